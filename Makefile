@@ -12,12 +12,12 @@ ui_sources := package.json package-lock.json $(shell find ui -type f -not -path 
 sample := sample/groceries
 
 run: setup ui/dist/index.html
-	$(step) 'building Ebb (the first time: some minutes)'
+	$(step) 'building Ebb (the first build takes some minutes)'
 	cargo build --release
 	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname -s)" = Darwin ]; then \
 	  echo '== opening Ebb on the bundled sample'; target/release/ebb app $(sample); \
 	else \
-	  echo '== no display here: training the bundled sample in the terminal'; target/release/ebb train $(sample); \
+	  echo '== no display: training the bundled sample in the terminal'; target/release/ebb train $(sample); \
 	fi
 
 test: setup-test ui-test lint check-macos rust-test
@@ -27,7 +27,7 @@ check: setup-test ui-test lint
 	$(step) 'running unit tests'
 	cargo nextest run --release --workspace --lib --bins --test tidy
 
-# Slow tests that CI runs at night: every test of `make test` three times, and the drills on real memory.
+# Slow tests that CI runs at night: every test of `make test` three times, and trainings under real memory pressure.
 test-long: setup-test ui/dist/index.html
 	$(step) 'running every test three times'
 	scripts/with-display cargo nextest run --release --workspace --stress-count 3
@@ -50,7 +50,7 @@ setup-test:
 	@scripts/setup test
 
 node_modules/.package-lock.json: package.json package-lock.json
-	$(step) 'fetching what the window is built with'
+	$(step) 'installing the packages of the window'
 	npm ci --no-fund --no-audit
 	@touch $@
 

@@ -1,4 +1,4 @@
-"""Opens Ebb's window through WebKitWebDriver and asks its page. Shared by cold-start and soak; refuses to know what they measure."""
+"""Opens Ebb's window through WebKitWebDriver and asks its page. Shared by cold-start, soak and screenshots."""
 import json
 import os
 import signal
@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.request
 
-# Whatever proxy the user has for the world outside is none for this machine.
+# A proxy of the user is not used for this machine.
 DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

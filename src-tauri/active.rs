@@ -1,6 +1,6 @@
-//! The one running training: a thread of its own, folded into memory as it speaks. It lives and
-//! ends without the page; its thread may die while the window lives. Refuses to know folders,
-//! settings and widgets.
+//! The training of this process. It runs on a thread of its own, and its events are folded into a
+//! `Run` in memory. It does not depend on the page: the page may be reloaded, and a panic of the
+//! training does not end the window.
 
 use crate::lock::lock;
 use crate::machine_readings::Reported;
@@ -11,10 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use trainer::{Control, Machine, Request, RunContext, RunOutcome, TrainError};
 
-/// Stack of the thread that a training begins on, in bytes.
+/// Stack size of the training thread, in bytes.
 const STACK_BYTES: usize = 64 << 20;
 
-/// A training that takes its wishes from `RunContext` and tells every event.
+/// A training: takes its requests from `RunContext` and passes on every event.
 pub trait Work:
     FnOnce(RunContext, &mut (dyn FnMut(&RunEvent) + Send)) -> trainer::Result<RunOutcome>
     + Send
@@ -29,27 +29,26 @@ impl<F> Work for F where
 {
 }
 
-/// Holds the training of this process: none, one at work, or the one that ended last.
+/// Holds the training of this process: none, the running one, or the one that ended last.
 pub struct Active {
     machine: Machine,
     last: Mutex<Option<Arc<Training>>>,
 }
 
-/// One life of a run in this process.
+/// A run while this process trains it, and after that.
 pub struct Training {
-    /// The run's id.
     pub id: String,
     pub folder: RunFolder,
     control: Control,
     run: Mutex<Run>,
     messages: Mutex<Option<Reported>>,
-    /// Length of the events file when the life ended, in bytes; nothing while it lasts.
+    /// Length of the events file when the training ended, in bytes; `None` while it runs.
     ended: Mutex<Option<u64>>,
     ending: Condvar,
 }
 
 impl Active {
-    /// Nothing trains yet.
+    /// Without a training.
     pub fn on(machine: Machine) -> Self {
         Active {
             machine,
@@ -57,20 +56,23 @@ impl Active {
         }
     }
 
-    /// The training at work.
+    /// The training, if it runs.
     pub fn running(&self) -> Option<Arc<Training>> {
         let last = lock(&self.last).clone();
         last.filter(|training| training.is_running())
     }
 
-    /// The training of this run, at work or ended, as long as no other process has gone on with it.
+    /// The training of this run, running or ended; `None` if another process has continued the run
+    /// since.
     pub fn of(&self, id: &str) -> Option<Arc<Training>> {
         let last = lock(&self.last).clone();
         last.filter(|training| training.id == id && training.is_newest())
     }
 
-    /// Starts `work` on a thread and waits for its first word: an event, or the reason why there is
-    /// none.
+    /// Starts `work` on a thread and waits for its first event.
+    ///
+    /// # Errors
+    /// Another training runs, or `work` failed before its first event.
     pub fn begin(&self, id: &str, folder: RunFolder, work: impl Work) -> Result<(), CommandError> {
         let training = {
             let mut last = lock(&self.last);
@@ -81,23 +83,23 @@ impl Active {
             *last = Some(Arc::clone(&training));
             training
         };
-        let (first_word, received) = channel();
-        let flight = RunContext {
+        let (first_event, received) = channel();
+        let context = RunContext {
             control: training.control.clone(),
             machine: self.machine.clone(),
             replay: None,
         };
-        let there = Arc::clone(&training);
+        let running = Arc::clone(&training);
         let spawned = thread::Builder::new()
             .name("training".into())
             .stack_size(STACK_BYTES)
-            .spawn(move || there.live(flight, work, &first_word));
+            .spawn(move || running.live(context, work, &first_event));
         let begun = match spawned {
             Ok(_) => received.recv().unwrap_or_else(|_| Err(silent_end())),
             Err(error) => {
                 training.end();
                 let why = format!(
-                    "The training thread cannot be started: {error}. Close other apps, then try again."
+                    "The training thread could not be started: {error}. Close other apps, then try again."
                 );
                 Err(CommandError::new("failed", why))
             }
@@ -110,7 +112,7 @@ impl Active {
 }
 
 fn silent_end() -> CommandError {
-    let sentence = "The training ended before it began. Try again, or train in the terminal to see more: ebb train FOLDER";
+    let sentence = "The training ended before its first step. Try again, or train in the terminal to see more: ebb train FOLDER";
     CommandError::new("failed", sentence)
 }
 
@@ -132,25 +134,25 @@ impl Training {
         })
     }
 
-    /// Works to the end, however that comes.
+    /// Runs `work` to its end.
     fn live(
         &self,
-        flight: RunContext,
+        context: RunContext,
         work: impl Work,
-        first_word: &Sender<Result<(), CommandError>>,
+        first_event: &Sender<Result<(), CommandError>>,
     ) {
-        // Also when the work panics.
+        // Dropped also if `work` panics.
         let _end = Ended(self);
-        let mut spoke = false;
-        let ending = work(flight, &mut |event| {
+        let mut has_started = false;
+        let ending = work(context, &mut |event| {
             self.receive(event);
-            if !std::mem::replace(&mut spoke, true) {
-                // Fails only when nobody waits any more.
-                let _ = first_word.send(Ok(()));
+            if !std::mem::replace(&mut has_started, true) {
+                // Fails only if the caller no longer waits.
+                let _ = first_event.send(Ok(()));
             }
         });
         match ending {
-            Err(error) if !spoke => drop(first_word.send(Err(error.into()))),
+            Err(error) if !has_started => drop(first_event.send(Err(error.into()))),
             Err(error) => self.fail(&error),
             Ok(_) => {}
         }
@@ -173,7 +175,8 @@ impl Training {
         lock(&self.run).apply(event);
     }
 
-    /// The last word where the run folder could not take it: a full disk, for instance.
+    /// Marks the run as failed, if the error could not be written to the run folder (because the
+    /// disk is full, for example).
     fn fail(&self, error: &TrainError) {
         let mut run = lock(&self.run);
         if run.status() != RunStatus::Failed {
@@ -196,28 +199,29 @@ impl Training {
         std::fs::metadata(self.folder.events_path()).map_or(0, |about| about.len())
     }
 
-    /// It is at work.
+    /// Whether the training runs.
     pub fn is_running(&self) -> bool {
         lock(&self.ended).is_none()
     }
 
-    /// Nobody wrote into the run after this life.
+    /// Whether no other process wrote to the run after this training.
     fn is_newest(&self) -> bool {
         let ended = *lock(&self.ended);
         ended.is_none_or(|bytes| bytes == self.written_bytes())
     }
 
-    /// The run as folded so far. The training waits while this is held: milliseconds, not more.
+    /// The run as folded so far. The training waits while this is locked: hold it for milliseconds
+    /// only.
     pub fn run(&self) -> MutexGuard<'_, Run> {
         lock(&self.run)
     }
 
-    /// What it said last about memory.
+    /// The last memory sample that the training reported.
     pub fn messages(&self) -> Option<Reported> {
         *lock(&self.messages)
     }
 
-    /// Passes a wish on.
+    /// Sends a request to the training.
     pub fn ask(&self, request: RunRequest) {
         self.control.send(match request {
             RunRequest::Stop => Request::Stop,
@@ -230,7 +234,7 @@ impl Training {
         });
     }
 
-    /// Asks for a stop and waits until the checkpoint is durable.
+    /// Requests a stop and waits until the checkpoint is on disk.
     pub fn stop_and_wait(&self) {
         self.ask(RunRequest::Stop);
         let ended = lock(&self.ended);
@@ -240,18 +244,19 @@ impl Training {
             .unwrap_or_else(PoisonError::into_inner);
     }
 
-    /// Why another training has to wait.
+    /// The error for a second training while this one runs.
     pub fn in_the_way(&self) -> CommandError {
         let run = self.run();
         let name = run
             .started()
             .map_or(self.id.as_str(), |started| &started.name);
-        let message = format!("{name} is training already. Stop it first, then try again.");
+        let message =
+            format!("Another training is running: {name}. Stop it first, then try again.");
         CommandError::new("busy", message)
     }
 }
 
-/// Says that the life ended, also when its thread unwinds.
+/// Marks the training as ended when it is dropped, also during a panic.
 struct Ended<'a>(&'a Training);
 
 impl Drop for Ended<'_> {
@@ -324,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_training_that_never_begins_reports_why_and_leaves_room() {
+    fn a_training_that_fails_to_start_reports_why_and_can_be_repeated() {
         let (_home, folder) = folder();
         let active = Active::on(Machine::default());
         let refused = |_: RunContext, _: &mut (dyn FnMut(&RunEvent) + Send)| {
@@ -343,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_the_folder_cannot_take_is_shown_all_the_same() {
+    fn a_failure_is_shown_even_if_the_folder_cannot_be_written() {
         let (_home, folder) = folder();
         let active = Active::on(Machine::default());
         let begun = active.begin(
@@ -358,7 +363,11 @@ mod tests {
         let training = active.of("a").expect("it is kept");
         training.stop_and_wait();
         assert_eq!(training.run().status(), RunStatus::Failed);
-        std::fs::write(folder.events_path(), "somebody else went on\n").expect("it can be written");
-        assert!(active.of("a").is_none(), "the folder knows more now");
+        std::fs::write(folder.events_path(), "another process continued\n")
+            .expect("it can be written");
+        assert!(
+            active.of("a").is_none(),
+            "another process wrote to the folder"
+        );
     }
 }

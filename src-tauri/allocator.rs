@@ -1,5 +1,5 @@
-//! The heap: which allocator the program uses, how long it holds freed memory, and how it gives it
-//! back. The platform files have the same surface.
+//! The allocator of the program: which one, how long it holds freed memory, and how to return that
+//! memory to the system. The platform files have the same functions.
 
 #[cfg_attr(target_os = "linux", path = "allocator/mimalloc.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "allocator/system.rs")]

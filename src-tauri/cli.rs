@@ -1,5 +1,5 @@
-//! Ebb in the terminal: reads the command line, does one thing, answers by exit code. 0 done or
-//! stopped by request, 1 failure, 2 wrong usage.
+//! Ebb in the terminal: parses the command line and runs one command. Exit codes: 0 done or stopped
+//! by request, 1 failure, 2 wrong usage.
 
 mod output;
 mod args;
@@ -67,7 +67,7 @@ pub fn run() -> ExitCode {
     };
     let lost = || match output::lost() {
         Some(error) => Err(failure::Failure::new(format!(
-            "what was said could not be written: {error}"
+            "the output could not be written: {error}"
         ))),
         None => Ok(()),
     };

@@ -1,5 +1,5 @@
-//! What the window may ask. Ids come in, views go out; a path of the user's disk is never taken
-//! from the page. Each command is a line or two: the work is in the rooms behind it.
+//! The commands that the window may call. They take ids and return views; they never take a path
+//! from the page. Each command is a line or two; other modules do the work.
 
 use crate::inspections::SEED;
 use crate::plan_view;
@@ -20,14 +20,14 @@ use trainer::Plan;
 
 type Answer<T> = Result<T, CommandError>;
 
-/// Refuses settings that cannot be.
+/// Checks the values of the settings.
 fn valid(config: &RunConfig) -> Answer<()> {
     let wrong =
         |error: runlog::RunlogError| CommandError::new("invalid_setting", error.to_string());
     config.validate().map_err(wrong)
 }
 
-/// Runs what reads disks on a thread that may wait.
+/// Runs work that reads disks on a thread that may block.
 async fn status<T: Send + 'static>(
     shell: State<'_, Arc<Shell>>,
     work: impl FnOnce(&Shell) -> Answer<T> + Send + 'static,
@@ -37,18 +37,18 @@ async fn status<T: Send + 'static>(
     done.unwrap_or_else(|error| {
         Err(CommandError::new(
             "failed",
-            format!("Ebb met a bug: {error}. Try again."),
+            format!("An internal error occurred: {error}. Try again."),
         ))
     })
 }
 
-/// What the window needs at its start and after a reload.
+/// What the window needs when it starts and after a reload.
 #[tauri::command]
 pub async fn welcome(shell: State<'_, Arc<Shell>>) -> Answer<Welcome> {
     status(shell, |shell| Ok(shell.welcome())).await
 }
 
-/// The status bar's numbers.
+/// The numbers of the status bar.
 #[tauri::command]
 pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
     status(shell, |shell| {
@@ -73,41 +73,41 @@ pub async fn runs(shell: State<'_, Arc<Shell>>) -> Answer<Vec<RunRow>> {
     .await
 }
 
-/// Lets the user choose a folder in the system's dialog; nothing when it was cancelled.
+/// Lets the user choose a folder in the system's dialog; `None` if the user cancelled.
 #[tauri::command]
 pub async fn choose_folder(
     window: WebviewWindow,
     shell: State<'_, Arc<Shell>>,
 ) -> Answer<Option<Show>> {
-    let choose = dialog(&window, "Choose a folder of photographs or texts");
+    let choose = dialog(&window, "Choose a folder of images or texts");
     status(shell, move |shell| {
         Ok(choose().map(|path| shell.open(&path)))
     })
     .await
 }
 
-/// The system's dialog for a folder; it waits for the user.
+/// The system's dialog for a folder. It blocks until the user has answered.
 fn dialog(window: &WebviewWindow, title: &str) -> impl FnOnce() -> Option<PathBuf> + use<> {
     let dialog = window.dialog().file().set_parent(window).set_title(title);
     move || dialog.blocking_pick_folder()?.into_path().ok()
 }
 
-/// Lets the user choose a folder of published weights in the system's dialog; nothing when it was
+/// Lets the user choose a folder of pretrained weights in the system's dialog; `None` if the user
 /// cancelled.
 #[tauri::command]
 pub async fn choose_weights(
     window: WebviewWindow,
     shell: State<'_, Arc<Shell>>,
 ) -> Answer<Option<WeightsView>> {
-    let choose = dialog(&window, "Choose a model that was published");
+    let choose = dialog(&window, "Choose a folder of pretrained weights");
     status(shell, move |shell| {
         Ok(choose().map(|path| shell.weights.open(&path)))
     })
     .await
 }
 
-/// What Ebb suggests where training begins with these weights and `trains` says what of them
-/// trains; as usual where it is absent.
+/// The plan that Ebb suggests for training from these weights. `trains` is the trainable part; if
+/// it is `None`, Ebb chooses.
 #[tauri::command]
 pub async fn begin_with(
     shell: State<'_, Arc<Shell>>,
@@ -138,7 +138,7 @@ pub async fn open_sample(shell: State<'_, Arc<Shell>>) -> Answer<String> {
     .await
 }
 
-/// What a folder is; nothing when that is version `seen`.
+/// The inspection of a folder; `None` if it is still version `seen`.
 #[tauri::command]
 pub async fn inspection(
     shell: State<'_, Arc<Shell>>,
@@ -148,7 +148,7 @@ pub async fn inspection(
     status(shell, move |shell| shell.inspections.view(&id, seen)).await
 }
 
-/// What these settings will need.
+/// Estimates the memory that these settings need.
 #[tauri::command]
 pub async fn forecast(
     shell: State<'_, Arc<Shell>>,
@@ -156,7 +156,7 @@ pub async fn forecast(
     settings: PlanSettings,
 ) -> Answer<ForecastView> {
     status(shell, move |shell| {
-        // Which samples are held out decides nothing about memory.
+        // Memory does not depend on which samples are held out.
         let found = shell.inspections.take(&inspection, SEED)?;
         let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
         valid(&config)?;
@@ -165,7 +165,7 @@ pub async fn forecast(
     .await
 }
 
-/// Trains a folder with these settings and gives the run's id.
+/// Starts to train on a folder and returns the run's id.
 #[tauri::command]
 pub async fn train(
     shell: State<'_, Arc<Shell>>,
@@ -182,12 +182,13 @@ pub async fn train(
         let folder = shell.runs.store().create(&plan.name)?;
         let (id, place) = (folder.id(), folder.path.clone());
         let run = folder.clone();
-        let begun = shell.active.begin(&id, folder, move |flight, report| {
-            trainer::start(plan, found, &run, flight, report)
+        let begun = shell.active.begin(&id, folder, move |context, report| {
+            trainer::start(plan, found, &run, context, report)
         });
         match begun {
             Ok(()) => shell.inspections.rest(&inspection),
-            // Nothing trained: nothing half-written stays. If this fails, the list leaves it out.
+            // Nothing was trained, so the run folder is removed. If this fails, the list of runs
+            // skips the folder.
             Err(_) => drop(std::fs::remove_dir_all(place)),
         }
         begun.map(|()| id)
@@ -195,21 +196,21 @@ pub async fn train(
     .await
 }
 
-/// Goes on with a run from its newest checkpoint.
+/// Resumes a run from its newest checkpoint.
 #[tauri::command]
 pub async fn resume(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
     status(shell, move |shell| {
         shell.is_free()?;
         let folder = shell.runs.folder(&run)?;
         let there = folder.clone();
-        shell.active.begin(&run, folder, move |flight, report| {
-            trainer::resume(&there, flight, report)
+        shell.active.begin(&run, folder, move |context, report| {
+            trainer::resume(&there, context, report)
         })
     })
     .await
 }
 
-/// Passes a wish on to the training.
+/// Sends a request to the training.
 #[tauri::command]
 pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -> Answer<()> {
     let training = shell.active.running().filter(|training| training.id == run);
@@ -229,19 +230,19 @@ pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -
             Ok(())
         }
         None => {
-            let why = "This run does not train in this window. Stop it where it was started.";
+            let why = "This run is not trained by this window. Control it where it was started.";
             Err(CommandError::new("failed", why))
         }
     }
 }
 
-/// Begins, looks at or ends a drill.
+/// Starts, reads or ends the stress test.
 #[tauri::command]
 pub async fn drill(shell: State<'_, Arc<Shell>>, request: DrillRequest) -> Answer<DrillView> {
     status(shell, move |shell| shell.drill(request)).await
 }
 
-/// A stretch of a run as raw bytes, see `PullHeader`.
+/// A time range of a run as raw bytes; see `PullHeader`.
 #[tauri::command(rename_all = "camelCase")]
 pub async fn pull(
     shell: State<'_, Arc<Shell>>,
@@ -267,7 +268,7 @@ pub async fn pull(
     .await
 }
 
-/// An error of the page, for whoever started Ebb in a terminal.
+/// Prints an error of the page to stderr, for users who started Ebb in a terminal.
 #[tauri::command]
 pub fn report_error(message: String) {
     let line: String = message
@@ -275,5 +276,5 @@ pub fn report_error(message: String) {
         .filter(|c| !c.is_control())
         .take(2000)
         .collect();
-    eprintln!("ebb: the window says: {line}");
+    eprintln!("ebb: error in the window: {line}");
 }

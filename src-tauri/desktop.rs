@@ -1,5 +1,4 @@
-//! The window: builds it, hands dropped folders to the inspections, and asks before a training is
-//! cut short. Refuses to know how anything is read, trained or drawn.
+//! The window: builds it, opens dropped folders, and asks before a training is interrupted.
 
 use crate::commands;
 use crate::lock::lock;
@@ -14,7 +13,7 @@ use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, Window, WindowEvent};
 use tauri_plugin_dialog::{DialogExt, MessageDialogButtons};
 use trainer::Machine;
 
-/// Opens the window and returns when it is closed. `target` is a folder to look at, or a run folder
+/// Opens the window and returns when it is closed. `target` is a folder to inspect, or a run folder
 /// or id to show.
 pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
     if !crate::page::has_display() {
@@ -61,7 +60,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
             })
             .build(tauri::generate_context!())
     };
-    // The toolkit panics where a display does not answer.
+    // The toolkit panics if the display does not answer.
     let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(build));
     let app = match built {
         Ok(Ok(app)) => app,
@@ -70,10 +69,10 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
     };
     app.run(|app, event| {
         if let RunEvent::Exit = event {
-            // Nothing is dropped at the end of a process that exits.
+            // Destructors do not run when a process exits.
             drop(app.state::<Arc<Shell>>().drill(DrillRequest::End));
         }
-        // However the app is told to quit, the training ends by a checkpoint.
+        // However the app quits, the training saves a checkpoint first.
         if let (RunEvent::Exit, Some(training)) =
             (event, app.state::<Arc<Shell>>().active.running())
         {
@@ -85,7 +84,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
 
 fn no_window(why: &str) -> ExitCode {
     eprintln!(
-        "ebb: the window cannot be opened: {why}. Train in the terminal instead: ebb train FOLDER"
+        "ebb: the window cannot be opened: {why}; train in the terminal instead: ebb train FOLDER"
     );
     ExitCode::FAILURE
 }
@@ -108,7 +107,7 @@ fn handle(window: &Window, event: &WindowEvent) {
     }
 }
 
-/// One question at a time. The training goes on while it stands.
+/// Asks one question at a time. The training continues while the question is open.
 fn ask_before_closing(window: &Window, shell: Arc<Shell>) {
     let Some(training) = shell.active.running() else {
         return;
@@ -118,7 +117,7 @@ fn ask_before_closing(window: &Window, shell: Arc<Shell>) {
     }
     let step = runlog::format_count(training.run().figures().step);
     let message = format!(
-        "A training is at step {step}. Stop & checkpoint saves it before Ebb closes; Resume goes on from there."
+        "A training is running, at step {step}. Stop & checkpoint saves it before Ebb closes. You can resume it later."
     );
     let app = window.app_handle().clone();
     let buttons =
@@ -140,7 +139,7 @@ fn ask_before_closing(window: &Window, shell: Arc<Shell>) {
     });
 }
 
-/// A signal to end stops & checkpoints first; a second one ends at once.
+/// The first signal saves a checkpoint and exits; a second one exits at once.
 fn stop_on_signal(app: AppHandle) -> Result<(), ctrlc::Error> {
     let asked = AtomicBool::new(false);
     ctrlc::set_handler(move || {

@@ -1,9 +1,8 @@
-//! Published weights by name: `--from org/name` is looked up at the hub that `HF_ENDPOINT` names,
-//! fetched once into Ebb's home, and from then on a folder like any other. Nothing is fetched that
-//! was not asked for by such a name, no host stands in Ebb, and no port is opened.
+//! Downloads pretrained weights by name. `--from org/name` is looked up at the hub that
+//! `HF_ENDPOINT` names, and downloaded once into Ebb's home folder. Ebb downloads nothing else, has
+//! no hub built in, and opens no port.
 //!
-//! Refuses to know what weights are for, and accounts: what a hub gives only to some is downloaded
-//! by hand.
+//! Ebb has no hub accounts: users download by hand what a hub gives only to signed-in users.
 
 mod listing;
 mod remote_file;
@@ -19,72 +18,71 @@ use thiserror::Error;
 
 /// Environment variable with the hub's address.
 const ENDPOINT: &str = "HF_ENDPOINT";
-/// Written last into a folder: it is whole, and these are its files.
+/// File that is written last. A folder that contains it is complete.
 const WHOLE: &str = "fetched.json";
 
-/// Why weights are not there.
+/// Why weights could not be downloaded.
 #[derive(Debug, Error)]
 pub enum HubError {
-    /// Nobody said where the hub is.
+    /// `HF_ENDPOINT` is not set.
     #[error(
-        "there is no folder {name} here, and to fetch {name} by name Ebb has to be told where: set {ENDPOINT} to the address of the hub (https://…), or give a folder"
+        "there is no folder {name}; to download {name} from a hub, set {ENDPOINT} to the address of the hub (https://…)"
     )]
     NoEndpoint { name: String },
-    /// It does not answer, or broke off too often.
+    /// The hub does not answer, or the connection broke too often.
     #[error(
-        "{what} could not be fetched from {endpoint}: {reason}; what is there already is kept, so ask again when the network is back"
+        "{what} could not be downloaded from {endpoint}: {reason}; try again when the network is back, and the download continues"
     )]
     Unreachable {
-        /// A model or a file.
+        /// Name of the model or file.
         what: String,
         /// The hub's address.
         endpoint: String,
-        /// What the network said.
+        /// The network's error.
         reason: String,
     },
-    /// It says no.
-    #[error("{endpoint} answers {status} for {what}: {next}")]
+    /// The hub refuses the request.
+    #[error("{endpoint} answered {status} for {what}: {next}")]
     Refused {
-        /// A model or a file.
+        /// Name of the model or file.
         what: String,
         /// The hub's address.
         endpoint: String,
         /// HTTP status.
         status: u16,
-        /// What would help.
+        /// What the user can do.
         next: &'static str,
     },
-    /// The answer is not what a hub answers.
-    #[error("{endpoint} does not answer as a hub does: {reason}; look at {ENDPOINT}")]
+    /// The response does not have the format of a hub.
+    #[error("{endpoint} does not answer like a hub: {reason}; check {ENDPOINT}")]
     NoHub {
-        /// The address.
+        /// The hub's address.
         endpoint: String,
         reason: String,
     },
-    /// The repository has no weights that Ebb reads.
+    /// The repository has no weights that Ebb can read.
     #[error("{name} cannot be used: {reason}")]
     Unfit {
         /// The repository.
         name: String,
-        /// What is missing, and the next move.
+        /// What is missing, and what the user can do.
         reason: String,
     },
-    /// What came is not what was announced.
+    /// A downloaded file differs from the published one.
     #[error(
-        "{file} of {name} did not arrive as it was published ({reason}); it was thrown away, so ask again"
+        "{file} of {name} differs from the published file ({reason}) and was deleted; try again"
     )]
     Damaged {
         /// The repository.
         name: String,
         file: String,
-        /// Both sums or sizes.
+        /// Both checksums or sizes.
         reason: String,
     },
-    /// Ebb's own folder.
+    /// A file in Ebb's home folder could not be written.
     #[error("{} could not be written: {source}", .path.display())]
     Disk {
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
 }
@@ -93,11 +91,11 @@ pub enum HubError {
 pub struct Repository<'a> {
     /// `org/name`.
     pub name: &'a str,
-    /// Address of the hub, without a slash at its end.
+    /// Address of the hub, without a trailing slash.
     pub endpoint: &'a str,
 }
 
-/// What a whole folder keeps of where it came from.
+/// Content of the file that marks a complete folder.
 #[derive(Debug, Serialize, Deserialize)]
 struct Fetched {
     name: String,
@@ -105,8 +103,8 @@ struct Fetched {
     files: Vec<RemoteFile>,
 }
 
-/// True for what can only be the name of a repository: `org/name`, and nothing of that name lies
-/// here.
+/// Whether `from` is the name of a repository: it has the form `org/name`, and no file or folder
+/// has this path.
 pub fn is_name(from: &Path) -> bool {
     let plain = |part: &str| {
         !part.is_empty()
@@ -119,15 +117,18 @@ pub fn is_name(from: &Path) -> bool {
     !from.exists() && parts.is_some_and(|parts| parts.len() == 2 && parts.into_iter().all(plain))
 }
 
-/// The folder of a repository of that name, below `home`: the one that is there, else fetched.
-/// `say` is told what goes on.
+/// The folder of a repository below `home`. It is downloaded if it is not complete; `print`
+/// receives the progress.
 ///
 /// # Errors
-/// No hub is named, or it does not give what is needed.
+/// `HF_ENDPOINT` is not set, or the download fails.
 pub fn folder(name: &str, home: &Path, print: &dyn Fn(&str)) -> Result<PathBuf, HubError> {
     let place = home.join(name);
     if let Some(folder) = whole(&place) {
-        print(&format!("{name} was fetched before: {}", folder.display()));
+        print(&format!(
+            "{name} was downloaded before: {}",
+            folder.display()
+        ));
         return Ok(folder);
     }
     let endpoint = std::env::var(ENDPOINT).unwrap_or_default();
@@ -157,11 +158,11 @@ pub fn folder(name: &str, home: &Path, print: &dyn Fn(&str)) -> Result<PathBuf, 
     let path = folder.join(WHOLE);
     let text = serde_json::to_vec_pretty(&fetched).map_err(|error| disk(&path)(error.into()))?;
     fs::write(&path, text).map_err(disk(&path))?;
-    print(&format!("{name} is there: {}", folder.display()));
+    print(&format!("{name} was downloaded: {}", folder.display()));
     Ok(folder)
 }
 
-/// A folder that was fetched whole, with all its files still as they were.
+/// A complete folder whose files have not changed.
 fn whole(place: &Path) -> Option<PathBuf> {
     let folders = fs::read_dir(place)
         .ok()?
@@ -178,7 +179,6 @@ fn whole(place: &Path) -> Option<PathBuf> {
     folders.filter(|folder| unchanged(folder).is_some()).max()
 }
 
-/// An error of the disk at that place.
 fn disk(path: &Path) -> impl FnOnce(std::io::Error) -> HubError + '_ {
     move |source| HubError::Disk {
         path: path.to_owned(),
@@ -186,7 +186,7 @@ fn disk(path: &Path) -> impl FnOnce(std::io::Error) -> HubError + '_ {
     }
 }
 
-/// Removes a file, whether it is there or not.
+/// Removes a file if it exists.
 fn remove(path: &Path) -> Result<(), HubError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(disk(path)(error)),
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_two_plain_words_are_a_name() {
+    fn a_repository_name_has_two_plain_parts() {
         for (from, name) in [
             ("org/bert-tiny_v1.5", true),
             ("org", false),

@@ -1,14 +1,13 @@
-//! From what was found in a folder to what the window shows of it. Refuses to know how a folder is
-//! read or followed.
+//! Converts the inspection of a folder into what the window shows.
 
 use crate::task_labels::learned;
 use crate::view::{ClassView, CommandError, InspectionView, SkippedView};
 use dataset::{Class, DetectedDataset, ImageInspection, SkippedFile, TextInspection};
 
-/// Lines of skipped rows that the window lists; the terminal lists all.
+/// Number of skipped rows that the window lists; the terminal lists all.
 const ROWS_SHOWN: usize = 50;
 
-/// What the window shows of a folder, before it has an id, a version and a plan.
+/// The view of a folder, before it has an id, a version and a plan.
 pub fn shown(found: &DetectedDataset) -> InspectionView {
     let task = found.task();
     let (view, numbers) = match found {
@@ -80,7 +79,7 @@ fn classes(classes: &[Class]) -> Vec<ClassView> {
     let view = |class: &Class| ClassView {
         name: class.name.clone(),
         count: class.samples(),
-        // The same line as the note on imbalance draws.
+        // The same limit as in the note about imbalance.
         small: u64::from(class.samples()) * 2 < u64::from(largest),
     };
     classes.iter().map(view).collect()

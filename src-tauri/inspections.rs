@@ -1,5 +1,5 @@
-//! The folders that were dropped or chosen, by id. Each is read on a thread of its own and followed
-//! on disk until it is trained. Refuses to know what a plan or a run does with them.
+//! The folders that were dropped or chosen, by id. Each is read on its own thread and watched for
+//! changes until it is trained.
 
 use crate::inspection_view::shown;
 use crate::lock::lock;
@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Held-out samples are chosen by this seed unless the settings say another.
+/// Seed that chooses the held-out samples, unless the settings have another one.
 pub const SEED: u64 = dataset::DEFAULT_SEED;
 
-/// Every folder of this process.
+/// All folders of this process.
 pub struct Inspections {
     folders: Mutex<Vec<Arc<Folder>>>,
     readings: Arc<Readings>,
@@ -33,12 +33,12 @@ struct Folder {
 struct State {
     view: Option<InspectionView>,
     found: Option<DetectedDataset>,
-    /// Alive while the folder is followed; dropping it ends the thread.
+    /// Watches the folder. Dropping it ends the thread.
     watch: Option<Watch>,
     following: bool,
 }
 
-/// How the app looks at a folder.
+/// How the window inspects a folder.
 pub fn options(seed: u64) -> InspectOptions {
     InspectOptions {
         seed,
@@ -47,7 +47,7 @@ pub fn options(seed: u64) -> InspectOptions {
 }
 
 impl Inspections {
-    /// No folder yet.
+    /// Without a folder.
     pub fn new(readings: Arc<Readings>) -> Self {
         Inspections {
             folders: Mutex::default(),
@@ -55,7 +55,7 @@ impl Inspections {
         }
     }
 
-    /// Begins to look at what stands at `path`, whatever it is, and gives the id of the inspection.
+    /// Starts to inspect the folder or file at `path`, and returns the id of the inspection.
     pub fn open(&self, path: &Path) -> String {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = {
@@ -75,26 +75,28 @@ impl Inspections {
         folder.id.clone()
     }
 
-    /// The inspection as far as it is; nothing when that is version `seen`.
+    /// The inspection so far; `None` if it is still version `seen`.
     pub fn view(&self, id: &str, seen: u64) -> Result<Option<InspectionView>, CommandError> {
         let folder = self.folder(id)?;
         if seen == 0 {
-            // Looked at anew, perhaps after a training: it may have changed meanwhile.
+            // Read again, perhaps after a training: the folder may have changed.
             self.follow(&folder);
         }
         let state = lock(&folder.state);
         Ok(state.view.clone().filter(|view| view.version != seen))
     }
 
-    /// What was found, for a training with this seed. The folder is followed no longer.
+    /// The dataset, for a training with this seed.
+    ///
+    /// # Errors
+    /// The folder is still being read, or cannot be trained.
     pub fn take(&self, id: &str, seed: u64) -> Result<DetectedDataset, CommandError> {
         let folder = self.folder(id)?;
         let found = lock(&folder.state).found.clone();
         let Some(found) = found else {
             let view = lock(&folder.state).view.clone();
             return Err(view.and_then(|view| view.refusal).unwrap_or_else(|| {
-                let why =
-                    "The folder is still being read. Train when every file has been looked at.";
+                let why = "The folder is still being read. Train when all files have been read.";
                 CommandError::new("not_trainable", why)
             }));
         };
@@ -106,13 +108,13 @@ impl Inspections {
             .map_err(|error| CommandError::new("not_trainable", error.to_string()))
     }
 
-    /// Follows the folder no longer: it is being trained.
+    /// Stops watching the folder, because it is being trained.
     pub fn rest(&self, id: &str) {
         let watch = self
             .folder(id)
             .ok()
             .and_then(|folder| lock(&folder.state).watch.take());
-        // Dropped without the lock: it waits for a thread that may be waiting for it.
+        // Dropped without the lock, because this waits for a thread that may wait for the lock.
         drop(watch);
     }
 
@@ -130,9 +132,9 @@ impl Inspections {
             return;
         }
         let (changes, changed) = channel();
-        // Before the first look, so that nothing is missed in between.
+        // Watched before the first read, so that no change is missed.
         let watched = watch(&folder.path, move || {
-            // Fails only when nobody follows any more.
+            // Fails only if the folder is no longer watched.
             let _ = changes.send(());
         });
         let unwatched = match watched {
@@ -141,7 +143,7 @@ impl Inspections {
                 None
             }
             Err(DatasetError::Unwatchable { .. }) => watched.err().map(|error| error.to_string()),
-            // What else is wrong is the inspection's to say.
+            // The inspection reports every other error.
             Err(_) => None,
         };
         state.view.get_or_insert_with(|| beginning(folder));
@@ -154,7 +156,7 @@ impl Inspections {
     }
 }
 
-/// Reads, and reads again after every change, until nobody watches.
+/// Reads the folder, and reads it again after every change, until it is no longer watched.
 fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, changed: &Receiver<()>) {
     loop {
         let found = detect(
@@ -189,7 +191,7 @@ fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, change
 }
 
 impl Folder {
-    /// Files seen so far, while there is nothing else to show.
+    /// Shows the number of files read so far.
     fn progress(&self, files: u64) {
         let mut state = lock(&self.state);
         if let Some(view) = state.view.as_mut().filter(|view| view.reading) {
@@ -211,7 +213,7 @@ impl Folder {
     }
 }
 
-/// What is known before the first file was looked at.
+/// The view before the first file was read.
 fn beginning(folder: &Folder) -> InspectionView {
     let name = folder.path.file_name().unwrap_or(folder.path.as_os_str());
     InspectionView {

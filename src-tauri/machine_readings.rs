@@ -1,6 +1,5 @@
-//! This machine as the status bar shows it: one source of readings, opened once, asked at most once
-//! a second. While a training runs here its own readings are shown instead, so that bar and charts
-//! never disagree.
+//! The memory of this machine for the status bar, read at most once per second. While a training
+//! runs in this process, its own samples are shown instead, so that the bar and the charts agree.
 
 use crate::view::MachineView;
 use pressure::{
@@ -12,13 +11,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use trainer::Machine;
 
-/// A reading is shown for so long.
+/// A sample is shown for this long.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// One reading with what it means.
+/// A memory sample with its level and pressure.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reported {
-    /// The reading.
     pub sample: MemorySample,
     /// Its level, with hysteresis.
     pub level: Level,
@@ -26,19 +24,19 @@ pub struct Reported {
     pub pressure: f64,
 }
 
-/// The machine, read on request.
+/// Reads the machine on request.
 pub struct Readings(Mutex<Reader>);
 
 struct Reader {
     machine: Machine,
-    /// Opened with the first reading: the window must not wait for it.
+    /// Opened with the first sample, so that the window does not wait for it.
     source: Option<Box<dyn MemorySource>>,
     level: LevelTracker,
     last: Option<(Instant, Reported)>,
 }
 
 impl Readings {
-    /// Opens nothing yet.
+    /// Without an open source.
     pub fn of(machine: Machine) -> Self {
         Readings(Mutex::new(Reader {
             machine,
@@ -48,7 +46,7 @@ impl Readings {
         }))
     }
 
-    /// The machine now, at most a second old; all zero where it cannot be read.
+    /// The machine now, at most one second old; all zero if it cannot be read.
     pub fn now(&self) -> Reported {
         let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, messages)) = reader.last.filter(|(at, _)| at.elapsed() < FRESH) {
@@ -76,7 +74,7 @@ impl Reader {
 }
 
 impl Reported {
-    /// What the status bar shows of it.
+    /// What the status bar shows.
     pub fn view(&self) -> MachineView {
         let sample = &self.sample;
         MachineView {
@@ -92,8 +90,7 @@ impl Reported {
         }
     }
 
-    /// Where the budget line stands on top of what everybody else uses, in bytes, before anything
-    /// trains.
+    /// The budget line before anything trains, in bytes, on top of the memory that others use.
     pub fn budget_line_bytes(&self) -> u64 {
         let sample = &self.sample;
         let budget = budget_bytes(&Policy::default(), &ControllerState::default(), sample, 0);
@@ -101,8 +98,8 @@ impl Reported {
     }
 }
 
-/// The chip's name, asked once: Linux tells it in a file, a Mac by a command. Empty where neither
-/// does.
+/// Name of the chip, read once. Linux has it in a file, macOS in a command's output. Empty if it is
+/// unknown.
 fn name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| from_cpuinfo().or_else(from_sysctl).unwrap_or_default())

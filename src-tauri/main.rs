@@ -1,5 +1,4 @@
-//! Ebb: with a subcommand it works in the terminal, without one it opens the window. Refuses to
-//! know what training is.
+//! Ebb: a subcommand runs in the terminal; without one the window opens.
 
 mod allocator;
 mod stress_test;

@@ -1,5 +1,5 @@
-//! The page's own process may be killed, by the system under memory pressure for instance. It is
-//! then loaded anew; the training never notices.
+//! Reloads the page if its process ends, for example because the system killed it under memory
+//! pressure. The training is not affected.
 
 #[cfg_attr(target_os = "linux", path = "page/linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "page/other.rs")]

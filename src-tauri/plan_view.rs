@@ -1,5 +1,5 @@
-//! The plan that Ebb suggests for a folder, and the config that the page's settings make. Only
-//! known numbers: what is not measured or counted is absent.
+//! The plan that Ebb suggests for a folder, and the config of the page's settings. It contains only
+//! numbers that were counted or measured.
 
 #[cfg(test)]
 mod tests;
@@ -22,8 +22,7 @@ const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
 /// The word for training everything.
 const ALL: &str = "all";
 
-/// What Ebb would do with this folder if nobody said anything, and for each other task that it is
-/// good for.
+/// The plan that Ebb suggests for this folder, and one for each other task that it suits.
 pub fn all(found: &DetectedDataset, machine: &Reported) -> trainer::Result<Vec<PlanView>> {
     let tasks = DatasetRef::from(found).tasks();
     let suggested = |task: Task| {
@@ -36,9 +35,11 @@ pub fn all(found: &DetectedDataset, machine: &Reported) -> trainer::Result<Vec<P
     tasks.into_iter().map(suggested).collect()
 }
 
-/// The same where it begins with published weights, an id and its folder: what they learn, and all
-/// of them unless `trains` says less. Refused like in the terminal: weights that are not there, do
-/// not fit each other or the folder, or were pickled.
+/// The plan that starts from pretrained weights, given by their id and folder. All of them train
+/// unless `trains` names a part.
+///
+/// # Errors
+/// The weights are missing or pickled, or do not fit each other or the data.
 pub fn begun(
     found: &DetectedDataset,
     (id, from): (&str, PathBuf),
@@ -53,7 +54,7 @@ pub fn begun(
         &trainer::pretrained::with_choice(trains.unwrap_or(ALL), wanted),
         found,
     )?;
-    // Every tensor is asked for, none is read.
+    // Checks the name and shape of every tensor, but reads none.
     plan.trained_parameters()?;
     Ok(view(&plan, Some(id), machine))
 }
@@ -85,7 +86,7 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Reported) -> PlanView {
         task: capital(&learned(task.name(), classes, numbers)),
         asks: asks(task, classes, numbers).to_owned(),
         sample: match task {
-            // Documents are packed into windows, and these are what a step counts.
+            // Documents are packed into windows; a step counts windows.
             Task::LanguageModel | Task::TokenCompression => "window".to_owned(),
             task => task.sample_noun().to_owned(),
         },
@@ -109,14 +110,14 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Reported) -> PlanView {
     }
 }
 
-/// The networks that learn what the plan learns, value and label, the suggested one first;
-/// published weights are one.
+/// The networks for the plan's task, as value and label, the suggested one first. With pretrained
+/// weights there is only theirs.
 fn models(plan: &Plan) -> Vec<(String, String)> {
     let named = |model: ModelId| (model.name().to_owned(), model.label().to_owned());
     match (&plan.pretrained, plan.text_model()) {
         (Some(pretrained), _) => {
-            let numbers = format_count(pretrained.folder().count_values());
-            let label = format!("{}, {numbers} numbers", plan.model.label());
+            let parameters = format_count(pretrained.folder().count_values());
+            let label = format!("{}, {parameters} parameters", plan.model.label());
             vec![(plan.model.name().to_owned(), label)]
         }
         (None, None) => ModelId::image_models().map(named).collect(),
@@ -146,7 +147,8 @@ fn resolutions(plan: &Plan) -> Vec<u32> {
     all
 }
 
-/// What a config will need on this machine as it is now. Takes about a second: it rehearses pieces.
+/// Estimates the memory that a config needs on this machine now. Takes about a second, because it
+/// runs micro-batches dry.
 pub fn forecast(
     config: &RunConfig,
     found: &DetectedDataset,
@@ -165,7 +167,7 @@ pub fn forecast(
     };
     let others_bytes = sample.system_bytes + sample.others_bytes();
     let kind = predict_device_kind(plan.device);
-    // What an earlier forecast left with the allocator is no part of the program.
+    // Memory that an earlier estimate left with the allocator is not part of the program.
     crate::allocator::purge();
     let target = Target::new(kind, plan.threads as usize, sample.total_bytes);
     let processes = Processes { others_bytes };
@@ -206,7 +208,7 @@ pub fn forecast(
     })
 }
 
-/// What the pieces of this form reach, smallest first.
+/// The peak of each micro-batch with this many checkpointed blocks, smallest first.
 fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
     let form = need
         .variants
@@ -220,8 +222,8 @@ fn peaks(need: &ModelNeed, checkpoint_blocks: u32) -> Vec<(u32, u64)> {
     peaks
 }
 
-/// The config that these settings make for what was found, where they begin with the weights in
-/// `from` or anew; what the page cannot set is Ebb's choice.
+/// The config of these settings. It starts from the weights in `from`, if there are any. Ebb
+/// chooses the settings that the page cannot change.
 pub fn config(
     settings: &PlanSettings,
     found: &DetectedDataset,

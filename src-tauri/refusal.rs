@@ -1,11 +1,11 @@
-//! Errors of the rooms as the window gets them: a code it may act on, and the sentence it shows.
+//! Errors as the window receives them: a code that it may act on, and the sentence that it shows.
 
 use crate::view::CommandError;
 use runlog::RunlogError;
 use trainer::TrainError;
 
 impl CommandError {
-    /// A refusal of the shell's own.
+    /// An error of the window's own commands.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         CommandError {
             code: code.into(),
@@ -13,7 +13,7 @@ impl CommandError {
         }
     }
 
-    /// An id that leads nowhere: the process is another one since.
+    /// The error for an id that this process does not know, for example from before a restart.
     pub fn unknown(what: &str) -> Self {
         Self::new(
             "unknown_id",
@@ -44,7 +44,7 @@ impl From<TrainError> for CommandError {
     }
 }
 
-/// Begins with a capital, unless it begins with a name such as `image_size` or a path.
+/// Starts the text with a capital, unless its first word is a name such as `image_size` or a path.
 fn sentence(text: &str) -> String {
     let first = text.split(' ').next().unwrap_or_default();
     if first.is_empty() || !first.chars().all(|c| c.is_ascii_lowercase()) {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_begins_with_a_capital_and_a_name_stays_as_it_is() {
+    fn sentences_start_with_a_capital_but_names_do_not_change() {
         let check = |text: &str, shown: &str| assert_eq!(sentence(text), shown);
         check("the training diverged", "The training diverged");
         check(

@@ -1,4 +1,4 @@
-//! A run as one row of the list. Knows words, not where runs lie.
+//! A run as one row of the list.
 
 use crate::task_labels::{capital, learned};
 use crate::view::RunRow;
@@ -6,10 +6,10 @@ use runlog::{Run, RunFolder, RunStatus, Started, StopReason, format_count, headl
 use std::time::UNIX_EPOCH;
 use trainer::{ModelId, PretrainedFamily, TextSize};
 
-/// Points of the small loss curve.
+/// Number of points of the small loss curve.
 const SPARK_POINTS: usize = 40;
 
-/// Nothing more will happen unless somebody resumes it.
+/// Whether the run does nothing more unless it is resumed.
 pub fn has_ended(status: RunStatus) -> bool {
     !matches!(
         status,
@@ -17,7 +17,7 @@ pub fn has_ended(status: RunStatus) -> bool {
     )
 }
 
-/// The row of a run that trains elsewhere or not at all.
+/// The row of a run that no training of this process has.
 pub fn of(id: &str, folder: &RunFolder, run: &Run) -> RunRow {
     let (started, figures) = (run.started(), run.figures());
     let ended = has_ended(run.status());
@@ -117,7 +117,7 @@ mod tests {
             "Image classification, ViT-Micro/8",
         );
         let calories = &["calories"];
-        check(images, "vit", calories, "Numbers of photographs, ViT");
+        check(images, "vit", calories, "Image regression, ViT");
         let compressed = "Token compression, Compress-Micro";
         check("token-compression", "compress_micro", &[], compressed);
         check(

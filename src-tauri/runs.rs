@@ -1,5 +1,5 @@
-//! The runs of app and terminal: the store, watched, and run folders opened by hand. Each run is
-//! folded from its events as they appear. Opening a run reads its folder only and starts nothing.
+//! The runs of the window and the terminal: the watched store, and run folders opened by hand. Each
+//! run is folded from its events as they appear. Opening a run only reads its folder.
 
 use crate::lock::lock;
 use crate::run_row;
@@ -10,21 +10,21 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// A stretch of a run and how finely it is drawn.
+/// A time range of a run and its resolution.
 #[derive(Debug, Clone, Copy)]
 pub struct Stretch {
-    /// Begin, on the run's clock.
+    /// Start, on the run's clock.
     pub from_ms: u64,
     /// End, on the run's clock.
     pub to_ms: u64,
     /// Pixel columns.
     pub columns: u32,
-    /// Version already drawn, or 0.
+    /// Version that was drawn already, or 0.
     pub seen: u64,
 }
 
 impl Stretch {
-    /// Cuts it out of a run.
+    /// The range's part of a run.
     pub fn of(self, run: &Run) -> Pull {
         run.window(
             Some(self.from_ms),
@@ -35,22 +35,22 @@ impl Stretch {
     }
 }
 
-/// Every run that can be shown.
+/// All runs that can be shown.
 pub struct Runs {
     store: RunStore,
     /// Run folders outside the store, newest last.
     opened: Mutex<Vec<(String, RunFolder)>>,
     followed: Mutex<HashMap<String, Arc<Mutex<Followed>>>>,
     changed: Arc<Changed>,
-    /// Nothing is watched where the system cannot; then every run is looked at each time.
+    /// `None` if the system cannot watch the store; then each run is read every time.
     watcher: Option<RecommendedWatcher>,
 }
 
-/// Runs of the store with fresh files.
+/// Ids of the runs in the store whose files changed.
 #[derive(Default)]
 struct Changed(Mutex<HashSet<String>>);
 
-/// One run, folded as far as its file goes.
+/// One run, folded up to the end of its file.
 struct Followed {
     folder: RunFolder,
     tail: Tail,
@@ -60,7 +60,7 @@ struct Followed {
 }
 
 impl Runs {
-    /// Watches the store. A store that cannot be made or watched is still read.
+    /// Watches the store. A store that cannot be created or watched is still read.
     pub fn watch(store: RunStore) -> Runs {
         let changed = Arc::new(Changed::default());
         let watcher = watch(store.root(), Arc::clone(&changed)).ok();
@@ -73,12 +73,12 @@ impl Runs {
         }
     }
 
-    /// Where new runs are made.
+    /// Where new runs are created.
     pub fn store(&self) -> &RunStore {
         &self.store
     }
 
-    /// Opens a run folder by its path and gives the id it is shown under.
+    /// Opens a run folder by its path and returns its id.
     pub fn open(&self, path: &Path) -> Result<String, RunlogError> {
         let folder = RunFolder::open(path)?;
         let root = self.store.root();
@@ -95,12 +95,12 @@ impl Runs {
         Ok(id)
     }
 
-    /// The folder behind an id.
+    /// The folder of an id.
     pub fn folder(&self, id: &str) -> Result<RunFolder, CommandError> {
         if let Some((_, folder)) = lock(&self.opened).iter().find(|(known, _)| known == id) {
             return Ok(folder.clone());
         }
-        // An id is one name: whatever looks like a path leads nowhere.
+        // An id is a single name; anything that looks like a path is unknown.
         let mut parts = Path::new(id).components();
         let is_name = matches!(
             (parts.next(), parts.next()),
@@ -110,6 +110,7 @@ impl Runs {
         folder.flatten().ok_or_else(|| CommandError::unknown("run"))
     }
 
+    /// A time range of a run.
     pub fn pull(&self, id: &str, stretch: Stretch) -> Result<Pull, CommandError> {
         let followed = self.followed(id)?;
         let mut followed = lock(&followed);
@@ -120,7 +121,7 @@ impl Runs {
         }
     }
 
-    /// All runs, newest first, those opened by hand on top. `here` gives the rows of runs that
+    /// All runs, newest first, after those opened by hand. `here` returns the rows of runs that
     /// train in this process.
     pub fn rows(&self, here: impl Fn(&str) -> Option<RunRow>) -> Result<Vec<RunRow>, CommandError> {
         let opened: Vec<String> = lock(&self.opened)
@@ -137,7 +138,7 @@ impl Runs {
             .collect())
     }
 
-    /// Nothing for a folder that vanished or has no word of its own yet.
+    /// `None` if the folder is missing or has no event yet.
     fn row(&self, id: &str) -> Option<RunRow> {
         let followed = self.followed(id).ok()?;
         let mut followed = lock(&followed);
@@ -175,9 +176,10 @@ impl Runs {
 }
 
 impl Followed {
-    /// Folds what was written since, and sees whether somebody still trains it.
+    /// Applies the new events, and checks whether a process still trains the run.
     fn refresh(&mut self) {
-        // Asked first: a run that ends in between has then written its last word.
+        // Checked before the events are read: if the run ends in between, its last event is already
+        // there.
         let alive = self.folder.is_alive();
         match self.tail.poll() {
             Ok(events) => {

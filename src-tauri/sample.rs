@@ -1,17 +1,16 @@
-//! Where the bundled sample lies: in the bundle, or up the tree from the executable while
-//! developing. Refuses to know what is in it.
+//! Finds the bundled sample: in the app's resources, or in the checkout during development.
 
 use std::path::{Path, PathBuf};
 
 /// Environment variable that names another folder.
 const OVERRIDE: &str = "EBB_SAMPLE";
-/// The sample inside the bundle's resources, and inside the checkout.
+/// Path of the sample in the app's resources, and in the checkout.
 const SAMPLE: &str = "sample/groceries";
-/// Where a bundle keeps its resources, from a folder above the executable: a checkout, a Mac's
+/// Where an app keeps its resources, seen from a folder above the executable: a checkout, a Mac's
 /// `Contents`, `/usr`.
 const RESOURCES: [&str; 3] = ["", "Resources", "lib/Ebb"];
 
-/// The folder of the bundled sample, or nothing where it is missing.
+/// The folder of the bundled sample; `None` if it is missing.
 pub fn find() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(OVERRIDE).filter(|named| !named.is_empty()) {
         return Some(PathBuf::from(named)).filter(|folder| folder.is_dir());

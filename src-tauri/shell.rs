@@ -1,5 +1,5 @@
-//! Everything behind the window: open folders, pretrained weights, the running training, the list
-//! of runs. The page may be reloaded at any time.
+//! The state behind the window: open folders, pretrained weights, the running training, the list of
+//! runs. The page may be reloaded at any time.
 
 use crate::active::Active;
 use crate::inspections::Inspections;
@@ -37,7 +37,7 @@ pub struct Shell {
     /// What to show before the page listens.
     pub first: Mutex<Option<Show>>,
     pub page_listens: AtomicBool,
-    /// A question about closing is open.
+    /// Whether a question about closing is open.
     pub asking: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ impl Shell {
         }
     }
 
-    /// Refuses a second training beside a running one.
+    /// Refuses a second training while one is running.
     pub fn is_free(&self) -> Result<(), CommandError> {
         match self.active.running() {
             Some(training) => Err(training.in_the_way()),

@@ -1,6 +1,6 @@
-//! A drill: a process of Ebb's own takes memory for a while and gives it back, so that a user can
-//! watch Ebb react. It ends with its time, with whoever began it, and before the machine suffers.
-//! Refuses to know who trains.
+//! The memory stress test: a child process takes memory for a while and gives it back, so that
+//! users can watch Ebb react. It ends when its time is over, when its parent ends, or when the
+//! machine gets short of memory.
 
 use pressure::{MemorySample, source, stress_test_bytes, stress_test_is_full, stress_test_is_over};
 use std::io::Read;
@@ -9,34 +9,37 @@ use std::time::{Duration, Instant};
 
 /// The hidden subcommand of the process that takes the memory.
 pub const HOLD: &str = "stress-hold";
-/// A drill lasts this long unless told otherwise, seconds.
+/// Default duration of a stress test.
 pub const SECONDS: u64 = 20;
-/// Taken at once; in between it is looked whether there is still enough for everybody. Bytes.
+/// Memory that is taken at once, in bytes. After each such block the memory of the machine is
+/// checked.
 const BITE_BYTES: u64 = 16 << 20;
-/// Distance of two looks while it holds.
+/// Interval between two checks of the memory.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A drill at work. Dropping it ends it.
+/// A running stress test. Dropping it ends it.
 pub struct Drill {
     child: Child,
-    /// What it takes.
+    /// Memory that it takes.
     pub bytes: u64,
     ends: Instant,
 }
 
 impl Drill {
-    /// Begins one that takes `wished` bytes, or a quarter of what is available, for `seconds`.
+    /// Starts a stress test that takes `wished` bytes, or a quarter of the available memory, for
+    /// `seconds`.
     ///
     /// # Errors
-    /// A sentence: what would endanger the machine is refused.
+    /// A sentence, for example if the test would endanger the machine.
     pub fn begin(wished: Option<u64>, seconds: u64) -> Result<Drill, String> {
         let bytes = stress_test_bytes(&reading()?, wished).map_err(|error| error.to_string())?;
-        let failed =
-            |error: std::io::Error| format!("the drill could not be started: {error}. Try again.");
+        let failed = |error: std::io::Error| {
+            format!("the stress test could not be started: {error}. Try again.")
+        };
         let ebb = std::env::current_exe().map_err(failed)?;
         let child = Command::new(ebb)
             .args([HOLD, &bytes.to_string(), &seconds.to_string()])
-            .stdin(Stdio::piped()) // open as long as we live: the child ends when it closes
+            .stdin(Stdio::piped()) // the child ends when it closes
             .stdout(Stdio::null())
             .spawn()
             .map_err(failed)?;
@@ -44,16 +47,16 @@ impl Drill {
         Ok(Drill { child, bytes, ends })
     }
 
-    /// Waits for its end.
+    /// Waits for the end. Returns true if the memory was held for the whole time.
     pub fn wait(&mut self) -> bool {
-        // `Child::wait` would close stdin and so end it.
+        // `Child::wait` would close stdin, which ends the child.
         while self.seconds_left().is_some() {
             std::thread::sleep(LOOK);
         }
         self.child.wait().is_ok_and(|status| status.success())
     }
 
-    /// Seconds until it gives everything back; nothing once it has.
+    /// Seconds until the memory is given back; `None` after that.
     pub fn seconds_left(&mut self) -> Option<f64> {
         match self.child.try_wait() {
             Ok(None) => Some((self.ends - Instant::now()).as_secs_f64().max(0.0)),
@@ -74,10 +77,11 @@ fn reading() -> Result<MemorySample, String> {
     source.sample().map_err(|error| error.to_string())
 }
 
-/// What the hidden process does: takes, holds, looks. True when it held to the end of its time.
+/// The child process: takes the memory, holds it and checks the machine. Returns true if it held
+/// the memory for the whole time.
 pub fn hold(bytes: u64, seconds: u64) -> bool {
     std::thread::spawn(|| {
-        // Ends when whoever began the drill closes it or dies.
+        // Stdin closes when the parent ends the test or dies.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
@@ -104,7 +108,7 @@ pub fn hold(bytes: u64, seconds: u64) -> bool {
     true
 }
 
-/// Every page written, with numbers that no system can compress.
+/// Random numbers, which no system can compress, so that every page is really used.
 fn noise(bytes: u64, seed: u64) -> Vec<u64> {
     let mut state = seed | 1;
     let next = || {

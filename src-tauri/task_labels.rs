@@ -1,29 +1,29 @@
-//! What a training learns, as window and terminal say it. Knows words, not how it is learnt.
+//! The names of tasks as the window and the terminal show them.
 
 use dataset::Task;
 
-/// "image classification", from `image-classification`; "numbers of photographs" where there are
-/// numbers and no classes.
+/// "image classification" for `image-classification`; "image regression" if there are targets and
+/// no classes.
 pub fn learned(task: &str, classes: usize, numbers: usize) -> String {
     match (classes, numbers) {
-        (0, 1..) => "numbers of photographs".to_owned(),
+        (0, 1..) => "image regression".to_owned(),
         _ => task.replace('-', " "),
     }
 }
 
-/// What samples must be for it, as a sentence.
+/// What the samples must have, as a sentence.
 pub fn asks(task: Task, classes: usize, numbers: usize) -> &'static str {
     match (task, classes, numbers) {
         (Task::ImageClassification, _, 0) => "One sub-folder per class.",
-        (Task::ImageClassification, 0, _) => "Columns of the table beside them.",
-        (Task::ImageClassification, ..) => "Classes, and numbers of the table.",
+        (Task::ImageClassification, 0, _) => "Columns of the table beside the images.",
+        (Task::ImageClassification, ..) => "Classes, and columns of the table.",
         (Task::TextClassification, ..) => "One label per text.",
         (Task::LanguageModel, ..) => "Documents, byte by byte.",
-        (Task::TokenCompression, ..) => "Drops half of the bytes and fills them in.",
+        (Task::TokenCompression, ..) => "Drops bytes of each text and fills the gaps.",
     }
 }
 
-/// The same with a capital first letter.
+/// The text with a capital first letter.
 pub fn capital(words: &str) -> String {
     let mut letters = words.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
@@ -35,9 +35,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_without_classes_are_no_classification() {
+    fn targets_without_classes_are_regression() {
         let images = Task::ImageClassification.name();
-        assert_eq!(learned(images, 0, 5), "numbers of photographs");
+        assert_eq!(learned(images, 0, 5), "image regression");
         assert_eq!(learned(images, 4, 5), "image classification");
         assert_eq!(learned(images, 4, 0), "image classification");
         assert_eq!(learned("language-model", 0, 0), "language model");

@@ -1,12 +1,12 @@
-//! What the commands answer: types only, exported to the window. Ids go in, views come out; a path
-//! of the user's disk is shown but never taken from the page.
+//! The types that the commands return, exported to the window. The page sends ids and receives
+//! views; it may show a path, but never sends one.
 
 use pressure::Level;
 use runlog::RunStatus;
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
-/// Answer of `welcome`: what the window needs at its start and after a reload.
+/// Result of `welcome`: what the window needs when it starts and after a reload.
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct Welcome {
     /// Ebb's version.
@@ -15,10 +15,10 @@ pub struct Welcome {
     pub platform: String,
     /// "CPU, 2 threads: no GPU was found" or "Metal on M4 Pro, 16 operations checked on this Mac".
     pub device: String,
-    /// What the bundled sample holds, or nothing where it is missing.
+    /// What the bundled sample contains; `None` if it is missing.
     pub sample: Option<SampleView>,
-    /// What to show first: something given on the command line, dropped before the page was ready,
-    /// or the active run.
+    /// What to show first: an argument of the command line, a folder that was dropped before the
+    /// page was ready, or the active run.
     pub show: Option<Show>,
 }
 
@@ -30,8 +30,8 @@ pub enum Show {
     Inspection {
         /// Its id.
         id: String,
-        /// The same as weights to begin with, where it holds a model: for whoever has a plan before
-        /// him.
+        /// The folder as pretrained weights, if it contains a model. A plan page that is open uses
+        /// it.
         weights: Option<WeightsView>,
     },
     /// A run.
@@ -41,7 +41,7 @@ pub enum Show {
     },
 }
 
-/// A folder of published weights.
+/// A folder of pretrained weights.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
 pub struct WeightsView {
     /// Its id.
@@ -53,11 +53,11 @@ pub struct WeightsView {
 /// The bundled sample.
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct SampleView {
-    /// Photographs in it.
+    /// Number of images.
     pub images: u32,
-    /// Classes in it.
+    /// Number of classes.
     pub classes: u32,
-    /// Its size on disk.
+    /// Size on disk.
     pub bytes: u64,
 }
 
@@ -70,43 +70,43 @@ pub struct RunRow {
     pub name: String,
     /// "Image classification, ConvNet".
     pub what: String,
-    /// Where it stands.
+    /// Status of the run.
     pub status: RunStatus,
-    /// It trains in this process.
+    /// Whether it trains in this process.
     pub here: bool,
     /// "Training in the terminal, epoch 2 of 4", "Stopped by you at step 1,180".
     pub line: String,
     /// Smoothed loss, at most 40 points.
     pub spark: Vec<f64>,
-    /// What the best evaluation measured, and its name: "93.4 %", "accuracy".
+    /// The best evaluation, and what it measures: "93.4 %", "accuracy".
     pub result: Option<(String, String)>,
     /// Seconds left while it trains.
     pub seconds_left: Option<f64>,
-    /// There is a checkpoint to go on from.
+    /// Whether there is a checkpoint to resume from.
     pub can_resume: bool,
     /// Last change, milliseconds since 1970.
     pub unix_ms: u64,
 }
 
-/// Answer of `inspection`: what a folder is, and why not.
+/// Result of `inspection`: what a folder contains, and why it cannot be trained.
 #[derive(Debug, Clone, Default, Serialize, TS)]
 pub struct InspectionView {
     /// Its id.
     pub id: String,
-    /// Counts up whenever the folder on disk changed.
+    /// Grows by one whenever the folder on disk changes.
     pub version: u64,
     /// The folder's name.
     pub name: String,
-    /// The folder's path, to be shown only.
+    /// The folder's path, only for display.
     pub path: String,
-    /// Files looked at so far while reading, then all.
+    /// Files read so far; all files once reading is done.
     pub files_seen: u64,
-    /// Still reading.
+    /// Whether the folder is still being read.
     pub reading: bool,
-    /// Why it cannot be trained, with the next move.
+    /// Why it cannot be trained, and what to do.
     pub refusal: Option<CommandError>,
-    /// What it is for: "image classification", "numbers of photographs", "text classification",
-    /// "language model"; empty while reading.
+    /// The task: "image classification", "image regression", "text classification", "language
+    /// model"; empty while reading.
     pub task: String,
     /// What one sample is called: "image", "text", "document".
     pub sample: String,
@@ -114,29 +114,29 @@ pub struct InspectionView {
     pub classes: Vec<ClassView>,
     /// Samples that can be used.
     pub samples: u64,
-    /// Bytes of those.
+    /// Size of these samples.
     pub bytes: u64,
     /// Median width and height.
     pub typical_size: Option<(u32, u32)>,
     /// Files left out.
     pub skipped: Vec<SkippedView>,
-    /// Sentences worth knowing: imbalance, a class missing in a split.
+    /// Notes, for example about imbalance, or a class that is missing in a split.
     pub notes: Vec<String>,
     /// "20 % of each class, 243 images, chosen by seed 7" or "folders train, val, test".
     pub split: String,
-    /// What can be learnt from it, each with the settings Ebb suggests, the usual first; empty
-    /// where it cannot be trained.
+    /// The tasks that the folder can be trained for, each with the settings that Ebb suggests, the
+    /// usual one first; empty if it cannot be trained.
     pub plans: Vec<PlanView>,
 }
 
 /// One class of a folder.
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct ClassView {
-    /// Folder name as shown.
+    /// Name of its folder.
     pub name: String,
-    /// Samples.
+    /// Number of samples.
     pub count: u32,
-    /// Worth a look: far fewer than the largest.
+    /// Whether it has far fewer samples than the largest class.
     pub small: bool,
 }
 
@@ -145,95 +145,96 @@ pub struct ClassView {
 pub struct SkippedView {
     /// Relative to the folder.
     pub file: String,
-    /// What is wrong, and the next move.
+    /// What is wrong, and what to do.
     pub reason: String,
 }
 
-/// A suggested plan with what it means.
+/// A suggested plan.
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct PlanView {
-    /// The settings themselves.
+    /// Settings that the page can change.
     pub settings: PlanSettings,
-    /// The task as it is said: "Language model".
+    /// Name of the task as shown: "Language model".
     pub task: String,
-    /// What samples are for it: "One label per text."
+    /// What the samples must have: "One label per text."
     pub asks: String,
     /// What one sample of a step is called: "image", "text", "window".
     pub sample: String,
-    /// Models that can be chosen, value and label.
+    /// Models that can be chosen, as value and label.
     pub models: Vec<(String, String)>,
-    /// Published weights may be what it begins with.
+    /// Whether training can start from pretrained weights.
     pub can_begin: bool,
-    /// What may train, word and label; everything where weights are drawn anew.
+    /// Trainable parts that can be chosen, as value and label; only "everything" without pretrained
+    /// weights.
     pub trains: Vec<(String, String)>,
-    /// Sides of the image in pixels that can be chosen; of texts, most tokens.
+    /// Image sizes in pixels, or lengths of texts in tokens, that can be chosen.
     pub resolutions: Vec<u32>,
     /// Samples trained on.
     pub train_samples: u64,
     /// Samples held out.
     pub held_out_samples: u64,
-    /// Memory now, for the forecast bar.
+    /// Memory now, for the bar of the estimate.
     pub machine: MachineView,
-    /// Budget line at the suggested max_system_fraction, as footprint plus others.
+    /// Budget line at the suggested max_system_fraction: Ebb's footprint plus the memory of others.
     pub budget_line_bytes: u64,
-    /// The least that is left to others whatever the max_system_fraction.
+    /// Memory that is left to others even at the largest max_system_fraction.
     pub leave_least_bytes: u64,
 }
 
-/// Answer of `forecast`: what settings will need, and what to begin with.
+/// Result of `forecast`: the memory that settings need, and the first micro-batch.
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct ForecastView {
     /// Trained parameters.
     pub parameters: u64,
-    /// Footprint without any piece: program, weights, moments, samples decoded ahead.
+    /// Footprint between micro-batches: program, weights, optimizer state, samples decoded ahead.
     pub state_bytes: u64,
-    /// What the suggested pieces add to it.
+    /// Memory that the suggested micro-batch adds.
     pub activations_bytes: u64,
     /// Highest footprint.
     pub peak_bytes: u64,
-    /// Samples a piece to begin with.
+    /// Samples of the first micro-batch.
     pub micro_batch: u32,
-    /// Pieces a step.
+    /// Micro-batches per step.
     pub accumulation: u32,
-    /// Blocks that are computed twice so that it fits.
+    /// Blocks whose activations are recomputed so that the plan fits.
     pub checkpoint_blocks: u32,
-    /// Highest footprint by micro-batch, smallest first, as the pieces are suggested.
+    /// Highest footprint by micro-batch, smallest first.
     pub peaks: Vec<(u32, u64)>,
-    /// Why nothing fits, with what would do.
+    /// Why nothing fits, and what would help.
     pub refusal: Option<String>,
 }
 
-/// Settings that the page may change before Train.
+/// Settings that the page may change before training starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, TS)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSettings {
-    /// What is learnt: "image-classification", "language-model", …
+    /// The task: "image-classification", "language-model", …
     pub task: String,
-    /// Id of the published weights that it begins with; absent, they are drawn anew.
+    /// Id of the pretrained weights; absent if the weights start random.
     pub from: Option<String>,
-    /// What of them trains: "all", "last:2", "head", "adapter:8".
+    /// Trainable part: "all", "last:2", "head", "adapter:8".
     pub trains: String,
     /// Model's name.
     pub model: String,
-    /// Side of the square image in pixels; of texts, most tokens.
+    /// Side of the square image in pixels, or length of texts in tokens.
     pub resolution: u32,
-    /// Samples a step.
+    /// Samples per step.
     pub effective_batch: u32,
     /// Epochs.
     pub epochs: u64,
     /// Peak learning rate.
     pub learning_rate: f64,
-    /// `none` or `standard`; nothing for texts.
+    /// `none` or `standard`; absent for texts.
     pub augment: Option<String>,
     /// `10min`, `2epochs`, `500steps`.
     pub checkpoint_every: String,
-    /// Where the budget line stands: the share of all memory that everybody together may fill.
+    /// Fraction of all memory that Ebb and all other apps may use together.
     pub max_system_fraction: f64,
     /// Seed.
     pub seed: u64,
 }
 
-/// Answer of `machine`: the status bar.
+/// Result of `machine`: the numbers of the status bar.
 #[derive(Debug, Clone, Default, Serialize, TS)]
 pub struct MachineView {
     /// Pressure level.
@@ -242,66 +243,66 @@ pub struct MachineView {
     pub pressure: f64,
     /// Physical memory.
     pub total_bytes: u64,
-    /// In use by everybody.
+    /// Memory in use by all processes.
     pub used_bytes: u64,
-    /// The system's own.
+    /// Memory of the system itself.
     pub system_bytes: u64,
-    /// This process.
+    /// Memory of this process.
     pub own_bytes: u64,
-    /// Everybody else.
+    /// Memory of all other apps.
     pub others_bytes: u64,
     /// Swap in use.
     pub swap_bytes: u64,
-    /// The machine's name and chip, where known.
+    /// The machine's name and chip, if known.
     pub name: String,
 }
 
-/// What the page asks of a run.
+/// A request of the page to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum RunRequest {
-    /// Stop & checkpoint.
+    /// Stop with a checkpoint.
     Stop,
     /// Checkpoint now.
     Checkpoint,
     /// Pause.
     Pause,
-    /// Go on.
+    /// Continue after a pause.
     Continue,
-    /// Move the budget line.
+    /// Change how much memory is left to other apps.
     Leave {
-        /// The share of all memory that everybody together may fill, from 0.5 to 0.95.
+        /// Fraction of all memory that Ebb and all other apps may use together, from 0.5 to 0.95.
         max_system_fraction: f64,
     },
 }
 
-/// What the page asks of a drill.
+/// A request of the page to the stress test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]
 pub enum DrillRequest {
-    /// Take a quarter of what is available, unless one is at work.
+    /// Take a quarter of the available memory, unless a test is running.
     Begin,
-    /// Say how it stands.
+    /// Report the state.
     Look,
-    /// Give everything back.
+    /// Give the memory back.
     End,
 }
 
-/// Answer of `drill`: the one at work; zeros where there is none.
+/// Result of `drill`: the running stress test; zeros if there is none.
 #[derive(Debug, Clone, Copy, Default, Serialize, TS)]
 pub struct DrillView {
-    /// What it takes.
+    /// Memory that it takes.
     pub bytes: u64,
-    /// Seconds until it gives everything back.
+    /// Seconds until the memory is given back.
     pub seconds_left: f64,
 }
 
-/// A refusal, with a code where the window acts on it.
+/// An error, with a code that the window may act on.
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct CommandError {
     /// `unknown_id`, `busy`, `not_trainable`, `invalid_setting`, `failed`.
     pub code: String,
-    /// What, where, and the next move.
+    /// What happened, where, and what to do.
     pub message: String,
 }
 

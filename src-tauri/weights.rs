@@ -1,19 +1,18 @@
-//! The folders of published weights that were chosen or dropped, by id. Refuses to know what is in
-//! them and what begins with them.
+//! The folders of pretrained weights that were chosen or dropped, by id.
 
 use crate::lock::lock;
 use crate::view::{CommandError, PlanSettings, WeightsView};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Every such folder of this process, in the order in which it came.
+/// All such folders of this process, in the order in which they were opened.
 #[derive(Default)]
 pub struct Weights {
     folders: Mutex<Vec<PathBuf>>,
 }
 
 impl Weights {
-    /// Remembers a folder, whatever it holds, and gives its id.
+    /// Remembers a folder, whatever it contains, and returns its id.
     pub fn open(&self, path: &Path) -> WeightsView {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let name = path.file_name().unwrap_or(path.as_os_str());
@@ -37,7 +36,7 @@ impl Weights {
         folder.ok_or_else(|| CommandError::unknown("folder of weights"))
     }
 
-    /// What these settings begin with.
+    /// The pretrained weights that these settings start from.
     pub fn of(&self, settings: &PlanSettings) -> Result<Option<PathBuf>, CommandError> {
         settings
             .from
@@ -52,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_id_that_was_given_out_leads_to_a_folder() {
+    fn only_known_ids_have_a_folder() {
         let weights = Weights::default();
         let place = tempfile::tempdir().expect("a temporary folder");
         let (a, b) = (place.path().join("a"), place.path().join("b"));

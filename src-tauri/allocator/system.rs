@@ -1,12 +1,10 @@
-//! The system's own allocator, which returns large blocks by itself.
+//! The system's own allocator. It returns large blocks by itself.
 
-/// The allocator.
 pub type Chosen = std::alloc::System;
-/// The allocator's value.
 pub const CHOSEN: Chosen = std::alloc::System;
 
-/// Does nothing: there is nothing to set.
+/// Does nothing: there is no option to set.
 pub fn keep_freed() {}
 
-/// Does nothing: no freed memory is held.
+/// Does nothing: the allocator holds no freed memory.
 pub fn purge() {}

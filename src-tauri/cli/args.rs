@@ -38,7 +38,7 @@ pub struct Ebb {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Tell what a folder is and whether it can be trained
+    /// Describe a folder, and check whether it can be trained
     Inspect(Inspect),
     /// Estimate memory and time before anything trains
     Plan(Box<super::plan::Plan>),
@@ -63,14 +63,14 @@ pub enum Command {
     /// Run the memory controller on JSON lines from stdin
     #[command(alias = "pilot")]
     Controller(Controller),
-    /// Take memory for a while, to watch a training make room
+    /// Take memory for a while, to watch how a training reacts
     #[command(alias = "drill")]
     Stress(Stress),
     #[command(hide = true)]
     StressHold(StressHold),
     /// Check this machine and every operation on its GPU
     Doctor(Doctor),
-    /// Show that the split of a batch does not change its gradient
+    /// Check that splitting a batch does not change its gradient
     VerifySplit(VerifySplit),
     /// Measure training steps of fixed workloads
     Bench(Bench),
@@ -78,7 +78,7 @@ pub enum Command {
     SweepBatch(SweepBatch),
     /// Find a learning rate: raise it step by step and watch the loss
     FindLr(FindLr),
-    /// Search settings on a part of a folder
+    /// Search for good settings on a part of a folder
     Tune(Tune),
     /// Print shell completions
     Completions(Completions),
@@ -90,7 +90,7 @@ pub enum Command {
 
 #[derive(Args)]
 pub struct Completions {
-    /// Shell to complete commands in
+    /// Shell to generate completions for
     pub shell: clap_complete::Shell,
 }
 
@@ -122,10 +122,10 @@ pub struct Train {
     /// A config file, TOML or JSON
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Train on few samples for few epochs, to see that everything works
+    /// Train on 100 samples for 2 epochs, to check that everything works
     #[arg(long)]
     pub dev_mode: bool,
-    /// Folder for the run, instead of the store of all runs
+    /// Folder to create the run in, instead of the usual one
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
     /// Print the events, one JSON line each
@@ -133,10 +133,10 @@ pub struct Train {
     pub json: bool,
 }
 
-/// A scripted machine instead of this one.
+/// Arguments for a simulated machine.
 #[derive(Args, Default)]
 pub struct Script {
-    /// Play this memory usage of other apps instead of reading it: JSON lines such as
+    /// Simulate this memory usage of other apps instead of measuring it: JSON lines such as
     /// {"at_ms":0,"total_bytes":…,"others_bytes":…}
     #[arg(long, value_name = "FILE")]
     pub memory_script: Option<PathBuf>,
@@ -147,10 +147,10 @@ pub struct Script {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ScriptBy {
-    /// By its own times
+    /// In real time, by the times in the script
     #[default]
     Time,
-    /// One line per decision
+    /// One line per decision of the memory controller
     #[value(alias = "piece")]
     Decision,
 }
@@ -166,7 +166,7 @@ impl From<ScriptBy> for trainer::ScriptBy {
 
 #[derive(Args)]
 pub struct Resume {
-    /// Id, beginning of its name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
     #[command(flatten)]
     pub script: Script,
@@ -192,7 +192,7 @@ pub enum RunsCommand {
 
 #[derive(Args)]
 pub struct Show {
-    /// Id, beginning of its name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
     /// Print JSON
     #[arg(long)]
@@ -201,7 +201,7 @@ pub struct Show {
 
 #[derive(Args)]
 pub struct Report {
-    /// Id, beginning of its name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
     /// Folder to write to, instead of the run's own
     #[arg(long, value_name = "FOLDER")]
@@ -228,15 +228,15 @@ pub struct Controller {
 
 #[derive(Args)]
 pub struct Stress {
-    /// How much memory, such as 2GB [default: a quarter of the available memory]
+    /// How much memory to take, such as 2GB [default: a quarter of the available memory]
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub size: Option<u64>,
-    /// How long, in seconds
+    /// How long to hold it, in seconds
     #[arg(long, default_value_t = crate::stress_test::SECONDS, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
 }
 
-/// The process that holds the memory of a stress test.
+/// Arguments of the child process that holds the memory of a stress test.
 #[derive(Args)]
 pub struct StressHold {
     pub bytes: u64,
@@ -246,7 +246,7 @@ pub struct StressHold {
 
 #[derive(Args)]
 pub struct Doctor {
-    /// Device: auto, metal, cuda or cpu
+    /// Device to check: auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! `ebb bench`: seconds per step, memory, and the fraction of the machine's matrix-product rate,
 //! for fixed workloads. Every case has its own process, because the peak footprint is a process's
-//! and a warm allocator would favour later cases.
+//! and a warm allocator would favor later cases.
 
 use super::args;
 use super::doctor::wanted;
@@ -129,17 +129,17 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
             describe(difference)
         );
         out!(
-            "           f64 took another side at {other} of {taken} kinks, at most {:.1e} of its operation's scale from the kink",
+            "           {other} of {taken} values took the other side of their kink in f64, at most {:.1e} of their operation's scale away",
             parting.farthest
         );
     }
 }
 
-/// The error for a value so far from its kink that rounding does not explain its side. Comparing on
-/// the same sides would hide a fault.
+/// The error for a value that is on another side of its kink than in f64, but too far from it for
+/// rounding. Comparing on the same sides would hide this fault.
 fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
-        "{} at batch {}: a value of operation {} with kinks is on another side than in f64, {:.1e} of the operation's scale from the kink, but rounding explains only {:.1e}; `ebb doctor` checks single operations",
+        "{} at batch {}: a value of operation {} took the other side of its kink in f64, {:.1e} of the operation's scale away, but rounding explains only {:.1e}; `ebb doctor` checks single operations",
         case.workload.name(),
         case.batch,
         parting.farthest_at + 1,
@@ -148,7 +148,7 @@ fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     ))
 }
 
-/// A number as in events, since JSON has no infinity.
+/// A number as in events; JSON has no infinity.
 fn finite(number: f64) -> Value {
     if number.is_finite() {
         number.into()
@@ -178,7 +178,7 @@ fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
     let named = offered.into_iter().find(|p| p.name() == args.precision);
     let precision = named.ok_or_else(|| {
         Failure::usage(format!(
-            "`{}` cannot be measured as a precision; choose f32, bf16 or f16",
+            "`{}` is not a precision that can be measured; choose f32, bf16 or f16",
             args.precision
         ))
     })?;
@@ -203,7 +203,7 @@ fn measure_case(case: Case, args: &args::Bench, threads: usize) -> Result<(), Fa
         trainer::allow_kernels(!args.composed);
         trainer::allow_tensor_cores(!args.plain_products);
         let measurement = measure(case, &chosen.device)?;
-        // Read before the matrices that measure the machine.
+        // Read before the matrix products that measure the machine.
         let (peak_rss_bytes, peak_heap_bytes) = (peak_rss_bytes(), trainer::take_peak_bytes());
         Ok(CaseResult {
             case,
@@ -223,8 +223,7 @@ fn measure_case(case: Case, args: &args::Bench, threads: usize) -> Result<(), Fa
     Ok(())
 }
 
-/// Runs this binary once per case, with its output on this process's. A case that fails does not
-/// keep the others from running.
+/// Runs this program once per case and passes its output on. If a case fails, the others still run.
 fn measure_in_own_processes(
     cases: &[Case],
     args: &args::Bench,

@@ -103,7 +103,10 @@ fn print(times: &[StepTimes], batch: u32, json: bool) {
         return;
     };
     if !json {
-        out!("{:>11}  Samples/s  Of the best fixed one", "Micro-batch");
+        out!(
+            "{:>11}  Samples/s  Relative to the best fixed size",
+            "Micro-batch"
+        );
     }
     for one in times {
         let name = one

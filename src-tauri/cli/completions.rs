@@ -1,19 +1,18 @@
-//! `ebb completions` and `ebb man`: what packagers install beside the program, made from the
-//! declared command line.
+//! `ebb completions` and `ebb man`: files for packagers, generated from the declared command line.
 
 use super::args::{Completions, Ebb};
 use super::failure::Failure;
 use clap::CommandFactory;
 use std::io::{Error, Write};
 
-/// The top-level entry point of `ebb completions`.
+/// Runs `ebb completions`.
 pub fn completions(args: &Completions) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Ebb::command(), "ebb", &mut text);
     print(&text)
 }
 
-/// The top-level entry point of `ebb man`.
+/// Runs `ebb man`.
 pub fn man() -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_mangen::Man::new(Ebb::command())

@@ -26,7 +26,7 @@ pub fn run(args: &args::Controller) -> Result<(), Failure> {
             .handle_line(&line)
             .map_err(|error| Failure::usage(error.to_string()))?;
         for answer in answers {
-            // The caller waits for the answer. If it has closed the pipe, it has no more questions.
+            // The caller waits for the answer. If it closed the pipe, it asks no more.
             if writeln!(out, "{answer}")
                 .and_then(|()| out.flush())
                 .is_err()

@@ -67,7 +67,7 @@ fn check_device(chosen: &SelectedDevice) -> Result<(), Failure> {
         check.save(&device_check_path());
     }
     if let Some(what) = check.failed_kernel() {
-        out!("Ebb's own kernels are not used here: {what} is wrong with them");
+        out!("Ebb's own kernels are not used: {what} is wrong with them");
     }
     for precision in ["f32", "bf16", "f16"] {
         let findings: Vec<&Finding> = findings
@@ -85,11 +85,11 @@ fn check_device(chosen: &SelectedDevice) -> Result<(), Failure> {
     match findings.iter().find(|finding| !finding.passed) {
         None => Ok(()),
         Some(first) if first.precision == "f32" => Err(Failure::new(format!(
-            "{} must not be used here: {} is wrong",
+            "{} cannot be used on this machine: {} is wrong",
             chosen.kind, first.what
         ))),
         Some(first) => Err(Failure::new(format!(
-            "{} on {} must not be used here: {} is wrong",
+            "{} on {} cannot be used on this machine: {} is wrong",
             first.precision, chosen.kind, first.what
         ))),
     }

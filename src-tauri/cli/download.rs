@@ -1,12 +1,12 @@
-//! Pretrained weights that a config names by their name at a hub: downloaded before anything is
-//! planned with them.
+//! Downloads pretrained weights that a config names by their name at a hub, before anything is
+//! planned.
 
 use super::failure::Failure;
 use super::output::status;
 use crate::hub::{self, HubError};
 use runlog::{RunConfig, RunStore};
 
-/// The config with a folder where it has the name of a repository.
+/// The config, with a folder instead of the name of a repository.
 pub fn with_downloaded_weights(mut config: RunConfig) -> Result<RunConfig, Failure> {
     let Some(name) = config.from.as_deref().filter(|from| hub::is_name(from)) else {
         return Ok(config);

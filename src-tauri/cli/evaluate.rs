@@ -1,4 +1,4 @@
-//! `ebb evaluate`: a run measured on a folder, class by class and number by number.
+//! `ebb evaluate`: measures a run, by class and by regression target.
 
 use super::args;
 use super::failure::Failure;
@@ -9,10 +9,10 @@ use runlog::format_count;
 use serde_json::json;
 use trainer::{DevicePreference, EvaluationReport, TrainedModel};
 
-/// Mistakes that are named.
+/// Number of the most frequent mistakes that are printed.
 const MISTAKES: usize = 5;
 
-/// The top-level entry point of `ebb evaluate`.
+/// Runs `ebb evaluate`.
 pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     let run = find(&args.run)?;
     let saved = TrainedModel::load(&run, DevicePreference::Auto, Some(&device_check_path()))?;
@@ -66,7 +66,7 @@ fn words(saved: &TrainedModel, report: &EvaluationReport) -> Result<(), Failure>
             format!("{:.3} bits per byte, ", percent("bits_per_byte") / 100.0)
         }
         Task::TokenCompression => format!(
-            "{:.2} % of the tokens kept, {:.3} nats a dropped one, reward {:.3}, ",
+            "{:.2} % of the tokens kept, {:.3} nats per dropped token, reward {:.3}, ",
             percent("kept_fraction"),
             percent("loss_per_dropped") / 100.0,
             percent("reward") / 100.0
@@ -77,8 +77,8 @@ fn words(saved: &TrainedModel, report: &EvaluationReport) -> Result<(), Failure>
         Task::ImageClassification | Task::TextClassification => "",
     };
     let measured = match report.part {
-        "whole" => "(all that is there)".to_owned(),
-        part => format!("of the part {part}"),
+        "whole" => "(the whole folder)".to_owned(),
+        part => format!("of the {part} split"),
     };
     out!(
         "{count} {windows}{samples}s {measured}, checkpoint of step {}: {came_to}loss {:.3}",
@@ -117,9 +117,9 @@ fn of_classes(report: &EvaluationReport) {
     let absent = report.absent();
     match absent.as_slice() {
         [] => {}
-        [one] => out!("One class has no sample here: {one}."),
+        [one] => out!("One class has no sample in this data: {one}."),
         many => out!(
-            "{} classes have no sample here: {}.",
+            "{} classes have no sample in this data: {}.",
             many.len(),
             many.join(", ")
         ),
@@ -137,7 +137,7 @@ fn of_classes(report: &EvaluationReport) {
             n => format!("{} {times}", format_count(n)),
         };
         out!(
-            "{} was taken for {} {count}",
+            "{} was mistaken for {} {count}",
             name(taken.class),
             name(taken.predicted)
         );
@@ -152,10 +152,10 @@ fn of_numbers(report: &EvaluationReport) {
         .targets
         .iter()
         .map(|number| number.name.chars().count());
-    let widest = widest.max().unwrap_or(0).max("Number".len());
+    let widest = widest.max().unwrap_or(0).max("Target".len());
     out!(
-        "{:widest$}  samples  mean absolute error (95 %)      of the mean  better by (95 %)",
-        "Number"
+        "{:widest$}  samples  mean absolute error (95 %)  mean predictor  better by (95 %)",
+        "Target"
     );
     for number in &report.targets {
         let digits = if number.mean_baseline_error.abs() < 10.0 {
@@ -170,7 +170,7 @@ fn of_numbers(report: &EvaluationReport) {
         );
         let (low, high) = number.improvement_interval;
         out!(
-            "{:widest$}  {:>7}  {error:<30}  {:>11.digits$}  {:.digits$} ({low:.digits$} to {high:.digits$})",
+            "{:widest$}  {:>7}  {error:<26}  {:>14.digits$}  {:.digits$} ({low:.digits$} to {high:.digits$})",
             number.name,
             format_count(number.samples),
             number.mean_baseline_error,

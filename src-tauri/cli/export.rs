@@ -1,5 +1,5 @@
-//! `ebb export`: a run's best weights as a folder that PyTorch and transformers open, or as an ONNX
-//! file.
+//! `ebb export`: writes a run's best weights as a folder that PyTorch and transformers open, or as
+//! an ONNX file.
 
 use super::failure::Failure;
 use super::output::out;
@@ -9,10 +9,10 @@ use serde_json::json;
 use std::path::PathBuf;
 use trainer::{DevicePreference, ExportFormat, TrainedModel};
 
-/// Words after `ebb export`.
+/// Arguments of `ebb export`.
 #[derive(Args)]
 pub struct Export {
-    /// Id, beginning of a name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
     /// New or empty folder to write to
     pub folder: PathBuf,
@@ -25,7 +25,7 @@ pub struct Export {
     pub json: bool,
 }
 
-/// In what form a run leaves.
+/// Format of an export.
 #[derive(Clone, Copy, Default, ValueEnum)]
 pub enum Form {
     #[default]
@@ -33,7 +33,7 @@ pub enum Form {
     Onnx,
 }
 
-/// The top-level entry point of `ebb export`.
+/// Runs `ebb export`.
 pub fn run(args: &Export) -> Result<(), Failure> {
     let saved = TrainedModel::load(
         &find(&args.run)?,
@@ -65,6 +65,6 @@ pub fn run(args: &Export) -> Result<(), Failure> {
         exported.files.join(", "),
         runlog::format_bytes(exported.bytes)
     );
-    out!("opens with {}", exported.opened_by);
+    out!("Open it with {}", exported.opened_by);
     Ok(())
 }

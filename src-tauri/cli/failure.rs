@@ -1,16 +1,16 @@
-//! A failure on its way out: one sentence on stderr and an exit code.
+//! An error of a command: one sentence on stderr, and an exit code.
 
 use super::output::status;
 use std::process::ExitCode;
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 pub struct Failure {
     sentence: String,
     code: u8,
 }
 
 impl Failure {
-    /// Something went wrong: exit code 1.
+    /// Something failed: exit code 1.
     pub fn new(sentence: impl Into<String>) -> Self {
         Failure {
             sentence: sentence.into(),
@@ -18,7 +18,7 @@ impl Failure {
         }
     }
 
-    /// The command cannot mean this: exit code 2.
+    /// Wrong usage: exit code 2.
     pub fn usage(sentence: impl Into<String>) -> Self {
         Failure {
             sentence: sentence.into(),
@@ -26,8 +26,8 @@ impl Failure {
         }
     }
 
-    /// The user stopped it before there was an answer: said, and exit code 0, as that of a training
-    /// that was stopped.
+    /// The user stopped the command before it had a result: a sentence, and exit code 0, as for a
+    /// training that is stopped.
     pub fn stopped(sentence: impl Into<String>) -> Self {
         Failure {
             sentence: sentence.into(),
@@ -35,7 +35,7 @@ impl Failure {
         }
     }
 
-    /// Says it.
+    /// Prints the sentence and returns the exit code.
     pub fn print(self) -> ExitCode {
         status!("ebb: {}", self.sentence);
         ExitCode::from(self.code)

@@ -1,5 +1,6 @@
-//! `ebb find-lr`: a range test (Smith 2017). The rate rises by the same factor every step; where
-//! the loss falls fastest is a rate to train with, where it rises again is too much.
+//! `ebb find-lr`: a learning rate range test (Smith 2017). The rate rises by the same factor every
+//! step. A good rate is one at which the loss falls fastest; the test ends when the loss rises
+//! again.
 
 use super::args::FindLr;
 use super::download::with_downloaded_weights;
@@ -11,21 +12,21 @@ use runlog::{RunConfig, RunEvent, RunStore};
 use serde_json::json;
 use trainer::{Plan, Request};
 
-/// Weight of the past in the smoothed loss.
+/// Decay of the moving average that smooths the loss.
 const PAST: f64 = 0.9;
-/// The test ends where the smoothed loss is so many times the lowest one.
+/// The test ends when the smoothed loss is this many times the lowest one.
 const TOO_MUCH: f64 = 3.0;
-/// Steps before a rise can end it.
+/// Number of steps before the test may end.
 const LEAST_STEPS: usize = 10;
-/// The plot, in characters.
+/// Width and height of the plot, in characters.
 const PLOT: (usize, usize) = (64, 14);
 
-/// The top-level entry point of `ebb find-lr`.
+/// Runs `ebb find-lr`.
 pub fn run(args: &FindLr) -> Result<(), Failure> {
     let config = test_config(args)?;
     let found = trial::inspect(&config, &args.tried.folder)?;
     let (mut curve, mut whole) = (Curve::default(), false);
-    // Nothing of value is in there: weights that a rate too high has spoilt.
+    // The run is deleted: a learning rate that is too high has spoilt its weights.
     let place = std::env::temp_dir().join(format!("ebb-find-lr-{}", std::process::id()));
     let store = RunStore::open(&place);
     let steps = args.steps;
@@ -46,7 +47,7 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
             } = event
             {
                 curve.take(*learning_rate, *loss);
-                // The last step would be evaluated.
+                // The last step of a run is followed by an evaluation, so stop before it.
                 if curve.is_over() || *step + 1 >= steps {
                     whole = true;
                     control.send(Request::Stop);
@@ -57,16 +58,16 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
     let _ = std::fs::remove_dir_all(&place);
     let Attempt { plan, failed, .. } = tried?;
     if let Some(error) = failed {
-        status!("Ended by the rate itself: {error}");
+        status!("The test ended because the training diverged: {error}");
     } else if !whole {
         return Err(Failure::stopped(format!(
-            "stopped by request at a rate of {:.1e}, before the loss had risen: too early to suggest one",
+            "stopped by request at a learning rate of {:.1e}, which is too early to suggest one: the loss had not risen yet",
             curve.points.last().map_or(0.0, |point| point.0)
         )));
     }
     let Some(suggestion) = curve.suggestion() else {
         return Err(Failure::new(
-            "the loss did not fall at any rate; look at the folder with `ebb inspect`, or take more --steps",
+            "the loss did not fall at any learning rate; check the folder with `ebb inspect`, or use more --steps",
         ));
     };
     print(&curve, suggestion, &plan, args.tried.json);
@@ -103,7 +104,9 @@ fn print(curve: &Curve, suggestion: f64, plan: &Plan, as_json: bool) {
     for line in curve.plot(suggestion) {
         out!("{line}");
     }
-    out!("Suggestion for {model} at {samples} samples a step: --learning-rate {suggestion:.1e}");
+    out!(
+        "Suggestion for {model} with {samples} samples per step: --learning-rate {suggestion:.1e}"
+    );
 }
 
 /// Rate, loss and smoothed loss of every step.
@@ -133,8 +136,8 @@ impl Curve {
         self.points.len() >= LEAST_STEPS && newest > TOO_MUCH * lowest
     }
 
-    /// The rate at which the smoothed loss falls fastest by the logarithm of the rate, before it is
-    /// lowest.
+    /// The rate at which the smoothed loss falls fastest per logarithm of the rate, before the
+    /// lowest loss.
     fn suggestion(&self) -> Option<f64> {
         let lowest = self.lowest()?;
         let reach = 2;
@@ -147,12 +150,12 @@ impl Curve {
         (slope(&steepest) < 0.0).then(|| self.points[steepest].0)
     }
 
-    /// The smoothed loss over the rate, and where the suggestion stands.
+    /// Plots the smoothed loss over the rate, and marks the suggestion.
     fn plot(&self, suggestion: f64) -> Vec<String> {
         let (width, height) = PLOT;
         let shown = self.points.iter().map(|point| point.2);
         let low = shown.clone().fold(f64::INFINITY, f64::min);
-        // The rise at the end would leave no room for the fall.
+        // The rise at the end is cut off; it would leave no room for the fall.
         let first = self.points.first().map_or(low, |point| point.2);
         let high = low + 1.25 * (first - low).max(1e-6);
         let rates = (self.points.first(), self.points.last());
@@ -212,7 +215,7 @@ mod tests {
     fn the_suggestion_stands_where_the_loss_falls_fastest() {
         let curve = curve();
         let found = curve.suggestion().unwrap_or(f64::NAN);
-        // Smoothing looks back by some ten steps.
+        // Smoothing looks back about ten steps.
         assert!((5e-4..1e-2).contains(&found), "{found}");
         assert!(curve.is_over());
         let lowest = curve.points[curve.lowest().unwrap_or(0)].0;

@@ -1,4 +1,4 @@
-//! `ebb generate`: a language model writes on, by a run's best checkpoint.
+//! `ebb generate`: continues a text with a language model, by a run's best checkpoint.
 
 use super::args;
 use super::failure::Failure;
@@ -6,8 +6,7 @@ use super::output::out;
 use super::train::{device_check_path, find};
 use trainer::{DevicePreference, GenerationOptions, TrainedModel};
 
-/// The top-level entry point of `ebb generate`. The same prompt, wishes and seed give the same
-/// text.
+/// Runs `ebb generate`. The same prompt, options and seed give the same text.
 pub fn run(args: &args::Generate) -> Result<(), Failure> {
     let saved = TrainedModel::load(
         &find(&args.run)?,

@@ -1,5 +1,5 @@
-//! `ebb inspect`: what a folder is, in words or JSON. Exit code 1 when something in it stands in
-//! the way of a training.
+//! `ebb inspect`: describes a folder, as text or JSON. The exit code is 1 if the folder cannot be
+//! trained.
 
 use super::args;
 use super::failure::Failure;
@@ -9,7 +9,7 @@ use dataset::{DetectedDataset, ImageInspection, InspectOptions, Task, TextOption
 use runlog::{counted, format_bytes, format_count};
 use serde_json::json;
 
-/// The top-level entry point of `ebb inspect`.
+/// Runs `ebb inspect`.
 pub fn run(args: &args::Inspect) -> Result<(), Failure> {
     let config = &args.settings.config;
     let task = config.task.map(super::train::dataset_task);
@@ -27,7 +27,7 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
         && task.detected_as() != found.task()
     {
         return Err(Failure::usage(format!(
-            "--task {} does not fit what is there: {} is for {}",
+            "--task {} does not fit this data: {} is for {}",
             task.name(),
             args.folder.display(),
             found.task().name()
@@ -57,10 +57,14 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
     }
 }
 
-/// Says what was found.
+/// Prints what was found.
 pub fn describe(inspection: &ImageInspection) {
     let classes = counted(inspection.classes.len() as u64, "class", "classes");
-    let numbers = counted(inspection.targets.len() as u64, "number", "numbers");
+    let numbers = counted(
+        inspection.targets.len() as u64,
+        "regression target",
+        "regression targets",
+    );
     let learned = match (inspection.classes.len(), inspection.targets.len()) {
         (_, 0) => format!("in {classes}"),
         (0, _) => format!("with {numbers} and no classes"),
@@ -69,11 +73,11 @@ pub fn describe(inspection: &ImageInspection) {
     out!(
         "{}: {} {learned}, {}",
         inspection.name,
-        counted(inspection.image_count(), "photograph", "photographs"),
+        counted(inspection.image_count(), "image", "images"),
         format_bytes(inspection.bytes)
     );
     if let Some((width, height)) = inspection.typical_size {
-        out!("Typical photograph: {width} x {height} px");
+        out!("Typical image: {width} x {height} px");
     }
     let longest = inspection
         .classes
@@ -95,7 +99,9 @@ pub fn describe(inspection: &ImageInspection) {
         out!("{note}");
     }
     if inspection.is_grouped_by_time() {
-        out!("--group-by COLUMN groups by a column, --group-by none not at all.");
+        out!(
+            "Use --group-by COLUMN to group by a column of the table, or --group-by none for no groups."
+        );
     }
     if !inspection.skipped.is_empty() {
         out!("Skipped {}:", format_count(inspection.skipped.len() as u64));
@@ -105,11 +111,11 @@ pub fn describe(inspection: &ImageInspection) {
     }
     if inspection.ignored.other > 0 {
         out!(
-            "Passed over: {}, no photographs by name or content",
+            "Ignored: {}",
             counted(
                 inspection.ignored.other,
-                "file of another kind",
-                "files of other kinds"
+                "file that is not an image",
+                "files that are not images"
             )
         );
     }
@@ -130,7 +136,7 @@ fn as_json(inspection: &ImageInspection) -> serde_json::Value {
         "task": Task::ImageClassification.name(),
         "name": inspection.name,
         "folder": inspection.folder.to_string_lossy(),
-        "photographs": inspection.image_count(),
+        "images": inspection.image_count(),
         "bytes": inspection.bytes,
         "typical_size": inspection.typical_size,
         "classes": classes,

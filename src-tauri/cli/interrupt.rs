@@ -1,4 +1,4 @@
-//! Ctrl-C: once stops and checkpoints, twice aborts.
+//! Ctrl-C: the first one stops with a checkpoint, the second one aborts.
 
 use super::failure::Failure;
 use super::output::status;
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trainer::{Control, Request};
 
-/// Turns the first interrupt into a stop, the second into the end of the process.
+/// The first interrupt stops the training, the second one ends the process.
 pub fn handle(control: &Control) -> Result<(), Failure> {
     let control = control.clone();
     ask_once(move || control.send(Request::Stop))
 }
 
-/// The control of the training at work, where several follow one another.
+/// The control of the running training, for commands that train several times.
 #[derive(Clone, Default)]
 pub struct AtWork(Arc<Mutex<Control>>);
 
 impl AtWork {
-    /// Heeds interrupts from now on. A process can do so once.
+    /// Handles interrupts from now on. A process can do this only once.
     pub fn handled() -> Result<AtWork, Failure> {
         let at_work = AtWork::default();
         let received = at_work.clone();
@@ -25,7 +25,7 @@ impl AtWork {
         Ok(at_work)
     }
 
-    /// A control of its own for the next training.
+    /// A new control, for the next training.
     pub fn next(&self) -> Control {
         let control = Control::default();
         *self.lock() = control.clone();
@@ -33,7 +33,7 @@ impl AtWork {
     }
 
     fn lock(&self) -> MutexGuard<'_, Control> {
-        // A control is whole at any time.
+        // The value is complete at any time, so a panic of another thread does not matter.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -42,16 +42,16 @@ fn ask_once(ask: impl Fn() + Send + 'static) -> Result<(), Failure> {
     let asked = AtomicBool::new(false);
     let received = move || {
         if asked.swap(true, Ordering::Relaxed) {
-            status!("\nebb: aborted; the last checkpoint is good");
+            status!("\nebb: aborted; the last checkpoint is valid");
             std::process::exit(1);
         }
         ask();
-        status!("\nStopping and saving a checkpoint. Ctrl-C again aborts.");
+        status!("\nStopping and saving a checkpoint. Press Ctrl-C again to abort.");
     };
     ctrlc::set_handler(received).map_err(|error| {
-        // It needs a thread of its own.
+        // The handler needs a thread of its own.
         Failure::new(format!(
-            "Ctrl-C cannot be heeded ({error}); raise the limit that is set on this process (ulimit -v, ulimit -d)"
+            "Ctrl-C cannot be handled ({error}); raise the limit that is set on this process (ulimit -v, ulimit -d)"
         ))
     })
 }

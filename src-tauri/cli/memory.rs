@@ -1,4 +1,4 @@
-//! `ebb memory`: this machine's memory as Ebb sees it, once a second.
+//! `ebb memory`: shows this machine's memory as Ebb sees it, once per second.
 
 use super::args;
 use super::failure::Failure;
@@ -10,10 +10,10 @@ use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// Distance of two readings.
+/// Interval between two samples.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The top-level entry point of `ebb memory`. Runs until Ctrl-C unless asked for one reading.
+/// Runs `ebb memory` until Ctrl-C, or for one sample.
 pub fn run(args: &args::Memory) -> Result<(), Failure> {
     let mut source = machine(&args.script).open()?;
     let mut levels = LevelTracker::default();
@@ -68,8 +68,8 @@ fn show(sample: &MemorySample, levels: &mut LevelTracker, args: &args::Memory) {
     }
 }
 
-/// What slows the machine beside memory, where it says so: "; hot: the processors are slowed;
-/// saving power".
+/// Heat and power saving, if the machine reports them: "; hot: the processors are slowed; saving
+/// power".
 fn condition(sample: &MemorySample) -> String {
     let heat = match sample.thermal {
         None | Some(Thermal::Nominal) => "",
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn heat_and_power_are_shown_where_they_matter() {
+    fn heat_and_power_saving_are_shown_if_they_matter() {
         let shown = |thermal, low_power| {
             condition(&MemorySample {
                 thermal,

@@ -1,6 +1,6 @@
-//! Lines for the terminal. A reader that has gone away ends the output, never the work: nothing
-//! here can panic. Any other error of stdout is kept for the end. What names and texts of others
-//! bring along cannot steer the terminal.
+//! Prints lines on the terminal. A closed pipe ends the output, but not the work, and nothing here
+//! can panic. Other errors of stdout are reported at the end. Control characters in names and texts
+//! cannot steer the terminal.
 
 use std::borrow::Cow;
 use std::fmt::Arguments;
@@ -34,13 +34,13 @@ fn keep(written: Result<(), Error>) {
     }
 }
 
-/// Why what was said did not all arrive, where somebody still wanted to read it.
+/// Why some output was lost; `None` if all of it was written or the reader closed the pipe.
 pub fn lost() -> Option<Error> {
     keep(std::io::stdout().flush());
     LOST.lock().ok()?.take()
 }
 
-/// Control characters by their numbers, but for those of plain lines.
+/// Replaces control characters by their codes, except those of plain lines.
 fn harmless(text: &str) -> Cow<'_, str> {
     let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(steers) {

@@ -40,7 +40,7 @@ pub struct Plan {
     pub workload: Option<String>,
     #[command(flatten)]
     pub settings: Settings<Planned>,
-    /// Number of such trainings at the same time, which share the memory equally
+    /// Number of equal trainings that run at the same time and share the memory
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub processes: u32,
     /// Plan for a Mac with this much memory, such as 16GB
@@ -148,7 +148,9 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
 fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
     let config = config(args)?;
     let folder = config.folder.clone().ok_or_else(|| {
-        Failure::usage("no folder to plan for; write `ebb plan FOLDER`, or set one in the config")
+        Failure::usage(
+            "no folder to plan for; write `ebb plan FOLDER`, or set `folder` in the config",
+        )
     })?;
     let found = super::train::look_at(&folder, &config)?;
     let builder = ModelBuilder::from_config(&config, &found)?;
@@ -252,7 +254,7 @@ fn min_checkpointing(
 fn target(threads: Option<u32>, machine: &PlannedMachine) -> Target {
     let threads = threads.map_or_else(default_threads, |n| n as usize);
     let cap = machine.device.memory_cap_bytes.unwrap_or(u64::MAX);
-    // Memory that inspecting the folder has left with the allocator is not part of the program.
+    // Memory that the allocator still holds after the inspection is not part of the program.
     crate::allocator::purge();
     Target::new(machine.kind, threads, machine.device.total_bytes.min(cap))
 }

@@ -1,4 +1,4 @@
-//! `ebb predict`: what photographs show or texts are, by a run's best checkpoint.
+//! `ebb predict`: the classes of images or texts, by a run's best checkpoint.
 
 mod compressed;
 
@@ -11,8 +11,7 @@ use serde_json::json;
 use std::path::Path;
 use trainer::{DevicePreference, Prediction, TrainedModel};
 
-/// The top-level entry point of `ebb predict`. A file that cannot be read is said and makes the
-/// exit code 1.
+/// Runs `ebb predict`. If a file cannot be read, it is reported and the exit code is 1.
 pub fn run(args: &args::Predict) -> Result<(), Failure> {
     let saved = TrainedModel::load(
         &find(&args.run)?,
@@ -45,7 +44,7 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
     all_read(unread, args)
 }
 
-/// A failure where files could not be read.
+/// An error if any file could not be read.
 fn all_read(unread: usize, args: &args::Predict) -> Result<(), Failure> {
     match unread {
         0 => Ok(()),
@@ -56,16 +55,23 @@ fn all_read(unread: usize, args: &args::Predict) -> Result<(), Failure> {
     }
 }
 
-/// The text that an argument is, or that stands in the file it names; why there is none otherwise.
+/// The argument itself, or the content of the file that it names.
+///
+/// # Errors
+/// The file cannot be read.
 fn text(argument: &Path) -> Result<String, String> {
     match argument.is_file() {
         false => Ok(argument.to_string_lossy().into_owned()),
-        true => std::fs::read_to_string(argument)
-            .map_err(|error| format!("{}: {error}; give a file of UTF-8 text", argument.display())),
+        true => std::fs::read_to_string(argument).map_err(|error| {
+            format!(
+                "{}: {error}; choose a file of UTF-8 text",
+                argument.display()
+            )
+        }),
     }
 }
 
-/// A table holds many texts, and labels beside them.
+/// Refuses a table, which contains many texts and their labels.
 fn expect_no_table(argument: &Path) -> Result<(), Failure> {
     let tables = ["csv", "tsv", "jsonl", "json", "parquet"];
     let kind = argument.extension().and_then(|kind| kind.to_str());
@@ -74,10 +80,11 @@ fn expect_no_table(argument: &Path) -> Result<(), Failure> {
     }
     let table = argument.display();
     Err(Failure::usage(format!(
-        "{table} is a table: `ebb evaluate RUN {table}` measures all its texts; predict takes a text, or a file that is one"
+        "{table} is a table, but predict takes single texts or files with one text each; to measure all rows, run `ebb evaluate RUN {table}`"
     )))
 }
 
+/// Predicts the classes of each text.
 fn texts(saved: &TrainedModel, args: &args::Predict) -> Result<(), Failure> {
     let (mut given, mut texts) = (Vec::new(), Vec::new());
     for argument in &args.files {
@@ -114,7 +121,7 @@ fn best<'a>(
         .map(|&(label, p)| (saved.classes()[label as usize].as_str(), p))
 }
 
-/// Numbers by their columns, in the columns' units.
+/// Predicted targets, by column and in the column's unit.
 fn numbers<'a>(
     saved: &'a TrainedModel,
     prediction: &'a Prediction,

@@ -1,5 +1,5 @@
-//! The live display of a training: one bar on a terminal, plain lines elsewhere, JSON lines on
-//! request. Draws what the reducer says and nothing else.
+//! The live display of a training: a bar on a terminal, plain lines elsewhere, JSON lines on
+//! request. It shows only what the reducer returns.
 
 mod compressed;
 
@@ -25,7 +25,7 @@ fn epochs(started: &Started) -> String {
     }
 }
 
-/// Distance of two plain status lines.
+/// Interval between two plain status lines.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Shows one run.
@@ -34,7 +34,7 @@ pub struct Progress {
     json: bool,
     bar: Option<ProgressBar>,
     last_plain: Instant,
-    /// The newest reading of the machine.
+    /// The newest memory sample.
     memory: Option<MemorySample>,
 }
 
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Starts from a run's earlier life.
+    /// Continues the display of a run that is resumed.
     pub fn from_run(run: Run, json: bool) -> Self {
         let progress = Progress {
             run,
@@ -68,7 +68,7 @@ impl Progress {
         progress
     }
 
-    /// Hears one event.
+    /// Shows one event.
     pub fn receive(&mut self, event: &RunEvent) {
         self.run.apply(event);
         if self.json {
@@ -154,9 +154,10 @@ impl Progress {
                 ),
                 _ => match (started.classes.len(), started.targets.len()) {
                     (classes, 0) => format!("{classes} classes at {} px", started.input_size),
-                    (0, numbers) => format!("{numbers} numbers at {} px", started.input_size),
+                    (0, targets) =>
+                        format!("{targets} regression targets at {} px", started.input_size),
                     (classes, numbers) => format!(
-                        "{classes} classes and {numbers} numbers at {} px",
+                        "{classes} classes and {numbers} regression targets at {} px",
                         started.input_size
                     ),
                 },
@@ -243,8 +244,8 @@ impl Progress {
     }
 }
 
-/// "held-out loss 1.234, accuracy 93.4 %, macro-F1 92.8 %; mean absolute error: …": what the task
-/// measures, and nothing of what it does not.
+/// "held-out loss 1.234, accuracy 93.4 %, macro-F1 92.8 %; mean absolute error: …": the metrics
+/// that the task has.
 fn evaluated(started: Option<&Started>, loss: f64, metrics: &BTreeMap<String, f64>) -> String {
     let numbers = numbers(started, metrics);
     let percent = |of: &str, name: &str| {
@@ -266,7 +267,7 @@ fn evaluated(started: Option<&Started>, loss: f64, metrics: &BTreeMap<String, f6
     numbers.map_or(parts.clone(), |numbers| format!("{parts}; {numbers}"))
 }
 
-/// "mean absolute error: calories 92.1 (of the mean 180.3), mass_g 41.2 (…)", in the columns'
+/// "mean absolute error: calories 92.1 (mean predictor 180.3), mass_g 41.2 (…)", in the columns'
 /// units.
 fn numbers(started: Option<&Started>, metrics: &BTreeMap<String, f64>) -> Option<String> {
     let one = |name: &String| {
@@ -274,7 +275,7 @@ fn numbers(started: Option<&Started>, metrics: &BTreeMap<String, f64>) -> Option
         let of_mean = metrics.get(&format!("mae_of_mean.{name}"))?;
         let digits = if of_mean.abs() < 10.0 { 2 } else { 1 };
         Some(format!(
-            "{name} {error:.digits$} (of the mean {of_mean:.digits$})"
+            "{name} {error:.digits$} (mean predictor {of_mean:.digits$})"
         ))
     };
     let all: Vec<String> = started?.targets.iter().filter_map(one).collect();
@@ -283,7 +284,7 @@ fn numbers(started: Option<&Started>, metrics: &BTreeMap<String, f64>) -> Option
 
 fn print_json(event: &RunEvent) {
     if let Ok(line) = serde_json::to_string(event) {
-        // A reader that has gone away ends the output, not the training.
+        // A closed pipe ends the output, not the training.
         let _ = writeln!(std::io::stdout(), "{line}");
     }
 }
@@ -293,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_training_is_a_part_of_an_epoch_that_is_not_nothing() {
+    fn a_short_training_is_a_positive_fraction_of_an_epoch() {
         for (steps, output) in [
             (1, "0.02 of an epoch"),
             (30, "0.6 of an epoch"),
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_evaluation_reports_what_the_task_measures_and_leaves_out_the_rest() {
+    fn an_evaluation_reports_only_the_metrics_of_its_task() {
         let images = Started {
             targets: vec!["calories".to_owned()],
             ..Started::default()
@@ -334,7 +335,7 @@ mod tests {
         );
         check(
             &[("mae.calories", 92.1), ("mae_of_mean.calories", 180.3)],
-            "held-out loss 1.250; mean absolute error: calories 92.1 (of the mean 180.3)",
+            "held-out loss 1.250; mean absolute error: calories 92.1 (mean predictor 180.3)",
         );
         check(
             &[("kept_fraction", 0.5), ("reward", -1.75)],

@@ -7,7 +7,7 @@ use super::train::find;
 use runlog::{RunFolder, RunStore, report as write_report};
 use serde_json::json;
 
-/// The top-level entry point of `ebb runs`.
+/// Runs `ebb runs`.
 pub fn list(args: &args::Runs) -> Result<(), Failure> {
     let store = RunStore::open(RunStore::default_root());
     let runs = store.list()?;
@@ -35,7 +35,7 @@ pub fn list(args: &args::Runs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The top-level entry point of `ebb report`.
+/// Runs `ebb report`.
 pub fn report(args: &args::Report) -> Result<(), Failure> {
     let folder = find(&args.run)?;
     let out = args
@@ -44,7 +44,7 @@ pub fn report(args: &args::Report) -> Result<(), Failure> {
         .map_or_else(|| folder.clone(), |path| RunFolder { path });
     std::fs::create_dir_all(&out.path).map_err(|error| {
         Failure::new(format!(
-            "{} cannot be made: {error}; choose another folder",
+            "{} cannot be created: {error}; choose another folder",
             out.path.display()
         ))
     })?;

@@ -12,10 +12,10 @@ use runlog::{
 };
 use serde_json::{Value, json};
 
-/// Changes of the micro-batch that are shown.
+/// Number of micro-batch changes that are shown.
 const CHANGES: usize = 10;
 
-/// The top-level entry point of `ebb runs show`.
+/// Runs `ebb runs show`.
 pub fn run(args: &args::Show) -> Result<(), Failure> {
     let folder = find(&args.run)?;
     let run = folder.replay()?;
@@ -55,7 +55,7 @@ fn write(folder: &RunFolder, run: &Run) {
     }
     if let Some(started) = run.started() {
         out!(
-            "{}, {} at {} {} on {}, {} samples a step",
+            "{}, {} at {} {} on {}, {} samples per step",
             learned(&started.task, started.classes.len(), started.targets.len()),
             started.model,
             started.input_size,
@@ -91,14 +91,14 @@ fn section(title: &str, lines: impl Iterator<Item = String>) {
     }
 }
 
-/// "14 compared: half of them off by at most 0.9 %, all by at most 4.1 %. The newest: 812 MB for a
-/// piece of 16 that took 805 MB".
+/// "14 predictions: half of them within 0.9 % of the measured peak, all within 4.1 %. Newest: 812
+/// MB predicted for a micro-batch of 16, 805 MB measured"
 fn predicted(all: &[PredictionRecord]) -> Option<String> {
     let newest = all.last()?;
     let mut off: Vec<f64> = all.iter().map(|one| one.error_fraction.abs()).collect();
     off.sort_by(f64::total_cmp);
     Some(format!(
-        "{} compared: half of them off by at most {}, all by at most {}. The newest: {} for a micro-batch of {} that took {}",
+        "{} predictions: half of them within {} of the measured peak, all within {}. Newest: {} predicted for a micro-batch of {}, {} measured",
         format_count(all.len() as u64),
         format_percent(off[off.len() / 2]),
         format_percent(off[off.len() - 1]),
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(
             predicted(&[one(0.041), one(-0.002), one(0.009)]).as_deref(),
             Some(
-                "3 compared: half of them off by at most 0.9 %, all by at most 4.1 %. The newest: 812 MB for a micro-batch of 16 that took 805 MB"
+                "3 predictions: half of them within 0.9 % of the measured peak, all within 4.1 %. Newest: 812 MB predicted for a micro-batch of 16, 805 MB measured"
             )
         );
     }

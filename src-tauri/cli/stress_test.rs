@@ -1,4 +1,4 @@
-//! `ebb drill`: takes memory for a while, so that a training elsewhere can be watched making room.
+//! `ebb stress`: takes memory for a while, so that users can watch how a training reacts.
 
 use super::args;
 use super::failure::Failure;
@@ -6,27 +6,27 @@ use super::output::out;
 use crate::stress_test::{Drill, hold};
 use runlog::format_bytes;
 
-/// The top-level entry point of `ebb drill`.
+/// Runs `ebb stress`.
 pub fn run(args: &args::Stress) -> Result<(), Failure> {
     let mut drill = Drill::begin(args.size, args.seconds).map_err(Failure::new)?;
     let size = format_bytes(drill.bytes);
     out!(
-        "Taking {size} for {} s: watch a training make room. Ctrl-C gives it back at once.",
+        "Taking {size} for {} s. A training that is running now makes room. Press Ctrl-C to give the memory back at once.",
         args.seconds
     );
     match drill.wait() {
         true => out!("Gave {size} back."),
-        false => out!("Gave it back early, because memory got short for everybody."),
+        false => out!("Gave the memory back early, because other apps needed it."),
     }
     Ok(())
 }
 
-/// The process that holds the memory.
+/// The child process that holds the memory.
 pub fn hold_memory(args: &args::StressHold) -> Result<(), Failure> {
     match hold(args.bytes, args.seconds) {
         true => Ok(()),
         false => Err(Failure::new(
-            "the drill ended early: memory got short for everybody",
+            "the stress test ended early, because other apps needed the memory",
         )),
     }
 }

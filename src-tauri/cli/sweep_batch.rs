@@ -213,7 +213,7 @@ fn row_from_events(tried: &Attempt, batch: u32) -> Row {
                 micro_batches,
                 ..
             } => {
-                // The first one warms caches and the allocator.
+                // The first step warms up caches and the allocator.
                 if *step > 1 {
                     rates.push(*samples_per_second);
                 }

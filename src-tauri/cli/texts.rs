@@ -1,14 +1,14 @@
-//! What a folder of texts is, in words or JSON. Refuses to know how it was found out.
+//! Describes a folder of texts, as text or JSON.
 
 use super::output::out;
 use dataset::{Task, TextInspection};
 use runlog::{format_bytes, format_count};
 use serde_json::{Value, json};
 
-/// Classes listed; JSON has them all.
+/// Number of classes that are listed; JSON lists all.
 const CLASSES_SHOWN: usize = 100;
 
-/// Says what was found, and what is to be learnt from it.
+/// Prints what was found, and the task that it suits.
 pub fn describe(found: &TextInspection, task: Task) {
     let samples = found.source_count();
     let classes = match found.classes.len() {
@@ -33,11 +33,11 @@ pub fn describe(found: &TextInspection, task: Task) {
         );
     }
     if is_by_folders(found) {
-        out!("If the sub-folders are no classes, say --task language-model.");
+        out!("If the sub-folders are not classes, use --task language-model.");
     }
     if samples > 0 {
         out!(
-            "Characters of a {}: median {}, 95 % at most {}, longest {}",
+            "Characters per {}: median {}, 95 % at most {}, longest {}",
             found.task.sample_noun(),
             format_count(u64::from(found.lengths.median_characters)),
             format_count(u64::from(found.lengths.p95_characters)),
@@ -54,7 +54,7 @@ pub fn describe(found: &TextInspection, task: Task) {
     describe_skipped(found);
 }
 
-/// Whether sub-folders of files tell the classes, and no column does.
+/// Whether the classes are the sub-folders of the files, not a column.
 fn is_by_folders(found: &TextInspection) -> bool {
     found.columns.is_empty() && found.classes.len() > 1
 }
@@ -101,7 +101,7 @@ fn describe_skipped(found: &TextInspection) {
     }
 }
 
-/// The same for programs.
+/// The inspection as JSON.
 pub fn as_json(found: &TextInspection) -> Value {
     let classes: Vec<_> = found
         .classes

@@ -12,15 +12,17 @@ use std::path::{Path, PathBuf};
 use trainer::estimate::plan_within_cap;
 use trainer::{Control, Machine, MemoryScript, Replay, RunContext};
 
-/// Samples of `--dev-mode`, and how often it sees them, unless asked otherwise.
+/// Defaults of `--dev-mode`: number of samples, and of epochs.
 const DEV_SAMPLES: u64 = 100;
 const DEV_EPOCHS: u64 = 2;
 
-/// The top-level entry point of `ebb train`.
+/// Runs `ebb train`.
 pub fn start(args: args::Train) -> Result<(), Failure> {
     let config = config(&args)?;
     let folder = config.folder.clone().ok_or_else(|| {
-        Failure::usage("no folder to train on; write `ebb train FOLDER`, or give one in the config")
+        Failure::usage(
+            "no folder to train on; write `ebb train FOLDER`, or set `folder` in the config",
+        )
     })?;
     let found = look_at(&folder, &config)?;
     let total_bytes = match config.memory_cap_fraction {
@@ -42,12 +44,12 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
             trainer::pretrained::describe(pretrained, plan.trained_parameters()?)
         );
     }
-    let flight = flight(&args.script, replay)?;
+    let context = run_context(&args.script, replay)?;
     let run = create(args.out.as_deref(), &plan.name)?;
     let mut progress = Progress::new(args.json);
     let mut is_announced = args.json;
-    trainer::start(plan, found, &run, flight, &mut |event| {
-        // With its first word: a run that is refused before leaves no folder behind.
+    trainer::start(plan, found, &run, context, &mut |event| {
+        // Printed with the first event, because a run that is refused before leaves no folder.
         if !std::mem::replace(&mut is_announced, true) {
             status!("Run: {}", run.path.display());
         }
@@ -57,7 +59,7 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The dataset's name for a task.
+/// The task as the dataset crate names it.
 pub fn dataset_task(choice: TaskChoice) -> Task {
     match choice {
         TaskChoice::ImageClassification => Task::ImageClassification,
@@ -67,7 +69,7 @@ pub fn dataset_task(choice: TaskChoice) -> Task {
     }
 }
 
-/// How a config wants its folder inspected.
+/// How to inspect the folder of a config.
 pub fn options(config: &RunConfig) -> InspectOptions {
     let usual = InspectOptions::default();
     InspectOptions {
@@ -77,7 +79,7 @@ pub fn options(config: &RunConfig) -> InspectOptions {
     }
 }
 
-/// What is in a folder, looked at as a config wants it.
+/// Inspects a folder as a config asks for.
 pub fn look_at(folder: &Path, config: &RunConfig) -> Result<DetectedDataset, Failure> {
     let texts = TextOptions {
         task: config.task.map(dataset_task),
@@ -87,12 +89,12 @@ pub fn look_at(folder: &Path, config: &RunConfig) -> Result<DetectedDataset, Fai
     Ok(detect(folder, &options(config), &texts, &|_| {})?)
 }
 
-/// The top-level entry point of `ebb resume`.
+/// Runs `ebb resume`.
 pub fn resume(args: args::Resume) -> Result<(), Failure> {
     let run = find(&args.run)?;
-    let flight = flight(&args.script, None)?;
+    let context = run_context(&args.script, None)?;
     let mut progress = Progress::from_run(run.replay()?, args.json);
-    trainer::resume(&run, flight, &mut |event| progress.receive(event))?;
+    trainer::resume(&run, context, &mut |event| progress.receive(event))?;
     Ok(())
 }
 
@@ -101,7 +103,7 @@ pub fn find(text: &str) -> Result<RunFolder, Failure> {
     Ok(RunStore::open(RunStore::default_root()).find(text)?)
 }
 
-/// Config file over preset, for a machine with so much memory.
+/// The config file, completed by the preset, for a machine with this much memory.
 pub fn base_config(
     preset_name: Option<&str>,
     file: Option<&Path>,
@@ -129,13 +131,13 @@ pub fn base_config(
     }
 }
 
-/// Physical memory of a machine; 0 where it cannot be read.
+/// Physical memory of a machine; 0 if it cannot be read.
 pub fn total_bytes(machine: &Machine) -> u64 {
     let sample = machine.open().and_then(|mut source| Ok(source.sample()?));
     sample.map_or(0, |sample| sample.total_bytes)
 }
 
-/// Command line over config file over preset.
+/// The command line, completed by the config file and the preset.
 fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     let total_bytes = || total_bytes(&machine(&args.script));
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
@@ -154,7 +156,7 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     with_downloaded_weights(config)
 }
 
-fn flight(script: &Script, replay: Option<Replay>) -> Result<RunContext, Failure> {
+fn run_context(script: &Script, replay: Option<Replay>) -> Result<RunContext, Failure> {
     let control = Control::default();
     interrupt::handle(&control)?;
     Ok(RunContext {
@@ -177,7 +179,7 @@ pub fn machine(script: &Script) -> Machine {
     }
 }
 
-/// Where it is remembered that a GPU was found right: beside the runs.
+/// File that stores the result of the device check: beside the runs.
 pub fn device_check_path() -> PathBuf {
     RunStore::default_root().with_file_name("doctor.json")
 }
@@ -188,17 +190,17 @@ fn replay(run: &str) -> Result<Replay, Failure> {
     )?))
 }
 
-/// A fresh run folder, in the store or where the user wants it.
+/// Creates a run folder, in the store or where the user wants it.
 fn create(out: Option<&Path>, name: &str) -> Result<RunFolder, Failure> {
     let root = out.map_or_else(RunStore::default_root, PathBuf::from);
     Ok(RunStore::open(root).create(name)?)
 }
 
-/// A run that failed before its first event leaves nothing behind.
+/// Removes the folder of a run that failed before its first event.
 fn discard_unstarted(run: &RunFolder, error: trainer::TrainError) -> Failure {
     let begun = std::fs::metadata(run.events_path()).is_ok_and(|events| events.len() > 0);
     if !begun {
-        // Nothing of value is in there: a config that the user has too.
+        // The folder contains only a config, which the user has too.
         let _ = std::fs::remove_dir_all(&run.path);
     }
     error.into()

@@ -50,13 +50,13 @@ pub fn train(
     plan.check_precision()?;
     let run = place.store.create(place.name.unwrap_or(&plan.name))?;
     let control = at_work.next();
-    let flight = RunContext {
+    let context = RunContext {
         control: control.clone(),
         machine,
         replay: None,
     };
     let mut events = Vec::new();
-    let ended = trainer::start(plan.clone(), found.clone(), &run, flight, &mut |event| {
+    let ended = trainer::start(plan.clone(), found.clone(), &run, context, &mut |event| {
         on_event(event, &control);
         events.push(event.clone());
     });

@@ -11,10 +11,9 @@ use dataset::{DetectedDataset, Task};
 use runlog::{RunConfig, RunEvent, RunStore, format_count};
 use serde_json::json;
 
-/// Of the trials of a round one in so many goes on, and sees its samples so many times as often.
+/// One of this many trials continues to the next round, with this many times as many epochs.
 const KEPT: usize = 3;
-/// Samples that trials train on unless asked otherwise: a part is enough to tell good settings from
-/// bad ones.
+/// Default number of samples that trials train on: enough to tell good settings from bad ones.
 const SAMPLES: u64 = 1000;
 const SEED: u64 = 7;
 
@@ -29,7 +28,7 @@ struct Settings {
     label_smoothing: f64,
 }
 
-/// What a trial came to; larger is better.
+/// Result of a trial; a larger score is better.
 struct Outcome {
     settings: Settings,
     score: f64,
@@ -37,7 +36,7 @@ struct Outcome {
     run: String,
 }
 
-/// The top-level entry point of `ebb tune`.
+/// Runs `ebb tune`.
 pub fn run(args: &Tune) -> Result<(), Failure> {
     let base = with_downloaded_weights(args.tried.config()?)?;
     base.validate()?;
@@ -89,10 +88,7 @@ pub fn run(args: &Tune) -> Result<(), Failure> {
 
 fn last_words(best: &Outcome, all: u32, as_json: bool) -> Result<(), Failure> {
     if best.score == f64::NEG_INFINITY {
-        return Err(Failure::new(format!(
-            "no trial came to its end: {}",
-            best.words
-        )));
+        return Err(Failure::new(format!("no trial finished: {}", best.words)));
     }
     let Settings {
         model,
@@ -121,7 +117,7 @@ fn last_words(best: &Outcome, all: u32, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Networks of several depths, or the one that the user names.
+/// Networks of several depths, or the one that the user chose.
 fn models(base: &RunConfig, task: Task) -> Vec<String> {
     if let Some(model) = &base.model {
         return vec![model.clone()];
@@ -140,7 +136,7 @@ fn models(base: &RunConfig, task: Task) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// The settings of trial `number`: a function of the seed and the number alone.
+/// The settings of trial `number`. They depend on the seed and the number only.
 fn drawn(seed: u64, number: u32, models: &[String], task: Task) -> Settings {
     let draws = Draws { seed, number };
     let between = |place, low: f64, high: f64| low * (high / low).powf(draws.unit(place));
@@ -176,7 +172,7 @@ impl Draws {
     }
 }
 
-/// Trains one trial for so many epochs.
+/// Trains one trial for this many epochs.
 fn trial(
     base: &RunConfig,
     found: &DetectedDataset,
@@ -202,7 +198,7 @@ fn trial(
     let tried = trial::train(&config, found, place, at_work, |_, _| {})?;
     if tried.events.iter().any(is_stop_request) {
         return Err(Failure::stopped(
-            "stopped by request; the trials until now are in the list of runs",
+            "stopped by request; the finished trials are in the list of runs",
         ));
     }
     let (score, words) = score(&tried);
@@ -228,7 +224,10 @@ fn score(tried: &Attempt) -> (f64, String) {
     });
     let (score, words) = match (newest, &tried.failed) {
         (_, Some(error)) => (f64::NEG_INFINITY, error.to_string()),
-        (None, None) => (f64::NEG_INFINITY, "nothing was held out".to_owned()),
+        (None, None) => (
+            f64::NEG_INFINITY,
+            "there are no held-out samples".to_owned(),
+        ),
         (Some((loss, metrics)), None) => match metrics.get("accuracy") {
             Some(accuracy) => (*accuracy, format!("accuracy {:.1} %", 100.0 * accuracy)),
             None => (-loss, format!("held-out loss {loss:.4}")),
@@ -274,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_drawn_over_their_whole_range_and_always_alike() {
+    fn settings_cover_their_range_and_are_reproducible() {
         let models = ["convnet".to_owned(), "vit_micro".to_owned()];
         let task = Task::ImageClassification;
         let all: Vec<Settings> = (0..200).map(|n| drawn(7, n, &models, task)).collect();

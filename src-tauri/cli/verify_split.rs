@@ -76,7 +76,7 @@ fn check(args: &args::VerifySplit, question: &Question) -> Result<SplitCheck, Fa
                 Ok(SplitCheck::for_folder(&found, question, &machine)?)
             }
             DetectedDataset::Texts(_) => Err(Failure::usage(format!(
-                "{target} holds texts, and only a run on texts can be checked: train on them for a few steps and name the run"
+                "{target} contains texts; to check them, train on them for a few steps and give the name of the run"
             ))),
         };
     }

@@ -1,4 +1,4 @@
-//! One conversation with a hub: small answers, and large files that go on where they broke off.
+//! Requests to a hub: small JSON responses, and large files that continue after an interruption.
 
 use super::remote_file::RemoteFile;
 use super::{HubError, Repository, disk, remove};
@@ -12,34 +12,34 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::http::Response;
 
-/// Most bytes of a list of files.
+/// Largest size of a list of files, in bytes.
 const MOST_LISTED: u64 = 32 << 20;
-/// How often a file is gone on with before the network is given up.
+/// Attempts at a file before the download fails.
 const ATTEMPTS: u32 = 5;
-/// Wait before a file is gone on with, once more for each time.
+/// Wait before the second attempt; it grows by as much with each further attempt.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Longest wait for a connection.
+/// Timeout of a connection.
 const CONNECT: Duration = Duration::from_secs(20);
-/// Longest wait for the beginning of an answer.
+/// Timeout of the beginning of a response.
 const ANSWER: Duration = Duration::from_secs(60);
-/// The slowest network that is worth waiting for, in bytes a second.
+/// Speed below which a download fails, in bytes per second.
 const SLOWEST: u64 = 50_000;
 
-/// A hub that is asked for one repository.
+/// Client for one repository at a hub.
 pub struct Hub<'a> {
     repository: Repository<'a>,
     agent: Agent,
 }
 
-/// What came of one attempt at a file.
+/// Outcome of one attempt at a file.
 enum Attempt {
     Done,
-    /// It broke off, and this is what the network said.
+    /// The connection broke, with the network's error.
     Broken(String),
 }
 
 impl<'a> Hub<'a> {
-    /// Asks nothing yet.
+    /// Sends no request yet.
     pub fn new(repository: Repository<'a>) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -52,7 +52,7 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// An answer about the repository.
+    /// A JSON response about the repository.
     pub fn json<T: DeserializeOwned>(&self, about: &str) -> Result<T, HubError> {
         let Repository { name, endpoint } = self.repository;
         let url = format!("{endpoint}/api/models/{name}/{about}");
@@ -71,7 +71,8 @@ impl<'a> Hub<'a> {
         serde_json::from_slice(&text).map_err(|error| self.no_hub(error.to_string()))
     }
 
-    /// Brings one file into `folder`, checked. What of it is there already is not asked for again.
+    /// Downloads one file into `folder` and checks it. A partial download continues where it
+    /// stopped.
     pub fn fetch(
         &self,
         commit: &str,
@@ -89,11 +90,11 @@ impl<'a> Hub<'a> {
         let there = fs::metadata(&draft).map_or(0, |found| found.len());
         let rest = match there {
             0 => String::new(),
-            there => format!(", of which {} are there", format_bytes(there)),
+            there => format!(", {} of it downloaded before", format_bytes(there)),
         };
         let (endpoint, size) = (self.repository.endpoint, format_bytes(file.size));
         print(&format!(
-            "Fetching {} ({size}{rest}) from {endpoint}",
+            "Downloading {} ({size}{rest}) from {endpoint}",
             file.path
         ));
         let mut broken = String::new();
@@ -117,7 +118,7 @@ impl<'a> Hub<'a> {
         Err(self.unreachable(&file.path, broken))
     }
 
-    /// Asks for what is missing of a file.
+    /// Requests the missing part of a file.
     fn attempt(&self, commit: &str, file: &RemoteFile, draft: &Path) -> Result<Attempt, HubError> {
         let mut there = fs::metadata(draft).map_or(0, |found| found.len());
         if there > file.size {
@@ -140,16 +141,16 @@ impl<'a> Hub<'a> {
             Err(error) => return Ok(Attempt::Broken(error.to_string())),
         };
         let status = answer.status().as_u16();
-        // 416: what is there is longer than what the hub has, so it is something else.
+        // 416: the partial file is longer than the published one, so it is a different file.
         if status == 416 || status >= 500 {
             if status == 416 {
                 remove(draft)?;
             }
-            return Ok(Attempt::Broken(format!("it answered {status}")));
+            return Ok(Attempt::Broken(format!("the hub answered {status}")));
         }
         self.expect_success(&file.path, status)?;
         if status != 206 {
-            // It sends all of it.
+            // The hub sends the whole file.
             remove(draft)?;
             there = 0;
         }
@@ -170,7 +171,7 @@ impl<'a> Hub<'a> {
         if let Ok(style) = style {
             bar.set_style(style);
         }
-        // One byte more than there should be: then the size says that something is wrong.
+        // Reads one byte more than expected, so that the size check notices a longer file.
         let mut body = answer.into_body().into_reader().take(file.size - there + 1);
         let mut buffer = vec![0; 1 << 16];
         let broken = loop {
@@ -189,7 +190,10 @@ impl<'a> Hub<'a> {
         let size = fs::metadata(draft).map_err(disk(draft))?.len();
         Ok(match broken {
             None if size >= file.size => Attempt::Done,
-            None => Attempt::Broken(format!("it ended after {} bytes of {}", size, file.size)),
+            None => Attempt::Broken(format!(
+                "the connection ended after {} of {} bytes",
+                size, file.size
+            )),
             Some(reason) => Attempt::Broken(reason),
         })
     }
@@ -198,10 +202,10 @@ impl<'a> Hub<'a> {
         let next = match status {
             200..=299 => return Ok(()),
             401 | 403 => {
-                "it gives it only to those who have an account and agreed to its terms, or there is no such thing; download it yourself and give the folder"
+                "it does not exist, or it requires an account and agreement to its terms; download it yourself and give the folder"
             }
-            404 => "there is no such thing; look at the spelling",
-            429 => "it is asked too often; wait a while",
+            404 => "it does not exist; check the spelling",
+            429 => "there were too many requests; wait a few minutes",
             _ => "try again later",
         };
         Err(HubError::Refused {
@@ -220,7 +224,7 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// What came is no answer of a hub.
+    /// The error for a response that does not have the format of a hub.
     pub fn no_hub(&self, reason: String) -> HubError {
         HubError::NoHub {
             endpoint: self.repository.endpoint.to_owned(),

@@ -10,14 +10,14 @@ use std::path::Path;
 
 const MODEL: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
-/// Taken along where they are there.
+/// Downloaded if they exist.
 const SMALL: [&str; 4] = [
     "preprocessor_config.json",
     "tokenizer.json",
     "1_Pooling/config.json",
     INDEX,
 ];
-/// Endings of weights that are programs: reading one runs it.
+/// Extensions of pickled weights. Reading such a file runs the program in it.
 const PICKLED: [&str; 5] = [".bin", ".pt", ".pth", ".pkl", ".ckpt"];
 
 /// A repository at one commit.
@@ -58,11 +58,11 @@ impl Listing {
     /// Asks a hub for the newest commit of a repository and its files.
     ///
     /// # Errors
-    /// The hub does not answer, knows no such model, or answers something else.
+    /// The hub does not answer, has no such model, or its response is invalid.
     pub fn ask(hub: &Hub) -> Result<Self, HubError> {
         let Revision { sha } = hub.json("revision/main")?;
         if sha.is_empty() || !sha.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return Err(hub.no_hub(format!("{sha:?} is no commit")));
+            return Err(hub.no_hub(format!("{sha:?} is not a commit")));
         }
         let entries: Vec<Entry> = hub.json(&format!("tree/{sha}?recursive=true"))?;
         let files = entries.into_iter().filter(|entry| entry.kind == "file");
@@ -84,16 +84,16 @@ impl Listing {
         })
     }
 
-    /// The files that are needed, but for parts of the weights that an index names.
+    /// The files that are needed, except parts of the weights that an index names.
     ///
     /// # Errors
-    /// It has no settings, or no weights but pickled ones.
+    /// The repository has no config.json, or only pickled weights.
     pub fn wanted(&self, name: &str) -> Result<Vec<RemoteFile>, HubError> {
         let unfit = |reason: String| HubError::Unfit {
             name: name.to_owned(),
             reason,
         };
-        let none = "there is no config.json in it; choose a model that transformers opens";
+        let none = "it has no config.json; choose a model that transformers can open";
         let config = self
             .file("config.json")
             .ok_or_else(|| unfit(none.to_owned()))?;
@@ -102,9 +102,9 @@ impl Listing {
             let pickled = self.files.iter().map(|file| file.path.as_str());
             let pickled = pickled.filter(|path| PICKLED.iter().any(|end| path.ends_with(end)));
             return Err(unfit(match pickled.collect::<Vec<_>>().as_slice() {
-                [] => format!("there is no {MODEL} in it; choose a model that has one"),
+                [] => format!("it has no {MODEL}; choose a model that has one"),
                 some => format!(
-                    "its weights are only there as pickled files ({}), and reading one runs a program; choose a model with {MODEL}",
+                    "it has only pickled weights ({}), and reading them could run any program; choose a model with {MODEL}",
                     some.join(", ")
                 ),
             }));
@@ -115,10 +115,11 @@ impl Listing {
         Ok([config].into_iter().chain(small).chain(model).collect())
     }
 
-    /// Parts of the weights, where they come in parts: what the index in `folder` names.
+    /// The parts of the weights that the index in `folder` names; empty if the weights are in one
+    /// file.
     ///
     /// # Errors
-    /// The index names what the repository does not have.
+    /// The index names a file that the repository does not have.
     pub fn parts(&self, name: &str, folder: &Path) -> Result<Vec<RemoteFile>, HubError> {
         if self.file(MODEL).is_some() {
             return Ok(Vec::new());
@@ -130,7 +131,7 @@ impl Listing {
             reason,
         };
         let index: Index = serde_json::from_slice(&text)
-            .map_err(|error| unfit(format!("its {INDEX} is no index ({error})")))?;
+            .map_err(|error| unfit(format!("its {INDEX} is damaged ({error})")))?;
         let names: BTreeSet<&str> = index
             .weight_map
             .values()
@@ -143,7 +144,7 @@ impl Listing {
         let each = names.into_iter().map(|file| {
             part(file).ok_or_else(|| {
                 unfit(format!(
-                    "its {INDEX} names {file}, which is not beside it; ask its author"
+                    "its {INDEX} names {file}, which is missing from the repository; choose another model"
                 ))
             })
         });

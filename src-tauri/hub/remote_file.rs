@@ -30,17 +30,14 @@ pub enum Sum {
 }
 
 impl RemoteFile {
-    /// Checks the size and the checksum of the file at `path`.
+    /// Compares the file at `path` with the expected size and checksum.
     ///
     /// # Errors
     /// A sentence about the difference.
     pub fn fits(&self, path: &Path) -> Result<(), String> {
         let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
         if size != self.size {
-            return Err(format!(
-                "it has {size} bytes, and {} were published",
-                self.size
-            ));
+            return Err(format!("it has {size} bytes instead of {}", self.size));
         }
         let (found, published) = match &self.sum {
             Sum::Sha256(sum) => (summed(Sha256::new(), path), sum),
@@ -53,7 +50,7 @@ impl RemoteFile {
         if found == published.to_ascii_lowercase() {
             Ok(())
         } else {
-            Err(format!("its sum is {found}, and {published} was published"))
+            Err(format!("its checksum is {found} instead of {published}"))
         }
     }
 }

@@ -1,23 +1,23 @@
-//! WebKitGTK tells when its web process ended and leaves the rest to the app. Without a GPU it
-//! would draw through a software renderer that costs ten times the memory of the page itself.
+//! WebKitGTK reports that its web process ended and leaves the rest to the app. Without a GPU it
+//! draws through a software renderer that takes ten times the memory of the page itself.
 
 use std::path::Path;
 use tauri::WebviewWindow;
 use webkit2gtk::WebViewExt;
 
-/// Makes WebKitGTK draw without buffers shared with a GPU. Measured without one, the charts live
-/// for a minute: 67 MB in place of 340 MB, and rising.
+/// Makes WebKitGTK draw without buffers that are shared with a GPU. Measured without a GPU, after
+/// the charts ran for a minute: 67 MB instead of 340 MB and rising.
 const PLAIN_BUFFERS: &str = "WEBKIT_DISABLE_DMABUF_RENDERER";
-/// Where the kernel offers its GPUs.
+/// Folder in which the kernel lists its GPUs.
 const GPUS: &str = "/dev/dri";
 
-/// Whether there may be a display to open a window on: the toolkit panics without one.
+/// Whether there may be a display. The toolkit panics without one.
 pub fn has_display() -> bool {
     let named = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     named("DISPLAY") || named("WAYLAND_DISPLAY")
 }
 
-/// Chooses how pages are drawn. Before anything else starts a thread.
+/// Chooses how pages are drawn. Call this before any thread starts.
 pub fn prepare() {
     let gpu = Path::new(GPUS)
         .read_dir()
@@ -28,7 +28,7 @@ pub fn prepare() {
     }
 }
 
-/// Loads the page anew whenever its process ends on its own.
+/// Reloads the page whenever its process ends unexpectedly.
 pub fn load_anew_when_killed(window: &WebviewWindow) -> tauri::Result<()> {
     window.with_webview(|webview| {
         let page = webview.inner();

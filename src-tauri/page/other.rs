@@ -1,16 +1,16 @@
-//! On a Mac the shell's own default loads the page anew.
+//! On a Mac the toolkit reloads the page by itself.
 
 use tauri::WebviewWindow;
 
-/// The system says by itself where no window can be opened.
+/// Always true: the system reports an error if no window can be opened.
 pub fn has_display() -> bool {
     true
 }
 
-/// Nothing to choose here.
+/// Does nothing.
 pub fn prepare() {}
 
-/// Nothing to do here.
+/// Does nothing.
 pub fn load_anew_when_killed(_window: &WebviewWindow) -> tauri::Result<()> {
     Ok(())
 }

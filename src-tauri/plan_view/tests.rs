@@ -1,4 +1,5 @@
-//! The window's plan of published weights is the terminal's: the same numbers, the same refusals.
+//! The window's plan for pretrained weights equals the terminal's: the same numbers, the same
+//! errors.
 
 use super::*;
 use dataset::{InspectOptions, TextOptions, detect};
@@ -6,8 +7,7 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Photographs of two colours, and published weights: tiny and random, as the trainer's tests have
-/// them.
+/// Images of two colors, and pretrained weights: tiny and random, as in the trainer's tests.
 struct Place(TempDir);
 
 impl Place {
@@ -106,11 +106,11 @@ fn what_is_chosen_in_the_window_is_what_the_terminal_plans() {
     let view = planned(&found, &vit, None).expect("it fits");
     assert_eq!(
         view.models,
-        [("vit".to_owned(), "ViT, 10,741 numbers".to_owned())]
+        [("vit".to_owned(), "ViT, 10,741 parameters".to_owned())]
     );
     assert_eq!(
         view.settings.resolution, 16,
-        "its own, and others that its patches divide"
+        "its own size, and multiples of its patches"
     );
     assert!(view.resolutions.iter().all(|side| side % 4 == 0));
 }
@@ -165,14 +165,11 @@ fn weights_that_cannot_be_begun_with_are_refused_in_the_terminals_words() {
     check(
         &vit,
         &[
-            "not those that its config.json describes",
+            "do not match its config.json",
             "intermediate.dense.weight is [40, 24] and must be [48, 24]",
         ],
     );
     fs::write(vit.join("config.json"), described).expect("it can be written");
     fs::rename(vit.join("model.safetensors"), vit.join("pytorch_model.bin")).expect("it is there");
-    check(
-        &vit,
-        &["pytorch_model.bin", "runs whatever program is in it"],
-    );
+    check(&vit, &["pytorch_model.bin", "could run any program"]);
 }

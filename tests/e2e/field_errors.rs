@@ -1,4 +1,5 @@
-//! What is wrong with a plan is said at its place, is never sent, and goes when it is mended.
+//! An invalid setting is reported at its field, is never sent, and the error disappears when the
+//! setting is corrected.
 
 use crate::support::home::Home;
 use crate::support::window::Window;
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 const FIGURES: &str = "const peak = document.querySelector('#peak')?.textContent.trim() ?? '–'; \
                        return document.querySelector('.figures.stale') || peak.startsWith('–') ? null : peak";
 
-/// The sample's plan with its forecast; the page notes every banner that it shows from then on.
+/// The sample's plan with its estimate. The page records every banner that it shows from then on.
 fn planned(home: &Home) -> Window {
     let window = Window::open(&["app"], home.path());
     window.click("#open-sample");
@@ -19,8 +20,7 @@ fn planned(home: &Home) -> Window {
     window
 }
 
-/// Long enough that whatever the page meant to ask was asked: a forecast of the test's own comes
-/// back.
+/// Waits until the page has sent all its requests: an estimate of the test's own returns.
 fn forecast_comes_back(window: &Window) {
     let view = window.invoke("inspection", &json!({"id": "folder-1", "seen": 0}));
     let settings = view.expect("it is open")["plans"][0]["settings"].clone();

@@ -1,4 +1,4 @@
-//! Folders on their way into the window.
+//! Folders that are dropped or opened in the window.
 
 use crate::sample;
 use crate::support::drag::drag;

@@ -1,5 +1,5 @@
-//! What the plan page says of a folder: names that can be told apart, what is learnt, and fields
-//! that keep off each other.
+//! What the plan page shows of a folder: class names that stay distinguishable, the task, and
+//! fields that do not overlap.
 
 use crate::sample;
 use crate::support::home::Home;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const SETTLED: &str = "return document.querySelector('#train:enabled') ? true : null";
 
-/// Whether any part of the plan reaches into the next field of its column.
+/// Whether any part of the plan overlaps the next field of its column.
 const OVERLAPS: &str = "const rect = (e) => e.getBoundingClientRect(); const fields = [...document.querySelectorAll('.settings > div')]; \
      const parts = (field) => [...field.children].map(rect); \
      return fields.some((one) => fields.some((other) => one !== other && rect(one).left === rect(other).left && rect(other).top > rect(one).top \
@@ -54,7 +54,7 @@ fn regression_targets_are_described_without_classes() {
         let from = std::fs::read_dir(sample().join(class)).expect("the sample is there");
         for (i, file) in from.take(12).enumerate() {
             let file = file.expect("it can be read").path();
-            // Times, which group photographs.
+            // Times, which group images.
             let name = format!(
                 "dish_{}.jpg",
                 1_558_000_000 + 3_600 * i + if class == "apple" { 0 } else { 90_000 }
@@ -71,8 +71,8 @@ fn regression_targets_are_described_without_classes() {
          return [text('#setting-task'), text('#hint-task'), text('[data-figure=classes]')]",
     );
     let expected = json!([
-        "Numbers of photographs",
-        "Columns of the table beside them.",
+        "Image regression",
+        "Columns of the table beside the images.",
         null
     ]);
     assert_eq!(output, expected);

@@ -1,4 +1,4 @@
-//! The window as a user meets it: the built app on a display, driven through WebKitWebDriver. On a
+//! The window as a user sees it: the built app on a display, driven through WebKitWebDriver. On a
 //! Mac no window can be driven from outside.
 #![cfg(all(target_os = "linux", feature = "desktop"))]
 
@@ -35,7 +35,7 @@ use support::home::Home;
 use support::until;
 use support::window::Window;
 
-/// Longest wait for anything a user waits for.
+/// Timeout for anything that a user waits for.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// The bundled sample.
@@ -43,7 +43,7 @@ pub fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("sample/groceries")
 }
 
-/// Opens the sample by its link and presses Train.
+/// Opens the sample by its link and clicks Train.
 pub fn training(home: &Home) -> (Window, String, Instant) {
     let window = Window::open(&["app"], home.path());
     window.click("#open-sample");
@@ -53,7 +53,7 @@ pub fn training(home: &Home) -> (Window, String, Instant) {
     (window, run, clicked)
 }
 
-/// The app ends, and the last event of its run says that it was stopped.
+/// The app exits, and the last event of its run is a stop.
 pub fn ended_as_stopped(window: &Window, home: &Home, run: &str) {
     until("the app ends", SOON, || {
         window.processes("ebb").is_empty().then_some(())

@@ -28,7 +28,7 @@ fn the_slider_changes_the_budget_of_a_running_training() {
         "the number stands {apart} px off its label"
     );
     window.screenshot("leave");
-    // As far to the left as it goes: half of all memory is left to others.
+    // The leftmost position: half of all memory is left to other apps.
     window.run(
         "const e = document.querySelector('#leave'); e.value = e.min; \
          e.dispatchEvent(new Event('input', {bubbles: true})); e.dispatchEvent(new Event('change', {bubbles: true}))",

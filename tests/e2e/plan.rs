@@ -1,9 +1,9 @@
-//! The plan page: what is chosen is what is forecast.
+//! The plan page: the estimate follows the settings.
 
 use crate::support::home::Home;
 use crate::support::window::Window;
 
-/// Waits until the figures are of another question than `before`, and gives peak, state and
+/// Waits until the figures belong to another question than `before`, and returns peak, state and
 /// parameters as shown.
 fn figures(window: &Window, before: &str) -> String {
     let script = format!(

@@ -1,4 +1,4 @@
-//! The page may come and go, and may ask only what is listed.
+//! The page may be reloaded at any time, and may only call the listed commands.
 
 use crate::support::home::Home;
 use crate::support::until;
@@ -65,7 +65,7 @@ fn a_killed_page_does_not_stop_the_training() {
     });
     assert_ne!(back, pages[0]);
     let app = window.processes("ebb").pop().expect("the app lives");
-    // Told to end, Ebb stops & checkpoints first.
+    // On a signal to end, Ebb saves a checkpoint first.
     Command::new("kill")
         .args(["-TERM", &app])
         .status()

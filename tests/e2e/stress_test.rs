@@ -1,4 +1,4 @@
-//! The drill's button: takes memory beside a training, says so, and gives it back.
+//! The button for the stress test: takes memory during a training, shows this, and gives it back.
 
 use crate::support::home::Home;
 use crate::support::until;
@@ -28,11 +28,11 @@ fn the_button_starts_and_ends_a_stress_test() {
     assert_eq!(
         window.processes("ebb").len(),
         alone + 1,
-        "there is one drill"
+        "there is one stress test"
     );
     window.click("#stress-test");
     window.wait_for(
-        "the button offers a drill",
+        "the button offers a stress test",
         "return document.querySelector('#stress-test').textContent.trim() === 'Stress test' || null",
     );
     until("its process has ended", SOON, || {

@@ -1,4 +1,4 @@
-//! Runs of the terminal, seen from the window.
+//! Runs of the terminal, as the window shows them.
 
 use crate::support::home::Home;
 use crate::support::until;

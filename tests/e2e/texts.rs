@@ -1,5 +1,5 @@
-//! Texts in the window: a table of labelled texts and a book are found, forecast, trained and
-//! stopped as photographs are.
+//! Texts in the window: a table of labeled texts and a book are detected, estimated, trained and
+//! stopped like images.
 
 use crate::SOON;
 use crate::support::home::Home;
@@ -8,7 +8,7 @@ use crate::support::window::Window;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The window on something to train on.
+/// The window, opened on a dataset.
 fn open(home: &Home, target: &Path) -> Window {
     let window = Window::open(&["app", &target.display().to_string()], home.path());
     window.wait_for(
@@ -38,7 +38,7 @@ fn open_on_book(home: &Home) -> Window {
     open(home, &book)
 }
 
-/// What the plan page says once a forecast stands: task, samples to train on, and the label of the
+/// What the plan page shows with an estimate: task, samples to train on, and the label of the
 /// length.
 fn planned(window: &Window) -> [String; 3] {
     let shown = window.wait_for(
@@ -52,7 +52,7 @@ fn planned(window: &Window) -> [String; 3] {
     [0, 1, 2].map(|i| shown[i].as_str().unwrap_or_default().to_owned())
 }
 
-/// Trains until `enough`, stops, and gives what the run says that it began with.
+/// Trains until `enough`, stops, and returns the first event of the run.
 fn trained(window: &Window, home: &Home, enough: impl FnOnce(&str)) -> Value {
     window.click("#train");
     let run = window.run_id();
@@ -66,7 +66,7 @@ fn trained(window: &Window, home: &Home, enough: impl FnOnce(&str)) -> Value {
     home.events(&run)[0].clone()
 }
 
-/// The same after three steps.
+/// Trains for three steps.
 fn trained_a_little(window: &Window, home: &Home, picture: &str) -> Value {
     trained(window, home, |run| {
         until("it trains", SOON, || (home.step(run) >= 3).then_some(()));
@@ -122,8 +122,8 @@ fn a_book_is_detected_and_trained() {
     assert_eq!(started["effective_batch"], 4);
 }
 
-/// Documents can also be compressed: the page offers it, suggests a plan of its own for it, and
-/// says what is kept.
+/// Documents can also be compressed: the page offers this task, suggests a plan for it, and shows
+/// the kept fraction.
 #[test]
 fn a_book_can_be_compressed() {
     let home = Home::new();

@@ -1,4 +1,4 @@
-//! The main job by the mouse: train the sample, stop, resume, close.
+//! The main workflow with the mouse: train the sample, stop, resume, close.
 
 use crate::support::home::Home;
 use crate::support::window::Window;
@@ -28,7 +28,7 @@ fn stop_durably(window: &Window, home: &Home, run: &str) -> u64 {
     );
     let clicked = Instant::now();
     window.click("#stop");
-    // Its last word comes after its checkpoint, so this is late rather than early.
+    // The last event comes after the checkpoint, so this time is late rather than early.
     until("the checkpoint of the last step is on disk", SOON, || {
         let last = home.events(run).pop()?;
         let name = format!("step-{:06}", last["step"].as_u64()?);
@@ -117,7 +117,7 @@ fn closing_during_a_training_asks_first() {
     let (window, run, _) = training(&home);
     until("it trains", SOON, || (home.step(&run) >= 3).then_some(()));
     let question = || x11::xdotool(&["search", "--onlyvisible", "--name", "^Stop the training"]);
-    // The window manager may not have given the window the keys yet.
+    // The window manager may not have given the window the keyboard focus yet.
     let ask_to_close = || {
         until("the question stands", SOON, || {
             x11::activate(&x11::found("Ebb"));

@@ -1,5 +1,5 @@
-//! Published weights in the window: chosen in the system's dialog or dropped on a plan, trained
-//! from; a model is no data.
+//! Pretrained weights in the window: chosen in the system's dialog or dropped on a plan, and
+//! trained from. A model is not a dataset.
 
 use crate::support::drag::drag;
 use crate::support::home::Home;
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A published transformer for photographs, tiny and random, in the home of a test.
+/// A pretrained vision transformer, tiny and random, in the home of a test.
 fn published(home: &Home) -> PathBuf {
     let fixture = "crates/models/tests/fixtures/published/vit";
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture);
@@ -23,9 +23,9 @@ fn published(home: &Home) -> PathBuf {
     to
 }
 
-/// Answers the dialog of this title: types a path into it, or nothing, and presses the key; again
-/// where it took no notice. A dialog that is still being drawn loses letters, and complains about
-/// the path that is left: that is closed first.
+/// Answers the dialog of this title: types a path, or nothing, and presses the key. Tries again if
+/// the dialog did not react: a dialog that is still being drawn loses letters and complains about
+/// the incomplete path, so that message is closed first.
 fn answer(title: &str, path: &str, key: &str) {
     let dialog = x11::found(title);
     let named = format!("^{title}$");
@@ -42,7 +42,7 @@ fn answer(title: &str, path: &str, key: &str) {
             (true, true) => {}
         }
         if !path.is_empty() {
-            // In the place of what an earlier try left there.
+            // Replaces what an earlier try left there.
             let _ = x11::xdotool(&["key", "ctrl+a"]);
             let _ = x11::xdotool(&["type", "--delay", "20", path]);
         }
@@ -52,7 +52,7 @@ fn answer(title: &str, path: &str, key: &str) {
     });
 }
 
-/// What the plan page says that it begins with, of what, and how much trains.
+/// What the plan page shows: the starting weights, the model, and the number of trained parameters.
 fn begins(window: &Window) -> [String; 4] {
     let shown = window.wait_for(
         "a forecast",
@@ -64,7 +64,7 @@ fn begins(window: &Window) -> [String; 4] {
     [0, 1, 2, 3].map(|i| shown[i].as_str().unwrap_or_default().to_owned())
 }
 
-const TITLE: &str = "Choose a model that was published";
+const TITLE: &str = "Choose a folder of pretrained weights";
 
 #[test]
 fn a_training_starts_from_chosen_weights() {
@@ -85,7 +85,7 @@ fn a_training_starts_from_chosen_weights() {
     );
     let everything = begins(&window);
     assert_eq!(everything[..2], ["small-vit", "Everything"]);
-    assert_eq!(everything[2], "ViT, 10,741 numbers");
+    assert_eq!(everything[2], "ViT, 10,741 parameters");
     window.screenshot("weights");
     window.set(&[("trains", "head")]);
     window.wait_for(
@@ -93,10 +93,10 @@ fn a_training_starts_from_chosen_weights() {
         "return document.querySelector('#setting-learning-rate').value === '0.01' || null",
     );
     let head = begins(&window);
-    assert_eq!(head[1], "A new head alone");
+    assert_eq!(head[1], "Only a new head");
     assert_ne!(head[3], everything[3], "fewer numbers train");
     window.screenshot("weights-head");
-    // Steps are quick: there have to be many.
+    // Steps are fast, so many are needed.
     window.set(&[("epochs", "5000")]);
     window.click("#train");
     let run = window.run_id();
@@ -129,13 +129,13 @@ fn a_model_dropped_on_a_plan_is_fine_tuned() {
         );
     };
     drag(&weights, || (), dropped);
-    assert_eq!(begins(&window)[2], "ViT, 10,741 numbers");
+    assert_eq!(begins(&window)[2], "ViT, 10,741 parameters");
     window.set(&[("from", "")]);
     window.wait_for(
         "the plan without it",
         "return document.querySelector('#setting-model').value === 'convnet' || null",
     );
-    // Chosen again from the list, it has become something else meanwhile.
+    // The folder was changed meanwhile and is chosen again from the list.
     let (safe, pickled) = ("model.safetensors", "pytorch_model.bin");
     std::fs::rename(weights.join(safe), weights.join(pickled)).expect("it is there");
     window.set(&[("from", "weights-1")]);
@@ -144,10 +144,7 @@ fn a_model_dropped_on_a_plan_is_fine_tuned() {
         "return document.querySelector('[role=alert] p')?.textContent ?? null",
     );
     let refused = refused.as_str().unwrap_or_default();
-    assert!(
-        refused.contains("runs whatever program is in it"),
-        "{refused}"
-    );
+    assert!(refused.contains("could run any program"), "{refused}");
     assert_eq!(begins(&window)[0], "Random weights", "and the plan stays");
     window.screenshot("weights-pickled");
 }

@@ -1,5 +1,5 @@
-//! A folder dragged onto the window by the mouse, as from a file manager: a small GTK window offers
-//! the folder's address, xdotool moves the mouse. Needs a window manager, which it starts.
+//! Drags a folder onto the window with the mouse, as from a file manager: a small GTK window offers
+//! the folder's address, and xdotool moves the mouse. Needs a window manager, which it starts.
 
 use super::until;
 use super::x11::{PATIENCE, found, manager, place, running, xdotool};
@@ -28,8 +28,8 @@ window.move(0, 0)
 Gtk.main()
 "#;
 
-/// The mouse button, released whatever happens: a display with a button held down is of no use to
-/// the next test.
+/// Releases the mouse button, whatever happens: a button that stays pressed would disturb the next
+/// test.
 struct Held;
 
 impl Held {
@@ -49,8 +49,8 @@ fn move_to(x: i32, y: i32) {
     let _ = xdotool(&["mousemove", &x.to_string(), &y.to_string()]);
 }
 
-/// Drags `folder` onto the window titled Ebb. `over` is called while it hangs there, `dropped`
-/// after its release: the source must live until the window has asked it for the address.
+/// Drags `folder` onto the window titled Ebb. `over` is called before the release and `dropped`
+/// after it: the source must live until the window has asked it for the address.
 pub fn drag(folder: &Path, over: impl FnOnce(), dropped: impl FnOnce()) {
     let _manager = manager();
     let mut python = Command::new("/usr/bin/python3");

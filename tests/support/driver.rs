@@ -1,5 +1,5 @@
-//! WebDriver as far as the tests need it: JSON over HTTP to WebKitWebDriver, a connection for each
-//! request. The driver and the app form a process group that ends with the test.
+//! A small WebDriver client: JSON over HTTP to WebKitWebDriver, with a connection for each request.
+//! The driver and the app form a process group that ends with the test.
 
 use super::until;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Longest wait for one answer of the driver.
+/// Timeout of one response of the driver.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// WebKitWebDriver with one session.
@@ -27,7 +27,7 @@ impl Driver {
             std::env::var_os("DISPLAY").is_some(),
             "no display: run the tests by `make test`, or through scripts/with-display"
         );
-        // Asked for and given back at once: the system hands it to nobody else so soon.
+        // A port that was just released: the system does not give it to another process so soon.
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|free| free.local_addr())
             .expect("a free port")

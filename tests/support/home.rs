@@ -1,4 +1,4 @@
-//! A home of its own for the runs of one test, and what lies in it.
+//! A home folder for the runs of one test, and its contents.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,11 @@ use tempfile::TempDir;
 pub struct Home(TempDir);
 
 impl Home {
-    /// An empty one.
+    /// An empty home.
     pub fn new() -> Home {
         Home(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// Its folder.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -23,7 +22,7 @@ impl Home {
         self.path().join("runs").join(id)
     }
 
-    /// Names of the whole checkpoints of a run.
+    /// Names of the complete checkpoints of a run.
     pub fn checkpoints(&self, id: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.run(id).join("checkpoints"))
             .into_iter()
@@ -38,7 +37,7 @@ impl Home {
             .collect()
     }
 
-    /// Whole events of a run.
+    /// Complete events of a run.
     pub fn events(&self, id: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.run(id).join("events.jsonl")).unwrap_or_default();
         text.lines()

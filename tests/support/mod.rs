@@ -1,5 +1,5 @@
-//! What the end-to-end tests drive the window with: a WebDriver session over plain HTTP, a drag of
-//! the mouse, a home folder for runs. Refuses to know what the tests claim.
+//! What the end-to-end tests drive the window with: a WebDriver session over plain HTTP, a drag
+//! with the mouse, a home folder for runs.
 
 pub mod drag;
 pub mod driver;
@@ -9,7 +9,7 @@ pub mod x11;
 
 use std::time::{Duration, Instant};
 
-/// Asks again until there is an answer; panics with `what` after `longest`.
+/// Repeats a question until it has an answer; panics with `what` after `longest`.
 pub fn until<T>(what: &str, longest: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {

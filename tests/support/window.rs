@@ -1,4 +1,4 @@
-//! Ebb's window as a user has it: look, click, wait. Elements go by the ids of the page.
+//! Ebb's window as a user has it: look, click, wait. Elements are found by the ids of the page.
 
 use super::driver::Driver;
 use super::until;
@@ -34,7 +34,7 @@ impl Window {
         )
     }
 
-    /// The same, sure that it works.
+    /// Runs a function body that must not fail.
     pub fn run(&self, script: &str) -> Value {
         self.try_run(script)
             .unwrap_or_else(|error| panic!("{script}: {error}"))
@@ -48,7 +48,7 @@ impl Window {
             .expect("the page answers")
     }
 
-    /// What a command answers: `Ok` its value, `Err` its refusal.
+    /// The result of a command: `Ok` with its value, or `Err` with its error.
     pub fn invoke(&self, command: &str, args: &Value) -> Result<Value, Value> {
         let script = "const [command, args, done] = arguments; \
             window.__TAURI_INTERNALS__.invoke(command, args).then((ok) => done({ok}), (refused) => done({refused}));";
@@ -59,7 +59,7 @@ impl Window {
         }
     }
 
-    /// Waits until the script gives something.
+    /// Waits until the script returns a value.
     pub fn wait_for(&self, what: &str, script: &str) -> Value {
         until(what, Duration::from_secs(60), || {
             self.try_run(script).ok().filter(|value| !value.is_null())
@@ -83,8 +83,7 @@ impl Window {
             .expect("it can be clicked");
     }
 
-    /// Sets fields of the plan, by what they are called there, as a person does who chooses or
-    /// types and goes on.
+    /// Sets fields of the plan by their names, as a user would by choosing or typing.
     pub fn set(&self, fields: &[(&str, &str)]) {
         let fields = json!(fields);
         self.run(&format!(
@@ -107,18 +106,18 @@ impl Window {
         id.as_str().expect("an id is text").to_owned()
     }
 
-    /// Loads the page anew and waits until it is ready.
+    /// Reloads the page and waits until it is ready.
     pub fn reload(&self) {
         self.driver
             .call("POST", "/refresh", Some(&json!({})))
-            .expect("the page can be loaded anew");
+            .expect("the page can be reloaded");
         self.wait_for(
             "the page is ready",
             "return document.body?.dataset.ready === '1' || null",
         );
     }
 
-    /// Saves what the display shows, to be looked at.
+    /// Saves a screenshot, to be looked at.
     pub fn screenshot(&self, name: &str) -> PathBuf {
         let settled = "const [done] = arguments; Promise.all(document.getAnimations().map((a) => a.finished.catch(() => {}))) \
             .then(() => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(1), 50))))";
@@ -138,7 +137,7 @@ impl Window {
         path
     }
 
-    /// Makes the window so large, in pixels.
+    /// Resizes the window, in pixels.
     pub fn resize(&self, width: u32, height: u32) {
         let size = json!({"width": width, "height": height});
         self.driver
@@ -150,7 +149,7 @@ impl Window {
         );
     }
 
-    /// Processes of the window by the start of their name.
+    /// Processes of the window whose names start with this text.
     pub fn processes(&self, name: &str) -> Vec<String> {
         let asked = Command::new("pgrep")
             .args(["-g", &self.driver.group().to_string(), name])

@@ -1,4 +1,4 @@
-//! The display's side of a test: a window manager, windows by title, keys and mouse by xdotool.
+//! The display of a test: a window manager, windows by title, keys and mouse by xdotool.
 
 use super::until;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for a window to appear.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// Longest wait for a window to have the keys.
+/// Longest wait for a window to get the keyboard focus.
 const GIVEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// A window manager, so that windows have focus and can be asked to close.
@@ -40,12 +40,11 @@ impl Drop for Running {
     }
 }
 
-/// Starts one.
 pub fn running(command: &mut Command, missing: &str) -> Running {
     Running(command.stdout(Stdio::null()).spawn().expect(missing))
 }
 
-/// What xdotool answers; nothing when it fails or is silent.
+/// The output of xdotool; `None` if it fails or prints nothing.
 pub fn xdotool(args: &[&str]) -> Option<String> {
     let asked = Command::new("xdotool")
         .args(args)
@@ -56,8 +55,9 @@ pub fn xdotool(args: &[&str]) -> Option<String> {
     (answer.status.success() && !text.is_empty()).then_some(text)
 }
 
-/// Gives a window the keys, and says whether it has them: what stands before it keeps them. Does
-/// not wait for ever, as xdotool's own `--sync` does for a quarter of a minute.
+/// Gives a window the keyboard focus, and returns whether it has it: a window in front of it may
+/// keep the focus. Does not wait as long as xdotool's own `--sync`, which takes a quarter of a
+/// minute.
 pub fn activate(window: &str) -> bool {
     let _ = xdotool(&["windowactivate", window]);
     let begin = Instant::now();

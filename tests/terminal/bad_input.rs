@@ -169,7 +169,7 @@ fn invalid_arguments_are_refused() {
     }
     check("train", &["no folder to train on", "ebb train FOLDER"]);
     check("dance", &["dance"]);
-    check("predict birds", &["PHOTOGRAPH|TEXT"]);
+    check("predict birds", &["IMAGE|TEXT"]);
     check("predict birds x.png --top 0", &["--top", "1..=10000"]);
 }
 
@@ -235,7 +235,7 @@ fn refused_trainings_announce_no_run() {
     let output = home.run(&line).expect_code(2);
     let text = output.out + &output.err;
     assert!(
-        !text.contains("photographs"),
+        !text.contains(" images in "),
         "no inspection was printed: {text}"
     );
 }

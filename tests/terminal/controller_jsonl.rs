@@ -106,7 +106,7 @@ fn invalid_lines_are_refused_by_line_number() {
     };
     check_refused(
         &format!("{}\n{}\n", sample(200), sample(100)),
-        "Line 2: time must not go back, but 100 ms follows 200 ms",
+        "Line 2: times must not decrease, but 100 ms follows 200 ms",
     );
     check_refused(
         &format!("{}\n\n{}\n", sample(0), sample(100)),
@@ -114,7 +114,7 @@ fn invalid_lines_are_refused_by_line_number() {
     );
     check_refused(
         &format!("{}\n{}\n", sample(0), sample(60_000)),
-        "Line 2: 60000 ms without a sample; the longest gap is ",
+        "Line 2: 60000 ms without a sample; the longest allowed gap is ",
     );
     check_refused("tea\n", "Line 1: this is not JSON");
 }

@@ -105,7 +105,7 @@ fn inspect_counts_files_of_other_kinds() {
     home.file("birds/notes.odt", "of another kind");
     let output = home.run("inspect {birds}").expect_code(0).out;
     assert!(
-        output.contains("Passed over: 1 file of another kind"),
+        output.contains("Ignored: 1 file that is not an image"),
         "{output}"
     );
 }
@@ -115,7 +115,7 @@ fn verify_split_refuses_texts() {
     let home = TestHome::new();
     home.file("sms.tsv", "ham\tgood day\nspam\twin now\n".repeat(6));
     let output = home.run("verify-split {sms.tsv}").expect_code(2).err;
-    assert!(output.contains("holds texts"), "{output}");
+    assert!(output.contains("contains texts"), "{output}");
 }
 
 #[test]
@@ -185,7 +185,7 @@ mod on_linux {
             }
             let output = run_command(&mut window).expect_code(1);
             assert!(
-                output.err.contains("Train in the terminal instead"),
+                output.err.contains("train in the terminal instead"),
                 "{output:?}"
             );
         }

@@ -9,7 +9,7 @@ fn inspect_prints_text_and_json() {
     draw_classes(&home.path("birds"), &["jay", "owl", "wren"], 10);
     let text = home.run("inspect {birds}").expect_code(0).out;
     for part in [
-        "birds: 30 photographs in 3 classes",
+        "birds: 30 images in 3 classes",
         "32 x 32 px",
         "owl",
         "20 % of each class, 6 images",
@@ -18,7 +18,7 @@ fn inspect_prints_text_and_json() {
     }
     let json = home.run("inspect {birds} --json").expect_code(0).out;
     let found: serde_json::Value = serde_json::from_str(&json).expect("valid JSON");
-    assert_eq!(found["photographs"], 30);
+    assert_eq!(found["images"], 30);
     assert_eq!(found["classes"][1]["name"], "owl");
     assert_eq!(found["classes"][1]["train"], 8);
     assert_eq!(found["typical_size"], serde_json::json!([32, 32]));
@@ -109,11 +109,7 @@ fn train_prints_device_loader_memory_and_plan() {
     ] {
         assert!(output.err.contains(part), "{part}: {}", output.err);
     }
-    assert!(
-        output.out.contains("birds: 12 photographs"),
-        "{}",
-        output.out
-    );
+    assert!(output.out.contains("birds: 12 images"), "{}", output.out);
 }
 
 #[test]

@@ -233,7 +233,10 @@ fn changed_pretrained_weights_are_refused() {
         .expect_code(1)
         .err;
     assert!(output.contains("model.safetensors"), "{output}");
-    assert!(output.contains("not the file that was copied"), "{output}");
+    assert!(
+        output.contains("has changed since it was copied"),
+        "{output}"
+    );
 }
 
 #[test]

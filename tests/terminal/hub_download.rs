@@ -200,13 +200,13 @@ fn weights_are_downloaded_once_and_only_on_request() {
     let (hub, home) = (Hub::open(), birds());
     let first = hub.run(&home, TRAIN).expect_code(0);
     assert!(
-        first.err.contains("Fetching model.safetensors"),
+        first.err.contains("Downloading model.safetensors"),
         "{first:?}"
     );
     assert_eq!(hub.ranges(), [None]);
     // A second training uses the downloaded files and needs no hub.
     let again = home.run(TRAIN).expect_code(0);
-    assert!(again.err.contains("was fetched before"), "{again:?}");
+    assert!(again.err.contains("was downloaded before"), "{again:?}");
     assert_eq!(hub.ranges(), []);
     hub.run(
         &home,
@@ -233,13 +233,13 @@ fn an_interrupted_download_resumes() {
     hub.change(|state| state.breaks = vec![1000; 5]);
     let broken = hub.run(&home, TRAIN).expect_code(1);
     assert!(
-        broken.err.contains("what is there already is kept"),
+        broken.err.contains("and the download continues"),
         "{broken:?}"
     );
     assert_eq!(hub.ranges().len(), 5);
     let resumed = hub.run(&home, TRAIN).expect_code(0);
     assert!(
-        resumed.err.contains("of which 5 kB are there"),
+        resumed.err.contains("5 kB of it downloaded before"),
         "{resumed:?}"
     );
     assert_eq!(hub.ranges(), [at("5000")]);
@@ -253,7 +253,7 @@ fn files_with_a_wrong_checksum_are_discarded() {
     assert!(
         refused
             .err
-            .contains("model.safetensors of tiny/vit did not arrive as it was published")
+            .contains("model.safetensors of tiny/vit differs from the published file")
             && refused.err.contains(&"00".repeat(32)),
         "{refused:?}"
     );
@@ -279,7 +279,7 @@ fn failed_downloads_suggest_a_remedy() {
         }
         assert!(home.runs().is_empty(), "no run was created");
     };
-    check(home.run(TRAIN), 2, &["set HF_ENDPOINT", "or give a folder"]);
+    check(home.run(TRAIN), 2, &["set HF_ENDPOINT", "to download"]);
     let unreachable = Hub {
         address: "http://127.0.0.1:9".to_owned(),
         state: Arc::default(),
@@ -287,13 +287,13 @@ fn failed_downloads_suggest_a_remedy() {
     check(
         unreachable.run(&home, TRAIN),
         1,
-        &["tiny/vit could not be fetched from http://127.0.0.1:9"],
+        &["tiny/vit could not be downloaded from http://127.0.0.1:9"],
     );
     let other = TRAIN.replace("tiny/vit", "tiny/vat");
     check(
         hub.run(&home, &other),
         1,
-        &["answers 404 for tiny/vat", "spelling"],
+        &["answered 404 for tiny/vat", "spelling"],
     );
     let change = |how: fn(&mut State)| hub.change(how);
     change(|state| {
@@ -303,12 +303,15 @@ fn failed_downloads_suggest_a_remedy() {
     check(
         hub.run(&home, TRAIN),
         1,
-        &["pickled files (pytorch_model.bin)", "runs a program"],
+        &[
+            "pickled weights (pytorch_model.bin)",
+            "could run any program",
+        ],
     );
     change(|state| {
         state.files.remove("config.json");
     });
-    check(hub.run(&home, TRAIN), 1, &["there is no config.json"]);
+    check(hub.run(&home, TRAIN), 1, &["it has no config.json"]);
     let planned = hub.run(&home, "plan {birds} --from tiny/vit --device cpu");
-    check(planned, 1, &["there is no config.json"]);
+    check(planned, 1, &["it has no config.json"]);
 }

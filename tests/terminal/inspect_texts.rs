@@ -23,10 +23,10 @@ fn inspect_prints_columns_lengths_and_skipped_rows() {
         "A text classification: sms.tsv has a column of texts and a column of labels.",
         "The text is column 2: its cells are the longest",
         "The label is column 1: it repeats 2 values",
-        "Characters of a text: median 21, 95 % at most 21, longest 21",
+        "Characters per text: median 21, 95 % at most 21, longest 21",
         "  ham       30\n  spam      10\n",
         "Held out: 20 % of each class, 8 texts, chosen by seed 7",
-        "Skipped 2 rows:\n  sms.tsv, line 41: it has no text\n  sms.tsv, line 42: it has fewer cells than the 2 of the others\n",
+        "Skipped 2 rows:\n  sms.tsv, line 41: it has no text\n  sms.tsv, line 42: it has fewer cells than the other lines, which have 2\n",
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }
@@ -69,7 +69,7 @@ fn documents_are_detected_as_language_modeling() {
     let words = home.run("inspect {book}").expect_code(0).out;
     for part in [
         "book: 10 documents, ",
-        "A language model: the files are texts without rows",
+        "A language model: the files are plain texts, not tables",
         "Held out: 20 % of the documents, 2 documents, chosen by seed 7",
     ] {
         assert!(words.contains(part), "{part}: {words}");

@@ -188,11 +188,11 @@ fn every_model_and_size_is_estimated() {
     for part in [
         "convnet",
         "vit_micro",
-        "To begin with",
+        "Suggested config",
         "headroom",
         "One epoch",
         "a measured micro-batch",
-        "By name, --model: resnet18, resnet34, resnet50, vit_tiny, vit_small, vit_base",
+        "Larger models, only planned with --model: resnet18, resnet34, resnet50, vit_tiny, vit_small, vit_base",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -228,7 +228,7 @@ fn language_models_are_listed_by_length_in_tokens() {
         .collect();
     assert_eq!(models, ["gpt_micro", "gpt_mini", "gpt_small"]);
     assert!(
-        text.contains("To begin with: gpt_mini at 32 tokens"),
+        text.contains("Suggested config: gpt_mini at 32 tokens"),
         "{text}"
     );
 }
@@ -278,7 +278,7 @@ fn invalid_arguments_are_refused() {
             2,
             &["9.0 GB is more than the 8.0 GB"],
         ),
-        ("plan {birds} --within nan", 2, &["seconds from 0 on"]),
+        ("plan {birds} --within nan", 2, &["a number of seconds"]),
         ("plan --workload gtp", 2, &["gpt"][..]),
         ("plan", 2, &["<FOLDER>"][..]),
     ] {

@@ -33,7 +33,7 @@ fn a_run_is_evaluated_and_predicts() {
     );
     let text = home.run("evaluate birds {birds}").expect_code(0).out;
     assert!(
-        text.contains("9 images of the part held-out, checkpoint of step"),
+        text.contains("9 images of the held-out split, checkpoint of step"),
         "{text}"
     );
 
@@ -97,7 +97,7 @@ fn an_unknown_class_is_reported_with_similar_ones() {
     draw_classes(&home.path("more"), &["ant", "wrens"], 2);
     let output = home.run("evaluate animals {more}").expect_code(1).err;
     assert!(
-        output.contains("the class wrens of more is unknown to this run, which knows 7 classes, most like it wren, "),
+        output.contains("the class wrens of more is unknown to this run, which knows 7 classes, the most similar being wren, "),
         "{output}"
     );
     let named = known.iter().filter(|name| output.contains(**name)).count();

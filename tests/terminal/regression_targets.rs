@@ -84,7 +84,7 @@ fn targets_are_trained_and_evaluated_in_their_units() {
     assert_eq!(json(&out)["holds"], true, "{out}");
     let output = home.run("inspect {plates}").expect_code(0).out;
     assert!(
-        output.contains("48 photographs with 2 numbers and no classes"),
+        output.contains("48 images with 2 regression targets and no classes"),
         "{output}"
     );
     assert!(
@@ -110,7 +110,7 @@ fn check_evaluation(home: &TestHome, mae_of_mean: f64) {
     assert_eq!(json(&saved)["numbers"][0]["name"], "mass_g");
     let text = home.run("evaluate plates").expect_code(0).out;
     assert!(
-        text.contains("mass_g") && text.contains("of the mean"),
+        text.contains("mass_g") && text.contains("mean predictor"),
         "{text}"
     );
 }

@@ -77,7 +77,7 @@ fn a_second_interrupt_aborts_and_leaves_a_valid_checkpoint() {
     let events = home.only_run().events_path();
     while !has_stalled(|| std::fs::metadata(&events).map_or(0, |events| events.len())) {}
     training.signal("INT");
-    while !training.stderr().contains("Ctrl-C again aborts") {
+    while !training.stderr().contains("Press Ctrl-C again to abort") {
         std::thread::yield_now();
     }
     training.signal("INT");

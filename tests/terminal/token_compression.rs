@@ -79,7 +79,7 @@ fn a_compression_is_trained_evaluated_and_used() {
         .out;
     assert_eq!(json(&out)["holds"], true, "{out}");
     let refused = home.run("generate book --prompt It").expect_code(1).err;
-    for part in ["is token compression", "Try `ebb predict RUN \"a text\"`"] {
+    for part in ["is token compression", "try `ebb predict RUN \"a text\"`"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
 }
@@ -149,7 +149,7 @@ fn check_file_prediction(home: &TestHome) {
     assert_eq!(found["text"], "It rained all day.\nWe stayed in.\n");
     home.file("no.txt", b"\xff\xfe\x00");
     let refused = home.run("predict book {no.txt}").expect_code(1).err;
-    assert!(refused.contains("give a file of UTF-8 text"), "{refused}");
+    assert!(refused.contains("choose a file of UTF-8 text"), "{refused}");
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn check_classifier_evaluation(home: &TestHome) {
     }
     let text = home.run("evaluate sms {new.tsv}").expect_code(0).out;
     assert!(
-        text.contains("40 texts (all that is there), checkpoint of step"),
+        text.contains("40 texts (the whole folder), checkpoint of step"),
         "{text}"
     );
 }

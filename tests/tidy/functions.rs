@@ -1,16 +1,16 @@
-//! How long a function may be, and how wide a comment.
+//! Limits the length of functions and the width of comments.
 
 use crate::none;
 use crate::sources::{Source, rust_sources};
 
-/// Most lines of a function, from `fn` to its closing brace. A table carries the mark on the line
-/// before it.
+/// Largest number of lines of a function, from `fn` to its closing brace. A table has the mark on
+/// the line before it.
 const MOST_LINES: usize = 60;
 const TABLE: &str = "// tidy: table";
 /// Functions that are still longer. Shorten one when you work on it, and remove its row; the list
 /// must not grow.
 const STILL_LONG: &[(&str, &str)] = &[("src-tauri/desktop.rs", "run")];
-/// Comments wrap where the formatter wraps code.
+/// Comments wrap at the width of the formatter.
 const MOST_COLUMNS: usize = 100;
 
 fn is_function(line: &str) -> bool {
@@ -82,7 +82,7 @@ fn wide_comments(sources: &[Source]) -> Vec<String> {
     let mut complaints = Vec::new();
     for source in sources {
         for (at, line) in source.text.lines().enumerate() {
-            // An address cannot be broken.
+            // A URL cannot be broken.
             let is_comment = line.trim_start().starts_with("//") && !line.contains("://");
             if is_comment && line.chars().count() > MOST_COLUMNS {
                 complaints.push(format!(

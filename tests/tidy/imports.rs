@@ -1,10 +1,10 @@
-//! The import direction, read from cargo's own view of the workspace.
+//! The import direction of the crates, read from cargo's own view of the workspace.
 
 use crate::{none, root};
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// Who may import which room. A room that is not named here imports none.
+/// Which crates a crate may import. A crate that is not listed imports none.
 const ROOMS: &[(&str, &[&str])] = &[
     (
         "ebb",
@@ -30,7 +30,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tape", &[]),
 ];
 
-/// Libraries, by the start of their name, that only these rooms may import.
+/// Libraries, by the start of their name, that only these crates may import.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("candle", &["tape", "models", "trainer", "bench"]),
     ("tauri", &["ebb"]),

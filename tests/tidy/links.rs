@@ -1,4 +1,4 @@
-//! Links between the project's documents lead somewhere, and every page of the book is in its table
+//! Links between the project's documents have targets, and every page of the book is in its table
 //! of contents.
 
 use crate::{none, root};

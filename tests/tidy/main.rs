@@ -1,6 +1,6 @@
-//! The rules of the house that no compiler checks: who may import whom, how a file opens, how long
-//! it may grow, which words stay out. Each rule is a function from text to complaints, tried once
-//! on the project and once on something planted. Refuses to know what the code does.
+//! Rules that no compiler checks: which crate may import which, how a file starts, how long a
+//! function may be, which words are not used. Each rule is a function from text to complaints. It
+//! is tested on the project and on a planted fault.
 
 mod functions;
 mod imports;
@@ -15,7 +15,7 @@ fn root() -> &'static std::path::Path {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Fails with every complaint, one a line.
+/// Fails with all complaints, one per line.
 fn none(complaints: &[String]) {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }

@@ -137,7 +137,7 @@ fn modules(sources: &[(String, String)]) -> Modules {
 }
 
 impl Modules {
-    /// The module in which a named path lies, through re-exports.
+    /// The module of a named path, through re-exports.
     fn resolve(&self, named: &Path) -> Path {
         let mut module = Path::new();
         for (index, segment) in named.iter().enumerate() {
@@ -179,8 +179,8 @@ impl Modules {
     }
 }
 
-/// The modules that can be reached from one, and from which it can be reached: its cycle, itself
-/// included.
+/// The modules that can be reached from one, and from which it can be reached: its cycle, including
+/// itself.
 fn cycle(graph: &BTreeMap<String, BTreeSet<String>>, start: &str) -> BTreeSet<String> {
     let reached = |start: &str| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![start.to_owned()]);

@@ -1,4 +1,4 @@
-//! How a source file opens, and which empty words its types avoid.
+//! How a source file starts, and which meaningless words its types avoid.
 
 use crate::{none, root};
 use std::fs;
@@ -13,7 +13,7 @@ const EMPTY_WORDS: &[&str] = &[
     "Processor",
 ];
 const TYPE_WORDS: &[&str] = &["struct", "enum", "trait", "type", "class", "interface"];
-/// The one file of the window that may talk to the desktop shell, wherever it is.
+/// The only file of the window that may talk to the desktop shell.
 const SHELL: &str = "@tauri-apps";
 
 /// A source file: its path from the root, and its text.
@@ -48,7 +48,7 @@ fn read(folder: &Path, sources: &mut Vec<Source>) {
     }
 }
 
-/// Every source file of the project that a person wrote.
+/// Every source file that a person wrote.
 pub fn all() -> Vec<Source> {
     let mut sources = Vec::new();
     for folder in ["crates", "src-tauri", "tests", "ui"] {

@@ -1,5 +1,5 @@
-//! What several files must say alike: the version, the commands of the window, the first line of a
-//! preset.
+//! What several files must have in common: the version, the commands of the window, the first line
+//! of a preset.
 
 use crate::{none, root};
 use serde_json::Value;
@@ -17,19 +17,24 @@ fn json(path: &str) -> Value {
 fn odd_ones_out(versions: &[(&str, String)]) -> Vec<String> {
     let ours = env!("CARGO_PKG_VERSION");
     let odd = versions.iter().filter(|(_, version)| version != ours);
-    odd.map(|(path, version)| format!("{path} says version {version}, Cargo.toml says {ours}"))
+    odd.map(|(path, version)| format!("{path} has version {version}, Cargo.toml has {ours}"))
         .collect()
 }
 
-/// Commands that one side has and the other has not.
+/// Commands that only one side has.
 fn one_sided(declared: &BTreeSet<String>, allowed: &BTreeSet<String>) -> Vec<String> {
     let both = declared.symmetric_difference(allowed);
-    both.map(|command| format!("{command} stands in only one of src-tauri/build.rs and src-tauri/capabilities/main.json")).collect()
+    both.map(|command| {
+        format!(
+            "{command} is in only one of src-tauri/build.rs and src-tauri/capabilities/main.json"
+        )
+    })
+    .collect()
 }
 
 fn without_purpose(presets: &[(String, String)]) -> Vec<String> {
     let bare = presets.iter().filter(|(_, text)| !text.starts_with("# "));
-    bare.map(|(path, _)| format!("{path} does not open with a comment that says for whom it is"))
+    bare.map(|(path, _)| format!("{path} does not start with a comment that says who it is for"))
         .collect()
 }
 
@@ -45,7 +50,7 @@ fn every_file_reports_the_same_version() {
     none(&odd_ones_out(&versions));
     assert!(
         text("CHANGELOG.md").contains(&format!("## [{}]", env!("CARGO_PKG_VERSION"))),
-        "CHANGELOG.md tells of this version"
+        "CHANGELOG.md has this version"
     );
     assert_eq!(odd_ones_out(&[("planted.json", "9.9.9".into())]).len(), 1);
 }
@@ -79,7 +84,7 @@ fn every_command_is_declared_and_allowed() {
     );
 }
 
-/// Lines of code that advise to type a flag, without a word that it belongs to the terminal.
+/// Lines of code that advise a command-line flag without mentioning the terminal.
 fn flags_of_the_terminal(path: &str, code: &str) -> Vec<String> {
     let advises = |line: &str| {
         let flag = line

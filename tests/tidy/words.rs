@@ -1,10 +1,10 @@
-//! Names are those of the field: identifiers and file names contain no word of the project's first,
-//! private vocabulary.
+//! Identifiers and file names use the words of the field, not the private words of the project's
+//! first version.
 
 use crate::none;
 use crate::sources::{Source, all};
 
-/// A word that a name may not contain, and the word of the field.
+/// A word that a name may not contain, and the word to use instead.
 const REPLACED: &[(&str, &str)] = &[
     ("aftermath", "crash report"),
     ("aside", "stderr"),
@@ -81,10 +81,10 @@ const ALLOWED: &[&str] = &[
     "word_pieces",
 ];
 
-/// Lines that read what the first version wrote keep its words.
+/// Lines that read files of the first version keep its words.
 const MARK: &str = "tidy: first version";
 
-/// The code of a line: no comment, nothing between quotes.
+/// The code of a line: without comments and strings.
 fn code(line: &str) -> String {
     let mut out = String::new();
     let (mut in_string, mut escaped) = (false, false);

@@ -1,6 +1,6 @@
-//! What the memory controller costs while no other app needs memory. The automatic micro-batch and
-//! fixed ones train the same batches in one process, taking turns step by step, so that whatever
-//! slows the machine for longer than a step slows all of them alike.
+//! Measures the cost of the memory controller while no other app needs memory. The automatic
+//! micro-batch and fixed ones train the same batches in one process, taking turns step by step, so
+//! that a slowdown of the machine that lasts longer than a step affects all of them alike.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -31,7 +31,7 @@ impl StepTimes {
         self.steady().iter().sum::<f64>() / self.steady().len() as f64
     }
 
-    /// Throughput as a fraction of `best`'s, and its standard error, from pairs of neighbouring
+    /// Throughput as a fraction of `best`'s, and its standard error, from pairs of neighboring
     /// steps.
     pub fn fraction_of(&self, best: &StepTimes) -> (f64, f64) {
         let fraction = best.mean() / self.mean();
@@ -43,7 +43,7 @@ impl StepTimes {
     }
 }
 
-/// What a training does after a step.
+/// Called after each step of a training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterStep {
     /// Works the next step.

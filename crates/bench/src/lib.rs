@@ -2,7 +2,7 @@
 //! gradients against f64, the check that no split changes the training (`ebb verify-split`), and
 //! the cost of the memory controller (`ebb sweep-batch --controller`).
 //!
-//! Refuses to know the command line. Training never depends on this crate.
+//! Training never depends on this crate.
 
 mod batch;
 mod controller_cost;

@@ -1,5 +1,5 @@
 //! Decodes one file to 8-bit RGB. Checks its size before decoding, applies its EXIF orientation,
-//! and shrinks it to little more than training needs. Knows nothing of labels, seeds or crops.
+//! and shrinks it to little more than training needs.
 
 pub(crate) mod system;
 

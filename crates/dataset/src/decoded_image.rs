@@ -1,5 +1,5 @@
 //! A decoded image in memory: 8-bit RGB, resampled, rotated, and laid on white if it is
-//! transparent. Knows no files and no formats.
+//! transparent.
 
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};

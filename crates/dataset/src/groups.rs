@@ -1,6 +1,6 @@
 //! Groups of images that show the same subject. A whole group is either trained on or held out;
-//! otherwise the evaluation leaks. Groups come from a column or from times in names. Sees names
-//! only.
+//! otherwise the evaluation leaks. Groups come from a column or from times in names. Only names are
+//! used.
 
 use crate::rng::{self, Rng};
 use std::collections::{BTreeMap, BTreeSet};

@@ -169,7 +169,7 @@ pub(crate) fn beyond_limits(width: u32, height: u32, decoded_bytes: u64) -> Opti
         ))
     } else if w.max(h) > MAX_ASPECT * w.min(h) {
         Some(format!(
-            "{width} x {height} is narrower than 1:50. Crop it to what matters."
+            "It has {width} x {height} pixels, an aspect ratio beyond 1:50. Crop it."
         ))
     } else {
         None

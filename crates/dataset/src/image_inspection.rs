@@ -82,14 +82,14 @@ impl ImageInspection {
     pub fn describe_split(&self) -> String {
         let SplitKind::Seeded { fraction, seed } = self.split else {
             if self.split_folders.is_empty() {
-                return "as the table says".to_owned();
+                return "by the table's split column".to_owned();
             }
             return format!("folders {}", self.split_folders.join(", "));
         };
         let percent = (fraction * 1000.0).round() / 10.0;
         let held_out = grouped(self.count(Split::HeldOut));
         let share = match (&self.groups, self.classes.is_empty()) {
-            (Some((by, _)), _) => format!("about {percent} %, in whole groups by {by}"),
+            (Some((by, _)), _) => format!("about {percent} %, grouped by {by}"),
             (None, true) => format!("{percent} %"),
             (None, false) => format!("{percent} % of each class"),
         };

@@ -1,5 +1,5 @@
 //! Decides by names alone which folders are splits, which are classes, and which images are outside
-//! of any class. Sees the names of readable images, never files.
+//! of any class. Only names are used; no file is opened.
 
 use crate::types::Split;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,8 @@
 //! arrays.
 //!
 //! Detection goes by names and file headers; images are decoded late. Nothing is ever written into
-//! the folder, and every file is treated as hostile. This crate knows no tensors, devices, models
-//! or screens.
+//! the folder, and every file is treated as hostile. This crate does not depend on tensors, devices
+//! or models.
 //!
 //! ```
 //! use dataset::{DetectedDataset, InspectOptions, Split, TextDataset, TextOptions, detect};

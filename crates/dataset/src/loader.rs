@@ -1,6 +1,5 @@
 //! Loads samples ahead of their use on worker threads, and returns them in the requested order. The
-//! threads decide when a sample is loaded, never its contents. Knows nothing of steps or
-//! micro-batches.
+//! threads decide when a sample is loaded, never its contents.
 
 use crate::error::SampleError;
 use crate::image_dataset::{ImageDataset, ImageSample};

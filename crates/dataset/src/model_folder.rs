@@ -27,8 +27,9 @@ pub fn is_model_folder(folder: &Path) -> bool {
     exists(&CONFIG) && WEIGHTS.iter().any(exists) && !has_data(folder)
 }
 
-/// Whether a folder contains a table or class folders of images, as a dataset does in which weights
-/// were saved. Files that come with a model, such as its readme and vocabulary, do not count.
+/// Whether a folder contains a table or class folders of images, such as a dataset into which
+/// weights were saved. Files that come with a model, such as its readme and vocabulary, do not
+/// count.
 fn has_data(folder: &Path) -> bool {
     let inside = list(folder);
     let has_images = |path: &PathBuf| list(path).iter().any(|file| has_image_extension(file));

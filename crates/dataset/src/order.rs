@@ -1,5 +1,5 @@
 //! Which samples belong to which step: a function of (seed, length, effective batch), so that any
-//! step can be computed without the earlier ones. Knows nothing of micro-batches.
+//! step can be computed without the earlier ones.
 
 use crate::rng::{self, Rng};
 use std::collections::VecDeque;

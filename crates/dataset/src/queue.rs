@@ -1,5 +1,5 @@
 //! A queue of requested items in order: waiting, being loaded, or ready. Limits how many are loaded
-//! before they are taken. Knows no thread and no clock.
+//! before they are taken.
 
 use std::collections::VecDeque;
 

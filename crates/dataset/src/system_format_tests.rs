@@ -194,7 +194,7 @@ fn the_output_of_the_decoder_is_checked() {
         bits: 66,
         ..Plain::new(40, 30, quarters(40, 30))
     };
-    check(failing, "makes its decoder fail");
+    check(failing, "its decoder failed");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Lists everything below a folder, in a fixed order, without opening a file. Files that systems
-//! leave behind are counted and skipped; links are judged by their targets. Knows nothing of images
-//! or classes.
+//! leave behind are counted and skipped; links are judged by their targets.
 
 use crate::error::DatasetError;
 use crate::types::{Ignored, SkippedFile};

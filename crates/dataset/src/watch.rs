@@ -1,4 +1,5 @@
-//! Reports when a folder changes, once no more changes follow. Does not report what changed.
+//! Reports that a folder has changed, after the last of a series of changes. Does not report what
+//! changed.
 
 use crate::error::DatasetError;
 use notify::event::{AccessKind, AccessMode};

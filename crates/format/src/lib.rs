@@ -1,5 +1,5 @@
 //! Amounts as a user reads and writes them: 6.1 GB, 1,215, 9:04. The terminal, the window and the
-//! report all use these functions, so they agree. Knows nothing of runs, data or memory.
+//! report all use these functions, so they agree.
 //!
 //! ```
 //! use format::{counted, format_bytes, format_duration, parse_bytes};

@@ -2,8 +2,6 @@
 //! = x Wᵀ + b + (alpha / rank) (x Aᵀ) Bᵀ`. `A` [rank, inputs] starts random and `B` [outputs, rank]
 //! starts at zero, so training begins with the output of the frozen map. The frozen map may be
 //! quantized to 8 or 4 bits. Adapters are saved separately and can be merged into the map.
-//!
-//! Works with any linear map and does not know networks.
 
 use crate::builder::{AdapterShape, Builder};
 use crate::error::{ModelError, Result, naming};

@@ -1,5 +1,5 @@
 //! The part shared by all text models: token embeddings with learned positions, blocks, and a norm
-//! before or after them. Knows neither heads nor losses.
+//! before or after them.
 
 use crate::builder::Builder;
 use crate::error::naming;

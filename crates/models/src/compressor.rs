@@ -45,12 +45,12 @@ pub struct KeepScores {
     pub costs: Value,
 }
 
-/// Adds a linear map of its neighbours to each token: spelling is learned from neighbours long
+/// Adds a linear map of its neighbors to each token: spelling is learned from neighbors long
 /// before attention finds them.
 #[derive(Debug, Clone)]
 struct NeighborMixer(Linear);
 
-/// Neighbours on each side.
+/// Neighbors on each side.
 const REACH: usize = 4;
 
 impl NeighborMixer {
@@ -62,7 +62,7 @@ impl NeighborMixer {
         )?))
     }
 
-    /// Maps `x` [samples, tokens, width] to the same shape. Neighbours beyond both ends are zero.
+    /// Maps `x` [samples, tokens, width] to the same shape. Neighbors beyond both ends are zero.
     fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
         let (samples, tokens, width) = x.tensor().dims3()?;
         let padding = Tensor::zeros(

@@ -31,7 +31,7 @@ pub enum ModelError {
     },
     /// Tensors that do not match the folder's own `config.json`.
     #[error(
-        "the weights in {folder} are not those that its config.json describes: {}; download the folder again, or one whose files belong together",
+        "the weights in {folder} do not match its config.json: {}; download the folder again, or use another one",
         .complaints.join("; ")
     )]
     WeightsMisfit {
@@ -42,7 +42,7 @@ pub enum ModelError {
     },
     /// Weights that are only available in pickled files, which can run any program when read.
     #[error(
-        "{folder} holds its weights only in pickled files ({files}), and reading one runs whatever program is in it; Ebb never does. Ask for model.safetensors of the same model, or convert it where you trust it"
+        "{folder} has only pickled weights ({files}), and reading them could run any program; use the model.safetensors of the same model, or convert the weights yourself if you trust them"
     )]
     Pickled {
         /// The folder.

@@ -72,7 +72,7 @@ impl Heads {
         Ok(tape.narrow(outputs, 1, column..column + 1)?)
     }
 
-    /// For each loss term its weight, and an offset that is added for every sample whatever its
+    /// The weight of each loss term, and an offset that is added for every sample, whatever its
     /// loss. With [`Balance::Uncertainty`] the log variances are read from the device, which waits
     /// for it once.
     ///

@@ -57,7 +57,7 @@ impl Linear {
             return Ok((y, tape.parameter(self.bias)));
         }
         let (weight, bias) = self.values(tape);
-        // Only this layer knows the name of a bias that does not fit, so it is passed on to fail.
+        // A bias that does not fit is passed on, so that the error contains its name.
         let misshaped = (bias.dims() != &weight.dims()[..1]).then_some(&bias);
         let y = naming(&self.name, tape.linear(x, &weight, misshaped))?;
         Ok((y, bias))
@@ -125,7 +125,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Normalises rows of `width`. Weights start at 1, biases at 0.
+    /// Normalizes rows of `width`. Weights start at 1, biases at 0.
     pub fn build(b: &mut Builder, name: &str, width: usize, epsilon: f64) -> Result<Self> {
         b.within(name, |b| {
             Ok(LayerNorm {
@@ -137,7 +137,7 @@ impl LayerNorm {
         })
     }
 
-    /// Normalises the last axis of `x` [.., width].
+    /// Normalizes the last axis of `x` [.., width].
     pub fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
         let (weight, bias) = (tape.parameter(self.weight), tape.parameter(self.bias));
         naming(&self.name, tape.layer_norm(x, &weight, &bias, self.epsilon))
@@ -157,7 +157,7 @@ pub struct GroupNorm {
 pub(crate) const GROUP_EPSILON: f64 = 1e-5;
 
 impl GroupNorm {
-    /// Normalises `channels` in `groups`. Weights start at 1, biases at 0.
+    /// Normalizes `channels` in `groups`. Weights start at 1, biases at 0.
     pub fn build(b: &mut Builder, name: &str, channels: usize, groups: usize) -> Result<Self> {
         b.within(name, |b| {
             Ok(GroupNorm {
@@ -169,7 +169,7 @@ impl GroupNorm {
         })
     }
 
-    /// Normalises `x` [samples, channels, height, width] and applies `activation`.
+    /// Normalizes `x` [samples, channels, height, width] and applies `activation`.
     pub fn forward(&self, tape: &Tape, x: &Value, activation: Activation) -> Result<Value> {
         let parameters = (&tape.parameter(self.weight), &tape.parameter(self.bias));
         naming(

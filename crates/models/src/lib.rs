@@ -3,7 +3,7 @@
 //!
 //! To add an image network, see `catalog.rs`.
 //!
-//! This crate knows neither datasets nor runs nor optimizers. No layer uses a statistic of the
+//! This crate does not depend on datasets, runs or optimizers. No layer uses a statistic of the
 //! micro-batch, so the split of a batch cannot change the result.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! How pixel values are normalised before a network sees them.
+//! How pixel values are normalized before a network sees them.
 
 /// Mean of each channel over ImageNet, as published with its models.
 const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];

@@ -1,5 +1,5 @@
 //! Builds an ONNX graph: each call adds an operation and returns the name of its output. Parameters
-//! are looked up by Ebb's names and written once. Knows operations, not networks.
+//! are looked up by Ebb's names and written once.
 
 mod message;
 pub(crate) mod transformer;

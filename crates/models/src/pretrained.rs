@@ -104,7 +104,7 @@ impl Pretrained {
         let (network, tuning) = (self.folder.architecture().network(), self.tuning);
         let is_head_only = tuning.trained == TrainedLayers::Head && tuning.adapter.is_none();
         if !network.has_new_head() && is_head_only {
-            let allowed = "a GPT-2 gets no new head that could train alone: its output weights are its embeddings; write all, last:N, or --adapter RANK";
+            let allowed = "GPT-2 has no separate head to train, because its output weights are its embeddings; write all, last:N, or --adapter RANK";
             return Err(ModelError::setting("train_only", "head", allowed));
         }
         if network.has_linear_blocks() {
@@ -174,7 +174,7 @@ impl Pretrained {
         }
     }
 
-    /// How its pixels are normalised.
+    /// How its pixels are normalized.
     pub fn normalization(&self) -> PixelNormalization {
         let preprocessor = self.folder.preprocessor();
         preprocessor.map_or_else(PixelNormalization::default, |p| p.normalization)

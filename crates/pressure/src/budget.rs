@@ -1,5 +1,5 @@
 //! How much memory Ebb allows itself now: what is available, less the reserve, less what other apps
-//! may take while a micro-batch runs. Knows no batch, no memory model and no rule.
+//! may take while a micro-batch runs.
 
 use crate::other_apps::History;
 use crate::policy::Policy;

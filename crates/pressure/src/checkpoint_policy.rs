@@ -1,7 +1,7 @@
 //! Rule: when to write the checkpoint that a suspension will rely on. Writing is slow once memory
 //! is short, so it happens before: when the system is critical, when others leave little beside the
 //! training state, when they are forecast to need even that before a write would be done, and when
-//! waiting begins. At most every half minute. Knows no file.
+//! waiting begins. At most every half minute.
 
 use crate::context::DecisionContext;
 use crate::decision::Action;

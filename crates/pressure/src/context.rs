@@ -1,4 +1,4 @@
-//! What the rules of one decision are given, and what a rule answers. Decides nothing itself.
+//! The input of the rules for one decision, and the answer of a rule.
 
 use crate::budget::Budget;
 use crate::decision::{Action, MicroBatchKind, SampleCost};
@@ -32,7 +32,7 @@ pub(crate) struct DecisionContext<'a> {
     pub(crate) budget: Budget,
     /// Footprint of the run without a micro-batch, in bytes. `None` if it is not known.
     pub(crate) state_bytes: Option<u64>,
-    /// A micro-batch, of whatever kind, that failed and has not been answered yet.
+    /// A failed micro-batch of any kind to which no rule has reacted yet.
     pub(crate) failure: Option<Failure>,
 }
 
@@ -119,7 +119,7 @@ impl RuleOutcome {
         }
     }
 
-    /// The same answer, releasing caches if `release` says so.
+    /// This answer, with released caches if `release` is true.
     pub(crate) fn releasing_caches(self, release: bool) -> Self {
         Self {
             release_caches: self.release_caches || release,

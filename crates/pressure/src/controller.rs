@@ -4,7 +4,7 @@
 //! It shrinks at once, by forecast, and grows only after calm, straight to what the memory model
 //! allows but not beyond the throughput plateau. If not even one sample fits it pauses, and if the
 //! training state itself does not fit it suspends. [`decide`] lists the rules in the order in which
-//! they apply. Knows no tensor and no thread.
+//! they apply.
 
 use crate::answer::answer;
 use crate::budget::Budget;
@@ -148,7 +148,7 @@ fn record_ask(rules: &mut Rules, ask: &Ask) {
     rules.tracks.get_mut(kind).record_asked(ask.remaining);
 }
 
-/// What the rules are given, beside the state that they own.
+/// The input of the rules, besides their own state.
 fn new_context<'a>(
     policy: &'a Policy,
     state: &'a mut ControllerState,

@@ -1,5 +1,5 @@
-//! Decisions as sentences: what was done, then why, with numbers. Everything that shows a decision
-//! uses these sentences. Knows no rule.
+//! Decisions as sentences: the action, then its reason with numbers. Everything that shows a
+//! decision uses these sentences.
 
 use crate::decision::{Action, Change, Decision, Moments, Prefetch};
 

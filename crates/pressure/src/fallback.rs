@@ -167,7 +167,7 @@ fn has_rested(ctx: &DecisionContext, own: &State, ms: u64) -> bool {
     own.changed_ms.is_none_or(|at| ctx.sample.at_ms >= at + ms)
 }
 
-/// Counts a micro-batch. Nothing tells when memory is short, so caches are released at intervals.
+/// Counts a micro-batch. Without memory readings, caches are released at intervals.
 fn release_is_due(ctx: &DecisionContext, own: &mut State) -> bool {
     let interval = match ctx.kind.phase {
         Phase::Train => ctx.policy.unreadable_train_release,

@@ -1,5 +1,5 @@
 //! Rules: start small, grow fast while everything is new, later only after calm, and never beyond
-//! the throughput plateau. Knows nothing of shrinking by need.
+//! the throughput plateau.
 
 use crate::context::{DecisionContext, RuleOutcome, VoluntaryChanges};
 use crate::policy::{
@@ -92,7 +92,7 @@ pub(crate) fn start(ctx: &DecisionContext, track: &Track) -> Option<RuleOutcome>
         let (most, _) = growth_limit(ctx.policy, ctx.model, ctx.kind, track, now_ms);
         (most, ctx.growth_bytes())
     } else {
-        // A size that ran before needs no extra room to grow into.
+        // A size that ran before needs no extra margin.
         let most = largest_up_to(track.batch, track.earlier_size);
         (most, ctx.budget.bytes)
     };
@@ -235,7 +235,7 @@ pub(crate) fn lower_to_plateau(
     })
 }
 
-/// Keeps the size, and says what limits it.
+/// Keeps the size and names its limit.
 pub(crate) fn stay(track: &Track, target: &Target) -> RuleOutcome {
     let limited_by_memory = target.fits <= target.most;
     let reason = match target.limit {

@@ -1,6 +1,5 @@
 //! The controller over JSON lines, so that another trainer or a recorded trace can use it. Pure:
-//! one line in, lines out. Time comes with the samples. Knows neither where lines come from nor
-//! what runs the micro-batches.
+//! one line in, lines out. Time comes with the samples.
 
 use crate::controller::{decide, observe, should_cancel};
 use crate::decision::{
@@ -142,13 +141,13 @@ impl JsonlController {
         if let Some(before) = self.sample.map(|before| before.at_ms) {
             if sample.at_ms < before {
                 return Err(format!(
-                    "time must not go back, but {} ms follows {before} ms",
+                    "times must not decrease, but {} ms follows {before} ms",
                     sample.at_ms
                 ));
             }
             if sample.at_ms - before > MAX_SAMPLE_GAP_MS {
                 return Err(format!(
-                    "{} ms without a sample; the longest gap is {MAX_SAMPLE_GAP_MS} ms",
+                    "{} ms without a sample; the longest allowed gap is {MAX_SAMPLE_GAP_MS} ms",
                     sample.at_ms - before
                 ));
             }

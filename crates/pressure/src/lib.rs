@@ -1,5 +1,5 @@
 //! Sense memory pressure and decide the micro-batch. Pure except for [`source`] and [`Monitor`]:
-//! time and readings are values. Knows no tensor, no model and no file of samples.
+//! time and readings are values.
 //!
 //! The training loop reads a sample, asks before every micro-batch, and reports the result:
 //!

@@ -1,6 +1,6 @@
 //! The memory that a micro-batch will need, learned from earlier ones: peak = a + b·φ(cost), where
 //! φ is the allocator's rounding. On the CPU and on unified memory a peak is the whole footprint of
-//! the process. Knows no budget and no time.
+//! the process.
 //!
 //! Kinds share what they have in common: the training state is the same for all, and more
 //! checkpointed blocks never need more memory.

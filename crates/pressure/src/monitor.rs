@@ -124,8 +124,8 @@ impl Monitor {
         self.thread.as_ref().and_then(cpu_ms_of).unwrap_or(0.0)
     }
 
-    /// Watches the micro-batch that begins: cancels it when `should_cancel` says so. Call after
-    /// each decision with its state.
+    /// Watches the next micro-batch and cancels it when `should_cancel` returns true. Call this
+    /// after each decision with its state.
     pub fn watch(&self, policy: Policy, state: ControllerState) {
         let mut readings = locked(&self.shared.readings);
         readings.cancel_reason = None;

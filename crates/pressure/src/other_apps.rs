@@ -1,5 +1,5 @@
 //! How much memory other apps and the system use, over the last minute, and how much they may use
-//! soon. Knows nothing of Ebb's own use.
+//! soon.
 
 use crate::policy::{
     HISTORY_STEP_MS, MARGIN_INTERVAL_MS, MARGIN_MIN_OBSERVATIONS, MARGIN_PERCENTILE,

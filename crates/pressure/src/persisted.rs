@@ -1,6 +1,5 @@
 //! The part of the controller's knowledge that survives a restart of the run: what micro-batches
-//! need, and how fast each size is. Knows no file; the caller decides on which machine and for
-//! which run it applies.
+//! need, and how fast each size is.
 //!
 //! Saved is what holds for the run on its machine: the memory model and, for each kind of
 //! micro-batch, the size, the speeds, the count, and whether the slow start was over. Not saved is
@@ -35,7 +34,7 @@ struct PersistedTrack {
 impl From<&Track> for PersistedTrack {
     fn from(track: &Track) -> Self {
         Self {
-            // A run that ends before its first decision saves what the one before it knew.
+            // A session that ends before its first decision saves the state of the session before.
             size: if track.size == 0 {
                 track.earlier_size
             } else {

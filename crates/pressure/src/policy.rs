@@ -18,7 +18,7 @@ pub struct Policy {
     /// over the line six times as long).
     #[serde(alias = "politeness")]
     pub max_system_fraction: f64,
-    /// Bytes that stay free whatever `max_system_fraction` says; at most a fifth of RAM.
+    /// Bytes that always stay free, whatever `max_system_fraction` is; at most a fifth of RAM.
     pub reserve_floor_bytes: u64,
     /// The user's cap on Ebb's footprint, in bytes.
     pub memory_cap_bytes: Option<u64>,
@@ -184,7 +184,8 @@ impl Policy {
         self.memory_cap_bytes.into_iter().chain(share).min()
     }
 
-    /// Bytes that stay free on a machine of `total_bytes` whatever `max_system_fraction` says.
+    /// Bytes that always stay free on a machine of `total_bytes`, whatever `max_system_fraction`
+    /// is.
     pub fn min_reserve_bytes(&self, total_bytes: u64) -> u64 {
         self.reserve_floor_bytes.min(total_bytes / 5)
     }

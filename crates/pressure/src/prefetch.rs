@@ -1,6 +1,5 @@
 //! Rules: shorten the prefetch before the micro-batch shrinks, and lengthen it again after
 //! everything else has recovered. A shorter prefetch does not change the split, so it comes first.
-//! Knows no data loader.
 
 use crate::context::{DecisionContext, RuleOutcome};
 use crate::decision::Prefetch;

@@ -2,7 +2,7 @@
 //! micro-batch for long, or to none, blocks are checkpointed one by one, then the optimizer's
 //! moments move to a file. After long calm the steps are undone one by one, the last first.
 //!
-//! No step changes the result of the training. Knows no network and no file.
+//! No step changes the result of the training.
 
 use crate::context::{DecisionContext, VoluntaryChanges};
 use crate::decision::{Action, Change, MicroBatchKind, Moments, Phase};

@@ -94,7 +94,7 @@ pub enum Freed {
     Everything,
 }
 
-/// A step that leaves the result of the training as it is.
+/// A step that does not change the result of the training.
 const fn same_result(
     step: RecoveryStep,
     description: &'static str,

@@ -1,5 +1,4 @@
-//! One reading of the machine's memory, in bytes and milliseconds. Knows neither how a reading is
-//! taken nor what is decided from it.
+//! One reading of the machine's memory, in bytes and milliseconds.
 
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;

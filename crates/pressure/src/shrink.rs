@@ -6,8 +6,7 @@ use crate::sample::Component;
 use crate::sizing::{Track, largest_up_to};
 use crate::{growth, prefetch};
 
-/// The present size, or less if it must be less. `critical` says that a critical level is answered
-/// now.
+/// The present size, or less if it must be less. `critical`: the rule reacts to a critical level.
 pub(crate) fn allowed_size(ctx: &DecisionContext, track: &Track, critical: bool) -> u32 {
     let half = |size: u32| largest_up_to(track.batch, (size / 2).max(1));
     let fits = ctx.largest_within(track, ctx.budget.bytes).max(1);

@@ -1,5 +1,4 @@
 //! The pressure of one sample, and the level that follows from the pressures of the last seconds.
-//! Knows neither budget nor batch.
 
 use crate::policy::{
     COMPRESSOR_EDGES, CRITICAL_PRESSURE, DEVICE_EDGES, DISK_EDGES_GB, GB, HEADROOM_EDGES,

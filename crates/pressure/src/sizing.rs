@@ -21,7 +21,7 @@ pub(crate) fn largest_up_to(batch: u32, limit: u32) -> u32 {
     sizes(batch).find(|&m| m <= limit).unwrap_or(1)
 }
 
-/// The size of one kind of micro-batch, and what was measured of it.
+/// The size of one kind of micro-batch, and its measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Track {
     /// The micro-batch; 0 before the first decision.

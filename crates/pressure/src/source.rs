@@ -15,7 +15,7 @@ use fallback_source::FallbackSource;
 use self_only::SelfOnly;
 use std::time::Instant;
 
-/// The best source that this machine allows; `describe` says which. Never fails: at worst it reads
+/// The best source that this machine allows; `describe` names it. Never fails: at worst it reads
 /// only Ebb's own footprint.
 pub fn open(device: DeviceReadings) -> Box<dyn MemorySource> {
     let opened = Instant::now();

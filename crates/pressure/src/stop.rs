@@ -1,5 +1,4 @@
-//! Rule: end the run with a reason while its checkpoint is on disk, or still fits there. Knows no
-//! folder.
+//! Rule: end the run with a reason while its checkpoint is on disk, or still fits there.
 
 use crate::context::{DecisionContext, RuleOutcome};
 use crate::decision::Action;

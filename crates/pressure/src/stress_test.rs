@@ -27,16 +27,12 @@ pub fn stress_test_bytes(
         );
     }
     if most < MIN_STRESS_TEST_BYTES || !calm {
-        return refuse(
-            "Memory is short already, so there is nothing to test. Close other apps first".into(),
-        );
+        return refuse("Memory is short already. Close other apps before a stress test".into());
     }
     let bytes = requested.unwrap_or((sample.available_bytes / STRESS_TEST_PART).min(most));
     if bytes == 0 {
         let most = most >> 20;
-        return refuse(format!(
-            "A stress test must take memory: choose 1 to {most} MB"
-        ));
+        return refuse(format!("A stress test needs a size of 1 to {most} MB"));
     }
     if bytes > most {
         return refuse(format!(
@@ -54,7 +50,7 @@ pub fn stress_test_is_full(sample: &MemorySample) -> bool {
     sample.available_bytes <= reserve_bytes(&Policy::default(), sample)
 }
 
-/// Whether a running stress test must free everything at once: half of the reserve is gone, or the
+/// Whether a running stress test must free everything at once: half of the reserve is used, or the
 /// system is critical.
 pub fn stress_test_is_over(sample: &MemorySample) -> bool {
     sample.available_bytes <= reserve_bytes(&Policy::default(), sample) / 2

@@ -1,6 +1,5 @@
 //! The settings to start with, before anything is measured: the largest micro-batch that fits by
-//! estimate, with the fewest checkpointed blocks. A first guess that the controller corrects. Knows
-//! how an estimate is used, not how it is made.
+//! estimate, with the fewest checkpointed blocks. A first guess that the controller corrects.
 
 use crate::budget::Budget;
 use crate::other_apps::History;

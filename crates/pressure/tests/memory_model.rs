@@ -1,5 +1,5 @@
 //! How well peaks are predicted on random machines: a state, a slope, samples of varying length,
-//! two allocators, and a measurement that is wrong by 1 %. Knows no controller.
+//! two allocators, and a measurement that is wrong by 1 %.
 
 use pressure::{Allocator, MemoryModel, MicroBatchKind, MicroBatchRecord, Outcome};
 

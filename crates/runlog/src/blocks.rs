@@ -1,4 +1,4 @@
-//! The number of checkpointed blocks as the user writes it: a number, or `all`. Knows no network.
+//! The number of checkpointed blocks as the user writes it: a number, or `all`.
 
 use crate::RunlogError;
 use serde::{Deserialize, Serialize};

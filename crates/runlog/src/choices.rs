@@ -76,7 +76,7 @@ choice! {
 choice! {
     /// Random changes to images during training.
     Augmentation {
-        /// Random crop, mirror and colour.
+        /// Random crop, mirror and color.
         Standard = "standard",
         /// Smaller crops, and RandAugment (Cubuk et al. 2020).
         RandAugment = "randaugment",

@@ -1,5 +1,4 @@
-//! Reads a run config from TOML or JSON and names the line of what is wrong with it. Knows no key
-//! by name.
+//! Reads a run config from TOML or JSON. Errors name the line.
 
 use crate::settings_check::check;
 use crate::{RunConfig, RunlogError};
@@ -93,7 +92,7 @@ fn from_json(text: &str, name: &str) -> Result<Entries, RunlogError> {
     Ok((entries, lines))
 }
 
-/// The line on which a key of flat JSON stands: JSON readers keep no places.
+/// The line of a key in flat JSON. The JSON parser does not report it.
 fn json_line(text: &str, key: &str) -> Option<usize> {
     let quoted = Value::from(key).to_string();
     let is_key = |&(at, _): &(usize, &str)| {

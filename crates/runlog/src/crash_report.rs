@@ -71,7 +71,7 @@ struct TimedMessage<'a> {
     message: &'a str,
 }
 
-/// What the events say about the last two minutes.
+/// The last two minutes, as far as the events show.
 struct LastMinutes<'a> {
     /// Never empty; oldest first.
     samples: Vec<Sample>,

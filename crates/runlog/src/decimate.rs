@@ -54,7 +54,7 @@ fn extremes(values: &[f32]) -> [f64; 2] {
     }
 }
 
-/// Milliseconds per pixel column. Two columns are reserved: one for the neighbours outside the
+/// Milliseconds per pixel column. Two columns are reserved: one for the neighbors outside the
 /// range, one for the column that the edges of the range split.
 pub(crate) fn column_ms(from_ms: f64, to_ms: f64, columns: u32) -> f64 {
     (to_ms - from_ms) / f64::from(columns.max(4) - 2)
@@ -287,7 +287,7 @@ mod tests {
             }
         }
         println!("1,000,000 points of 5 values decimated in {best:.1} ms");
-        // An unoptimized build says nothing about the speed.
+        // An unoptimized build is no measure of the speed.
         assert!(best < 30.0 || cfg!(debug_assertions), "{best} ms");
     }
 }

@@ -88,7 +88,7 @@ pub enum RunlogError {
         hint: String,
     },
     /// Several runs match the text.
-    #[error("`{text}` fits {} runs: {}; write more of the name", matches.len(), first_five(matches))]
+    #[error("`{text}` matches {} runs: {}; write more of the name", matches.len(), first_five(matches))]
     AmbiguousRun {
         /// The text as written.
         text: String,

@@ -1,5 +1,5 @@
 //! The event stream of a run. The window, the terminal, the run folder and the report all read the
-//! same events. An event holds plain data: it knows neither tensors nor widgets.
+//! same events. An event holds plain data.
 //!
 //! Fields are added and renamed, never reused: an old name stays as an `alias`, and unknown fields
 //! are ignored, so that every version reads the files of every other.
@@ -179,7 +179,7 @@ pub enum RunEvent {
         #[serde(default)]
         gradients: Vec<NonFiniteGradient>,
     },
-    /// The user should know this; the training continues.
+    /// Something that the user should know; the training continues.
     Warning {
         /// Milliseconds on the run's clock.
         at_ms: u64,

@@ -1,5 +1,5 @@
 //! One run folder: `config.toml`, `events.jsonl`, `checkpoints/step-000400`, and the lock of the
-//! process that trains the run. Knows nothing about the content of a checkpoint.
+//! process that trains the run.
 
 use crate::{RunConfig, RunlogError};
 use std::fs::{self, File, TryLockError};

@@ -1,5 +1,4 @@
 //! An interval between two checkpoints, as the user writes it: `10min`, `2epochs`, `500steps`.
-//! Knows no clock.
 
 use crate::RunlogError;
 use std::fmt;

@@ -1,5 +1,4 @@
 //! Runs on disk and in memory: configs, events, the run store, the fold of events, and reports.
-//! Knows neither tensors, datasets nor windows.
 //!
 //! A run is a stream of [`RunEvent`]s in the file `events.jsonl` of its [`RunFolder`]. Everything
 //! that is shown of a run is folded from these events by [`Run`]:
@@ -40,7 +39,7 @@ mod folder;
 mod log;
 mod store;
 
-// The fold: what events say about a run.
+// The fold: from events to a run.
 mod metric_text;
 mod records;
 mod reduce;

@@ -1,5 +1,5 @@
 //! `events.jsonl`: one event per line, written so that a crash at any instant costs at most the
-//! last line. Knows the file and its lines; `reduce.rs` knows what events mean.
+//! last line. `reduce.rs` interprets the events.
 
 use crate::RunlogError;
 use crate::event::RunEvent;

@@ -1,5 +1,4 @@
-//! Metrics of a task as text, worded the same in the window and in the terminal. Knows the names
-//! that events use, but not how metrics are measured.
+//! Metrics of a task as text, worded the same in the window and in the terminal.
 
 use crate::reduce::Run;
 use crate::view::Figures;

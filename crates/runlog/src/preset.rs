@@ -1,5 +1,5 @@
 //! The presets that come with Ebb, embedded so that they are available wherever the program is. The
-//! first line of each file says for whom it is.
+//! first line of each file says who it is for.
 
 use crate::RunConfig;
 

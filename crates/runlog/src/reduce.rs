@@ -1,6 +1,6 @@
 //! Folds events into what is shown of a run: figures, status line, marks and series. The window,
-//! the terminal, the report and the replay use this one fold. It knows neither pixels, files nor
-//! clocks; time comes in as `at_ms`.
+//! the terminal, the report and the replay use this one fold. It reads no file and no clock; time
+//! comes in as `at_ms`.
 
 use crate::crash_report::CrashReport;
 use crate::event::{RunEvent, Started, StopReason};
@@ -377,7 +377,7 @@ impl Run {
         self.set_status_line(*at_ms, message.clone(), detail);
     }
 
-    /// Returns to the checkpoint of `step`: everything after it is void.
+    /// Returns to the checkpoint of `step` and discards everything after it.
     fn resume(&mut self, at_ms: u64, step: u64, device: &str) {
         self.now_ms = at_ms;
         let valid = self.steps.partition_point(|done| *done <= step);

@@ -1,5 +1,4 @@
-//! Time series at full resolution: times are stored as `f64`, values as `f32`. Knows neither events
-//! nor pixels.
+//! Time series at full resolution: times are stored as `f64`, values as `f32`.
 
 /// `N` values at each time, in milliseconds. Times never decrease.
 #[derive(Debug, Clone, PartialEq)]

@@ -150,10 +150,10 @@ macro_rules! settings {
 settings! {
     /// Folder or file to train on
     folder: PathBuf = { Allowed::Path, Data, flag: "" "FOLDER", default: "given on the command line" };
-    /// What is learned: image-classification, text-classification, language-model or
+    /// Task to train: image-classification, text-classification, language-model or
     /// token-compression
     task: TaskChoice = { Allowed::Words(TaskChoice::WORDS), Model, flag: "task" "TASK", default: "what the folder suggests" };
-    /// Network to train; `ebb models` lists them
+    /// Network to train, such as convnet or gpt_mini; `ebb plan FOLDER` lists those for the folder
     model: String = { Allowed::Name, Model, flag: "model" "NAME", default: "the smallest network for the task" };
     /// Start from pretrained weights: a Hugging Face folder, or org/name to download them from the
     /// hub that HF_ENDPOINT names
@@ -162,7 +162,7 @@ settings! {
     train_only: String = { Allowed::Name, Model, flag: "train-only" "head|last:N|all", default: "all" };
     /// Freeze the pretrained weights and train low-rank adapters of this rank (LoRA)
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
-    /// Scale of the adapters is this value divided by their rank
+    /// The adapters are scaled by this value divided by their rank
     adapter_alpha: f64 = { Allowed::Number(1e-3, 1e4), Model, flag: "adapter-alpha" "ALPHA", default: "twice the rank" };
     /// Store frozen weights in 8 or 4 bits: less memory, slightly less exact
     quantize: u32 = { Allowed::Integer(4, 8), Model, flag: "quantize" "8|4", default: "not quantized" };
@@ -170,15 +170,16 @@ settings! {
     image_size: u32 = { Allowed::Integer(16, 1024), Data, flag: "image-size" "PIXELS", default: "the network's usual size" };
     /// Longest text, or length of a window of documents, in tokens
     tokens: u32 = { Allowed::Integer(8, 4096), Data, flag: "tokens" "TOKENS", default: "chosen from the texts" };
-    /// Size of the vocabulary that is learned from the texts
+    /// Number of tokens of the vocabulary that is learned from the texts
     vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; bytes for documents" };
-    /// Weight of each class of texts: none, or balanced, which counts all classes the same
+    /// Weights of the classes of texts: none, or balanced, which gives rare classes as much weight
+    /// as frequent ones
     class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none" };
     /// Column that holds the texts, by name or by number from 1
     text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from its content" };
     /// Column that holds the labels, by name or by number from 1
     label_column: String = { Allowed::Name, Data, flag: "label-column" "COLUMN", default: "recognized from its content" };
-    /// Who chooses the tokens that are kept: learned, random, every-kth or frequency
+    /// How tokens are chosen to be kept: learned, random, every-kth or frequency
     policy: DropPolicyChoice = { Allowed::Words(DropPolicyChoice::WORDS), Compression, flag: "policy" "POLICY", default: "learned" };
     /// How the policy is trained: joint, gumbel or policy-gradient
     policy_training: PolicyTraining = { Allowed::Words(PolicyTraining::WORDS), Compression, flag: "policy-training" "METHOD", default: "joint", key_was: "policy_learning", flag_was: "policy-learning" };
@@ -197,7 +198,8 @@ settings! {
     /// How the losses of classes and targets are balanced: fixed, or uncertainty, which learns the
     /// weights
     loss_balance: LossBalance = { Allowed::Words(LossBalance::WORDS), Training, flag: "loss-balance" "fixed|uncertainty", default: "fixed" };
-    /// Column whose equal values stay on one side of the split; none splits every image alone
+    /// Column that groups images: a group is never divided between training and held-out images;
+    /// none disables groups
     group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "times in file names, if there are any" };
     /// Number of passes over the training samples
     epochs: u64 = { Allowed::Integer(1, 100_000), Training, flag: "epochs" "EPOCHS", default: "chosen from the number of samples" };
@@ -217,7 +219,7 @@ settings! {
     weight_decay: f64 = { Allowed::Number(0.0, 10.0), Training, flag: "weight-decay" "DECAY", default: "chosen from the network" };
     /// Fraction of all steps in which the learning rate warms up
     warmup_fraction: f64 = { Allowed::Number(0.0, 1.0), Training, flag: "" "FRACTION", default: "chosen from the network" };
-    /// Course of the learning rate: cosine, or rising, which grows by the same factor every step
+    /// Learning rate schedule: cosine, or rising, which grows by the same factor every step
     schedule: ScheduleChoice = { Allowed::Words(ScheduleChoice::WORDS), Training, flag: "" "cosine|rising", default: "cosine" };
     /// Fraction of each target that is spread over all classes
     label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0" };
@@ -252,8 +254,9 @@ settings! {
     max_system_fraction: f64 = { Allowed::Number(0.5, 0.95), Memory, flag: "max-system-fraction" "FRACTION", default: "0.9", key_was: "politeness", flag_was: "politeness" };
     /// Minutes that a run may stay suspended before it ends with a checkpoint
     max_suspended_minutes: u64 = { Allowed::Integer(1, 100_000), Memory, flag: "" "MINUTES", default: "120", key_was: "parked_most_minutes" };
-    /// Seed of everything random
-    seed: u64 = { Allowed::Integer(0, EXACT), Run, flag: "seed" "SEED", default: "0" };
+    /// Random seed of the run: initial weights, order of the samples, augmentation, dropout and the
+    /// split
+    seed: u64 = { Allowed::Integer(0, EXACT), Run, flag: "seed" "SEED", default: "7" };
     /// Train on this many samples only
     dev_samples: u64 = { Allowed::Integer(1, EXACT), Run, flag: "dev-samples" "SAMPLES", default: "all samples" };
     /// Time between checkpoints: 10min, 2epochs or 500steps

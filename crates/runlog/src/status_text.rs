@@ -1,5 +1,4 @@
-//! The text of the status line: what was done, and what it means for the training. This file only
-//! words what others have decided.
+//! The text of the status line: what was done, and what it means for the training.
 
 use crate::event::{CheckpointReason, Started, StopReason};
 use crate::records::{CheckpointRecord, EvaluationRecord};

@@ -1,5 +1,4 @@
-//! The folder of all runs, shared by the app and the terminal. Knows the names and dates of run
-//! folders; `folder.rs` knows their content.
+//! The folder of all runs, shared by the app and the terminal. `folder.rs` reads one run folder.
 
 use crate::folder::{RunFolder, is_run_folder};
 use crate::{RunlogError, words};

@@ -1,4 +1,4 @@
-//! What the window and the terminal show of a run; types only. `reduce.rs` folds events into them,
+//! The types that the window and the terminal show of a run. `reduce.rs` folds events into them,
 //! `window.rs` selects a time range.
 
 use crate::event::Started;

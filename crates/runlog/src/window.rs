@@ -1,5 +1,5 @@
 //! One pull of the window: a time range of a run, decimated to its pixels and packed into bytes.
-//! Knows the wire format that `PullHeader` describes.
+//! `PullHeader` describes the wire format.
 
 use crate::decimate::{self, Decimated};
 use crate::metric_text::describe_metrics;
@@ -90,7 +90,7 @@ impl Run {
             "memory.budget",
         ];
         pull.add(&memory, decimate::line(&self.memory, from, to, columns));
-        // The micro-batch is known up to the run's clock, not beyond.
+        // The micro-batch is known up to the run's clock.
         let known_to = to.min((self.now_ms as f64).max(from));
         pull.add(
             &["micro.at", "micro.value"],

@@ -1,4 +1,4 @@
-//! The page of settings in the guide is written from the table of settings. To write it anew:
+//! The settings page of the guide is generated from the table of settings. To generate it:
 //! `EBB_WRITE_DOCS=1 cargo nextest run --release -p runlog --test settings_page`.
 
 use runlog::{Allowed, Group, SETTINGS, Setting};
@@ -18,8 +18,9 @@ image_size = 96
 memory_cap_bytes = \"8GB\"
 ```
 
-Former names of keys and flags still work; Ebb names the new one. `by_memory` is a list of tables with `at_least`, a size of memory,
-and `effective_batch` or `first_micro_batch` for machines with at least that much; the preset `low_memory` is an example.
+Former names of keys and flags still work; Ebb tells you the new one. `by_memory` sets values for machines of different sizes: it is
+a list of tables with `at_least`, a size of memory, and `effective_batch` or `first_micro_batch` for machines with at least that
+much. The preset `low_memory` is an example.
 ";
 
 fn values(allowed: Allowed) -> String {

@@ -1,5 +1,5 @@
 //! The cancel flag, and how a long operation checks it between two of its samples, so that a
-//! cancelled micro-batch ends within one sample's work. Knows nothing about who raises the flag.
+//! cancelled micro-batch ends within one sample's work.
 
 use crate::error::{Result, TapeError};
 use std::sync::Arc;

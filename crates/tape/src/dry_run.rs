@@ -3,8 +3,7 @@
 //! memory. The allocations of the thread are recorded, together with the beginnings of operations.
 //!
 //! The engine asks this module in three places only: the counting allocator reports blocks, the CPU
-//! kernels ask for the number of threads, and a tape marks its operations. Knows nothing about
-//! models and batches.
+//! kernels ask for the number of threads, and a tape marks its operations.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;

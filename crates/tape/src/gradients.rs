@@ -47,7 +47,7 @@ impl Gradients {
         self.add(id, gradient, false)
     }
 
-    /// The gradient so far, if nothing else holds its memory: the caller may add to it in place.
+    /// The gradient so far, if no one else shares its memory: the caller may add to it in place.
     pub(crate) fn accumulator(&self, id: Option<usize>) -> Option<&Tensor> {
         let slot = self.slots[id?].as_ref()?;
         slot.owned.then_some(&slot.tensor)

@@ -1,7 +1,6 @@
 //! GPU kernels, written once for Metal, CUDA and the CPU emulator of the tests. This file launches
 //! one kernel with tensors on a device. The kernels themselves are in `source`; the operations call
-//! them through `rows`, `elements`, `images`, `attention` and `multi_tensor`. Knows nothing about
-//! tapes and gradients.
+//! them through `rows`, `elements`, `images`, `attention` and `multi_tensor`.
 //!
 //! Outputs come from the device's allocator, on Metal from our own pool with finer size classes;
 //! numbers are passed by value. Reductions run in an order that the shapes determine, and nothing

@@ -5,8 +5,7 @@
 //! in a [`KinkLog`], and a second run follows it and counts where it would have gone the other way,
 //! and how far from the kink.
 //!
-//! Knows nothing about precisions, or about which distance counts as rounding. Huber's slope has no
-//! jump, and hard Gumbel choices are not recorded. Training never uses a log.
+//! Huber's slope has no jump, and hard Gumbel choices are not recorded. Training never uses a log.
 
 use crate::error::{Result, TapeError};
 use std::cell::{Cell, RefCell};
@@ -88,7 +87,7 @@ impl KinkCursor {
         KinkCursor::new(log, false)
     }
 
-    /// Follows `log` and counts the divergence anew.
+    /// Follows `log` and resets the divergence counters.
     pub fn following(log: &KinkLog) -> Self {
         log.0.borrow_mut().divergence = KinkDivergence::default();
         KinkCursor::new(log, true)

@@ -30,8 +30,7 @@
 //! # }
 //! ```
 //!
-//! Knows nothing about models, data and memory pressure. Parameters are plain tensors; candle's own
-//! autograd (`Var`, `backward`) is never used.
+//! Parameters are plain tensors; candle's own autograd (`Var`, `backward`) is never used.
 
 // The tape: named parameters, recorded values, and the backward pass.
 mod error;

@@ -78,8 +78,8 @@ enum Form {
 }
 
 impl Tape<'_> {
-    /// Chooses the form by device and element type, and by what the device check found. No other
-    /// code decides this.
+    /// Chooses the form by device, element type and the result of the device check. No other code
+    /// decides this.
     fn form(&self, x: &Tensor) -> Form {
         match self.kernels() {
             Kernels::Composed => Form::Composed,

@@ -1,6 +1,5 @@
 //! Optimizer steps, and the other passes over parameters: gradient norms and weight averages. On
-//! the CPU a pass works in place; on other devices new tensors replace the old ones. Knows nothing
-//! about parameter names, schedules and checkpoints.
+//! the CPU a pass works in place; on other devices new tensors replace the old ones.
 //!
 //! An optimizer is added in the trainer (`trainer/src/optimizer`). One state tensor per parameter
 //! needs no code here: see [`update_elements`].

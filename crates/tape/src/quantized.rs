@@ -6,8 +6,7 @@
 //! The last block of a row is padded with zeros. Eight bits: byte `128 + code`. Four bits: byte `j`
 //! of a block holds `8 + code` of value `j` in its low half and of value `j + 32` in its high half.
 //!
-//! Knows nothing about operations. The whole matrix is never in floating point at once: it is read
-//! by rows.
+//! The whole matrix is never in floating point at once: it is read by rows.
 
 use crate::cpu::{Float, View, buffer, to_tensor};
 use crate::error::{Result, TapeError};

@@ -63,7 +63,7 @@ impl Value {
         self.id.is_some()
     }
 
-    /// What an operation saves if its backward pass needs this value.
+    /// The tensor that an operation saves if its backward pass needs this value.
     pub(crate) fn saved_input(&self) -> SavedInput {
         match &self.recompute {
             Some(recompute) => SavedInput::Recomputed(recompute.clone()),

@@ -1,7 +1,6 @@
 //! Gradients of one effective batch of a run or a folder, computed as training computes them. The
 //! split check compares them over different splits.
 //!
-//! This module knows neither splits nor what is compared.
 
 use crate::checkpoint::{self, OptimizerState};
 use crate::data::{PrefetchOptions, TrainLoader};
@@ -29,7 +28,7 @@ pub enum ElementType {
     #[default]
     #[serde(rename = "f32")]
     Single,
-    /// Tells rounding from a broken split law. CPU only.
+    /// f64, which separates rounding from a wrong gradient. CPU only.
     #[serde(rename = "f64")]
     Double,
 }

@@ -23,13 +23,13 @@ const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 /// The averaged weights under the names of the weights, if the run averages them.
 const AVERAGE: &str = "average.safetensors";
-/// The adapters, if the run trains them beside frozen weights. A separate file, so that they can be
+/// The adapters, if the run trains them on frozen weights. A separate file, so that they can be
 /// shared without the rest.
 const ADAPTER: &str = "adapter.safetensors";
 const STATE: &str = "state.json";
 /// Prefix of a temporary folder.
 const DRAFT: &str = ".draft-";
-/// Number of newest checkpoints that are retained beside the best one.
+/// Number of newest checkpoints that are retained in addition to the best one.
 const RETAINED: usize = 2;
 
 /// The state of a run without its tensors.
@@ -305,7 +305,7 @@ fn verify(path: &Path) -> Result<RunState> {
     let envelope = envelope(path)?;
     if envelope.format != FORMAT {
         return Err(damaged(format!(
-            "its format is {}, this Ebb reads {FORMAT}",
+            "its format is {}, but this version of Ebb reads {FORMAT}",
             envelope.format
         )));
     }
@@ -315,7 +315,7 @@ fn verify(path: &Path) -> Result<RunState> {
         let file = path.join(name);
         let found = fingerprint(&file).map_err(at(&file))?;
         if envelope.files.get(name) != Some(&found) {
-            return Err(damaged(format!("{name} is not the file that was written")));
+            return Err(damaged(format!("{name} has changed since it was written")));
         }
     }
     let intact = envelope.controller.map(|written| {

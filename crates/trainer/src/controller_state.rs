@@ -112,7 +112,7 @@ impl SavedControllerState {
         };
         match intact {
             None => return SavedControllerState::Absent,
-            Some(false) => return unreadable("this is not the file that was written".into()),
+            Some(false) => return unreadable("the file has changed since it was written".into()),
             Some(true) => {}
         }
         let json = fs::read(&path).map_err(|error| error.to_string());
@@ -127,7 +127,9 @@ impl SavedControllerState {
 fn parse(json: Value) -> Result<StateFile, String> {
     match json.get("version").and_then(Value::as_u64) {
         Some(VERSION) => serde_json::from_value(json).map_err(|error| error.to_string()),
-        Some(other) => Err(format!("its version is {other}, this Ebb reads {VERSION}")),
+        Some(other) => Err(format!(
+            "its version is {other}, but this version of Ebb reads {VERSION}"
+        )),
         None => Err("it has no version".to_owned()),
     }
 }
@@ -208,13 +210,13 @@ mod tests {
         };
         check(None, None, "");
         check(Some("ignored"), None, "");
-        check(Some("{}"), Some(false), "is not the file that was written");
+        check(Some("{}"), Some(false), "has changed since it was written");
         check(None, Some(true), "No such file");
         check(Some("{}"), Some(true), "it has no version");
         check(
             Some(r#"{"version":9,"tracks":{}}"#),
             Some(true),
-            "its version is 9, this Ebb reads 1",
+            "its version is 9, but this version of Ebb reads 1",
         );
         check(
             Some(r#"{"version":1,"on":[]}"#),

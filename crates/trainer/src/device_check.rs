@@ -128,7 +128,7 @@ impl DeviceCheck {
                 key: "precision",
                 value: name.to_owned(),
                 allowed: format!(
-                    "{what} is wrong in {name} on {}; choose f32, or run `ebb doctor`",
+                    "{what} gives wrong results in {name} on {}; choose f32, or run `ebb doctor`",
                     self.device
                 ),
             }),
@@ -151,10 +151,10 @@ impl DeviceCheck {
             }
             Some(what) if wanted == DevicePreference::Auto => {
                 let cpu = select_device(DevicePreference::Cpu)?;
-                Ok(SelectedDevice { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
+                Ok(SelectedDevice { reason: format!("{kind} cannot be used on this machine: {what} is wrong"), ..cpu })
             }
             Some(what) => Err(TapeError::Device(format!(
-                "{kind} is refused here: {what} is wrong on it; choose --device cpu, or run `ebb doctor`"
+                "{kind} cannot be used on this machine: {what} is wrong; choose --device cpu, or run `ebb doctor`"
             ))
             .into()),
         }
@@ -246,7 +246,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            refused.contains("conv2d 3x3 at micro-batch 2 is wrong in bf16"),
+            refused.contains("conv2d 3x3 at micro-batch 2 gives wrong results in bf16"),
             "{refused}"
         );
         assert!(check.check_precision(Precision::F32).is_ok());

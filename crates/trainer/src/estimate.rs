@@ -1,8 +1,6 @@
 //! Estimates the memory of a training before it starts, by model, resolution, micro-batch,
 //! checkpointed blocks, precision and optimizer. The state is counted from shapes; a micro-batch is
 //! measured in a dry run.
-//!
-//! Refuses to know what fits: [`pressure::suggest_config`] decides that.
 
 mod alignment;
 mod baseline;

@@ -195,8 +195,8 @@ impl TrainedModel {
     }
 
     /// Inspects a folder or file for an evaluation. If it has files of the run, it is split as in
-    /// training, so that training samples are not evaluated. Of a new dataset without splits of its
-    /// own, nothing is held out.
+    /// training, so that training samples are not evaluated. A new dataset without splits of its
+    /// own is evaluated as a whole.
     pub fn inspect(&self, path: &Path) -> Result<DetectedDataset> {
         let found = detect(path, &self.inspect_options(), &self.text_options(), &|_| {})?;
         if !self.seen_files.is_new(&found) {
@@ -288,7 +288,7 @@ impl TrainedModel {
             Task::LanguageModel => "generate RUN --prompt \"a text\"",
         };
         let sentence = format!(
-            "the task of this run is {}; it has no use for {what}. Try `ebb {command}`",
+            "the task of this run is {}, which does not use {what}; try `ebb {command}`",
             self.task().label()
         );
         TrainError::NotTrainable { message: sentence }
@@ -318,7 +318,10 @@ fn list_classes(classes: &[String], name: &str) -> String {
     }
     let similar = most_like(name, classes.iter().map(String::as_str), LISTED_CLASSES);
     let count = format_count(classes.len() as u64);
-    format!("{count} classes, most like it {}", similar.join(", "))
+    format!(
+        "{count} classes, the most similar being {}",
+        similar.join(", ")
+    )
 }
 
 /// The options for tables beside images that a config asks for.

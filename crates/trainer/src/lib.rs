@@ -1,8 +1,8 @@
 //! Training: tasks, the effective batch, checkpoints, the memory controller, and the loop
 //! (`train.rs`).
 //!
-//! This crate does not know windows, terminals or the file formats of samples. Only the loop reads
-//! a clock; everything else receives time as a value.
+//! This crate does not depend on windows, terminals or the file formats of samples. Only the loop
+//! reads a clock; everything else receives time as a value.
 
 // The plan: a checked config, and what it needs.
 mod model_builder;
@@ -13,14 +13,14 @@ mod schedule;
 
 pub mod estimate;
 
-// Samples, and what is learned from them.
+// Samples and tasks.
 mod data;
 mod sample_queue;
 mod task;
 
 mod manifest;
 
-// Weights: where they start, how they change, what is exported.
+// Weights: initialization, updates, export.
 mod average;
 mod effective_batch;
 mod export;
@@ -48,7 +48,7 @@ mod run_context;
 mod session;
 mod train;
 
-// After training, and beside it.
+// Inference, and services beside the training.
 mod batch_gradients;
 mod inference;
 

@@ -2,9 +2,6 @@
 //! needs, what to start with, and what would help if that does not fit. `ebb plan` and the window
 //! use it.
 //!
-//! Refuses to know how memory is estimated ([`crate::estimate`]) and which rungs there are
-//! ([`pressure::suggest_recovery`]).
-//!
 //! ```
 //! use dataset::{InspectOptions, inspect_images};
 //! use pressure::{DeviceLimits, Processes};

@@ -83,7 +83,7 @@ pub struct Plan {
     pub augment: Augmentation,
     /// How images are mixed.
     pub mix: Mix,
-    /// What micro-batches are computed in.
+    /// Number type of the computation.
     pub precision: Precision,
     /// Number of checkpointed blocks.
     pub checkpoint_blocks: u32,

@@ -146,7 +146,7 @@ impl Precision {
                 key: "precision",
                 value: name.to_owned(),
                 allowed: format!(
-                    "the device would be the CPU ({}), where {name} is many times slower than f32; choose f32, or add --device cpu to compute in {name} anyway",
+                    "the training would run on the CPU ({}), where {name} is many times slower than f32; choose f32, or add --device cpu to compute in {name} anyway",
                     chosen.reason
                 ),
             });
@@ -183,7 +183,7 @@ impl LossScale {
         2f64.powi(i32::from(self.exponent))
     }
 
-    /// True if the scale is 1, so that it cannot be what made a gradient overflow.
+    /// Whether the scale is 1. Then it cannot be the reason why a gradient overflowed.
     pub(crate) fn is_at_floor(self) -> bool {
         self.exponent == 0
     }

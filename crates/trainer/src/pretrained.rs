@@ -75,7 +75,7 @@ pub(crate) fn check_task(pretrained: &Pretrained, task: Task) -> Result<()> {
         key: "from",
         value: pretrained.path().display().to_string(),
         allowed: format!(
-            "its weights are a {}'s, for {}, and this folder is for {}; {next}",
+            "its weights are those of {}, for {}, but this folder is for {}; {next}",
             family.label(),
             dataset_task(family.task()).label(),
             task.label()
@@ -105,7 +105,7 @@ pub(crate) fn tokenizer(pretrained: &Pretrained) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// "Begins with the weights of models/minilm (BERT, 22,713,216 parameters); a new head trains (770
+/// "Starts from the weights of models/minilm (BERT, 22,713,216 parameters); a new head trains (770
 /// parameters)".
 pub fn describe(pretrained: &Pretrained, trained_parameters: u64) -> String {
     let bits = pretrained.tuning().bits.map_or("", |bits| match bits {
@@ -113,7 +113,7 @@ pub fn describe(pretrained: &Pretrained, trained_parameters: u64) -> String {
         Bits::Four => ", the rest in 4 bits",
     });
     format!(
-        "Begins with the weights of {} ({}, {} parameters); {} ({} parameters){bits}",
+        "Starts from the weights of {} ({}, {} parameters); {} ({} parameters){bits}",
         pretrained.path().display(),
         pretrained.family().label(),
         format_count(pretrained.folder().count_values()),

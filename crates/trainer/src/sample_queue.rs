@@ -12,7 +12,7 @@ pub struct SampleQueue<S> {
 }
 
 impl<S> SampleQueue<S> {
-    /// A queue for `expected` samples, none of which has arrived.
+    /// An empty queue that waits for `expected` samples.
     pub fn new(expected: usize) -> Self {
         SampleQueue {
             ready: VecDeque::new(),

@@ -438,7 +438,7 @@ impl<'a, T: Task> Session<'a, T> {
         self.checkpointer.loaded(self.state.step);
     }
 
-    /// What a memory event reports about `sample`.
+    /// The memory event for `sample`.
     pub(crate) fn memory_reading(
         &self,
         sample: MemorySample,

@@ -41,7 +41,7 @@ pub trait Sample: Sized + Send + Sync {
     type Task: Task<Sample = Self>;
 }
 
-/// What Ebb can train.
+/// The tasks that Ebb can train.
 pub trait Task: Sized {
     /// One sample.
     type Sample: Sample<Task = Self>;

@@ -1,5 +1,4 @@
-//! The thread pool of one training. Deep networks recurse, so every thread has a large stack. Does
-//! not know what runs on it.
+//! The thread pool of one training. Deep networks recurse, so every thread has a large stack.
 
 use crate::activity::Activity;
 use crate::error::{Result, TrainError};
@@ -65,7 +64,7 @@ fn spawn(thread: rayon::ThreadBuilder) -> std::io::Result<()> {
     }
     let (started, wait) = channel();
     builder.spawn(move || {
-        // The receiver is gone if the pool could not be built.
+        // The receiver was dropped if the pool could not be built.
         let _ = started.send(());
         thread.run();
     })?;

@@ -4,16 +4,17 @@ use clap::Args;
 
 #[derive(Args)]
 pub struct VerifySplit {
-    /// Run (id, beginning of its name, or path), or folder with one sub-folder of images per class
+    /// Run (its id, the beginning of its name, or its path), or folder with one sub-folder of
+    /// images per class
     #[arg(value_name = "RUN|FOLDER", required_unless_present = "workload")]
     pub target: Option<String>,
     /// Check a workload instead: gpt, gpt125m, resnet18, vit_tiny or bert_mini
     #[arg(long, conflicts_with = "target")]
     pub workload: Option<String>,
-    /// Samples of the effective batch [default: as the run trains, 16 for a workload]
+    /// Samples of the effective batch [default: that of the run, 16 for a workload]
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub effective_batch: Option<u32>,
-    /// Splits such as 5+5+5+1,8+8, or the number of random splits in addition to the fixed ones
+    /// Splits to check, such as 5+5+5+1,8+8, or a number of random splits besides the fixed ones
     #[arg(long)]
     pub splits: Option<String>,
     /// Blocks of the workload to checkpoint (their activations are recomputed in the backward pass)
@@ -27,7 +28,7 @@ pub struct VerifySplit {
     /// Compute in f64, on the CPU
     #[arg(long)]
     pub double: bool,
-    /// auto, metal, cuda or cpu
+    /// Device: auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
     /// Print JSON
@@ -37,10 +38,10 @@ pub struct VerifySplit {
 
 #[derive(Args)]
 pub struct Bench {
-    /// gpt, gpt125m, resnet18, vit_tiny or bert_mini; several with commas, or all
+    /// Workloads: gpt, gpt125m, resnet18, vit_tiny, bert_mini or all; separate several with commas
     #[arg(long, default_value = "all", value_delimiter = ',')]
     pub workload: Vec<String>,
-    /// Samples per step; several with commas
+    /// Samples per step; separate several with commas
     #[arg(long, default_value = "8", value_delimiter = ',')]
     pub batch: Vec<usize>,
     /// Samples per micro-batch [default: the whole batch]
@@ -52,28 +53,28 @@ pub struct Bench {
     /// Keep the optimizer's moments in a memory-mapped file, as a training does before it suspends
     #[arg(long, conflicts_with_all = ["kernels", "gradients"])]
     pub moments_in_file: bool,
-    /// f32, bf16 or f16; the half precisions are slow on the CPU
+    /// Number type: f32, bf16 or f16; bf16 and f16 are slow on the CPU
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     pub precision: String,
-    /// Steps to measure, after a warm-up of two
+    /// Steps to measure, after two warm-up steps
     #[arg(long, default_value_t = 8)]
     pub steps: usize,
     /// Threads of the CPU kernels
     #[arg(long)]
     pub threads: Option<usize>,
-    /// auto, metal, cuda or cpu
+    /// Device: auto, metal, cuda or cpu
     #[arg(long, default_value = "auto")]
     pub device: String,
-    /// Compose every operation of stock ones instead of using Ebb's own GPU kernels
+    /// Use candle's stock operations instead of Ebb's own GPU kernels
     #[arg(long)]
     pub composed: bool,
-    /// Compute f32 products with the GPU's own library instead of as sums of bf16 on tensor cores
+    /// Compute f32 matrix products with cuBLAS instead of tensor cores
     #[arg(long)]
     pub plain_products: bool,
-    /// Measure the bandwidth of the GPU's memory-bound kernels instead, next to a plain copy
+    /// Measure the bandwidth of the GPU's memory-bound kernels and of a plain copy instead
     #[arg(long)]
     pub kernels: bool,
-    /// Compare the gradients of one micro-batch with the CPU's in f64 instead
+    /// Compare the gradients of one micro-batch with f64 on the CPU instead
     #[arg(long, conflicts_with = "kernels")]
     pub gradients: bool,
     /// Print one line of JSON per case

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Evaluate {
-    /// Id, beginning of its name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
     /// Folder or file of new samples [default: the run's test samples, or its held-out ones]
     pub folder: Option<PathBuf>,
@@ -17,10 +17,9 @@ pub struct Evaluate {
 
 #[derive(Args)]
 pub struct Predict {
-    /// Id, beginning of its name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
-    /// Images; or texts, for a run that was trained on texts; or texts or files, for a token
-    /// compression
+    /// Image files, or texts if the run was trained on texts; a text may also be a file
     #[arg(required = true, value_name = "IMAGE|TEXT")]
     pub files: Vec<PathBuf>,
     /// Number of classes to print for each
@@ -33,7 +32,7 @@ pub struct Predict {
 
 #[derive(Args)]
 pub struct Generate {
-    /// Id, beginning of its name, or path of a run
+    /// Run, by its id, the beginning of its name, or its path
     pub run: String,
     /// Text to continue
     #[arg(long, default_value = "")]
@@ -47,7 +46,7 @@ pub struct Generate {
     /// Sample only from this many of the most probable tokens
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub top_k: Option<u32>,
-    /// Seed of the sampling
+    /// Random seed of the sampling
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
 }

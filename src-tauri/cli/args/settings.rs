@@ -1,5 +1,5 @@
-//! Flags of the settings of a training, made from the one table of settings. Knows no setting by
-//! name, except which of them a command takes.
+//! Flags of the settings of a training, generated from the table of settings. This file names a
+//! setting only to say which command takes it.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use runlog::{Allowed, Group, RunConfig, SETTINGS, Setting};
@@ -101,17 +101,17 @@ impl Takes for Shared {
     }
 }
 
-/// The settings that were typed, as a config.
+/// The settings of the command line, as a config.
 pub struct Settings<T> {
-    /// What was typed; everything else is absent.
+    /// Settings that were given; the others are absent.
     pub config: RunConfig,
-    /// Settings that were typed as `auto`: they override a config file.
+    /// Settings that were given as `auto`: they override a config file.
     automatic: Vec<&'static str>,
     takes: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<T> Settings<T> {
-    /// What was typed over `base`. `auto` removes a value that the base has.
+    /// These settings, completed by `base`. `auto` removes a value that `base` has.
     pub fn over(&self, base: RunConfig) -> RunConfig {
         let base = if self.automatic.contains(&"micro_batch") {
             RunConfig {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_reports_what_would_do() {
+    fn a_wrong_value_reports_the_allowed_range() {
         let error = typed("--max-system-fraction 2")
             .err()
             .map(|error| error.to_string());

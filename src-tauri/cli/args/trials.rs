@@ -22,7 +22,7 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// The config that every training starts from.
+    /// The config that all trainings share.
     pub fn config(&self) -> Result<RunConfig, runlog::RunlogError> {
         let typed = RunConfig {
             folder: Some(self.folder.clone()),
@@ -44,7 +44,7 @@ pub struct SweepBatch {
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub steps: u64,
     /// Compare the memory controller with fixed micro-batches: train with the automatic size and
-    /// with these sizes, in turn, step by step; the largest of them is the effective batch
+    /// with each of these sizes, taking turns; the largest of them is the effective batch
     #[arg(long, alias = "pilot", conflicts_with = "alone")]
     pub controller: bool,
     /// Measure this one batch in a process of its own
@@ -71,7 +71,7 @@ pub struct Tune {
     /// Trials in the first round
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub trials: u32,
-    /// Epochs per trial in the first round; tripled every round
+    /// Epochs per trial in the first round; each further round has three times as many
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub epochs: u64,
 }

@@ -39,7 +39,7 @@ pub(super) fn parse_mac(text: &str) -> Result<u64, String> {
 /// Parses the value of `--within`.
 pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|value| *value >= 0.0);
-    value.ok_or_else(|| "write seconds from 0 on, such as 60".to_owned())
+    value.ok_or_else(|| "write a number of seconds, such as 60".to_owned())
 }
 
 /// Refuses a `--what-if` of more memory than the machine has.
@@ -118,13 +118,13 @@ impl PlannedMachine {
     fn other_mac(args: &Plan, device: DeviceLimits) -> Result<Self, Failure> {
         let others_bytes = check_what_if(args.what_if.unwrap_or(OTHERS_BYTES), device.total_bytes)?;
         let mut assumed = vec![format!(
-            "the GPU may use {} there: macOS reports the exact number when Ebb runs on it",
+            "the GPU may use {}; macOS reports the exact number when Ebb runs there",
             format_bytes(device.limit_bytes)
         )];
         if args.what_if.is_none() {
             let others = format_bytes(others_bytes);
             assumed.push(format!(
-                "other apps and the system use {others}: set another number with --what-if"
+                "other apps and the system use {others}; --what-if sets another amount"
             ));
         }
         Ok(PlannedMachine {

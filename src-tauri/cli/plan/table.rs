@@ -39,7 +39,7 @@ fn print_machine(answer: &Answer) {
     );
     if machine.trainings > 1 {
         out!(
-            "That is the part of each of {} trainings",
+            "This is the share of each of {} trainings",
             machine.trainings
         );
     }
@@ -73,7 +73,10 @@ fn print_rows(answer: &Answer) {
         );
     }
     if !answer.large_models.is_empty() {
-        out!("  By name, --model: {}", answer.large_models.join(", "));
+        out!(
+            "  Larger models, only planned with --model: {}",
+            answer.large_models.join(", ")
+        );
     }
 }
 
@@ -111,7 +114,7 @@ fn table_row(row: &Row) -> String {
 /// chooses.
 fn print_offers(stuck: &Shortage) {
     out!(
-        "Nothing fits: {} are missing. These settings would help, but they change the result (bytes are estimates):",
+        "Nothing fits: {} more would be needed. These settings would help, but they change the result (sizes are estimates):",
         format_bytes(stuck.missing_bytes)
     );
     for (recovery, freed) in options_needing_consent(stuck) {
@@ -139,7 +142,7 @@ fn print_chosen(answer: &Answer) {
         Err(no) => return print_offers(&row.memory.stuck(no)),
     };
     out!(
-        "To begin with: {} at {} {}, micro-batch {}, {} per step, {}, {}",
+        "Suggested config: {} at {} {}, micro-batch {}, {} per step, {}, {}",
         row.memory.model,
         row.memory.resolution,
         answer.unit,
@@ -173,6 +176,6 @@ fn print_chosen(answer: &Answer) {
             format_duration(time.seconds),
             time.from
         ),
-        None => out!("The time of an epoch is known after the first seconds of training"),
+        None => out!("The time per epoch is known after the first seconds of training"),
     }
 }

@@ -1,6 +1,6 @@
-//! The threads of candle's own operations, which dry runs on the CPU use.
+//! Number of threads of candle's own operations, which dry runs on the CPU use.
 
-/// candle's variable for the number of these threads.
+/// candle's environment variable for the number of these threads.
 const THREADS: &str = "CANDLE_NUM_THREADS";
 
 /// Makes candle's own operations run on the calling thread, unless the user has set the variable.
@@ -9,7 +9,7 @@ const THREADS: &str = "CANDLE_NUM_THREADS";
 pub fn run_stock_operations_on_one_thread() {
     if std::env::var_os(THREADS).is_none() {
         // SAFETY: changes this process's environment. Nothing was computed yet, so no other thread
-        // reads it meanwhile.
+        // reads it at the same time.
         unsafe { std::env::set_var(THREADS, "1") };
     }
 }

@@ -1,5 +1,5 @@
-//! How many rows of the table there is time for. A dry run of the operations of a GPU takes a
-//! second for a large image.
+//! Which rows of the table there is time for. A dry run of a GPU's operations takes a second for a
+//! large image.
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -35,7 +35,7 @@ impl TimeLimit {
         }
     }
 
-    /// Whether a row of this resolution would be done in time, at the speed of the last one.
+    /// Whether a row of this resolution would finish in time, at the speed of the last one.
     pub fn has_time_for(&self, side: u32) -> bool {
         self.start.elapsed().as_secs_f64() + self.cost_s.get() * cost(side) <= self.limit_s
     }

@@ -1,6 +1,5 @@
-//! What a token compression makes of a text: what it keeps, where the gaps are, and what it fills
-//! them with. An argument that names a file stands for the text in it. Refuses to know how anything
-//! is chosen.
+//! Shows what a token compression makes of a text: the kept tokens, the gaps, and how it fills
+//! them. If an argument names a file, its content is compressed.
 
 use super::super::args;
 use super::super::failure::Failure;
@@ -10,8 +9,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use trainer::{CompressedText, TrainedModel};
 
-/// What is kept of each text, and what the gaps are filled with. A file that cannot be read is said
-/// and makes the exit code 1.
+/// Compresses each text and fills the gaps. If a file cannot be read, it is reported and the exit
+/// code is 1.
 pub fn run(saved: &TrainedModel, args: &args::Predict) -> Result<(), Failure> {
     let mut unread = 0;
     for argument in &args.files {
@@ -45,7 +44,7 @@ fn line(file: Option<&Path>, text: &str, found: &CompressedText) -> Value {
     line
 }
 
-/// Three versions of the text under each other, each with what it is.
+/// Three versions of the text below each other, each with a label.
 fn words(file: Option<&Path>, found: &CompressedText) -> String {
     let count = |n: usize| format_count(n as u64);
     let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
@@ -71,7 +70,7 @@ fn words(file: Option<&Path>, found: &CompressedText) -> String {
     parts.map(|(what, text)| block(&what, text)).join("\n")
 }
 
-/// A short text on the line of what it is; lines of one below it, set in.
+/// A label and a text: a single line follows the label, several lines are indented below it.
 fn block(what: &str, text: &str) -> String {
     match text.contains('\n') {
         false => format!("{what}: {text}"),

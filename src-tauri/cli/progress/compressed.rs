@@ -1,20 +1,20 @@
-//! The line that a token compression logs. Knows numbers and words, no terminal.
+//! The line that a token compression logs.
 
 use pressure::MemorySample;
 use runlog::{Figures, MISSING, format_count};
 use std::fmt::Write;
 
-/// Steps from one line to the next.
+/// Steps between two lines.
 pub const EVERY: u64 = 10;
 
 /// "step 10 · unified memory 24.3 GB (50.7 %) · loss 1.234 · kept 50.0 % · reward -1.734 · entropy
-/// 0.412 · NaN 0, Inf 0". Memory is what all processes use, and its share of all there is;
-/// `unified` where the device shares it.
+/// 0.412 · NaN 0, Inf 0". Memory is the use of all processes and its share of the total; it is
+/// called unified if CPU and GPU share it.
 pub fn line(step: u64, unified: bool, memory: Option<&MemorySample>, figures: &Figures) -> String {
     let mut line = format!("step {}", format_count(step));
     if let Some(sample) = memory {
         let used = sample.total_bytes.saturating_sub(sample.available_bytes);
-        // What is written to a string arrives.
+        // Writing to a string cannot fail.
         let _ = write!(
             line,
             " · {}memory {:.1} GB ({:.1} %)",
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_reports_what_all_of_the_memory_holds_and_what_the_policy_does() {
+    fn a_step_reports_memory_and_policy_metrics() {
         let sample = MemorySample {
             total_bytes: 48 << 30,
             available_bytes: (48u64 << 30) * 4932 / 10_000,

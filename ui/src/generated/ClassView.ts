@@ -5,14 +5,14 @@
  */
 export type ClassView = { 
 /**
- * Folder name as shown.
+ * Name of its folder.
  */
 name: string, 
 /**
- * Samples.
+ * Number of samples.
  */
 count: number, 
 /**
- * Worth a look: far fewer than the largest.
+ * Whether it has far fewer samples than the largest class.
  */
 small: boolean, };

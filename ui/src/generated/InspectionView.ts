@@ -5,7 +5,7 @@ import type { PlanView } from "./PlanView";
 import type { SkippedView } from "./SkippedView";
 
 /**
- * Answer of `inspection`: what a folder is, and why not.
+ * Result of `inspection`: what a folder contains, and why it cannot be trained.
  */
 export type InspectionView = { 
 /**
@@ -13,7 +13,7 @@ export type InspectionView = {
  */
 id: string, 
 /**
- * Counts up whenever the folder on disk changed.
+ * Grows by one whenever the folder on disk changes.
  */
 version: number, 
 /**
@@ -21,24 +21,24 @@ version: number,
  */
 name: string, 
 /**
- * The folder's path, to be shown only.
+ * The folder's path, only for display.
  */
 path: string, 
 /**
- * Files looked at so far while reading, then all.
+ * Files read so far; all files once reading is done.
  */
 files_seen: number, 
 /**
- * Still reading.
+ * Whether the folder is still being read.
  */
 reading: boolean, 
 /**
- * Why it cannot be trained, with the next move.
+ * Why it cannot be trained, and what to do.
  */
 refusal: CommandError | null, 
 /**
- * What it is for: "image classification", "numbers of photographs", "text classification",
- * "language model"; empty while reading.
+ * The task: "image classification", "image regression", "text classification", "language
+ * model"; empty while reading.
  */
 task: string, 
 /**
@@ -54,7 +54,7 @@ classes: Array<ClassView>,
  */
 samples: number, 
 /**
- * Bytes of those.
+ * Size of these samples.
  */
 bytes: number, 
 /**
@@ -66,7 +66,7 @@ typical_size: [number, number] | null,
  */
 skipped: Array<SkippedView>, 
 /**
- * Sentences worth knowing: imbalance, a class missing in a split.
+ * Notes, for example about imbalance, or a class that is missing in a split.
  */
 notes: Array<string>, 
 /**
@@ -74,7 +74,7 @@ notes: Array<string>,
  */
 split: string, 
 /**
- * What can be learnt from it, each with the settings Ebb suggests, the usual first; empty
- * where it cannot be trained.
+ * The tasks that the folder can be trained for, each with the settings that Ebb suggests, the
+ * usual one first; empty if it cannot be trained.
  */
 plans: Array<PlanView>, };

@@ -2,7 +2,7 @@
 import type { Level } from "./Level";
 
 /**
- * Answer of `machine`: the status bar.
+ * Result of `machine`: the numbers of the status bar.
  */
 export type MachineView = { 
 /**
@@ -18,19 +18,19 @@ pressure: number,
  */
 total_bytes: number, 
 /**
- * In use by everybody.
+ * Memory in use by all processes.
  */
 used_bytes: number, 
 /**
- * The system's own.
+ * Memory of the system itself.
  */
 system_bytes: number, 
 /**
- * This process.
+ * Memory of this process.
  */
 own_bytes: number, 
 /**
- * Everybody else.
+ * Memory of all other apps.
  */
 others_bytes: number, 
 /**
@@ -38,6 +38,6 @@ others_bytes: number,
  */
 swap_bytes: number, 
 /**
- * The machine's name and chip, where known.
+ * The machine's name and chip, if known.
  */
 name: string, };

@@ -3,19 +3,19 @@ import type { MachineView } from "./MachineView";
 import type { PlanSettings } from "./PlanSettings";
 
 /**
- * A suggested plan with what it means.
+ * A suggested plan.
  */
 export type PlanView = { 
 /**
- * The settings themselves.
+ * Settings that the page can change.
  */
 settings: PlanSettings, 
 /**
- * The task as it is said: "Language model".
+ * Name of the task as shown: "Language model".
  */
 task: string, 
 /**
- * What samples are for it: "One label per text."
+ * What the samples must have: "One label per text."
  */
 asks: string, 
 /**
@@ -23,19 +23,20 @@ asks: string,
  */
 sample: string, 
 /**
- * Models that can be chosen, value and label.
+ * Models that can be chosen, as value and label.
  */
 models: Array<[string, string]>, 
 /**
- * Published weights may be what it begins with.
+ * Whether training can start from pretrained weights.
  */
 can_begin: boolean, 
 /**
- * What may train, word and label; everything where weights are drawn anew.
+ * Trainable parts that can be chosen, as value and label; only "everything" without pretrained
+ * weights.
  */
 trains: Array<[string, string]>, 
 /**
- * Sides of the image in pixels that can be chosen; of texts, most tokens.
+ * Image sizes in pixels, or lengths of texts in tokens, that can be chosen.
  */
 resolutions: Array<number>, 
 /**
@@ -47,14 +48,14 @@ train_samples: number,
  */
 held_out_samples: number, 
 /**
- * Memory now, for the forecast bar.
+ * Memory now, for the bar of the estimate.
  */
 machine: MachineView, 
 /**
- * Budget line at the suggested max_system_fraction, as footprint plus others.
+ * Budget line at the suggested max_system_fraction: Ebb's footprint plus the memory of others.
  */
 budget_line_bytes: number, 
 /**
- * The least that is left to others whatever the max_system_fraction.
+ * Memory that is left to others even at the largest max_system_fraction.
  */
 leave_least_bytes: number, };

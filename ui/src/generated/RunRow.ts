@@ -18,11 +18,11 @@ name: string,
  */
 what: string, 
 /**
- * Where it stands.
+ * Status of the run.
  */
 status: RunStatus, 
 /**
- * It trains in this process.
+ * Whether it trains in this process.
  */
 here: boolean, 
 /**
@@ -34,7 +34,7 @@ line: string,
  */
 spark: Array<number>, 
 /**
- * What the best evaluation measured, and its name: "93.4 %", "accuracy".
+ * The best evaluation, and what it measures: "93.4 %", "accuracy".
  */
 result: [string, string] | null, 
 /**
@@ -42,7 +42,7 @@ result: [string, string] | null,
  */
 seconds_left: number | null, 
 /**
- * There is a checkpoint to go on from.
+ * Whether there is a checkpoint to resume from.
  */
 can_resume: boolean, 
 /**

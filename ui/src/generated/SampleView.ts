@@ -5,14 +5,14 @@
  */
 export type SampleView = { 
 /**
- * Photographs in it.
+ * Number of images.
  */
 images: number, 
 /**
- * Classes in it.
+ * Number of classes.
  */
 classes: number, 
 /**
- * Its size on disk.
+ * Size on disk.
  */
 bytes: number, };

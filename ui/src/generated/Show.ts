@@ -10,8 +10,8 @@ export type Show = { "kind": "inspection",
  */
 id: string, 
 /**
- * The same as weights to begin with, where it holds a model: for whoever has a plan before
- * him.
+ * The folder as pretrained weights, if it contains a model. A plan page that is open uses
+ * it.
  */
 weights: WeightsView | null, } | { "kind": "run", 
 /**

@@ -9,6 +9,6 @@ export type SkippedView = {
  */
 file: string, 
 /**
- * What is wrong, and the next move.
+ * What is wrong, and what to do.
  */
 reason: string, };

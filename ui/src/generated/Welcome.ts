@@ -3,7 +3,7 @@ import type { SampleView } from "./SampleView";
 import type { Show } from "./Show";
 
 /**
- * Answer of `welcome`: what the window needs at its start and after a reload.
+ * Result of `welcome`: what the window needs when it starts and after a reload.
  */
 export type Welcome = { 
 /**
@@ -19,11 +19,11 @@ platform: string,
  */
 device: string, 
 /**
- * What the bundled sample holds, or nothing where it is missing.
+ * What the bundled sample contains; `None` if it is missing.
  */
 sample: SampleView | null, 
 /**
- * What to show first: something given on the command line, dropped before the page was ready,
- * or the active run.
+ * What to show first: an argument of the command line, a folder that was dropped before the
+ * page was ready, or the active run.
  */
 show: Show | null, };

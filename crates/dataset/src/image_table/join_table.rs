@@ -113,8 +113,8 @@ pub(crate) fn describe_groups(by: &str, images: &[(Option<&str>, Split)]) -> (u6
     let groups = grouped(count);
     let note = if torn > 0 {
         format!(
-            "The dataset's own split puts {torn} of {groups} groups by {by} into more than one set, so the evaluation may \
-             look better than it is."
+            "The dataset's own split divides {torn} of {groups} groups by {by} between sets, so the evaluation may look better \
+             than it is."
         )
     } else if by == BY_TIME {
         format!(

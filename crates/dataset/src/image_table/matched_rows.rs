@@ -1,5 +1,4 @@
-//! The rows of a table that name an image, and the reasons why other rows are left out. Knows
-//! nothing about the other columns.
+//! The rows of a table that name an image, and the reasons why other rows are left out.
 
 use super::match_files::{CellMatch, ImageIndex};
 use crate::messages::{counted, grouped};
@@ -69,7 +68,7 @@ impl<'a> MatchedRows<'a> {
             CellMatch::Outside => {
                 self.outside += 1;
                 format!(
-                    "{named} is outside the folder, where Ebb reads nothing. Put the image into the folder."
+                    "{named} is outside the folder, and Ebb reads no files there. Put the image into the folder."
                 )
             }
             CellMatch::NotFound => format!(

@@ -1,5 +1,5 @@
 //! Reads CSV and TSV as rows. Detects the delimiter and whether there is a header; TSV has no
-//! quoting. Does not know the meaning of the columns.
+//! quoting.
 
 use super::preview::is_column_name;
 use super::rows::{Row, RowVisitor};
@@ -135,7 +135,8 @@ impl Delimited {
                 } else {
                     "more"
                 };
-                let reason = format!("it has {than} cells than the {width} of the others");
+                let reason =
+                    format!("it has {than} cells than the other lines, which have {width}");
                 return visit(start.line, Row::Fault(reason));
             }
             let cells: Vec<Option<Cow<str>>> = wanted

@@ -1,6 +1,5 @@
 //! Decodes the bytes of a file as text: which encoding they are in, how many cannot be decoded, and
-//! whether they are text at all. Guesses only if the file itself does not tell. Knows nothing of
-//! rows, labels or tokens.
+//! whether they are text at all. Guesses only if the file itself does not tell.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};

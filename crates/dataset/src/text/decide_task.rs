@@ -172,7 +172,7 @@ fn documents(files: &[Candidate], tables: &[PreviewedTable], options: &TextOptio
     let reason = if chosen.iter().any(|file| !file.dialect.is_whole_text()) {
         "the files contain texts without labels."
     } else {
-        "the files are texts without rows, and there are no class folders of .txt files."
+        "the files are plain texts, not tables, and there are no class folders of .txt files."
     };
     Decision {
         task: (!chosen.is_empty()).then_some(Task::LanguageModel),

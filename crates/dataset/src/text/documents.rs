@@ -70,7 +70,8 @@ impl Documents {
     /// Reads and tokenizes the documents of a split, in the order of the inspection.
     ///
     /// # Errors
-    /// A file is gone or changed since the inspection, or the tokenizer cannot encode a text.
+    /// A file is missing or has changed since the inspection, or the tokenizer cannot encode a
+    /// text.
     pub fn open(
         inspection: &TextInspection,
         split: Split,

@@ -88,7 +88,7 @@ pub(crate) fn repeats(task: Task, repeats: &Repeats) -> Vec<String> {
     let mut notes = Vec::new();
     if repeats.in_split > 0 {
         notes.push(format!(
-            "{} an earlier one. Equal {many} are held out together.",
+            "{} an earlier one. Equal {many} are always on the same side of the split.",
             counted(
                 repeats.in_split,
                 &format!("{one} repeats"),
@@ -98,7 +98,7 @@ pub(crate) fn repeats(task: Task, repeats: &Repeats) -> Vec<String> {
     }
     if repeats.contradicting > 0 && task != Task::LanguageModel {
         notes.push(format!(
-            "{} another label than before. Check them: one of the labels is wrong.",
+            "{} a different label than the first time. Check them, because one of the labels is wrong.",
             counted(
                 repeats.contradicting,
                 "repeated text has",
@@ -185,7 +185,7 @@ pub(crate) fn unused_files(files: &[String]) -> Option<String> {
 /// A note that there are more rows than Ebb reads.
 pub(crate) fn too_many_rows(limit: u64) -> String {
     format!(
-        "Only the first {} rows were read. Take a split of them.",
+        "Only the first {} rows were read, the most that Ebb uses. To use other rows, split the file.",
         grouped(limit)
     )
 }

@@ -11,7 +11,7 @@ use crate::types::Split;
 /// Reads the samples of a split with their texts, in the order of the inspection.
 ///
 /// # Errors
-/// A file is gone or changed since the inspection, or `take` fails.
+/// A file is missing or has changed since the inspection, or `take` fails.
 pub(crate) fn read_samples(
     inspection: &TextInspection,
     split: Split,

@@ -96,7 +96,7 @@ pub(crate) fn scan_rows(
         total_bytes += file.entry.bytes;
         let opened = if total_bytes > MAX_TOTAL_BYTES {
             Err(format!(
-                "The files before it contain {} GB, and Ebb reads no more. Use a part of them.",
+                "The files before it contain {} GB, the most that Ebb reads. Use fewer files.",
                 MAX_TOTAL_BYTES / 1_000_000_000
             ))
         } else {

@@ -18,7 +18,7 @@ impl TextDataset {
     /// Reads the texts of a split into memory, in the order of the inspection.
     ///
     /// # Errors
-    /// A file is gone or changed since the inspection.
+    /// A file is missing or has changed since the inspection.
     pub fn open(inspection: &TextInspection, split: Split) -> Result<Self, DatasetError> {
         let mut rows = Self::default();
         read_samples(inspection, split, &mut |sample, text| {

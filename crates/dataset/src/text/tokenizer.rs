@@ -1,6 +1,6 @@
 //! Encodes texts as tokens and decodes them: plain bytes, a `tokenizer.json` of a Hugging Face
 //! folder, or a vocabulary trained on the texts themselves. A special token that is spelled out in
-//! a text is ordinary text here. Knows no files of texts and no model.
+//! a text is ordinary text here.
 
 use crate::error::DatasetError;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ impl Tokenizer {
         let text = fs::read(path).map_err(|error| unusable(error.to_string()))?;
         let read = catch_unwind(AssertUnwindSafe(|| HfTokenizer::from_bytes(text)));
         let trained = read
-            .unwrap_or_else(|_| Err("its parts do not fit together".into()))
+            .unwrap_or_else(|_| Err("its parts do not match".into()))
             .map_err(|error| unusable(error.to_string()))?;
         Ok(Self::new(trained))
     }
@@ -171,7 +171,7 @@ impl Tokenizer {
         };
         // A loaded vocabulary is not trusted: a panic costs the text, not the process.
         catch_unwind(AssertUnwindSafe(|| tokenizer.encode_fast(text, framed)))
-            .unwrap_or_else(|_| Err("its rules fail on it".into()))
+            .unwrap_or_else(|_| Err("its rules failed on this text".into()))
             .map(|encoding| encoding.get_ids().to_vec())
             .map_err(|error| DatasetError::Encode {
                 reason: error.to_string(),

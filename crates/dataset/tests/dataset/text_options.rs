@@ -208,7 +208,7 @@ fn equal_texts_are_in_the_same_split() {
     assert!(train.is_disjoint(&held_out));
     assert_eq!(
         found.notes[0],
-        "80 texts repeat an earlier one. Equal texts are held out together."
+        "80 texts repeat an earlier one. Equal texts are always on the same side of the split."
     );
 }
 

@@ -88,7 +88,7 @@ fn a_csv_may_have_quotes_line_ends_and_a_byte_order_mark() {
         [
             "line 6: it has no text",
             "line 7: it has no label",
-            "line 8: it has more cells than the 2 of the others",
+            "line 8: it has more cells than the other lines, which have 2",
         ]
     );
     assert_eq!(

@@ -207,7 +207,7 @@ impl HubFolder {
             Head::New(outputs) if outputs > 0 => Ok(outputs),
             Head::New(_) => Err(self.refuse("a network needs at least one class")),
             Head::Pretrained => self.head_outputs().ok_or_else(|| {
-                self.refuse("it was published without a head; say how many classes a new one has")
+                self.refuse("it has no head; give the number of classes for a new one")
             }),
         }
     }

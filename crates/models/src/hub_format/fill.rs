@@ -49,7 +49,7 @@ impl WeightFiller<'_> {
                 continue;
             }
             let Some(&id) = by_name.get(&*row.ours) else {
-                complaints.insert(format!("{name} has no place in Ebb's network"));
+                complaints.insert(format!("Ebb's network has no parameter {name}"));
                 continue;
             };
             let expected = row.layout.published_shape(parameters.whole(id)?.dims());

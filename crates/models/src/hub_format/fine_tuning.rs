@@ -1,5 +1,5 @@
-//! Which pretrained weights are trained, and how the frozen ones are stored. Knows architectures
-//! only by the names of their parameters.
+//! Which pretrained weights are trained, and how the frozen ones are stored. Parameters are
+//! recognized by their names, for every architecture.
 
 use crate::adapter::is_adapter;
 use crate::builder::AdapterShape;
@@ -49,7 +49,7 @@ pub(crate) enum LastNorm {
     InBlock,
 }
 
-/// The blocks of a network, as far as fine-tuning depends on them.
+/// The blocks of a network, for fine-tuning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockLayout {
     pub count: usize,

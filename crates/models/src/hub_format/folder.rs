@@ -1,4 +1,4 @@
-//! A folder of pretrained weights, described and checked as far as its headers go.
+//! A folder of pretrained weights. Only its headers are read and checked.
 
 use super::architecture::HubArchitecture;
 use super::bert::POOLING;
@@ -105,7 +105,7 @@ impl HubFolder {
         self.tensors.count_values()
     }
 
-    /// How its images are resized and normalised, if it says so.
+    /// How its images are resized and normalized, if it has such a file.
     pub fn preprocessor(&self) -> Option<&Preprocessor> {
         self.preprocessor.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What every architecture of pretrained weights says about itself.
+//! The common interface of all pretrained architectures.
 
 use super::fine_tuning::BlockLayout;
 use crate::backbone::SequenceShape;

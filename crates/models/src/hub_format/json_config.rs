@@ -135,7 +135,9 @@ impl JsonConfig {
         if width.is_multiple_of(heads) {
             return Ok(heads);
         }
-        Err(self.refuse(format!("{heads} heads do not divide a width of {width}")))
+        Err(self.refuse(format!(
+            "a width of {width} is not a multiple of {heads} heads"
+        )))
     }
 
     /// The form of GELU under `key`.

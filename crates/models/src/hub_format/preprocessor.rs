@@ -1,4 +1,4 @@
-//! How images are resized and normalised before a pretrained network sees them:
+//! How images are resized and normalized before a pretrained network sees them:
 //! `preprocessor_config.json`.
 
 use super::json_config::JsonConfig;
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::normalization::PixelNormalization;
 use serde_json::Value;
 
-/// Sizes and normalisation of images.
+/// Sizes and normalization of images.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Preprocessor {
     /// Side of the square input in pixels, if the file has one.

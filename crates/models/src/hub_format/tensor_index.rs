@@ -209,7 +209,7 @@ fn no_tensors(folder: &Path) -> ModelError {
     }
 }
 
-/// Whether the extension says that this file may hold a pickled program.
+/// Whether the file, by its extension, may contain a pickled program.
 pub(super) fn is_pickled(file: &Path) -> bool {
     let extension = file.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| PICKLED.contains(&extension.to_ascii_lowercase().as_str()))
@@ -232,7 +232,9 @@ fn read_header(path: &Path) -> Result<Vec<(String, Location)>> {
     let length = u64::from_le_bytes(length);
     let begin = LENGTH_BYTES.saturating_add(length);
     if length > MAX_HEADER_BYTES || begin > bytes {
-        return Err(broken(format!("it claims {length} bytes")));
+        return Err(broken(format!(
+            "it has a length of {length} bytes, which is impossible"
+        )));
     }
     let mut text = vec![0; length as usize];
     file.read_exact(&mut text).map_err(fail)?;

@@ -66,7 +66,7 @@ impl Pretrained {
             (None, TrainedLayers::All) => "Everything".to_owned(),
             (None, TrainedLayers::Last(1)) => "The last block".to_owned(),
             (None, TrainedLayers::Last(last)) => format!("The last {last} blocks"),
-            (None, TrainedLayers::Head) => "A new head alone".to_owned(),
+            (None, TrainedLayers::Head) => "Only a new head".to_owned(),
         };
         Some(FineTuningChoice { word, label })
     }

@@ -96,7 +96,7 @@ pub fn verify_run_copy(run: &Path) -> Result<PathBuf> {
             Ok(_) => {
                 return Err(damaged(
                     &path,
-                    "it is not the file that was copied".to_owned(),
+                    "it has changed since it was copied".to_owned(),
                 ));
             }
             Err(error) => return Err(damaged(&path, error.to_string())),

@@ -14,8 +14,8 @@ pub(crate) fn cpu_ms_of<T>(thread: &JoinHandle<T>) -> Option<f64> {
         return None;
     }
     let mut used = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: `used` is writable and of the type that the call fills; a clock that is gone is an
-    // error.
+    // SAFETY: `used` is writable and of the type that the call fills; a clock that no longer exists
+    // is an error.
     let code = unsafe { libc::clock_gettime(clock, used.as_mut_ptr()) };
     if code != 0 {
         return None;

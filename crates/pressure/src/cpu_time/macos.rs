@@ -11,8 +11,8 @@ pub(crate) fn cpu_ms_of<T>(thread: &JoinHandle<T>) -> Option<f64> {
     let port = unsafe { libc::pthread_mach_thread_np(thread.as_pthread_t()) };
     let mut info = MaybeUninit::<libc::thread_basic_info>::zeroed();
     let mut count = libc::THREAD_BASIC_INFO_COUNT;
-    // SAFETY: `info` is writable and of the type and size that this question fills; a port that is
-    // gone is an error.
+    // SAFETY: `info` is writable and of the type and size that this question fills; a port that no
+    // longer exists is an error.
     let code = unsafe {
         libc::thread_info(
             port,

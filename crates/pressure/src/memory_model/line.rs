@@ -1,6 +1,5 @@
 //! A straight line through noisy points: recursive least squares with exponential forgetting (Ljung
-//! and Söderström, "Theory and Practice of Recursive Identification"). Knows neither micro-batches
-//! nor allocators.
+//! and Söderström, "Theory and Practice of Recursive Identification").
 
 use crate::policy::{LINE_FORGETTING, LINE_INITIAL_UNCERTAINTY, LINE_MAX_UNCERTAINTY};
 use serde::{Deserialize, Serialize};

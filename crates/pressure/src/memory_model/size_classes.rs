@@ -177,7 +177,7 @@ impl SizeClasses {
         let y = bytes.max(1.0);
         let mut class = below;
         if let Position::AtEdge(into) = position {
-            // Without a line the class cannot be told, so nothing can be learned.
+            // Without a line the size class is unknown, so nothing can be learned.
             let Some(line) = self.sums.line() else {
                 return;
             };

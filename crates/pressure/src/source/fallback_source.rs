@@ -1,5 +1,5 @@
 //! A source that never fails: while the machine cannot be read, it falls back to its own footprint
-//! and reports that once. Knows no platform.
+//! and reports that once.
 
 use super::memory_source::MemorySource;
 use crate::error::PressureError;

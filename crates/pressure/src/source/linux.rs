@@ -1,6 +1,6 @@
 //! Linux: `MemAvailable`, memory stalls (PSI) and the limits on this process. The smallest headroom
 //! counts: that of the machine, the control group or the process. Readings that fail are left out
-//! and reported once. Knows nothing of how the numbers are used.
+//! and reported once.
 //!
 //! Free disk is not read: swap space is allocated in advance on Linux, so a full disk does not
 //! reduce it.
@@ -252,7 +252,7 @@ impl MemorySource for Machine {
             read.push("the limit set on this process".into());
         }
         read.push(if self.stalls.is_empty() {
-            "no memory stalls (this kernel counts none)".into()
+            "no memory stalls (this kernel does not report them)".into()
         } else {
             "memory stalls".into()
         });

@@ -1,5 +1,5 @@
 //! macOS: the kernel's page counts, its pressure level, swap and this process's `phys_footprint`,
-//! all readable without privileges. Knows nothing of how the numbers are used.
+//! all readable without privileges.
 //!
 //! The level is polled: notifications reach processes one after another, with pauses of up to half
 //! a minute.

@@ -1,5 +1,4 @@
-//! The trait of everything that memory samples come from, and the device's own readings. Knows no
-//! GPU library: the readings of the device are closures.
+//! The trait of everything that memory samples come from, and the device's own readings.
 
 use super::platform::footprint;
 use crate::error::PressureError;

@@ -1,5 +1,5 @@
 //! A machine from a file, which gives the memory of *other* apps line by line. Ebb's own footprint
-//! is a closure, so that a real training can run on a scripted machine. Knows no kernel.
+//! is a closure, so that a real training can run on a scripted machine.
 
 use super::memory_source::{DeviceReadings, MemorySource};
 use crate::error::PressureError;

@@ -15,7 +15,7 @@ pub(super) struct SelfOnly {
 }
 
 impl SelfOnly {
-    /// A source for a machine that cannot be read; `reason` says why.
+    /// A source for a machine that cannot be read, for this `reason`.
     pub(super) fn new(device: DeviceReadings, reason: String) -> Self {
         Self {
             opened: Instant::now(),

@@ -1,5 +1,5 @@
-//! Other systems have no notification in time: the stall trigger of Linux checks every two seconds,
-//! and came 0.9 to 2.1 s after polling had read the same stall.
+//! Other systems have no notification that is fast enough: the stall trigger of Linux checks every
+//! two seconds, and came 0.9 to 2.1 s after polling had read the same stall.
 
 /// Not available on this system.
 pub(crate) enum WakeUp {}

@@ -1,5 +1,4 @@
 //! Shared parts of the report's panels: their positions, time axis, grid, level tint and legend.
-//! Knows no series.
 
 use super::page::{Align, Dashes, Drawn, EDGE, Page, Point, Type, WIDTH, colour};
 use super::scale::Scale;
@@ -116,7 +115,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
             .text((from + 17.0, MEMORY.top - 11.0), word, kind, Align::Left)
     }
 
-    /// A triangle for warning, an octagon for critical: the level must not be shown by colour
+    /// A triangle for warning, an octagon for critical: the level must not be shown by color
     /// alone.
     fn level_glyph(&self, level: Level, (x, y): Point, ink: RGBColor) -> Drawn {
         let outline: &[Point] = match level {

@@ -1,5 +1,4 @@
-//! A page to draw on, in logical pixels. The same calls draw the SVG and the bitmap. Knows colours,
-//! fonts and shapes.
+//! A page to draw on, in logical pixels. The same calls draw the SVG and the bitmap.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

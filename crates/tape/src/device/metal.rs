@@ -32,7 +32,7 @@ pub(super) fn select() -> Result<SelectedDevice> {
 fn supported() -> Result<()> {
     if !NSProcessInfo::processInfo().isOperatingSystemAtLeastVersion(OLDEST) {
         return Err(TapeError::Device(
-            "Metal needs macOS 15 or later here".to_owned(),
+            "Ebb uses Metal on macOS 15 or later".to_owned(),
         ));
     }
     Ok(())

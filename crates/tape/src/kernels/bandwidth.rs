@@ -76,8 +76,8 @@ pub fn measure(device: &Device) -> Result<Vec<Reading>> {
 
 type Note<'a> = dyn FnMut(&'static str, f64, &dyn Fn() -> Result<()>) -> Result<()> + 'a;
 
-/// Repeats the values of a short random stream: the time of no kernel depends on them, except that
-/// zeros would be faster.
+/// Repeats the values of a short random stream. The time of a kernel does not depend on the values,
+/// except that zeros would be faster.
 fn drawn(shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
     let stream = Rng::new(3);
     let some: Vec<f64> = (0..4093).map(|i| stream.uniform(i) * 2.0 - 1.0).collect();

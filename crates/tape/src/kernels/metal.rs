@@ -105,7 +105,7 @@ fn bind(kernel: Kernel, tensor: &Tensor, set: impl FnOnce(&Buffer, usize)) -> Re
 }
 
 fn failed(error: impl std::fmt::Display) -> TapeError {
-    TapeError::Device(format!("a kernel cannot be made here: {error}"))
+    TapeError::Device(format!("a kernel could not be created: {error}"))
 }
 
 fn pipeline(kernel: Kernel, device: &MetalDevice) -> Result<ComputePipeline> {

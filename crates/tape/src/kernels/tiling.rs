@@ -1,5 +1,5 @@
 //! Decides which f32 products use tensor cores, and how they are tiled, from the shapes and from
-//! times measured on an H200. Knows nothing about the device.
+//! times measured on an H200.
 
 /// Rows per tile, and elements of the inner axis per step: ROWS and DEPTH of the source.
 pub(super) const ROWS: usize = 128;

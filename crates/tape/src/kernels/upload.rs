@@ -52,7 +52,7 @@ pub(crate) fn upload(values: &[f32], shape: &[usize], device: &CudaDevice) -> Re
             all.insert(device.id(), [locked(&stream)?, locked(&stream)?]);
         }
         let Some(both) = all.get_mut(&device.id()) else {
-            return Err(failed("the locked memory is gone"));
+            return Err(failed("the locked memory was freed"));
         };
         for (i, part) in values.chunks(STEP).enumerate() {
             let locked = &mut both[i % 2];

@@ -186,8 +186,8 @@ fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
 }
 
 /// Calls `work` for each sample's part of `out`: samples run in parallel if there are enough,
-/// otherwise one after the other with parallel products. The last argument tells whether the
-/// product may use all threads. A cancelled micro-batch ends with the current sample.
+/// otherwise one after the other with parallel products. The last argument is whether the product
+/// may use all threads. A cancelled micro-batch ends with the current sample.
 fn each_sample<T: Float>(
     out: &mut [T],
     size: usize,

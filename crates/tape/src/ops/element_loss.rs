@@ -1,6 +1,5 @@
 //! Losses that compare each output with one target: masks, sums per sample, and the gradient
-//! computed in the forward pass. Knows nothing about the loss function. Saved: the gradient, as
-//! large as the outputs.
+//! computed in the forward pass. Saved: the gradient, as large as the outputs.
 
 use super::regression_targets::{AllowedTargets, RegressionTargets};
 use super::{Loss, expect_filled, loss, misfit};

@@ -1,5 +1,5 @@
 //! Functions of one number: forward and backward element by element, saving what the derivative
-//! needs. Knows nothing about the function.
+//! needs.
 
 use super::Form;
 use crate::cpu::{Float, View, map, map2, to_tensor, with_float};

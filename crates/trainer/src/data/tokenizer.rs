@@ -44,7 +44,7 @@ fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Res
             key: "vocabulary",
             value: size.to_string(),
             allowed: format!(
-                "the characters of these texts alone make {} tokens; use at least that many",
+                "these texts have {} different characters; use at least as many tokens",
                 format_count(learned.vocabulary() as u64)
             ),
         });
@@ -55,7 +55,7 @@ fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Res
         .ok_or_else(unwritable)
         .map_err(at(&path))?;
     publish(&path, json.as_bytes())?;
-    // Reload it, so that this process uses exactly what a resumed one will read.
+    // Reloaded from the file, so that a resumed run uses exactly the same vocabulary.
     Ok(Tokenizer::load(&path)?)
 }
 

@@ -36,7 +36,7 @@ pub fn alignment(
 fn head_note(AttentionSize { width, heads }: AttentionSize) -> Option<String> {
     if heads == 0 || !width.is_multiple_of(heads) {
         return Some(format!(
-            "{heads} heads do not divide a width of {width}: choose a width that is a multiple of {heads}"
+            "a width of {width} is not a multiple of {heads} heads; choose a multiple of {heads}"
         ));
     }
     let head_width = width / heads;
@@ -68,7 +68,7 @@ fn size_class_note(
         return None;
     }
     Some(format!(
-        "Metal rounds buffers up to powers of two: micro-batches of up to {edge} stay near {}, one of {} takes {}",
+        "Metal rounds buffers up to powers of two, so a micro-batch of up to {edge} needs about {}, but one of {} needs {}",
         format_bytes(here),
         edge + 1,
         format_bytes(peak(edge + 1)?)
@@ -91,7 +91,7 @@ mod tests {
         };
         check(384, 6, &[]);
         check(192, 3, &[]);
-        check(128, 5, &["5 heads do not divide", "128"]);
+        check(128, 5, &["a width of 128 is not a multiple of 5 heads"]);
         check(120, 10, &["width 12", "multiple of 8"]);
     }
 

@@ -1,4 +1,4 @@
-//! Refuses before training what the estimate shows cannot fit, with a cap that would be enough.
+//! Refuses a training that cannot fit by estimate, and names a cap that would be enough.
 
 use super::{MemoryEstimate, Prefetched, Requirement, Target, Variants};
 use crate::error::{Result, TrainError};
@@ -77,8 +77,8 @@ fn estimate_under_cap(plan: &Plan, config: &RunConfig, cap_bytes: u64) -> Result
 }
 
 impl MemoryEstimate {
-    /// What a training is short of that does not fit, with its smallest micro-batch and the number
-    /// of checkpointed blocks that needs the least memory.
+    /// The error for a training that does not fit: the memory that is missing for its smallest
+    /// micro-batch, with the number of checkpointed blocks that needs the least memory.
     pub fn stuck(&self, no: &DoesNotFit) -> Shortage {
         let (needed_bytes, checkpointed_blocks) = no.least;
         Shortage {

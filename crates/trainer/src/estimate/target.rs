@@ -13,17 +13,17 @@ const CUDA_RESIDENT_FACTOR: f64 = 1.03;
 /// on images. See `docs/decisions/008-allocator-replay.md`.
 const UNREUSED_FRACTION: f64 = 0.4;
 
-/// What the process takes more once steps have run: pages of kernels and of the allocator's own
-/// data, and packed panels of matrix products, which dry runs leave out. SelectedDevice over the
-/// workloads.
+/// Additional memory of the process once steps have run: pages of kernels and of the allocator's
+/// own data, and packed panels of matrix products, which dry runs leave out. Chosen by measuring
+/// the workloads.
 const KERNELS_BYTES: u64 = 36 << 20;
 
-/// What a training takes besides its steps: threads that decode, watch, record and write, with what
-/// the allocator holds for each, and evaluations between steps. SelectedDevice over trainings on
-/// images.
+/// Memory of a training besides its steps: threads that decode, sample memory and write, with the
+/// memory that the allocator holds for each, and evaluations between steps. Chosen by measuring
+/// trainings on images.
 const BESIDES_STEPS_BYTES: u64 = 8 << 20;
 
-/// The device that will train, as far as memory depends on it.
+/// The properties of the device that affect memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
     /// `metal`, `cuda` or `cpu`.
@@ -37,7 +37,8 @@ pub struct Target {
     /// What the process takes before anything is built (code, libraries, stacks), and its kernels
     /// once they have run.
     pub base_bytes: u64,
-    /// The most that Ebb may use, which limits what is decoded ahead; 0 if it is not known.
+    /// The most memory that Ebb may use, in bytes, which limits the samples decoded ahead; 0 if
+    /// unknown.
     pub ceiling_bytes: u64,
 }
 

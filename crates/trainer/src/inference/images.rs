@@ -41,7 +41,7 @@ impl TrainedModel {
         found.targets = self.columns().to_vec();
     }
 
-    /// What the model says about each image, or why the file cannot be read.
+    /// The prediction for each image, or why the file cannot be read.
     ///
     /// # Errors
     /// The model was trained for another task.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The state of all parameters.
 pub(super) struct MappedState {
     file: File,
-    /// The folder that the file lies in.
+    /// The folder of the file.
     folder: PathBuf,
     device: Device,
     /// The tensors of each parameter.

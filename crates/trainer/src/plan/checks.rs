@@ -63,7 +63,7 @@ impl Plan {
     /// trained on.
     pub fn check<'d>(config: &RunConfig, data: impl Into<DatasetRef<'d>>) -> Result<Plan> {
         config.validate()?;
-        // A caller that knows the machine's memory has chosen a tier before.
+        // Callers that know the machine's memory have chosen a tier already.
         let config = &if config.by_memory.is_empty() {
             config.clone()
         } else {

@@ -223,7 +223,7 @@ fn pretrained_model(config: &RunConfig, pretrained: &Pretrained) -> Result<Model
         return Ok(ModelId::Pretrained(family));
     }
     let allowed = format!(
-        "the pretrained weights are of a {}; leave it out, or leave --from out",
+        "it cannot be combined with the pretrained weights of a {}; leave it out, or leave --from out",
         family.label()
     );
     Err(invalid_setting("model", asked, allowed))

@@ -74,7 +74,7 @@ impl Plan {
         }
     }
 
-    /// How the pixels of images are normalised.
+    /// How the pixels of images are normalized.
     pub(crate) fn pixels(&self) -> PixelNormalization {
         let pretrained = self.pretrained.as_ref();
         pretrained.map_or_else(PixelNormalization::default, |pretrained| {

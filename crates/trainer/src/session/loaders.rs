@@ -1,4 +1,4 @@
-//! The loaders of training and held-out samples, as far as the loop treats them alike.
+//! The loaders of training and held-out samples.
 
 use crate::data::{EvalLoader, TrainLoader};
 use crate::task::Task;

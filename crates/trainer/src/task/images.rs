@@ -21,7 +21,7 @@ use tape::{ClassRule, ClassTargets, Loss, RegressionTargets, Tape, Value};
 
 pub use dataset::ImageSample;
 
-/// What a network says about one image or text.
+/// The prediction for one image or text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prediction {
     /// Labels with their probabilities, the most probable first.
@@ -202,7 +202,10 @@ impl Task for ImageTask {
 
     fn describe_best(score: f64, plan: &Plan) -> String {
         if plan.classes.is_empty() {
-            format!("best held-out mean absolute error {:.2} deviations", -score)
+            format!(
+                "best held-out mean absolute error {:.2} standard deviations",
+                -score
+            )
         } else {
             format!("best held-out accuracy {:.1} %", 100.0 * score)
         }
@@ -210,7 +213,7 @@ impl Task for ImageTask {
 }
 
 impl ImageTask {
-    /// What the network says about each image.
+    /// The prediction for each image.
     pub fn predict(context: &ForwardContext, samples: &[ImageSample]) -> Result<Vec<Prediction>> {
         let outputs = outputs(context, &context.inference_tape(), samples, 0)?;
         let rows = to_f64(outputs.tensor())?;

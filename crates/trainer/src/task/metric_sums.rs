@@ -1,4 +1,4 @@
-//! Further metrics of a task as sums: by name, the sum and what it is divided by. No mean is formed
+//! Further metrics of a task as sums: for each name, the sum and its divisor. No mean is formed
 //! before the last micro-batch.
 
 use crate::skipped::Skipped;

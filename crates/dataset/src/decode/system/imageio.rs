@@ -116,7 +116,7 @@ impl Opened {
             self.source
                 .image_at_index(self.primary, Some(options.as_opaque()))
         };
-        let image = image.ok_or_else(|| damaged("the system gives no image"))?;
+        let image = image.ok_or_else(|| damaged("the system returned no image"))?;
         self.is_complete()?;
         let (width, height) = (CGImage::width(Some(&image)), CGImage::height(Some(&image)));
         properties.check_size(width, height)?;
@@ -148,7 +148,7 @@ fn draw_on_transparent(image: &CGImage, properties: &ImageProperties) -> Result<
             layout,
         )
     };
-    let context = context.ok_or_else(|| damaged("the system gives no canvas for it"))?;
+    let context = context.ok_or_else(|| damaged("the system could not allocate its pixels"))?;
     let whole = CGRect {
         origin: CGPoint { x: 0.0, y: 0.0 },
         size: CGSize {
@@ -184,6 +184,6 @@ fn incomplete(status: CGImageSourceStatus) -> Unreadable {
         CGImageSourceStatus::StatusIncomplete | CGImageSourceStatus::StatusReadingHeader => {
             "parts of it are missing"
         }
-        _ => "the system does not know what is in it",
+        _ => "the system cannot read its format",
     })
 }

@@ -39,7 +39,7 @@ pub(crate) fn read_header(
     // inspection.
     let properties = catch_unwind(|| describe(decoder, &bytes));
     properties
-        .unwrap_or_else(|_| Err(damaged("it makes its decoder fail")))
+        .unwrap_or_else(|_| Err(damaged("its decoder failed")))
         .map(|found| found.header)
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn decode(
     let rgb = over_white((decoder.draw)(&bytes, &properties)?)?;
     let (width, height) = (properties.header.width, properties.header.height);
     if rgb.len() as u64 != u64::from(width) * u64::from(height) * 3 {
-        return Err(damaged("it is drawn at another size"));
+        return Err(damaged("it was decoded at another size"));
     }
     let image = DecodedImage { width, height, rgb };
     Ok((image, properties.orientation()))
@@ -81,7 +81,7 @@ fn read_file(file: &mut impl Read) -> Result<Vec<u8>, Unreadable> {
         .map_err(|source| Unreadable::File(unreadable(&source)))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(Unreadable::File(format!(
-            "It has more than {} MiB, the most that Ebb reads in this format. Save it smaller.",
+            "It is larger than {} MiB, the limit for this format. Save it smaller.",
             MAX_FILE_BYTES >> 20
         )));
     }

@@ -125,7 +125,7 @@ impl HubResNet {
             "basic" => ResNetBranch::Basic,
             _ if widths.iter().any(|width| width % 4 != 0) => {
                 return Err(config.refuse(format!(
-                    "hidden_sizes {widths:?} cannot be quartered for bottlenecks"
+                    "hidden_sizes {widths:?} must be multiples of 4, because its blocks are bottlenecks"
                 )));
             }
             _ => ResNetBranch::Bottleneck {

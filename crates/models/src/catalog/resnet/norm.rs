@@ -63,7 +63,7 @@ impl Norm {
         })
     }
 
-    /// Normalises `x` [samples, channels, height, width] and applies `activation`.
+    /// Normalizes `x` [samples, channels, height, width] and applies `activation`.
     pub fn forward(&self, tape: &Tape, x: &Value, activation: Activation) -> Result<Value> {
         match self {
             Norm::Group(norm) => norm.forward(tape, x, activation),

@@ -98,7 +98,7 @@ impl Norms {
         Ok(g.activate(y, activation))
     }
 
-    /// Normalises each group of channels, as the channels of an InstanceNormalization: runtimes
+    /// Normalizes each group of channels, as the channels of an InstanceNormalization: runtimes
     /// have supported it for longer than a GroupNormalization with one factor per channel.
     fn grouped(&self, g: &mut Graph, x: &str) -> Result<Name> {
         let shape = g.node("Shape", &[x], Vec::new());

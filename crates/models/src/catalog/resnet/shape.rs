@@ -1,4 +1,4 @@
-//! Sizes of a residual network, its stem, its branches and its norms. Does not know how it runs.
+//! Sizes of a residual network, its stem, its branches and its norms.
 
 use crate::layers::ConvSize;
 use tape::Activation;

@@ -1,5 +1,4 @@
-//! Kernel files that are opened once and read repeatedly from the start. Knows their syntax, not
-//! their meaning.
+//! Kernel files that are opened once and read repeatedly from the start.
 
 use crate::error::PressureError;
 use std::fs::File;

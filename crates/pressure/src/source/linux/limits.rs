@@ -1,5 +1,5 @@
 //! The limits on this process (RLIMIT_AS, RLIMIT_DATA). Read each time, since `prlimit` may change
-//! them while the process runs. Knows no group and no machine.
+//! them while the process runs.
 //!
 //! The kernel counts mapped memory. So do we if a limit was set from the start, because the
 //! allocator's mappings have gaps that not every size can fill. If a limit was lowered later,

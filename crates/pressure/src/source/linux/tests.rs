@@ -79,7 +79,7 @@ fn a_free_machine_is_read_from_meminfo() {
     assert_eq!(sample.stall_fraction, None);
     assert_eq!(
         read,
-        "MemAvailable, no memory stalls (this kernel counts none)"
+        "MemAvailable, no memory stalls (this kernel does not report them)"
     );
 }
 
@@ -295,7 +295,7 @@ fn a_lost_reading_is_left_out_and_reported_once() {
     }
     assert_eq!(
         machine.describe(),
-        "MemAvailable, no memory stalls (this kernel counts none)"
+        "MemAvailable, no memory stalls (this kernel does not report them)"
     );
 }
 

@@ -1,4 +1,4 @@
-//! The true memory and time of a micro-batch. Knows nothing of other apps.
+//! The true memory and time of a micro-batch.
 
 use super::random::Random;
 use pressure::Allocator;

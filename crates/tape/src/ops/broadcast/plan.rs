@@ -1,5 +1,5 @@
 //! The alignment of a smaller operand with a larger one. Neighboring axes that all repeat, or all
-//! do not, are merged. Knows nothing about the operation.
+//! do not, are merged.
 
 use crate::cpu::{
     Float, View, buffer, column_sums, lanes, row_chunks, to_tensor, wide, with_float,
