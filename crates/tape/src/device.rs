@@ -77,6 +77,16 @@ pub enum DevicePreference {
     Cpu,
 }
 
+impl From<DeviceKind> for DevicePreference {
+    fn from(kind: DeviceKind) -> Self {
+        match kind {
+            DeviceKind::Cpu => DevicePreference::Cpu,
+            DeviceKind::Cuda => DevicePreference::Cuda,
+            DeviceKind::Metal => DevicePreference::Metal,
+        }
+    }
+}
+
 /// The device of a run, and the reason for it.
 #[derive(Debug, Clone)]
 pub struct SelectedDevice {
@@ -207,3 +217,11 @@ pub fn upload(values: &[f32], shape: &[usize], device: &Device) -> Result<Tensor
 /// Number of values from which an asynchronous upload to CUDA pays off.
 #[cfg(feature = "cuda")]
 const ASYNC_UPLOAD_VALUES: usize = 1 << 18;
+
+/// Waits until the device has done all its work. Costs nothing on the CPU.
+///
+/// # Errors
+/// Work since the last call failed: what it wrote is not valid.
+pub fn synchronize(device: &Device) -> Result<()> {
+    Ok(device.synchronize()?)
+}

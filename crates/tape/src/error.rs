@@ -168,6 +168,9 @@ const FAULT_PHRASES: [(DeviceFault, &[&str]); 3] = [
     ),
 ];
 
+/// What the message of a failed command buffer contains: candle's words, or Metal's code.
+const COMMAND_BUFFER: [&str; 2] = ["Command buffer", "CommandBuffer"];
+
 impl TapeError {
     /// The fault of the device that caused this error, if it was one. Anything else is a mistake in
     /// the request, which would fail again.
@@ -177,6 +180,16 @@ impl TapeError {
             TapeError::TooLong(_) => Some(DeviceFault::TooLong),
             TapeError::Lost(_) => Some(DeviceFault::Lost),
             _ => None,
+        }
+    }
+
+    /// True if the device reported a fault after the work was submitted: earlier work may have
+    /// failed as well, and what it wrote is not valid. A refused allocation is reported at once.
+    pub fn is_deferred_fault(&self) -> bool {
+        match self {
+            TapeError::Memory(message) => COMMAND_BUFFER.iter().any(|name| message.contains(name)),
+            TapeError::TooLong(_) | TapeError::Lost(_) => true,
+            _ => false,
         }
     }
 

@@ -29,6 +29,16 @@ fn a_refused_allocation_is_a_memory_fault() {
 }
 
 #[test]
+fn a_refused_allocation_is_reported_at_once_and_a_failed_command_buffer_later() {
+    assert!(!metal("Failed to create metal resource: Buffer").is_deferred_fault());
+    let late = "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)";
+    assert!(command_buffer(late).is_deferred_fault());
+    let late = "Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout)";
+    assert!(command_buffer(late).is_deferred_fault());
+    assert!(!TapeError::Cancelled.is_deferred_fault());
+}
+
+#[test]
 fn work_that_the_watchdog_stopped_took_too_long() {
     for description in [
         "Impacting Interactivity (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)",
