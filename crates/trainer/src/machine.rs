@@ -114,10 +114,11 @@ impl SharedDevice {
 
 /// The device's own counters.
 fn device_readings(device: &SharedDevice, idle_bytes: u64) -> DeviceReadings {
-    let (allocated, limit) = (device.clone(), device.clone());
+    let (allocated, limit, peak) = (device.clone(), device.clone(), device.clone());
     DeviceReadings {
         live_bytes: Box::new(live_bytes),
         allocated_bytes: Box::new(move || tape::device::allocated_bytes(&allocated.lock())),
+        take_peak_bytes: Box::new(move || tape::device::take_peak_bytes(&peak.lock())),
         limit_bytes: Box::new(move || tape::device::limit_bytes(&limit.lock())),
         idle_bytes: Box::new(move || idle_bytes),
     }

@@ -26,6 +26,19 @@ pub(super) fn limit_bytes(_device: &Device) -> u64 {
     0
 }
 
+/// Does nothing.
+pub(crate) fn note_peak(_device: &Device) {}
+
+/// Always 0.
+pub(super) fn take_peak_bytes(_device: &Device) -> u64 {
+    0
+}
+
+/// Always empty.
+pub(super) fn name(_device: &Device) -> String {
+    String::new()
+}
+
 /// Does nothing: there is no pool of kernel outputs.
 pub(super) fn trim(_device: &Device) {}
 
