@@ -8,6 +8,7 @@ mod prediction;
 mod usage;
 mod workload;
 
+use crate::activity::{self, Activity};
 use crate::control::Control;
 use crate::controller_state::{Environment, SavedControllerState, StateFile};
 use crate::error::{Result, TrainError, samples};
@@ -387,6 +388,7 @@ impl MemoryController {
         let situation = self.situation();
         self.admission
             .check(&situation, kind, &sample, micro_batch)?;
+        activity::set(Activity::Computes);
         self.cancel.store(false, Ordering::Relaxed);
         self.monitor.watch(self.policy.clone(), self.state.clone());
         self.usage.start_peak(&self.monitor);
@@ -520,6 +522,7 @@ impl MemoryController {
 
     /// As [`MemoryController::wait`], for a given time.
     pub fn wait_for(&self, time: Duration, control: &Control) {
+        activity::set(Activity::Waits);
         if !self.is_stepped {
             control.wait(time);
         }
