@@ -3,7 +3,7 @@
 
 use crate::cpu::{Float, View};
 use crate::error::Result;
-use crate::kernels;
+use crate::kernels::{self, KernelGroup};
 use candle_core::{CpuStorage, DType, InplaceOp1, InplaceOp2, Layout, Tensor};
 use rayon::prelude::*;
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use std::cell::RefCell;
 /// Works in place, except on a GPU without kernels, where a new tensor replaces `sum`.
 pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
     let other = &other.to_dtype(sum.dtype())?;
-    if kernels::run_on(sum) && sum.is_contiguous() {
+    if kernels::run_on(KernelGroup::Accumulate, sum) && sum.is_contiguous() {
         kernels::elements::add_to(sum, &other.contiguous()?)?;
     } else if sum.device().is_cpu()
         && matches!(sum.dtype(), DType::F32 | DType::F64)
@@ -27,7 +27,9 @@ pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
 
 /// [`add_assign`] for many pairs; on a GPU seven pairs per launch.
 pub fn add_assign_all(sums: &mut [Tensor], others: &[Tensor]) -> Result<()> {
-    let single = |t: &Tensor| t.dtype() == DType::F32 && t.is_contiguous() && kernels::run_on(t);
+    let single = |t: &Tensor| {
+        t.dtype() == DType::F32 && t.is_contiguous() && kernels::run_on(KernelGroup::Accumulate, t)
+    };
     if sums.iter().zip(others).all(|(a, b)| single(a) && single(b)) {
         let pairs: Vec<_> = sums.iter().zip(others).collect();
         return kernels::multi_tensor::accumulate(&pairs);

@@ -89,6 +89,9 @@ pub enum TrainError {
         /// What would help, after a comma; may be empty.
         next: &'static str,
     },
+    /// The user ended the run while its GPU was being checked.
+    #[error("stopped while the GPU was being checked; the next run checks it again")]
+    CheckStopped,
     /// According to the estimate, not even the smallest micro-batch fits beside other apps.
     #[error(
         "{needs}, but Ebb may only use {budget} here; close other apps until {enough} is available, or choose smaller images or another model"
@@ -205,6 +208,7 @@ impl TrainError {
             TrainError::MicroBatchTooLarge { .. }
             | TrainError::DeviceOutOfMemory { .. }
             | TrainError::EstimateTooLarge { .. } => "out_of_memory",
+            TrainError::CheckStopped => "stopped",
             TrainError::NoThreads(_) => "no_threads",
             TrainError::NoData { .. } => "no_data",
             TrainError::CheckpointWrite { .. } => "checkpoint_write",

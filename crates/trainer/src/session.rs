@@ -11,7 +11,7 @@ use crate::checkpoint::{self, Loaded, OptimizerState, RunState};
 use crate::control::Control;
 use crate::controller_state::SavedControllerState;
 use crate::data::{PrefetchOptions, TrainLoader};
-use crate::device_check::checked_device_for;
+use crate::device_check::{CheckObserver, checked_device_for};
 use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError, loss_of};
 use crate::event_log::{DecisionRecord, EventLog, MemoryReading, Observer};
@@ -28,6 +28,7 @@ use loaders::Loaders;
 use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
 use runlog::{CheckpointReason, Claim, RunEvent, RunFolder};
 use started::started_event;
+use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 use step_timer::StepTimer;
 use tape::device::{SelectedDevice, select_device, synchronize, with_autorelease_pool};
@@ -124,7 +125,12 @@ impl<'a, T: Task> Session<'a, T> {
             replay,
         } = context;
         let device_check = machine.device_check_path.as_deref();
-        let chosen = checked_device_for(plan.device, plan.precision, device_check)?;
+        let mut progress = CheckProgress {
+            control: &control,
+            observer: &mut *observer,
+            at_ms: state.at_ms,
+        };
+        let chosen = checked_device_for(plan.device, plan.precision, device_check, &mut progress)?;
         plan.precision.device_warning(&chosen, plan.device)?;
         let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
         let learner =
@@ -568,6 +574,28 @@ impl<'a, T: Task> Session<'a, T> {
         match precision.device_warning(&self.chosen, wanted)? {
             Some(message) => self.log.warn("slow_precision", message),
             None => Ok(()),
+        }
+    }
+}
+
+/// Reports a device check to the observer of a run, and ends it if the user stops the run.
+struct CheckProgress<'c, 'o> {
+    control: &'c Control,
+    observer: &'c mut (dyn FnMut(&RunEvent) + Send + 'o),
+    at_ms: u64,
+}
+
+impl CheckObserver for CheckProgress<'_, '_> {
+    fn progress(&mut self, done: usize, total: usize) -> ControlFlow<()> {
+        (self.observer)(&RunEvent::DeviceCheck {
+            at_ms: self.at_ms,
+            done: done as u32,
+            total: total as u32,
+        });
+        if self.control.is_stopping() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 }

@@ -5,7 +5,6 @@ use super::elements::{self, Function};
 use super::images::{self, Groups};
 use super::multi_tensor::{self, AdamNumbers, Moved};
 use super::rows::{self, AttentionMask};
-use super::run_on;
 use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
 use crate::rng::Rng;
@@ -49,7 +48,7 @@ pub fn measure(device: &Device) -> Result<Vec<Reading>> {
     let mut all = Vec::new();
     for (precision, dtype) in [("f32", DType::F32), ("bf16", DType::BF16)] {
         let x = drawn(&[ROWS, COLUMNS], dtype, device)?;
-        if !run_on(&x) {
+        if !super::exist_for(&x) {
             return Err(TapeError::Device(
                 "there are no kernels for this device; choose --device metal or cuda".to_owned(),
             ));

@@ -7,6 +7,7 @@ use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
 use crate::dtype::widened;
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
+use crate::kernels::KernelGroup;
 use crate::kernels::images;
 use crate::kinks::Kink;
 use crate::optim::Element;
@@ -142,7 +143,7 @@ impl Tape<'_> {
         };
         let dims = [samples, channels, plane.out_height, plane.out_width];
         let input = x.tensor().contiguous()?;
-        if self.form(&input) == Form::Device && !self.follows_kinks() {
+        if self.form(KernelGroup::MaxPool, &input) == Form::Device && !self.follows_kinks() {
             return self.max_pool_by_kernels(x, &input, plane, &dims);
         }
         // Without a kernel the places are found on the host for every device: candle's own gradient
