@@ -18,7 +18,9 @@ use candle_core::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
 
-pub use metal::{system_version, with_autorelease_pool};
+pub use crate::host::{read, synchronize, to_host};
+pub use crate::objective_c::{catch_exception, with_autorelease_pool};
+pub use metal::system_version;
 
 /// Remembers the peak of a device before a synchronization frees what is unused.
 pub(crate) fn note_peak(device: &Device) {
@@ -233,11 +235,3 @@ pub fn upload(values: &[f32], shape: &[usize], device: &Device) -> Result<Tensor
 /// Number of values from which an asynchronous upload to CUDA pays off.
 #[cfg(feature = "cuda")]
 const ASYNC_UPLOAD_VALUES: usize = 1 << 18;
-
-/// Waits until the device has done all its work. Costs nothing on the CPU.
-///
-/// # Errors
-/// Work since the last call failed: what it wrote is not valid.
-pub fn synchronize(device: &Device) -> Result<()> {
-    Ok(device.synchronize()?)
-}

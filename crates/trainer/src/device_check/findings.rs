@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tape::Kernels;
 use tape::check::{Case, CaseSpec, PASSES, Pass, case_specs, large_specs, run, wide_specs};
-use tape::device::with_autorelease_pool;
+use tape::device::catch_exception;
 
 /// A precision and what holds in it.
 #[derive(Clone, Copy)]
@@ -170,11 +170,11 @@ impl CheckCase {
     }
 }
 
-/// Runs a comparison and waits for the device, so that a failure shows in the case that caused it.
+/// Runs a comparison. An error, a panic and an exception of the system are its outcome.
 fn attempt(work: impl FnOnce() -> Result<Difference>) -> std::result::Result<Difference, String> {
-    let caught = catch_unwind(AssertUnwindSafe(|| with_autorelease_pool(work)));
-    match caught {
-        Ok(outcome) => outcome.map_err(|error| error.to_string()),
+    match catch_unwind(AssertUnwindSafe(|| catch_exception(work))) {
+        Ok(Ok(outcome)) => outcome.map_err(|error| error.to_string()),
+        Ok(Err(exception)) => Err(exception.to_string()),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -207,4 +207,40 @@ pub(super) fn count_operations(findings: &[Finding]) -> usize {
     names.sort_unstable();
     names.dedup();
     names.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_a_comparison_is_its_outcome() {
+        let outcome = attempt(|| panic!("an encoder was missing"));
+        let detail = outcome.map(|difference| difference.relative).unwrap_err();
+        assert!(
+            detail.contains("panicked: an encoder was missing"),
+            "{detail}"
+        );
+        let outcome = attempt(|| Err(tape::TapeError::Cancelled.into()));
+        assert!(outcome.is_err_and(|detail| detail.contains("cancelled")));
+    }
+
+    #[test]
+    fn every_comparison_passes_on_the_cpu() {
+        let cases = check_cases();
+        let findings: Vec<Finding> = cases.iter().map(|case| case.run(&Device::Cpu)).collect();
+        let failed: Vec<_> = findings.iter().filter(|finding| !finding.passed).collect();
+        assert!(failed.is_empty(), "{failed:#?}");
+        for model in SmallModel::ALL {
+            for precision in PRECISIONS {
+                let what = format!("model {}", model.name());
+                let of = |f: &&Finding| f.what == what && f.precision == precision.name;
+                assert!(
+                    findings.iter().any(|f| of(&f)),
+                    "{what} in {}",
+                    precision.name
+                );
+            }
+        }
+    }
 }
