@@ -18,6 +18,7 @@ use candle_core::Device;
 use models::Network;
 use pressure::{Moments, RecoveryReserve};
 use std::path::Path;
+use tape::device::synchronize;
 use tape::optim::{Health, health};
 use tape::{Cancel, Kernels, Parameters};
 
@@ -113,6 +114,7 @@ impl TrainState {
             skipped: SkippedSteps::default(),
         };
         state.round()?;
+        synchronize(device)?;
         Ok(state)
     }
 
@@ -140,7 +142,8 @@ impl TrainState {
     pub fn restored(&mut self, loss_scale: Option<LossScale>, skipped: SkippedSteps) -> Result<()> {
         self.skipped = skipped;
         self.precision = self.precision.with_loss_scale(loss_scale);
-        self.round()
+        self.round()?;
+        Ok(synchronize(&self.device)?)
     }
 
     /// The current loss scale, in f16.
@@ -262,12 +265,13 @@ impl TrainState {
     /// Moves the optimizer state to a scratch file in `folder`, or back into memory.
     ///
     /// # Errors
-    /// The file cannot be written or read.
+    /// The file cannot be written or read. After a fault of the device the state may be wrong.
     pub fn move_moments(&mut self, place: Moments, folder: &Path) -> Result<()> {
         match place {
-            Moments::Resident => self.optimizer.unmap(),
-            Moments::Mapped => self.optimizer.map(folder, &self.device),
+            Moments::Resident => self.optimizer.unmap()?,
+            Moments::Mapped => self.optimizer.map(folder, &self.device)?,
         }
+        Ok(synchronize(&self.device)?)
     }
 
     /// Bytes per element of the activations.
