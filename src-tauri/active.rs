@@ -4,7 +4,7 @@
 
 use crate::lock::lock;
 use crate::machine_readings::Reported;
-use crate::view::{CommandError, RunRequest};
+use crate::view::{CommandError, DeviceCheckView, RunRequest};
 use runlog::{Run, RunEvent, RunFolder, RunStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -42,6 +42,8 @@ pub struct Training {
     control: Control,
     run: Mutex<Run>,
     messages: Mutex<Option<Reported>>,
+    /// How far the check of the GPU is.
+    device_check: Mutex<Option<DeviceCheckView>>,
     /// Length of the events file when the training ended, in bytes; `None` while it runs.
     ended: Mutex<Option<u64>>,
     ending: Condvar,
@@ -129,6 +131,7 @@ impl Training {
             control: Control::default(),
             run: Mutex::new(run),
             messages: Mutex::default(),
+            device_check: Mutex::default(),
             ended: Mutex::default(),
             ending: Condvar::new(),
         })
@@ -145,6 +148,15 @@ impl Training {
         let _end = Ended(self);
         let mut has_started = false;
         let ending = work(context, &mut |event| {
+            if let RunEvent::DeviceCheck { done, total, .. } = event {
+                // The run has not begun yet and may still be refused.
+                *lock(&self.device_check) = Some(DeviceCheckView {
+                    done: *done,
+                    total: *total,
+                });
+                return;
+            }
+            *lock(&self.device_check) = None;
             self.receive(event);
             if !std::mem::replace(&mut has_started, true) {
                 // Fails only if the caller no longer waits.
@@ -219,6 +231,11 @@ impl Training {
     /// The last memory sample that the training reported.
     pub fn messages(&self) -> Option<Reported> {
         *lock(&self.messages)
+    }
+
+    /// How far the check of the GPU is, before the run begins.
+    pub fn device_check(&self) -> Option<DeviceCheckView> {
+        *lock(&self.device_check)
     }
 
     /// Sends a request to the training.

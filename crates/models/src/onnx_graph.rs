@@ -7,10 +7,11 @@ pub(crate) mod transformer;
 pub(crate) use message::{Attribute, Axis};
 
 use crate::error::{ModelError, Result};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use message::{FLOAT, GraphMessage, INT64, Model, Node, OperatorSet, TensorMessage, ValueInfo};
 use std::collections::{BTreeSet, HashMap};
 use tape::Activation;
+use tape::device::{read, to_host};
 
 /// Version of the operators: the oldest with LayerNormalization.
 const OPERATORS: i64 = 17;
@@ -105,7 +106,7 @@ impl<'a> Graph<'a> {
             );
             ModelError::NotExportable(reason)
         })?;
-        Ok(tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?)
+        Ok(to_host(tensor)?.to_dtype(DType::F32)?)
     }
 
     /// Adds a parameter.
@@ -123,7 +124,7 @@ impl<'a> Graph<'a> {
     /// Adds a tensor, unless there is one of this name.
     pub fn tensor(&mut self, name: &str, value: &Tensor) -> Result<Name> {
         if self.written.insert(name.to_owned()) {
-            let values = value.flatten_all()?.to_vec1::<f32>()?;
+            let values = read::<f32>(value)?;
             let bytes = values.iter().flat_map(|value| value.to_le_bytes());
             self.graph.initializer.push(TensorMessage {
                 dims: value.dims().iter().map(|&size| size as i64).collect(),

@@ -18,7 +18,8 @@ use candle_core::Device;
 use models::Network;
 use pressure::{Moments, RecoveryReserve};
 use std::path::Path;
-use tape::optim::health;
+use tape::device::synchronize;
+use tape::optim::{Health, health};
 use tape::{Cancel, Kernels, Parameters};
 
 /// The run ends after this many consecutive steps with a non-finite loss or gradient.
@@ -113,6 +114,7 @@ impl TrainState {
             skipped: SkippedSteps::default(),
         };
         state.round()?;
+        synchronize(device)?;
         Ok(state)
     }
 
@@ -140,7 +142,8 @@ impl TrainState {
     pub fn restored(&mut self, loss_scale: Option<LossScale>, skipped: SkippedSteps) -> Result<()> {
         self.skipped = skipped;
         self.precision = self.precision.with_loss_scale(loss_scale);
-        self.round()
+        self.round()?;
+        Ok(synchronize(&self.device)?)
     }
 
     /// The current loss scale, in f16.
@@ -262,12 +265,13 @@ impl TrainState {
     /// Moves the optimizer state to a scratch file in `folder`, or back into memory.
     ///
     /// # Errors
-    /// The file cannot be written or read.
+    /// The file cannot be written or read. After a fault of the device the state may be wrong.
     pub fn move_moments(&mut self, place: Moments, folder: &Path) -> Result<()> {
         match place {
-            Moments::Resident => self.optimizer.unmap(),
-            Moments::Mapped => self.optimizer.map(folder, &self.device),
+            Moments::Resident => self.optimizer.unmap()?,
+            Moments::Mapped => self.optimizer.map(folder, &self.device)?,
         }
+        Ok(synchronize(&self.device)?)
     }
 
     /// Bytes per element of the activations.
@@ -287,12 +291,24 @@ impl TrainState {
     /// Several steps in a row without a finite gradient, and no loss scale to blame: the run has
     /// diverged.
     pub fn update(&mut self, batch: &AccumulatedBatch, step: u64) -> Result<Update> {
+        self.apply(batch, &health(&batch.gradients)?, step)
+    }
+
+    /// [`TrainState::update`] with the health of the gradients.
+    ///
+    /// # Errors
+    /// As [`TrainState::update`]. After any other error the parameters may be those of two steps.
+    pub fn apply(
+        &mut self,
+        batch: &AccumulatedBatch,
+        health: &Health,
+        step: u64,
+    ) -> Result<Update> {
         let learning_rate = self.schedule.rate(step);
         let weight = batch.weight * self.loss_factor();
-        let health = health(&batch.gradients)?;
         let gradient_norm = health.norm / weight;
         if !(gradient_norm.is_finite() && batch.loss.is_finite()) {
-            let mut skipped = Skipped::from_health(&self.parameters, batch.loss, &health)?;
+            let mut skipped = Skipped::from_health(&self.parameters, batch.loss, health)?;
             skipped.overflowed_at = self.halve_loss_scale(batch.loss);
             self.skipped.total += 1;
             self.skipped.in_a_row += u32::from(skipped.overflowed_at.is_none());
