@@ -4,7 +4,7 @@
 
 use crate::lock::lock;
 use crate::machine_readings::Reported;
-use crate::view::{CommandError, RunRequest};
+use crate::view::{CommandError, DeviceCheckView, RunRequest};
 use runlog::{Run, RunEvent, RunFolder, RunStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -44,6 +44,8 @@ pub struct Training {
     control: Control,
     run: Mutex<Run>,
     messages: Mutex<Option<Reported>>,
+    /// How far the check of the GPU is.
+    device_check: Mutex<Option<DeviceCheckView>>,
     /// Length of the events file when the life ended, in bytes; nothing while it lasts.
     ended: Mutex<Option<u64>>,
     ending: Condvar,
@@ -128,6 +130,7 @@ impl Training {
             control: Control::default(),
             run: Mutex::new(run),
             messages: Mutex::default(),
+            device_check: Mutex::default(),
             ended: Mutex::default(),
             ending: Condvar::new(),
         })
@@ -144,6 +147,15 @@ impl Training {
         let _end = Ended(self);
         let mut spoke = false;
         let ending = work(flight, &mut |event| {
+            if let RunEvent::DeviceCheck { done, total, .. } = event {
+                // The run has not begun yet and may still be refused.
+                *lock(&self.device_check) = Some(DeviceCheckView {
+                    done: *done,
+                    total: *total,
+                });
+                return;
+            }
+            *lock(&self.device_check) = None;
             self.receive(event);
             if !std::mem::replace(&mut spoke, true) {
                 // Fails only when nobody waits any more.
@@ -216,6 +228,11 @@ impl Training {
     /// What it said last about memory.
     pub fn messages(&self) -> Option<Reported> {
         *lock(&self.messages)
+    }
+
+    /// How far the check of the GPU is, before the run begins.
+    pub fn device_check(&self) -> Option<DeviceCheckView> {
+        *lock(&self.device_check)
     }
 
     /// Passes a wish on.

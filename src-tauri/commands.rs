@@ -52,11 +52,15 @@ pub async fn welcome(shell: State<'_, Arc<Shell>>) -> Answer<Welcome> {
 #[tauri::command]
 pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
     status(shell, |shell| {
-        let training = shell
-            .active
-            .running()
-            .and_then(|training| training.messages());
-        Ok(training.unwrap_or_else(|| shell.readings.now()).view())
+        let training = shell.active.running();
+        let device_check = training
+            .as_ref()
+            .and_then(|training| training.device_check());
+        let reported = training.and_then(|training| training.messages());
+        Ok(MachineView {
+            device_check,
+            ..reported.unwrap_or_else(|| shell.readings.now()).view()
+        })
     })
     .await
 }

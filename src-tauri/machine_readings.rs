@@ -88,6 +88,7 @@ impl Reported {
             own_bytes: sample.own_bytes,
             others_bytes: sample.others_bytes(),
             swap_bytes: sample.swap_used_bytes,
+            device_check: None,
             name: name().to_owned(),
         }
     }

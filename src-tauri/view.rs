@@ -254,6 +254,17 @@ pub struct MachineView {
     pub swap_bytes: u64,
     /// The machine's name and chip, where known.
     pub name: String,
+    /// How far the check of the GPU is that precedes its first run.
+    pub device_check: Option<DeviceCheckView>,
+}
+
+/// Progress of a device check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, TS)]
+pub struct DeviceCheckView {
+    /// Comparisons done.
+    pub done: u32,
+    /// All comparisons.
+    pub total: u32,
 }
 
 /// What the page asks of a run.

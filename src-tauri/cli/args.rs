@@ -249,6 +249,9 @@ pub struct Doctor {
     /// Device: auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args, Default)]

@@ -1,17 +1,21 @@
 //! `ebb doctor`: prints facts about the machine, then compares the chosen device with the CPU in
-//! f64: every operation and the small models in f32, and every operation in the half precisions.
+//! f64: every operation and a small model of every family, in f32 and in the half precisions.
 
-use super::args;
 use super::failure::Failure;
 use super::output::out;
 use super::train::device_check_path;
+use super::{args, interrupt};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pressure::{MemorySource, Monitor};
 use runlog::format_bytes;
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use trainer::{
-    DeviceCheck, DevicePreference, Finding, Machine, SelectedDevice, default_threads, select_device,
+    CheckObserver, Control, DeviceCheck, DevicePreference, Finding, Machine, SelectedDevice,
+    default_threads, select_device,
 };
 
 /// How long the cost of the monitor is measured.
@@ -22,8 +26,77 @@ const MONITORED: Duration = Duration::from_secs(2);
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     let wanted = wanted(args.device.as_deref())?;
     let chosen = select_device(wanted).map_err(|error| Failure::new(error.to_string()))?;
-    print_machine(&chosen)?;
-    check_device(&chosen)
+    let control = Control::default();
+    interrupt::handle(&control)?;
+    if !args.json {
+        print_machine(&chosen)?;
+        out!(
+            "Comparing {} in f32, bf16 and f16 with the CPU in f64, forward and gradient",
+            chosen.kind
+        );
+    }
+    let start = Instant::now();
+    let mut display = Display::new(args.json, control);
+    let (check, findings) = DeviceCheck::run(&chosen, &mut display)?;
+    display.end();
+    if !chosen.device.is_cpu() {
+        check.save(&device_check_path());
+    }
+    if args.json {
+        print_json(&chosen, &check, &findings)?;
+    } else {
+        print_result(&check, &findings, start.elapsed());
+    }
+    verdict(&chosen, &findings)
+}
+
+/// Shows how far the check is, and every failed comparison at once.
+struct Display {
+    json: bool,
+    control: Control,
+    bar: Option<ProgressBar>,
+}
+
+impl Display {
+    fn new(json: bool, control: Control) -> Self {
+        let bar = (!json && std::io::stderr().is_terminal()).then(|| {
+            let style = ProgressStyle::with_template("{bar:24.cyan} {pos} of {len} comparisons");
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Display { json, control, bar }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl CheckObserver for Display {
+    fn progress(&mut self, done: usize, total: usize) -> ControlFlow<()> {
+        if let Some(bar) = &self.bar {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        }
+        if self.control.is_stopping() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn finding(&mut self, finding: &Finding) {
+        if !finding.passed && !self.json {
+            let print = || out!("  {}", describe(finding));
+            match &self.bar {
+                Some(bar) => bar.suspend(print),
+                None => print(),
+            }
+        }
+    }
 }
 
 fn print_machine(chosen: &SelectedDevice) -> Result<(), Failure> {
@@ -52,22 +125,14 @@ fn print_machine(chosen: &SelectedDevice) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_device(chosen: &SelectedDevice) -> Result<(), Failure> {
-    out!(
-        "Comparing {} in f32, bf16 and f16 with the CPU in f64, forward and gradient",
-        chosen.kind
-    );
-    let start = Instant::now();
-    let (check, findings) = DeviceCheck::run(chosen, &mut |finding| {
-        if !finding.passed {
-            out!("  {}", describe(finding));
-        }
-    })?;
-    if !chosen.device.is_cpu() {
-        check.save(&device_check_path());
-    }
-    if let Some(what) = check.failed_kernel() {
-        out!("Ebb's own kernels are not used here: {what} is wrong with them");
+fn print_result(check: &DeviceCheck, findings: &[Finding], took: Duration) {
+    for refused in check.refused_kernels() {
+        out!(
+            "Ebb's own kernels for {} are not used in {} here: {} is wrong with them",
+            refused.group,
+            refused.precision,
+            refused.what
+        );
     }
     for precision in ["f32", "bf16", "f16"] {
         let findings: Vec<&Finding> = findings
@@ -79,9 +144,29 @@ fn check_device(chosen: &SelectedDevice) -> Result<(), Failure> {
     out!(
         "{} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {}",
         check.operations(),
-        start.elapsed().as_secs_f64(),
+        took.as_secs_f64(),
         passed(&findings.iter().collect::<Vec<_>>())
     );
+}
+
+fn print_json(
+    chosen: &SelectedDevice,
+    check: &DeviceCheck,
+    findings: &[Finding],
+) -> Result<(), Failure> {
+    let report = serde_json::json!({
+        "device": chosen.kind.name(),
+        "reason": chosen.reason,
+        "check": check,
+        "findings": findings,
+    });
+    let text = serde_json::to_string_pretty(&report);
+    out!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
+    Ok(())
+}
+
+/// Fails with the first comparison that failed.
+fn verdict(chosen: &SelectedDevice, findings: &[Finding]) -> Result<(), Failure> {
     match findings.iter().find(|finding| !finding.passed) {
         None => Ok(()),
         Some(first) if first.precision == "f32" => Err(Failure::new(format!(

@@ -76,6 +76,7 @@ impl Progress {
         }
         match event {
             RunEvent::Started(started) => self.begin(started),
+            RunEvent::DeviceCheck { done, total, .. } => self.device_check(*done, *total),
             RunEvent::Step { step, .. } => self.step(*step),
             RunEvent::Memory { sample, .. } => {
                 self.memory = Some(*sample);
@@ -122,6 +123,19 @@ impl Progress {
                 message: sentence, ..
             } => self.end(sentence),
             RunEvent::Failed { .. } => self.end("Failed"),
+        }
+    }
+
+    /// A check of a GPU takes a minute or more before its first run.
+    fn device_check(&mut self, done: u32, total: u32) {
+        let sentence = format!("Checking this machine's GPU, {done} of {total}");
+        match &self.bar {
+            Some(bar) => bar.set_message(sentence),
+            None if done == 0 || self.last_plain.elapsed() >= PLAIN_EVERY => {
+                self.last_plain = Instant::now();
+                self.print(&sentence);
+            }
+            None => {}
         }
     }
 

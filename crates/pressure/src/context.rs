@@ -1,7 +1,7 @@
 //! What the rules of one decision are given, and what a rule answers. Decides nothing itself.
 
 use crate::budget::Budget;
-use crate::decision::{Action, MicroBatchKind, SampleCost};
+use crate::decision::{Action, MicroBatchKind, Outcome, SampleCost};
 use crate::memory_model::MemoryModel;
 use crate::other_apps::History;
 use crate::policy::{CHANGES_WINDOW_MS, Policy};
@@ -41,8 +41,40 @@ pub(crate) struct DecisionContext<'a> {
 pub(crate) struct Failure {
     pub(crate) kind: MicroBatchKind,
     pub(crate) micro_batch: u32,
-    /// An allocation was refused; otherwise it was cancelled.
-    pub(crate) refused: bool,
+    pub(crate) cause: FailureCause,
+}
+
+/// Why a micro-batch failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureCause {
+    /// An allocation was refused.
+    Refused,
+    /// The device ended it.
+    TooLong,
+    /// The monitor cancelled it.
+    Cancelled,
+}
+
+impl FailureCause {
+    /// The cause behind the outcome of a micro-batch; `None` if it succeeded.
+    pub(crate) fn new(outcome: Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Ok => None,
+            Outcome::Memory => Some(FailureCause::Refused),
+            Outcome::TooLong => Some(FailureCause::TooLong),
+            Outcome::Cancelled => Some(FailureCause::Cancelled),
+        }
+    }
+
+    /// The reason of the decision that answers the failure; `None` if the machine's memory is the
+    /// reason.
+    pub(crate) fn reason(self) -> Option<&'static str> {
+        match self {
+            FailureCause::Refused => Some("an allocation was refused"),
+            FailureCause::TooLong => Some("it held the GPU for too long"),
+            FailureCause::Cancelled => None,
+        }
+    }
 }
 
 impl DecisionContext<'_> {

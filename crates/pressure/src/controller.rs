@@ -8,8 +8,8 @@
 
 use crate::answer::answer;
 use crate::budget::Budget;
-use crate::context::{DecisionContext, Failure, RuleOutcome};
-use crate::decision::{Ask, Decision, MicroBatchKind, MicroBatchRecord, Outcome, Phase};
+use crate::context::{DecisionContext, Failure, FailureCause, RuleOutcome};
+use crate::decision::{Ask, Decision, MicroBatchKind, MicroBatchRecord, Phase};
 use crate::memory_model::MemoryModel;
 use crate::policy::{DEFAULT_MICRO_BATCH_MS, Policy, UNMEASURED_MICRO_BATCHES};
 use crate::sample::{Level, MemorySample};
@@ -208,7 +208,7 @@ pub fn observe(
     model.learn(record);
     let slowed = state.signal.memory.value >= policy.slowed_pressure;
     let track = state.rules.tracks.get_mut(record.kind);
-    if record.outcome == Outcome::Ok {
+    let Some(cause) = FailureCause::new(record.outcome) else {
         track.micro_batches += 1;
         let stays = |(peak, at): &(u64, u64)| {
             *peak > record.peak_bytes && record.at_ms < at + policy.quiet_ms
@@ -219,15 +219,14 @@ pub fn observe(
             track.record_speed(record.micro_batch, record.ms / record.cost as f64);
         }
         return (state, model);
-    }
-    let refused = record.outcome == Outcome::Memory;
-    if refused {
+    };
+    if cause != FailureCause::Cancelled {
         track.refused = Some((record.micro_batch, record.at_ms));
     }
     state.rules.failure = Some(Failure {
         kind: record.kind,
         micro_batch: record.micro_batch,
-        refused,
+        cause,
     });
     (state, model)
 }

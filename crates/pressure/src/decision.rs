@@ -82,6 +82,8 @@ pub enum Outcome {
     Ok,
     /// An allocation was refused.
     Memory,
+    /// The device ended it because it held the device for too long.
+    TooLong,
     /// It was cancelled between two operations.
     Cancelled,
 }

@@ -71,11 +71,8 @@ pub(crate) fn step(
 /// Half of a size that failed.
 fn after_failure(ctx: &DecisionContext, track: &Track) -> Option<Size> {
     let failure = ctx.failure_of_kind()?;
-    let reason = if failure.refused {
-        "an allocation was refused"
-    } else {
-        "the micro-batch was cancelled"
-    };
+    let reason = failure.cause.reason();
+    let reason = reason.unwrap_or("the micro-batch was cancelled");
     let half = (failure.micro_batch / 2).max(1);
     Some(Size::new(largest_up_to(track.batch, half), reason))
 }

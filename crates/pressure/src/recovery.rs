@@ -4,7 +4,7 @@
 //!
 //! No step changes the result of the training. Knows no network and no file.
 
-use crate::context::{DecisionContext, VoluntaryChanges};
+use crate::context::{DecisionContext, FailureCause, VoluntaryChanges};
 use crate::decision::{Action, Change, MicroBatchKind, Moments, Phase};
 use crate::policy::{Policy, RECOMPUTE_TIME_FRACTION, TRUSTED_SAVING};
 use crate::sizing::{Track, Tracks, largest_within};
@@ -182,7 +182,8 @@ pub(crate) fn take(
 fn due_shortage(ctx: &DecisionContext, own: &State) -> Option<(u64, Shortage)> {
     let (now_ms, policy) = (ctx.sample.at_ms, ctx.policy);
     let failure = ctx.failure_of_kind();
-    if failure.is_some_and(|failure| failure.refused && failure.micro_batch <= 1) {
+    let refused = failure.filter(|failure| failure.cause == FailureCause::Refused);
+    if refused.is_some_and(|failure| failure.micro_batch <= 1) {
         // Waiting would not make a device larger.
         return Some((now_ms, Shortage::Refused));
     }

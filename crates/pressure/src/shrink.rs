@@ -36,8 +36,8 @@ pub(crate) fn may_be_avoided(ctx: &DecisionContext, critical: bool) -> bool {
 /// Shrinks to `size`.
 pub(crate) fn shrink(ctx: &DecisionContext, size: u32) -> RuleOutcome {
     let (cause, mut reason) = ctx.explain_shortage();
-    if ctx.failure_of_kind().is_some_and(|failure| failure.refused) {
-        reason = "an allocation was refused".into();
+    if let Some(failed) = ctx.failure_of_kind().and_then(|f| f.cause.reason()) {
+        reason = failed.into();
     }
     RuleOutcome::run(size, cause, reason).releasing_caches(true)
 }

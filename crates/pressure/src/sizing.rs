@@ -37,7 +37,7 @@ pub(crate) struct Track {
     pub(crate) calm_since_ms: Option<u64>,
     /// Speed by size.
     pub(crate) speeds: Vec<Speed>,
-    /// A size that was refused, and when.
+    /// A size that the device refused or ended, and when.
     pub(crate) refused: Option<(u32, u64)>,
     /// Cost of an ordinary sample, averaged over batches that were nearly complete.
     pub(crate) sample_cost: f64,

@@ -1,7 +1,7 @@
 //! Rules: suspend if the training state itself does not fit, pause if not even one sample does, and
 //! continue once it does.
 
-use crate::context::{DecisionContext, RuleOutcome};
+use crate::context::{DecisionContext, FailureCause, RuleOutcome};
 use crate::decision::{Action, MicroBatchKind};
 use crate::memory_model::MemoryModel;
 use crate::sample::Component;
@@ -100,9 +100,9 @@ pub(crate) fn pause(
     let slack = (ctx.policy.continue_fraction * sample.total_bytes as f64) as u64;
     // A single sample that was cancelled is tried again only once it fits into the budget of the
     // machine.
-    let was_cancelled = ctx
-        .failure
-        .is_some_and(|failure| failure.micro_batch <= 1 && !failure.refused);
+    let was_cancelled = ctx.failure.is_some_and(|failure| {
+        failure.micro_batch <= 1 && failure.cause == FailureCause::Cancelled
+    });
     let to_continue = if was_cancelled {
         ctx.budget.machine_bytes
     } else {

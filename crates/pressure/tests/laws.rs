@@ -93,7 +93,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let level = prop_oneof![
         12 => Just(None), 1 => Just(Some(Level::Warning)), 1 => Just(Some(Level::Critical))
     ];
-    let outcome = prop_oneof![20 => Just(Outcome::Ok), 1 => Just(Outcome::Cancelled), 1 => Just(Outcome::Memory)];
+    let outcome = prop_oneof![20 => Just(Outcome::Ok), 1 => Just(Outcome::Cancelled), 1 => Just(Outcome::Memory), 1 => Just(Outcome::TooLong)];
     let moved = prop_oneof![8 => -0.01..0.01, 1 => -0.4..0.4];
     let step = (0u64..2_000, moved, level, outcome, -0.02..0.02);
     proptest::collection::vec(step, 1..250).prop_map(|steps| {

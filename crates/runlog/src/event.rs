@@ -19,6 +19,15 @@ use ts_rs::TS;
 pub enum RunEvent {
     /// The first event of every run: what is trained, on which data, and how.
     Started(Box<Started>),
+    /// The GPU is being checked before the run starts. Only for observers: never in a run folder.
+    DeviceCheck {
+        /// Milliseconds on the run's clock.
+        at_ms: u64,
+        /// Comparisons done.
+        done: u32,
+        /// All comparisons.
+        total: u32,
+    },
     /// A memory sample: at most one per second, plus one with every decision that changes
     /// something.
     Memory {
@@ -338,7 +347,8 @@ impl RunEvent {
     pub fn at_ms(&self) -> u64 {
         match self {
             RunEvent::Started(started) => started.at_ms,
-            RunEvent::Memory { at_ms, .. }
+            RunEvent::DeviceCheck { at_ms, .. }
+            | RunEvent::Memory { at_ms, .. }
             | RunEvent::Decision { at_ms, .. }
             | RunEvent::Prediction { at_ms, .. }
             | RunEvent::Step { at_ms, .. }

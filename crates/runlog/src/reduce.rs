@@ -61,6 +61,7 @@ impl Run {
         self.now_ms = self.now_ms.max(event.at_ms());
         match event {
             RunEvent::Started(started) => self.start(started),
+            RunEvent::DeviceCheck { .. } => {}
             RunEvent::Memory { .. } => self.apply_memory(event),
             RunEvent::Decision { .. } => self.apply_decision(event),
             RunEvent::Prediction {

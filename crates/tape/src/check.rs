@@ -3,6 +3,8 @@
 
 mod cases;
 mod compare;
+mod passes;
 
-pub use cases::{Case, cases, large_cases};
+pub use cases::{Case, CaseSpec, case_specs, cases, large_cases, large_specs, wide_specs};
 pub use compare::{Outcome, finite_difference_error, run};
+pub use passes::{PASSES, Pass};

@@ -18,7 +18,14 @@ use candle_core::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
 
-pub use metal::{system_version, with_autorelease_pool};
+pub use crate::host::{read, synchronize, to_host};
+pub use crate::objective_c::{catch_exception, with_autorelease_pool};
+pub use metal::system_version;
+
+/// Remembers the peak of a device before a synchronization frees what is unused.
+pub(crate) fn note_peak(device: &Device) {
+    metal::note_peak(device);
+}
 
 /// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,6 +82,16 @@ pub enum DevicePreference {
     Cuda,
     /// The CPU.
     Cpu,
+}
+
+impl From<DeviceKind> for DevicePreference {
+    fn from(kind: DeviceKind) -> Self {
+        match kind {
+            DeviceKind::Cpu => DevicePreference::Cpu,
+            DeviceKind::Cuda => DevicePreference::Cuda,
+            DeviceKind::Metal => DevicePreference::Metal,
+        }
+    }
 }
 
 /// The device of a run, and the reason for it.
@@ -176,10 +193,21 @@ pub fn limit_bytes(device: &Device) -> u64 {
     }
 }
 
+/// The GPU's name, such as `applegpu_g16s`; empty on the CPU.
+pub fn gpu_name(device: &Device) -> String {
+    match device {
+        Device::Cuda(_) => cuda::name(device),
+        _ => metal::name(device),
+    }
+}
+
 /// Peak bytes of all tensors since the last call, which starts a new measurement; 0 if the driver
 /// does not report it.
 pub fn take_peak_bytes(device: &Device) -> u64 {
-    cuda::take_peak_bytes(device)
+    match device {
+        Device::Cuda(_) => cuda::take_peak_bytes(device),
+        _ => metal::take_peak_bytes(device),
+    }
 }
 
 /// Frees the memory that the pools of the driver and of the kernels hold and no tensor uses.

@@ -3,7 +3,8 @@
 
 use crate::cpu::{Float, View};
 use crate::error::Result;
-use crate::kernels;
+use crate::host::{read, to_host};
+use crate::kernels::{self, KernelGroup};
 use candle_core::{CpuStorage, DType, InplaceOp1, InplaceOp2, Layout, Tensor};
 use rayon::prelude::*;
 use std::cell::RefCell;
@@ -12,7 +13,7 @@ use std::cell::RefCell;
 /// Works in place, except on a GPU without kernels, where a new tensor replaces `sum`.
 pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
     let other = &other.to_dtype(sum.dtype())?;
-    if kernels::run_on(sum) && sum.is_contiguous() {
+    if kernels::run_on(KernelGroup::Accumulate, sum) && sum.is_contiguous() {
         kernels::elements::add_to(sum, &other.contiguous()?)?;
     } else if sum.device().is_cpu()
         && matches!(sum.dtype(), DType::F32 | DType::F64)
@@ -27,7 +28,9 @@ pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
 
 /// [`add_assign`] for many pairs; on a GPU seven pairs per launch.
 pub fn add_assign_all(sums: &mut [Tensor], others: &[Tensor]) -> Result<()> {
-    let single = |t: &Tensor| t.dtype() == DType::F32 && t.is_contiguous() && kernels::run_on(t);
+    let single = |t: &Tensor| {
+        t.dtype() == DType::F32 && t.is_contiguous() && kernels::run_on(KernelGroup::Accumulate, t)
+    };
     if sums.iter().zip(others).all(|(a, b)| single(a) && single(b)) {
         let pairs: Vec<_> = sums.iter().zip(others).collect();
         return kernels::multi_tensor::accumulate(&pairs);
@@ -117,20 +120,19 @@ impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for BorrowMut<F>
     }
 }
 
-/// The values of a tensor as f64.
+/// The values of a tensor as f64, in row-major order.
+///
+/// # Errors
+/// As [`synchronize`](crate::device::synchronize), for which this waits.
 pub fn to_f64(tensor: &Tensor) -> Result<Vec<f64>> {
-    let tensor = tensor.contiguous()?;
-    match (tensor.device().is_cpu(), tensor.dtype()) {
-        (true, DType::F32) => Ok(View::<f32>::new("read", &tensor)?
+    let tensor = to_host(&tensor.contiguous()?)?;
+    match tensor.dtype() {
+        DType::F32 => Ok(View::<f32>::new("read", &tensor)?
             .iter()
             .map(|&v| f64::from(v))
             .collect()),
-        (true, DType::F64) => Ok(View::<f64>::new("read", &tensor)?.to_vec()),
-        // A GPU sync and a copy: at most once per step.
-        _ => Ok(tensor
-            .flatten_all()?
-            .to_dtype(DType::F32)?
-            .to_vec1::<f32>()?
+        DType::F64 => Ok(View::<f64>::new("read", &tensor)?.to_vec()),
+        _ => Ok(read::<f32>(&tensor.to_dtype(DType::F32)?)?
             .into_iter()
             .map(f64::from)
             .collect()),

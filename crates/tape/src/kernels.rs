@@ -30,7 +30,7 @@ pub(crate) mod emulator;
 pub(crate) mod metal;
 #[cfg(any(target_os = "macos", test))]
 mod buffer_pool;
-#[cfg(any(feature = "cuda", target_os = "macos", test))]
+mod group;
 mod source;
 #[cfg(feature = "cuda")]
 mod tensor_cores;
@@ -51,33 +51,33 @@ mod tests;
 
 use crate::error::{Result, TapeError};
 use candle_core::{DType, Device, Tensor};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set when a check has found a kernel wrong on this machine: composed forms run instead.
-static REFUSED: AtomicBool = AtomicBool::new(false);
+pub use group::{KernelGroup, allow, allow_group, allowed, take_used};
+pub use source::fingerprint;
 
-/// Allows or forbids kernels on the GPU of this process. They are allowed until a check finds one
-/// wrong.
-pub fn allow(allowed: bool) {
-    REFUSED.store(!allowed, Ordering::Relaxed);
-}
-
-/// True unless [`allow`] has forbidden kernels.
-pub fn allowed() -> bool {
-    !REFUSED.load(Ordering::Relaxed)
-}
-
-/// True if kernels exist for tensors like this one on this device. Kernels index elements with 32
-/// bits.
-pub(crate) fn run_on(x: &Tensor) -> bool {
+/// True if kernels of this group exist for tensors like this one on this device, and are right
+/// there. Kernels index elements with 32 bits.
+pub(crate) fn run_on(group: KernelGroup, x: &Tensor) -> bool {
     let typed = matches!(x.dtype(), DType::F32 | DType::BF16 | DType::F16);
-    typed && x.elem_count() < 1 << 31 && on_device(x.device())
+    let runs = typed
+        && x.elem_count() < 1 << 31
+        && on_device(x.device())
+        && group::is_allowed(group, x.dtype());
+    if runs {
+        group::record(group, x.dtype());
+    }
+    runs
+}
+
+/// True if some kernel exists for tensors like this one on this device.
+pub(crate) fn exist_for(x: &Tensor) -> bool {
+    matches!(x.dtype(), DType::F32 | DType::BF16 | DType::F16) && on_device(x.device())
 }
 
 fn on_device(device: &Device) -> bool {
     match device {
-        Device::Cuda(_) => cfg!(feature = "cuda") && allowed(),
-        Device::Metal(_) => cfg!(target_os = "macos") && allowed(),
+        Device::Cuda(_) => cfg!(feature = "cuda"),
+        Device::Metal(_) => cfg!(target_os = "macos"),
         #[cfg(test)]
         Device::Cpu => emulator::on(),
         #[cfg(not(test))]

@@ -55,6 +55,12 @@ pub mod optim;
 
 // Devices, and the code that runs on them.
 pub mod device;
+mod host;
+#[cfg(target_os = "macos")]
+mod objective_c;
+#[cfg(not(target_os = "macos"))]
+#[path = "without_objective_c.rs"]
+mod objective_c;
 mod cpu;
 pub mod kernels;
 pub mod inplace;
@@ -69,7 +75,7 @@ pub use cancel::Cancel;
 pub use deferred::DeferredOutput;
 pub use dry_run::{HeapBlock, HeapEvent, dry_run};
 pub use dtype::{is_half, widened};
-pub use error::{Result, TapeError};
+pub use error::{DeviceFault, Result, TapeError};
 pub use gradients::Gradients;
 pub use kinks::{KinkDivergence, KinkLog};
 pub use ops::{

@@ -62,7 +62,7 @@ pub use token_selection::{KeepRule, Quota, keep_probabilities};
 
 use crate::cpu;
 use crate::error::{Result, TapeError};
-use crate::kernels;
+use crate::kernels::{self, KernelGroup};
 use crate::tape::{Kernels, Tape, Value};
 use candle_core::Tensor;
 
@@ -80,10 +80,10 @@ enum Form {
 impl Tape<'_> {
     /// Chooses the form by device and element type, and by what the device check found. No other
     /// code decides this.
-    fn form(&self, x: &Tensor) -> Form {
+    fn form(&self, group: KernelGroup, x: &Tensor) -> Form {
         match self.kernels() {
             Kernels::Composed => Form::Composed,
-            Kernels::Fused if kernels::run_on(x) => Form::Device,
+            Kernels::Fused if kernels::run_on(group, x) => Form::Device,
             Kernels::Fused if cpu::is_fused(x) => Form::Cpu,
             Kernels::Fused => Form::Composed,
         }
@@ -91,7 +91,7 @@ impl Tape<'_> {
 
     /// True if the fused CPU kernel will run on this tensor; for operations without a GPU kernel.
     fn fuses(&self, x: &Tensor) -> bool {
-        self.form(x) == Form::Cpu
+        matches!(self.kernels(), Kernels::Fused) && !kernels::exist_for(x) && cpu::is_fused(x)
     }
 }
 

@@ -61,7 +61,7 @@ impl Control {
     }
 
     /// Whether a stop is in the queue.
-    pub(crate) fn is_stopping(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         self.requests().contains(&Request::Stop)
     }
 

@@ -1,21 +1,28 @@
 //! Decides whether a GPU may be used. Before the first run on a GPU, every operation is compared
-//! with the CPU. The result is saved for this version of Ebb on this version of the system. A GPU
-//! that computes an operation wrong is refused with the operation's name; if that happens only in a
-//! half precision, only that precision is refused.
+//! with the CPU. The result is saved for these kernels on this GPU under this version of the
+//! system. Kernels of Ebb that compute an operation wrong in one precision are not used for it
+//! there. A GPU that computes an operation wrong without them is refused with the operation's name;
+//! if that happens only in a half precision, only that precision is refused.
 
 mod findings;
+mod small_models;
 
 pub use findings::Finding;
 
 use crate::error::{Result, TrainError};
 use crate::precision::Precision;
-use findings::{compare_with_cpu, count_operations};
+use candle_core::DType;
+use findings::{CheckCase, check_cases, count_operations};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::Path;
 use tape::TapeError;
-use tape::device::{DevicePreference, SelectedDevice, select_device, system_version};
-use tape::kernels::allow;
+use tape::device::{DevicePreference, SelectedDevice, gpu_name, select_device, system_version};
+use tape::kernels::{KernelGroup, allow, allow_group, fingerprint, take_used};
+
+/// Checks that may begin and not finish before the GPU is refused. The user may have ended one.
+const MOST_UNFINISHED: u32 = 2;
 
 /// Result of comparing a device with the CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +33,12 @@ pub struct DeviceCheck {
     system: String,
     /// `metal` or `cuda`.
     device: String,
+    /// The GPU's name.
+    #[serde(default)]
+    gpu: String,
+    /// A hash of the kernels' sources and of candle's version.
+    #[serde(default)]
+    kernels: String,
     /// Number of operations and models compared.
     operations: usize,
     /// The first that is wrong in f32.
@@ -33,11 +46,40 @@ pub struct DeviceCheck {
     /// The first that is wrong in a half precision, by the name of the precision.
     #[serde(default)]
     failed_halves: BTreeMap<String, String>,
-    /// The first that is wrong with Ebb's own kernels. The other fields are about the device
-    /// without them.
+    /// Ebb's own kernels that are not used. The fields above are about the device without them.
     #[serde(default)]
-    failed_kernel: Option<String>,
+    refused_kernels: Vec<RefusedKernels>,
+    /// Number of checks that began and did not finish since the last one that did.
+    #[serde(default)]
+    unfinished: u32,
 }
+
+/// Kernels of one operation that are wrong in one precision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedKernels {
+    /// The operation, as in [`KernelGroup::name`].
+    pub group: String,
+    /// `f32`, `bf16` or `f16`.
+    pub precision: String,
+    /// The comparison that failed.
+    pub what: String,
+}
+
+/// Follows a device check.
+pub trait CheckObserver {
+    /// `done` of about `total` comparisons are done. A break ends the check.
+    fn progress(&mut self, _done: usize, _total: usize) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    /// A comparison was made.
+    fn finding(&mut self, _finding: &Finding) {}
+}
+
+impl CheckObserver for () {}
+
+/// The kernels that a comparison used, each with its precision.
+type Used = BTreeSet<(KernelGroup, &'static str)>;
 
 impl DeviceCheck {
     fn new(chosen: &SelectedDevice, findings: &[Finding]) -> Self {
@@ -54,31 +96,35 @@ impl DeviceCheck {
         }
     }
 
-    /// Compares a device with the CPU, with Ebb's own kernels, and again without them if anything
-    /// is wrong. Calls `on_finding` for each finding at once. Returns the findings about the
-    /// kernels that will be used.
+    /// Compares a device with the CPU, first with all of Ebb's own kernels. What fails is compared
+    /// again without the kernels that it used. Returns the findings about the kernels that will be
+    /// used.
     ///
     /// # Errors
-    /// The table of operations cannot be built.
+    /// The observer ended the check.
     pub fn run(
         chosen: &SelectedDevice,
-        on_finding: &mut dyn FnMut(&Finding),
+        observer: &mut dyn CheckObserver,
     ) -> Result<(Self, Vec<Finding>)> {
         allow(true);
-        let findings = compare_with_cpu(chosen, on_finding)?;
-        let with = DeviceCheck::new(chosen, &findings);
-        let first = findings.iter().find(|finding| !finding.passed);
-        let (Some(first), false) = (first, chosen.device.is_cpu()) else {
-            return Ok((with, findings));
-        };
-        let failed = format!("{} in {}", first.what, first.precision);
-        allow(false);
-        let findings = compare_with_cpu(chosen, on_finding)?;
-        let without = DeviceCheck {
-            failed_kernel: Some(failed),
+        let cases = check_cases();
+        let (mut findings, mut used) = (Vec::new(), Vec::new());
+        for (done, case) in cases.iter().enumerate() {
+            if observer.progress(done, cases.len()).is_break() {
+                return Err(TrainError::CheckStopped);
+            }
+            take_used();
+            let finding = case.run(&chosen.device);
+            observer.finding(&finding);
+            findings.push(finding);
+            used.push(take_used());
+        }
+        let refused_kernels = refuse_kernels(chosen, &cases, &mut findings, &used, observer)?;
+        let check = DeviceCheck {
+            refused_kernels,
             ..DeviceCheck::new(chosen, &findings)
         };
-        Ok((without, findings))
+        Ok((check, findings))
     }
 
     /// Number of operations and models compared.
@@ -86,9 +132,9 @@ impl DeviceCheck {
         self.operations
     }
 
-    /// The first operation that is wrong with Ebb's own kernels, which are then not used.
-    pub fn failed_kernel(&self) -> Option<&str> {
-        self.failed_kernel.as_deref()
+    /// Ebb's own kernels that are not used.
+    pub fn refused_kernels(&self) -> &[RefusedKernels] {
+        &self.refused_kernels
     }
 
     fn blank(chosen: &SelectedDevice) -> Self {
@@ -96,26 +142,70 @@ impl DeviceCheck {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             system: system_version(),
             device: chosen.kind.to_string(),
+            gpu: gpu_name(&chosen.device),
+            kernels: fingerprint(),
             operations: 0,
             failed: None,
             failed_halves: BTreeMap::new(),
-            failed_kernel: None,
+            refused_kernels: Vec::new(),
+            unfinished: 0,
         }
     }
 
-    /// Reads a saved result; `None` unless it is about this version, system and device.
+    /// Reads a saved result; `None` unless it is about these kernels, this system and this GPU.
     fn load(path: &Path, chosen: &SelectedDevice) -> Option<Self> {
         let saved: DeviceCheck = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
         let now = DeviceCheck::blank(chosen);
-        let same = (&saved.version, &saved.system, &saved.device)
-            == (&now.version, &now.system, &now.device);
-        same.then_some(saved)
+        let is_same = saved.version == now.version
+            && saved.system == now.system
+            && saved.device == now.device
+            && saved.gpu == now.gpu
+            && saved.kernels == now.kernels;
+        is_same.then_some(saved)
     }
 
     /// Saves the result. A failure is ignored: the comparison then runs again next time.
     pub fn save(&self, path: &Path) {
         if let (Some(parent), Ok(text)) = (path.parent(), serde_json::to_vec(self)) {
             let _ = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(path, text));
+        }
+    }
+
+    /// Saves that this many checks have begun and not finished. The process may not survive one.
+    fn save_unfinished(path: &Path, chosen: &SelectedDevice, times: u32) {
+        if times == 0 {
+            // A missing file and one that cannot be removed both mean that nothing is known.
+            let _ = std::fs::remove_file(path);
+            return;
+        }
+        let begun = DeviceCheck {
+            unfinished: times,
+            ..DeviceCheck::blank(chosen)
+        };
+        begun.save(path);
+    }
+
+    /// The verdict on a device whose check ended the process each time.
+    fn of_unfinished(chosen: &SelectedDevice, times: u32) -> Self {
+        DeviceCheck {
+            failed: Some(format!(
+                "its check, which began {times} times and never finished,"
+            )),
+            unfinished: times,
+            ..DeviceCheck::blank(chosen)
+        }
+    }
+
+    /// Allows and refuses Ebb's own kernels for the runs of this process.
+    fn apply_to_kernels(&self) {
+        allow(true);
+        for refused in &self.refused_kernels {
+            let group = KernelGroup::ALL
+                .into_iter()
+                .find(|g| g.name() == refused.group);
+            if let Some(group) = group {
+                allow_group(group, dtype_of(&refused.precision), false);
+            }
         }
     }
 
@@ -139,19 +229,31 @@ impl DeviceCheck {
     fn apply(self, chosen: SelectedDevice, wanted: DevicePreference) -> Result<SelectedDevice> {
         let kind = chosen.kind;
         if !chosen.device.is_cpu() {
-            allow(self.failed_kernel.is_none());
+            self.apply_to_kernels();
         }
         match self.failed {
             None => {
-                let without = self.failed_kernel.map_or(String::new(), |what| {
-                    format!(", without Ebb's own kernels ({what} is wrong in them)")
-                });
-                let reason = format!("{}{without}, {} operations checked on this machine", chosen.reason, self.operations);
+                let mut groups: Vec<&str> =
+                    self.refused_kernels.iter().map(|r| r.group.as_str()).collect();
+                groups.dedup();
+                let without = if groups.is_empty() {
+                    String::new()
+                } else {
+                    format!(
+                        ", without Ebb's own kernels for {} (they are wrong here)",
+                        groups.join(", ")
+                    )
+                };
+                let reason = format!(
+                    "{}{without}, {} operations checked on this machine",
+                    chosen.reason, self.operations
+                );
                 Ok(SelectedDevice { reason, ..chosen })
             }
             Some(what) if wanted == DevicePreference::Auto => {
                 let cpu = select_device(DevicePreference::Cpu)?;
-                Ok(SelectedDevice { reason: format!("{kind} is refused here: {what} is wrong on it"), ..cpu })
+                let reason = format!("{kind} is refused here: {what} is wrong on it");
+                Ok(SelectedDevice { reason, ..cpu })
             }
             Some(what) => Err(TapeError::Device(format!(
                 "{kind} is refused here: {what} is wrong on it; choose --device cpu, or run `ebb doctor`"
@@ -161,38 +263,138 @@ impl DeviceCheck {
     }
 }
 
+fn dtype_of(precision: &str) -> DType {
+    match precision {
+        "bf16" => DType::BF16,
+        "f16" => DType::F16,
+        _ => DType::F32,
+    }
+}
+
+/// Repeats the failed comparisons without the kernels that they used. Kernels without which a
+/// comparison passes are refused from then on; if it still fails, the device itself is wrong.
+fn refuse_kernels(
+    chosen: &SelectedDevice,
+    cases: &[CheckCase],
+    findings: &mut [Finding],
+    used: &[Used],
+    observer: &mut dyn CheckObserver,
+) -> Result<Vec<RefusedKernels>> {
+    let mut refused = Vec::new();
+    for index in 0..cases.len() {
+        if findings[index].passed || used[index].is_empty() {
+            continue;
+        }
+        if observer.progress(index, cases.len()).is_break() {
+            return Err(TrainError::CheckStopped);
+        }
+        let suspects = suspects(index, findings, used);
+        let allow_suspects = |allowed| {
+            let all = suspects.iter();
+            all.for_each(|&(group, precision)| allow_group(group, dtype_of(precision), allowed));
+        };
+        allow_suspects(false);
+        let again = cases[index].run(&chosen.device);
+        if !again.passed {
+            let is_refused = |group: KernelGroup, precision: &str| {
+                let mut all = refused.iter();
+                all.any(|r: &RefusedKernels| r.group == group.name() && r.precision == precision)
+            };
+            let innocent = suspects.iter().filter(|(g, p)| !is_refused(*g, p));
+            innocent.for_each(|&(group, p)| allow_group(group, dtype_of(p), true));
+            continue;
+        }
+        let what = std::mem::replace(&mut findings[index], again).what;
+        for (group, precision) in suspects {
+            let (group, precision) = (group.name().to_owned(), precision.to_owned());
+            if refused
+                .iter()
+                .any(|r: &RefusedKernels| r.group == group && r.precision == precision)
+            {
+                continue;
+            }
+            refused.push(RefusedKernels {
+                group,
+                precision,
+                what: what.clone(),
+            });
+        }
+    }
+    Ok(refused)
+}
+
+/// The kernels that may have made a comparison fail: those that no passed comparison used, or, if
+/// there are none, all that it used.
+fn suspects(index: usize, findings: &[Finding], used: &[Used]) -> Used {
+    let passed = findings
+        .iter()
+        .zip(used)
+        .filter(|(finding, _)| finding.passed);
+    let trusted: Used = passed.flat_map(|(_, used)| used.iter().copied()).collect();
+    let untrusted: Used = used[index].difference(&trusted).copied().collect();
+    if untrusted.is_empty() {
+        used[index].clone()
+    } else {
+        untrusted
+    }
+}
+
 /// Chooses a device and checks it if it is a GPU. The result of the check is saved at `path`.
 ///
 /// # Errors
 /// There is no such device, or it computes an operation wrong.
 pub fn checked_device(wanted: DevicePreference, path: Option<&Path>) -> Result<SelectedDevice> {
-    checked_device_for(wanted, Precision::F32, path)
+    checked_device_for(wanted, Precision::F32, path, &mut ())
 }
 
 /// As [`checked_device`], for a run that computes in `precision`.
 ///
 /// # Errors
-/// As [`checked_device`], or the device computes an operation wrong in this precision.
+/// As [`checked_device`], the device computes an operation wrong in this precision, or the observer
+/// ended the check.
 pub fn checked_device_for(
     wanted: DevicePreference,
     precision: Precision,
     path: Option<&Path>,
+    observer: &mut dyn CheckObserver,
 ) -> Result<SelectedDevice> {
     let chosen = select_device(wanted)?;
     if chosen.device.is_cpu() {
         return Ok(chosen);
     }
-    let saved = path.and_then(|path| DeviceCheck::load(path, &chosen));
-    let check = match saved {
-        Some(check) => check,
-        None => {
-            let (check, _) = DeviceCheck::run(&chosen, &mut |_| {})?;
-            path.into_iter().for_each(|path| check.save(path));
-            check
-        }
-    };
+    let run = |observer: &mut dyn CheckObserver| Ok(DeviceCheck::run(&chosen, observer)?.0);
+    let check = saved_or_run(&chosen, path, observer, run)?;
     check.check_precision(precision)?;
     check.apply(chosen, wanted)
+}
+
+/// The saved result, or that of `run`, which is then saved.
+fn saved_or_run(
+    chosen: &SelectedDevice,
+    path: Option<&Path>,
+    observer: &mut dyn CheckObserver,
+    run: impl FnOnce(&mut dyn CheckObserver) -> Result<DeviceCheck>,
+) -> Result<DeviceCheck> {
+    let Some(path) = path else {
+        return run(observer);
+    };
+    let saved = DeviceCheck::load(path, chosen);
+    let unfinished = saved.as_ref().map_or(0, |check| check.unfinished);
+    match saved {
+        Some(check) if unfinished == 0 => return Ok(check),
+        _ if unfinished >= MOST_UNFINISHED => {
+            return Ok(DeviceCheck::of_unfinished(chosen, unfinished));
+        }
+        _ => {}
+    }
+    DeviceCheck::save_unfinished(path, chosen, unfinished + 1);
+    let outcome = run(observer);
+    match &outcome {
+        Ok(check) => check.save(path),
+        // The user ended it: that says nothing about the device.
+        Err(_) => DeviceCheck::save_unfinished(path, chosen, unfinished),
+    }
+    outcome
 }
 
 #[cfg(test)]
@@ -233,6 +435,100 @@ mod tests {
         let instead = check.apply(cpu(), DevicePreference::Auto).unwrap();
         assert_eq!(instead.kind, crate::DeviceKind::Cpu);
         assert!(instead.reason.contains("refused"), "{}", instead.reason);
+    }
+
+    /// A check that ends the process, as the file shows it afterwards.
+    fn interrupted(path: &Path) {
+        let before = DeviceCheck::load(path, &cpu()).map_or(0, |check| check.unfinished);
+        DeviceCheck::save_unfinished(path, &cpu(), before + 1);
+    }
+
+    #[test]
+    fn a_device_whose_check_never_finishes_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("doctor.json");
+        let passed = || Ok(DeviceCheck::new(&cpu(), &findings(true)));
+        interrupted(&path);
+        // The second attempt runs; a stop by the user does not count.
+        let stopped = saved_or_run(&cpu(), Some(&path), &mut (), |_| {
+            Err(TrainError::CheckStopped)
+        });
+        assert!(matches!(stopped, Err(TrainError::CheckStopped)));
+        interrupted(&path);
+        let check = saved_or_run(&cpu(), Some(&path), &mut (), |_| panic!("no third attempt"));
+        let check = check.unwrap();
+        let refused = check.apply(cpu(), DevicePreference::Auto).unwrap();
+        assert!(
+            refused.reason.contains("never finished"),
+            "{}",
+            refused.reason
+        );
+        // A check that finishes is trusted again.
+        let path = folder.path().join("other.json");
+        interrupted(&path);
+        saved_or_run(&cpu(), Some(&path), &mut (), |_| passed()).unwrap();
+        let again = saved_or_run(&cpu(), Some(&path), &mut (), |_| panic!("it was saved"));
+        assert_eq!(again.unwrap(), passed().unwrap());
+    }
+
+    #[test]
+    fn a_check_of_other_kernels_or_of_another_gpu_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("doctor.json");
+        let check = DeviceCheck::new(&cpu(), &findings(true));
+        let others = [
+            DeviceCheck {
+                kernels: "0123456789abcdef".to_owned(),
+                ..check.clone()
+            },
+            DeviceCheck {
+                gpu: "applegpu_g13g".to_owned(),
+                ..check.clone()
+            },
+        ];
+        for other in others {
+            other.save(&path);
+            assert_eq!(DeviceCheck::load(&path, &cpu()), None);
+        }
+        check.save(&path);
+        assert!(DeviceCheck::load(&path, &cpu()).is_some());
+    }
+
+    #[test]
+    fn a_check_stops_between_two_comparisons() {
+        struct Stop(usize);
+        impl CheckObserver for Stop {
+            fn progress(&mut self, done: usize, total: usize) -> ControlFlow<()> {
+                assert!(done < total);
+                self.0 = done;
+                if done == 3 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            }
+        }
+        let mut observer = Stop(0);
+        let outcome = DeviceCheck::run(&cpu(), &mut observer);
+        assert!(matches!(outcome, Err(TrainError::CheckStopped)));
+        assert_eq!(observer.0, 3);
+    }
+
+    #[test]
+    fn kernels_that_no_passed_comparison_used_are_suspected_first() {
+        let findings = findings(false);
+        let (norm, sum) = (
+            (KernelGroup::LayerNorm, "f32"),
+            (KernelGroup::Accumulate, "f32"),
+        );
+        let used = [Used::from([sum]), Used::from([sum, norm])];
+        assert_eq!(suspects(1, &findings, &used), Used::from([norm]));
+        let used = [Used::from([sum, norm]), Used::from([sum, norm])];
+        assert_eq!(suspects(1, &findings, &used), used[1]);
+        // The same kernels in another precision are other kernels.
+        let half = (KernelGroup::LayerNorm, "bf16");
+        let used = [Used::from([norm]), Used::from([half])];
+        assert_eq!(suspects(1, &findings, &used), Used::from([half]));
     }
 
     #[test]

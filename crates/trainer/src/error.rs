@@ -3,7 +3,7 @@
 
 use runlog::counted;
 use std::path::{Path, PathBuf};
-use tape::TapeError;
+use tape::{DeviceFault, TapeError};
 use thiserror::Error;
 
 /// Result of the trainer's functions.
@@ -75,6 +75,23 @@ pub enum TrainError {
         /// What would help.
         next: String,
     },
+    /// The device fails again and again.
+    #[error(
+        "the device failed {times} times in a row at {what} ({source}); the newest checkpoint is valid, resume from it{next}"
+    )]
+    DeviceFailed {
+        /// "step 12", or "a micro-batch of 1 sample".
+        what: String,
+        /// Number of consecutive failures.
+        times: u32,
+        /// The device's last error.
+        source: Box<TrainError>,
+        /// What would help, after a comma; may be empty.
+        next: &'static str,
+    },
+    /// The user ended the run while its GPU was being checked.
+    #[error("stopped while the GPU was being checked; the next run checks it again")]
+    CheckStopped,
     /// According to the estimate, not even the smallest micro-batch fits beside other apps.
     #[error(
         "{needs}, but Ebb may only use {budget} here; close other apps until {enough} is available, or choose smaller images or another model"
@@ -172,7 +189,7 @@ fn last_checkpoint(checkpoint: Option<&str>) -> String {
 }
 
 /// "1 sample", "8 samples".
-fn samples(count: u32) -> String {
+pub(crate) fn samples(count: u32) -> String {
     counted(count.into(), "sample", "samples")
 }
 
@@ -191,6 +208,7 @@ impl TrainError {
             TrainError::MicroBatchTooLarge { .. }
             | TrainError::DeviceOutOfMemory { .. }
             | TrainError::EstimateTooLarge { .. } => "out_of_memory",
+            TrainError::CheckStopped => "stopped",
             TrainError::NoThreads(_) => "no_threads",
             TrainError::NoData { .. } => "no_data",
             TrainError::CheckpointWrite { .. } => "checkpoint_write",
@@ -201,7 +219,7 @@ impl TrainError {
             TrainError::Memory(_) => "memory_source",
             TrainError::Run(_) => "run_folder",
             TrainError::Data(_) => "data",
-            TrainError::Tape(_) => "device",
+            TrainError::Tape(_) | TrainError::DeviceFailed { .. } => "device",
             TrainError::File { .. } => "file",
             TrainError::Panicked(_) => "panicked",
         }
@@ -215,9 +233,23 @@ impl TrainError {
         self
     }
 
-    /// Whether the device ran out of memory: a smaller micro-batch may fit.
-    pub fn is_memory(&self) -> bool {
-        matches!(self, TrainError::Tape(error) if error.is_memory())
+    /// The fault of the device that caused this error, if it was one.
+    pub fn device_fault(&self) -> Option<DeviceFault> {
+        match self {
+            TrainError::Tape(error) => error.device_fault(),
+            _ => None,
+        }
+    }
+
+    /// Whether the device failed and can be used again.
+    pub fn is_passing_fault(&self) -> bool {
+        self.device_fault()
+            .is_some_and(|fault| fault != DeviceFault::Lost)
+    }
+
+    /// Whether earlier work of the device may have failed with this error.
+    pub fn is_deferred_fault(&self) -> bool {
+        matches!(self, TrainError::Tape(error) if error.is_deferred_fault())
     }
 
     /// Whether the micro-batch was cancelled through its cancel flag.

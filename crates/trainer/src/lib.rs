@@ -54,7 +54,7 @@ mod inference;
 
 pub use batch_gradients::{BatchGradients, BatchSettings, ElementType};
 pub use control::{Control, Request};
-pub use device_check::{DeviceCheck, Finding, checked_device};
+pub use device_check::{CheckObserver, DeviceCheck, Finding, RefusedKernels, checked_device};
 pub use effective_batch::{AccumulatedBatch, EffectiveBatch};
 pub use error::{Result, TrainError};
 pub use export::tokenizer_file;

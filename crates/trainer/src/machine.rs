@@ -2,11 +2,12 @@
 //! Real or scripted.
 
 use crate::error::Result;
+use candle_core::Device;
 use pressure::source::scripted::{Advance, Scripted};
 use pressure::{DeviceReadings, MemorySource, own_footprint_bytes, source, take_own_peak_bytes};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tape::device::SelectedDevice;
 use tape::memory::{Purge, live_bytes};
 
 /// How a memory script advances.
@@ -56,18 +57,17 @@ impl Default for Machine {
 impl Machine {
     /// Opens a memory source that does not include any GPU.
     pub fn open(&self) -> Result<Box<dyn MemorySource>> {
-        let chosen = tape::device::select_device(tape::device::DevicePreference::Cpu)?;
-        self.source(&chosen, 0)
+        self.source(&SharedDevice::new(&Device::Cpu), 0)
     }
 
     /// Opens the memory source for a run on this device. `idle_bytes` are mapped for this process
     /// but never touched; they do not count as used.
     pub(crate) fn source(
         &self,
-        chosen: &SelectedDevice,
+        device: &SharedDevice,
         idle_bytes: u64,
     ) -> Result<Box<dyn MemorySource>> {
-        let readings = device_readings(chosen, idle_bytes);
+        let readings = device_readings(device, idle_bytes);
         let Some(script) = &self.script else {
             return Ok(source::open(readings));
         };
@@ -86,13 +86,40 @@ impl Machine {
     }
 }
 
-/// The device's own counters. Its handle may be used from the monitor thread.
-fn device_readings(chosen: &SelectedDevice, idle_bytes: u64) -> DeviceReadings {
-    let (allocated, limit) = (chosen.device.clone(), chosen.device.clone());
+/// The device of a run, shared with the monitor thread, which only reads its counters. A run whose
+/// device is lost gets another one.
+#[derive(Clone)]
+pub(crate) struct SharedDevice(Arc<Mutex<Device>>);
+
+impl SharedDevice {
+    pub(crate) fn new(device: &Device) -> Self {
+        SharedDevice(Arc::new(Mutex::new(device.clone())))
+    }
+
+    /// The device now.
+    pub(crate) fn get(&self) -> Device {
+        self.lock().clone()
+    }
+
+    /// Shares another device from now on.
+    pub(crate) fn replace(&self, device: &Device) {
+        *self.lock() = device.clone();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Device> {
+        // Both changes are single assignments, so a panic elsewhere leaves a valid device.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The device's own counters.
+fn device_readings(device: &SharedDevice, idle_bytes: u64) -> DeviceReadings {
+    let (allocated, limit, peak) = (device.clone(), device.clone(), device.clone());
     DeviceReadings {
         live_bytes: Box::new(live_bytes),
-        allocated_bytes: Box::new(move || tape::device::allocated_bytes(&allocated)),
-        limit_bytes: Box::new(move || tape::device::limit_bytes(&limit)),
+        allocated_bytes: Box::new(move || tape::device::allocated_bytes(&allocated.lock())),
+        take_peak_bytes: Box::new(move || tape::device::take_peak_bytes(&peak.lock())),
+        limit_bytes: Box::new(move || tape::device::limit_bytes(&limit.lock())),
         idle_bytes: Box::new(move || idle_bytes),
     }
 }

@@ -8,14 +8,16 @@ mod prediction;
 mod usage;
 mod workload;
 
+use crate::activity::{self, Activity};
 use crate::control::Control;
 use crate::controller_state::{Environment, SavedControllerState, StateFile};
-use crate::error::{Result, TrainError};
-use crate::machine::Machine;
+use crate::error::{Result, TrainError, samples};
+use crate::machine::{Machine, SharedDevice};
 use crate::plan::Plan;
 use crate::replay::{Position, Replay};
 use crate::threads::stack_bytes;
 use admission::{Admission, Situation};
+use candle_core::Device;
 use changes::Changes;
 use in_flight::InFlight;
 use pressure::{
@@ -25,8 +27,8 @@ use pressure::{
 };
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tape::Cancel;
 use tape::device::SelectedDevice;
+use tape::{Cancel, DeviceFault};
 use usage::Usage;
 use workload::Workload;
 
@@ -56,6 +58,8 @@ pub struct MemoryController {
     /// Kind and memory sample of the micro-batch that was decided but has not started.
     decided: Option<(MicroBatchKind, MemorySample)>,
     in_flight: Option<InFlight>,
+    /// The newest micro-batch that the device confirmed.
+    confirmed: Option<MicroBatchRecord>,
     prediction: Option<Prediction>,
 }
 
@@ -90,7 +94,8 @@ impl MemoryController {
         model: ModelMemory,
         replay: Option<Replay>,
     ) -> Result<Self> {
-        let source = machine.source(chosen, stack_bytes(plan.threads))?;
+        let device = SharedDevice::new(&chosen.device);
+        let source = machine.source(&device, stack_bytes(plan.threads))?;
         let is_stepped = source.is_stepped();
         let allocator = if chosen.kind == crate::DeviceKind::Metal {
             Allocator::PowerOfTwo
@@ -103,7 +108,7 @@ impl MemoryController {
             model: MemoryModel::new(allocator),
             monitor: Monitor::start(source, control.cancel()),
             workload: Workload::new(plan, model.element_bytes),
-            usage: Usage::new(plan, &chosen.device, machine.purge, model),
+            usage: Usage::new(plan, device, machine.purge, model),
             admission: Admission::new(chosen.device.is_cpu() && machine.script.is_none()),
             changes: Changes::default(),
             replay,
@@ -113,6 +118,7 @@ impl MemoryController {
             sample_interval_ms: 0.0,
             decided: None,
             in_flight: None,
+            confirmed: None,
             prediction: None,
         })
     }
@@ -382,6 +388,7 @@ impl MemoryController {
         let situation = self.situation();
         self.admission
             .check(&situation, kind, &sample, micro_batch)?;
+        activity::set(Activity::Computes);
         self.cancel.store(false, Ordering::Relaxed);
         self.monitor.watch(self.policy.clone(), self.state.clone());
         self.usage.start_peak(&self.monitor);
@@ -402,9 +409,6 @@ impl MemoryController {
         let Some(running) = self.in_flight.take() else {
             return;
         };
-        if outcome == Outcome::Ok {
-            self.admission.confirmed();
-        }
         let ms = running.duration_ms();
         let peak_bytes = self.usage.take_peak(&self.monitor);
         let measured = MicroBatchRecord {
@@ -416,11 +420,19 @@ impl MemoryController {
             ms,
             outcome,
         };
+        if outcome == Outcome::Ok {
+            self.admission.confirmed();
+            self.confirmed = Some(measured);
+        }
         self.prediction = Prediction::new(&self.state, &self.model, &measured);
+        self.observe(&measured);
+    }
+
+    fn observe(&mut self, measured: &MicroBatchRecord) {
         let state = std::mem::take(&mut self.state);
         let placeholder = MemoryModel::new(Allocator::Exact);
         let model = std::mem::replace(&mut self.model, placeholder);
-        (self.state, self.model) = observe(&self.policy, state, model, &measured);
+        (self.state, self.model) = observe(&self.policy, state, model, measured);
     }
 
     /// Forgets the running micro-batch because the user cancelled it. Nothing is learned from it.
@@ -429,29 +441,57 @@ impl MemoryController {
         self.in_flight = None;
     }
 
-    /// Records a micro-batch that failed for lack of memory or was cancelled by the monitor, and
-    /// releases caches. The next decision is smaller.
-    pub fn back_off(&mut self, outcome: Outcome) -> Result<()> {
-        self.record(outcome);
-        self.release()
-    }
-
-    /// Backs off after the device refused the running micro-batch with `error`. A micro-batch that
-    /// cannot be smaller is tried again for two seconds, because other apps may free memory.
+    /// Records a micro-batch that the device failed or the monitor cancelled, and releases caches.
+    /// If none is running, the newest confirmed one counts as failed. The next decision is smaller.
+    /// Returns the fault of earlier work that the device reports only now.
     ///
     /// # Errors
-    /// The device still refuses it.
-    pub fn refused(&mut self, error: TrainError, control: &Control) -> Result<()> {
-        let running = self.in_flight.as_ref();
-        let micro_batch = running.map_or(1, |running| running.micro_batch);
-        self.back_off(Outcome::Memory)?;
+    /// The device is lost.
+    pub fn back_off(&mut self, outcome: Outcome) -> Result<Option<TrainError>> {
+        if self.in_flight.is_some() {
+            self.record(outcome);
+        } else if let Some(confirmed) = self.confirmed.take() {
+            let unmeasured = MicroBatchRecord {
+                peak_bytes: 0,
+                outcome,
+                ..confirmed
+            };
+            self.observe(&unmeasured);
+        }
+        self.usage.drain()
+    }
+
+    /// Backs off after the device failed with `error`. A micro-batch that cannot be smaller is
+    /// tried again for two seconds, because other apps may free memory or leave the GPU alone.
+    /// Returns the fault of earlier work that the device reports only now.
+    ///
+    /// # Errors
+    /// The device still refuses it, or is lost; `error` itself if it is no fault of the device.
+    pub fn failed(&mut self, error: TrainError, control: &Control) -> Result<Option<TrainError>> {
+        let outcome = match error.device_fault() {
+            Some(DeviceFault::Memory) => Outcome::Memory,
+            Some(DeviceFault::TooLong) => Outcome::TooLong,
+            Some(DeviceFault::Lost) | None => return Err(error),
+        };
+        let running = self.in_flight.as_ref().map(|running| running.micro_batch);
+        let confirmed = self.confirmed.as_ref().map(|record| record.micro_batch);
+        let micro_batch = running.or(confirmed).unwrap_or(1);
+        let late = self.back_off(outcome)?;
         if micro_batch > 1 && self.policy.fixed_micro_batch.is_none() {
-            return Ok(());
+            return Ok(late);
         }
         let Some(times) = self.admission.count_refusal() else {
             self.wait(control);
-            return Ok(());
+            return Ok(late);
         };
+        if outcome == Outcome::TooLong {
+            return Err(TrainError::DeviceFailed {
+                what: format!("a micro-batch of {}", samples(micro_batch)),
+                times,
+                source: Box::new(error),
+                next: ", with smaller images or fewer --tokens, or on --device cpu",
+            });
+        }
         let advice = self.advice(micro_batch, 1);
         Err(TrainError::DeviceOutOfMemory {
             micro_batch,
@@ -461,10 +501,30 @@ impl MemoryController {
         })
     }
 
+    /// Waits for the device after a failure and returns cached memory to the system. Returns the
+    /// fault that the device reports, unless it is lost.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn drain(&self) -> Result<Option<TrainError>> {
+        self.usage.drain()
+    }
+
+    /// Measures another device from now on: the one before was lost.
+    pub fn replace_device(&mut self, device: &Device) {
+        self.usage.replace_device(device);
+    }
+
     /// Waits a moment, or until a request arrives. Returns at once under a stepped script.
     pub fn wait(&self, control: &Control) {
+        self.wait_for(PAUSE, control);
+    }
+
+    /// As [`MemoryController::wait`], for a given time.
+    pub fn wait_for(&self, time: Duration, control: &Control) {
+        activity::set(Activity::Waits);
         if !self.is_stepped {
-            control.wait(PAUSE);
+            control.wait(time);
         }
     }
 }

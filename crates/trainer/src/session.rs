@@ -2,6 +2,7 @@
 //! run has several sessions if it is stopped and resumed.
 
 mod checkpointer;
+mod fault_counts;
 mod loaders;
 mod started;
 mod step_timer;
@@ -10,7 +11,7 @@ use crate::checkpoint::{self, Loaded, OptimizerState, RunState};
 use crate::control::Control;
 use crate::controller_state::SavedControllerState;
 use crate::data::{PrefetchOptions, TrainLoader};
-use crate::device_check::checked_device_for;
+use crate::device_check::{CheckObserver, checked_device_for};
 use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError, loss_of};
 use crate::event_log::{DecisionRecord, EventLog, MemoryReading, Observer};
@@ -22,13 +23,16 @@ use crate::sample_queue::SampleQueue;
 use crate::task::Task;
 use crate::train_state::TrainState;
 use checkpointer::{Checkpointer, Snapshot};
+use fault_counts::FaultCounts;
 use loaders::Loaders;
 use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
 use runlog::{CheckpointReason, Claim, RunEvent, RunFolder};
 use started::started_event;
+use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 use step_timer::StepTimer;
-use tape::device::{SelectedDevice, with_autorelease_pool};
+use tape::device::{SelectedDevice, select_device, synchronize, with_autorelease_pool};
+use tape::optim::{Health, health};
 
 /// One session of a run.
 pub struct Session<'a, T: Task> {
@@ -42,6 +46,7 @@ pub struct Session<'a, T: Task> {
     pub(crate) log: EventLog<'a>,
     pub(crate) checkpointer: Checkpointer,
     pub(crate) timer: StepTimer,
+    pub(crate) faults: FaultCounts,
     /// Bytes of the held-out texts; 0 for other data.
     pub(crate) held_out_bytes: u64,
     /// Why a lack of memory or disk space ended the run.
@@ -120,7 +125,12 @@ impl<'a, T: Task> Session<'a, T> {
             replay,
         } = context;
         let device_check = machine.device_check_path.as_deref();
-        let chosen = checked_device_for(plan.device, plan.precision, device_check)?;
+        let mut progress = CheckProgress {
+            control: &control,
+            observer: &mut *observer,
+            at_ms: state.at_ms,
+        };
+        let chosen = checked_device_for(plan.device, plan.precision, device_check, &mut progress)?;
         plan.precision.device_warning(&chosen, plan.device)?;
         let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
         let learner =
@@ -151,6 +161,7 @@ impl<'a, T: Task> Session<'a, T> {
             state,
             log,
             timer: StepTimer::new(),
+            faults: FaultCounts::default(),
             held_out_bytes: T::held_out_bytes(data),
             shortage: None,
             micro_batch_limit_bytes,
@@ -285,29 +296,48 @@ impl<'a, T: Task> Session<'a, T> {
     }
 
     /// Prepares the next try after a micro-batch has failed. Its samples are still in the queue.
+    /// `has_sums` says whether gradients of this step were accumulated before.
     ///
     /// # Errors
-    /// `error` itself if a smaller micro-batch would not help; the device refuses even the
-    /// smallest.
-    pub(crate) fn recover(&mut self, error: TrainError) -> Result<()> {
-        if error.is_memory() {
-            return self.controller.refused(error, &self.control);
-        }
-        if !error.is_cancelled() {
+    /// `error` itself if a smaller micro-batch would not help, and a fault of the device if the
+    /// accumulated gradients may be incomplete. The device refuses even the smallest micro-batch.
+    pub(crate) fn recover(&mut self, error: TrainError, has_sums: bool) -> Result<()> {
+        let late = if error.device_fault().is_some() {
+            if has_sums && error.is_deferred_fault() {
+                return Err(error);
+            }
+            self.controller.failed(error, &self.control)?
+        } else if !error.is_cancelled() {
             return Err(error);
-        }
-        if self.control.is_stopping() {
+        } else if self.control.is_stopping() {
             self.controller.discard();
-            return Ok(());
-        }
-        self.controller.back_off(Outcome::Cancelled)
+            None
+        } else {
+            self.controller.back_off(Outcome::Cancelled)?
+        };
+        late.filter(|_| has_sums).map_or(Ok(()), Err)
+    }
+
+    /// Waits until the device has accumulated a whole effective batch, and measures the gradients.
+    ///
+    /// # Errors
+    /// The device failed: the gradients are lost, the weights are not.
+    pub(crate) fn confirm_gradients(&self, batch: &AccumulatedBatch) -> Result<Health> {
+        synchronize(&self.chosen.device)?;
+        Ok(health(&batch.gradients)?)
     }
 
     /// Performs one optimizer step and emits it.
-    pub(crate) fn update(&mut self, batch: AccumulatedBatch) -> Result<()> {
+    ///
+    /// # Errors
+    /// The run has diverged. After a fault of the device the weights may be those of two steps.
+    pub(crate) fn update(&mut self, batch: AccumulatedBatch, health: &Health) -> Result<()> {
         let step = self.state.step;
         self.checkpointer.begin_update();
-        let update = self.learner.update(&batch, step);
+        let update = self.learner.apply(&batch, health, step).and_then(|update| {
+            synchronize(&self.chosen.device)?;
+            Ok(update)
+        });
         let offending = batch
             .offending_sample()
             .and_then(|index| self.loaders.train.file(index));
@@ -317,6 +347,7 @@ impl<'a, T: Task> Session<'a, T> {
         })?;
         self.checkpointer.end_update();
         self.state.step += 1;
+        self.faults.confirmed(self.state.step);
         self.state.loss = Some(batch.loss);
         let seconds = self.timer.seconds();
         let total_wait_ms = self.loaders.train.waited_ms();
@@ -349,17 +380,27 @@ impl<'a, T: Task> Session<'a, T> {
         Ok(())
     }
 
-    /// Prepares to repeat a step whose gradients the device could not add. Nothing else has
-    /// changed.
+    /// Prepares to repeat a step whose gradients are lost. Nothing else has changed.
+    ///
+    /// # Errors
+    /// `error` itself if the device is lost or did not fail at all; the device fails too often.
     pub(crate) fn redo_step(&mut self, error: TrainError) -> Result<()> {
-        if !error.is_memory() {
+        if !error.is_passing_fault() {
             return Err(error);
         }
-        self.controller.back_off(Outcome::Memory)?;
-        self.log.warn(
-            "step_repeated",
-            format!("step {} is repeated: {error}", self.state.step + 1),
-        )?;
+        let step = self.state.step + 1;
+        if let Some(times) = self.faults.count_repeat() {
+            return Err(TrainError::DeviceFailed {
+                what: format!("step {step}"),
+                times,
+                source: Box::new(error),
+                next: ", or train on --device cpu",
+            });
+        }
+        let message = format!("step {step} is repeated: {error}");
+        // Whatever else the device reports now is about the gradients that are lost anyway.
+        let _ = self.controller.failed(error, &self.control)?;
+        self.log.warn("step_repeated", message)?;
         self.restart_loader();
         Ok(())
     }
@@ -423,10 +464,47 @@ impl<'a, T: Task> Session<'a, T> {
         self.controller.release()
     }
 
+    /// Drops everything that a failed device holds.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub(crate) fn drop_state(&mut self) -> Result<()> {
+        self.controller.discard();
+        self.learner.unload();
+        self.loaders.release();
+        self.controller.drain().map(|_| ())
+    }
+
+    /// Replaces a lost device by a new one of the same kind. The state has been dropped.
+    pub(crate) fn replace_device(&mut self) -> Result<()> {
+        let device = select_device(self.chosen.kind.into())?.device;
+        self.controller.replace_device(&device);
+        self.chosen.device = device;
+        Ok(())
+    }
+
+    /// Loads the newest checkpoint, or builds the initial state again if none was written yet.
+    pub(crate) fn load_newest(&mut self) -> Result<()> {
+        match checkpoint::newest(&self.run) {
+            Ok((loaded, _)) => self.load(&loaded),
+            Err(TrainError::NoCheckpoint { .. }) if !self.checkpointer.has_checkpoint() => {
+                self.learner = self.initial_state()?;
+                self.state = RunState::default();
+                self.checkpointer.end_update();
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn initial_state(&self) -> Result<TrainState> {
+        let learner = TrainState::new(self.plan, &self.chosen.device)?;
+        Ok(learner.with_memory_limit(self.micro_batch_limit_bytes))
+    }
+
     /// Loads weights, moments and position from a checkpoint.
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
-        let learner = TrainState::new(self.plan, &self.chosen.device)?;
-        self.learner = learner.with_memory_limit(self.micro_batch_limit_bytes);
+        self.learner = self.initial_state()?;
         checkpoint::load(loaded, &mut self.learner, OptimizerState::Load)?;
         self.restore_position(loaded);
         Ok(())
@@ -496,6 +574,28 @@ impl<'a, T: Task> Session<'a, T> {
         match precision.device_warning(&self.chosen, wanted)? {
             Some(message) => self.log.warn("slow_precision", message),
             None => Ok(()),
+        }
+    }
+}
+
+/// Reports a device check to the observer of a run, and ends it if the user stops the run.
+struct CheckProgress<'c, 'o> {
+    control: &'c Control,
+    observer: &'c mut (dyn FnMut(&RunEvent) + Send + 'o),
+    at_ms: u64,
+}
+
+impl CheckObserver for CheckProgress<'_, '_> {
+    fn progress(&mut self, done: usize, total: usize) -> ControlFlow<()> {
+        (self.observer)(&RunEvent::DeviceCheck {
+            at_ms: self.at_ms,
+            done: done as u32,
+            total: total as u32,
+        });
+        if self.control.is_stopping() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The thread pool of one training. Deep networks recurse, so every thread has a large stack. Does
 //! not know what runs on it.
 
-use crate::activity::Activity;
+use crate::activity::Awake;
 use crate::error::{Result, TrainError};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -35,7 +35,7 @@ pub fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> Result<R> + Se
         let outcomes = pool.broadcast(|thread| {
             let first = thread.index() == 0;
             let work = first.then(|| work.lock().ok()?.take()).flatten()?;
-            let _awake = Activity::begin();
+            let _awake = Awake::begin();
             Some(work())
         });
         let not_started = || Err(TrainError::NoThreads("the first one did not start".into()));

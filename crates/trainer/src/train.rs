@@ -5,6 +5,7 @@
 mod evaluate;
 mod finish;
 mod requests;
+mod restore;
 mod suspend;
 
 use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
@@ -22,11 +23,13 @@ use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted};
 use finish::{emit_failed, finish, stop_for_shortage};
 use pressure::{Action, Outcome, Phase};
 use requests::handle_requests;
+use restore::restore;
 use runlog::{CheckpointReason, RunFolder, StopReason};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use suspend::suspend;
 use tape::device::with_autorelease_pool;
+use tape::optim::Health;
 
 /// Trains a new run in `run` and blocks until it ends. `observer` receives every event.
 pub fn start(
@@ -85,14 +88,26 @@ fn train<T: Task>(mut session: Session<'_, T>) -> Result<RunOutcome> {
 }
 
 fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
+    let mut outcome = train_steps(session);
+    // Whatever was not answered where it happened may have damaged the weights.
+    while let Err(error) = outcome {
+        if error.device_fault().is_none() {
+            return Err(error);
+        }
+        outcome = restore(session, error).and_then(|()| train_steps(session));
+    }
+    outcome
+}
+
+fn train_steps<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
     if evaluation_was_interrupted(session)
         && let ControlFlow::Break(reason) = evaluate(session)?
     {
         return Ok(reason);
     }
     while session.state.step < session.plan.steps {
-        match accumulate(session)? {
-            Accumulated::Batch(batch) => session.update(batch)?,
+        match accumulate(session).or_else(|error| repeat_after_fault(session, error))? {
+            Accumulated::Batch(batch, health) => session.update(*batch, &health)?,
             Accumulated::Repeat => continue,
             Accumulated::Stop(reason) => return Ok(reason),
         }
@@ -108,10 +123,20 @@ fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
     Ok(StopReason::Finished)
 }
 
+/// Repeats the step after a fault of the device while its gradients were accumulated: they have
+/// been dropped, and the weights were only read.
+fn repeat_after_fault<T: Task>(
+    session: &mut Session<'_, T>,
+    error: TrainError,
+) -> Result<Accumulated> {
+    session.redo_step(error)?;
+    Ok(Accumulated::Repeat)
+}
+
 /// How an effective batch ended.
 enum Accumulated {
-    /// All its gradients are accumulated.
-    Batch(AccumulatedBatch),
+    /// All its gradients are accumulated, and the device has confirmed them.
+    Batch(Box<AccumulatedBatch>, Health),
     /// Its gradients are lost: start the step again.
     Repeat,
     /// The run ends.
@@ -119,6 +144,9 @@ enum Accumulated {
 }
 
 /// Accumulates the gradients of one effective batch in micro-batches.
+///
+/// # Errors
+/// After a fault of the device the gradients are lost, but not the weights.
 fn accumulate<T: Task>(session: &mut Session<'_, T>) -> Result<Accumulated> {
     let mut batch = EffectiveBatch::new(session.begin_step());
     session.probe_memory(&mut batch.pending)?;
@@ -161,18 +189,16 @@ fn accumulate<T: Task>(session: &mut Session<'_, T>) -> Result<Accumulated> {
         {
             Ok(gradients) => {
                 session.controller.record(Outcome::Ok);
-                if let Err(error) = batch.add(gradients) {
-                    session.redo_step(error)?;
-                    return Ok(Accumulated::Repeat);
-                }
+                batch.add(gradients)?;
                 batch.record_checkpoint_blocks(answer.decision.checkpoint_blocks);
             }
-            Err(error) => session.recover(error)?,
+            Err(error) => session.recover(error, batch.micro_batches() > 0)?,
         }
     }
     let batch = batch.finish().ok_or_else(|| TrainError::NoData {
         step: session.state.step,
         folder: session.plan.folder.clone(),
     })?;
-    Ok(Accumulated::Batch(batch))
+    let health = session.confirm_gradients(&batch)?;
+    Ok(Accumulated::Batch(Box::new(batch), health))
 }

@@ -18,7 +18,7 @@ use candle_core::Device;
 use models::Network;
 use pressure::{Moments, RecoveryReserve};
 use std::path::Path;
-use tape::optim::health;
+use tape::optim::{Health, health};
 use tape::{Cancel, Kernels, Parameters};
 
 /// The run ends after this many consecutive steps with a non-finite loss or gradient.
@@ -287,12 +287,24 @@ impl TrainState {
     /// Several steps in a row without a finite gradient, and no loss scale to blame: the run has
     /// diverged.
     pub fn update(&mut self, batch: &AccumulatedBatch, step: u64) -> Result<Update> {
+        self.apply(batch, &health(&batch.gradients)?, step)
+    }
+
+    /// [`TrainState::update`] with the health of the gradients.
+    ///
+    /// # Errors
+    /// As [`TrainState::update`]. After any other error the parameters may be those of two steps.
+    pub fn apply(
+        &mut self,
+        batch: &AccumulatedBatch,
+        health: &Health,
+        step: u64,
+    ) -> Result<Update> {
         let learning_rate = self.schedule.rate(step);
         let weight = batch.weight * self.loss_factor();
-        let health = health(&batch.gradients)?;
         let gradient_norm = health.norm / weight;
         if !(gradient_norm.is_finite() && batch.loss.is_finite()) {
-            let mut skipped = Skipped::from_health(&self.parameters, batch.loss, &health)?;
+            let mut skipped = Skipped::from_health(&self.parameters, batch.loss, health)?;
             skipped.overflowed_at = self.halve_loss_scale(batch.loss);
             self.skipped.total += 1;
             self.skipped.in_a_row += u32::from(skipped.overflowed_at.is_none());

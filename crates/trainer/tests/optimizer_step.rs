@@ -211,7 +211,7 @@ fn a_cancelled_micro_batch_keeps_parameters_and_samples() {
         batch.add(result).unwrap();
         cancel.store(true, Ordering::Relaxed);
         let error = task.gradients(batch.pending.micro_batch(2)).err().unwrap();
-        assert!(error.is_cancelled() && !error.is_memory());
+        assert!(error.is_cancelled() && error.device_fault().is_none());
         assert_eq!((batch.pending.remaining(), batch.micro_batches()), (3, 1));
         cancel.store(false, Ordering::Relaxed);
         assert_eq!(batch.pending.micro_batch(9).len(), 3);
@@ -265,7 +265,7 @@ fn a_label_outside_the_classes_is_an_error() {
         .gradients(&samples)
         .err()
         .unwrap();
-    assert!(!error.is_memory() && !error.is_cancelled());
+    assert!(error.device_fault().is_none() && !error.is_cancelled());
     assert_eq!(error.to_string(), "label 5 of sample 1 is outside 0..5");
 }
 

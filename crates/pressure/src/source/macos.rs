@@ -68,9 +68,7 @@ impl Machine {
             ..slow
         };
         self.device.fill(&mut sample);
-        // The footprint does not include buffers that the driver has allocated and that are still
-        // untouched.
-        sample.own_bytes = sample.own_bytes.max(sample.device_allocated_bytes);
+        sample.own_bytes = self.device.own_bytes(sample.own_bytes);
         pages(&mut sample, &statistics()?, page_bytes());
         Ok(sample)
     }
@@ -93,6 +91,14 @@ impl MemorySource for Machine {
 
     fn sample_fast(&mut self) -> Result<MemorySample, PressureError> {
         self.with_fast_readings(self.newest)
+    }
+
+    fn own_bytes(&mut self) -> u64 {
+        self.device.own_bytes(own_footprint_bytes())
+    }
+
+    fn take_peak_bytes(&mut self) -> Option<u64> {
+        self.device.take_peak(own_footprint_bytes())
     }
 
     fn describe(&self) -> String {

@@ -66,6 +66,8 @@ pub struct DeviceReadings {
     pub live_bytes: DeviceReading,
     /// Bytes that this process has allocated according to the GPU driver; 0 on the CPU.
     pub allocated_bytes: DeviceReading,
+    /// Most bytes of `allocated_bytes` since the last call; 0 if the driver does not know.
+    pub take_peak_bytes: DeviceReading,
     /// The GPU's recommended working set; 0 without one.
     pub limit_bytes: DeviceReading,
     /// Memory that this process has mapped and never touches, such as the far ends of its stacks.
@@ -78,6 +80,7 @@ impl Default for DeviceReadings {
         Self {
             live_bytes: Box::new(|| 0),
             allocated_bytes: Box::new(|| 0),
+            take_peak_bytes: Box::new(|| 0),
             limit_bytes: Box::new(|| 0),
             idle_bytes: Box::new(|| 0),
         }
@@ -90,5 +93,57 @@ impl DeviceReadings {
         sample.device_live_bytes = (self.live_bytes)();
         sample.device_allocated_bytes = (self.allocated_bytes)();
         sample.device_limit_bytes = (self.limit_bytes)();
+    }
+
+    /// This process's memory in bytes: the footprint, which leaves out GPU buffers that are still
+    /// untouched, or all GPU buffers.
+    #[cfg_attr(
+        not(any(target_os = "macos", test)),
+        allow(dead_code, reason = "elsewhere GPU memory is separate")
+    )]
+    pub(super) fn own_bytes(&self, footprint_bytes: u64) -> u64 {
+        footprint_bytes.max((self.allocated_bytes)())
+    }
+
+    /// Peak of this process's memory in bytes since the last call, if the driver counts it: the
+    /// driver's peak beside everything that is not on the GPU.
+    #[cfg_attr(
+        not(any(target_os = "macos", test)),
+        allow(dead_code, reason = "elsewhere GPU memory is separate")
+    )]
+    pub(super) fn take_peak(&self, footprint_bytes: u64) -> Option<u64> {
+        let peak_bytes = (self.take_peak_bytes)();
+        let host_bytes = footprint_bytes.saturating_sub((self.allocated_bytes)());
+        (peak_bytes > 0).then(|| peak_bytes + host_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(allocated: u64, peak: u64) -> DeviceReadings {
+        DeviceReadings {
+            allocated_bytes: Box::new(move || allocated),
+            take_peak_bytes: Box::new(move || peak),
+            ..DeviceReadings::default()
+        }
+    }
+
+    #[test]
+    fn untouched_gpu_buffers_count_as_own_memory() {
+        assert_eq!(device(700, 0).own_bytes(300), 700);
+        assert_eq!(device(200, 0).own_bytes(300), 300);
+    }
+
+    #[test]
+    fn a_peak_includes_buffers_that_were_freed_since() {
+        // 300 bytes of the footprint are now on the GPU, where 900 were in use.
+        assert_eq!(device(300, 900).take_peak(500), Some(1100));
+        assert_eq!(
+            device(300, 0).take_peak(500),
+            None,
+            "the driver counts none"
+        );
     }
 }

@@ -81,3 +81,23 @@ fn a_refused_size_is_halved_and_not_retried_soon() {
     let later = simulation.steps(600);
     assert!(later.iter().all(|d| d.micro_batch <= 32), "within a minute");
 }
+
+#[test]
+fn a_size_that_the_device_ended_is_halved_and_not_retried_soon() {
+    let mut simulation = Simulation::settled();
+    simulation.end(64, Outcome::TooLong);
+    let retry = simulation.step();
+    assert_eq!((retry.change, retry.micro_batch), (Change::Cancel, 32));
+    assert_eq!(retry.reason, "it held the GPU for too long");
+    let later = simulation.steps(600);
+    assert!(later.iter().all(|d| d.micro_batch <= 32), "within a minute");
+}
+
+#[test]
+fn a_single_sample_that_the_device_ended_is_retried_without_a_recovery_step() {
+    let mut simulation = Simulation::settled();
+    simulation.end(1, Outcome::TooLong);
+    let retry = simulation.step();
+    assert_eq!((retry.change, retry.micro_batch), (Change::Cancel, 1));
+    assert_eq!(retry.checkpoint_blocks, 0);
+}

@@ -6,8 +6,10 @@ mod selection;
 mod random;
 mod losses;
 mod large;
+mod wide;
 
-pub use large::large_cases;
+pub use large::{large_cases, large_specs};
+pub use wide::wide_specs;
 
 use crate::error::Result;
 use crate::ops::{Activation, AttentionShape, Conv2dShape, IGNORED, PoolShape};
@@ -76,8 +78,13 @@ fn quantized(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
 }
 
 /// The cases for a micro-batch of `n` samples.
-// tidy: table
 pub fn cases(n: usize) -> Result<Vec<Case>> {
+    made(case_specs(n))
+}
+
+/// As [`cases`], without the inputs.
+// tidy: table
+pub fn case_specs(n: usize) -> Vec<CaseSpec> {
     let mut table: Vec<Row> = vec![
         (
             "linear",
@@ -286,20 +293,39 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
     table.extend(selection::rows(n));
     table.extend(random::rows(n));
     table.extend(losses::rows(n));
-    made(table)
+    specs(table)
+}
+
+/// A case whose inputs are not made yet.
+pub struct CaseSpec {
+    /// For example `conv2d stride 2`.
+    pub name: &'static str,
+    shapes: Vec<Vec<usize>>,
+    run: fn(&Tape, &[Value]) -> Result<Value>,
+}
+
+impl CaseSpec {
+    /// Makes the inputs.
+    ///
+    /// # Errors
+    /// A shape of the table is wrong.
+    pub fn build(&self) -> Result<Case> {
+        let shapes = self.shapes.iter().enumerate();
+        let inputs = shapes.map(|(i, shape)| values(self.name, i, shape));
+        Ok(Case {
+            name: self.name,
+            inputs: inputs.collect::<Result<_>>()?,
+            run: self.run,
+        })
+    }
+}
+
+fn specs(table: Vec<Row>) -> Vec<CaseSpec> {
+    let spec = |(name, shapes, run)| CaseSpec { name, shapes, run };
+    table.into_iter().map(spec).collect()
 }
 
 /// Makes the inputs of each case.
-fn made(table: Vec<Row>) -> Result<Vec<Case>> {
-    table
-        .into_iter()
-        .map(|(name, shapes, run)| {
-            let inputs = shapes
-                .iter()
-                .enumerate()
-                .map(|(i, shape)| values(name, i, shape))
-                .collect::<Result<_>>()?;
-            Ok(Case { name, inputs, run })
-        })
-        .collect()
+fn made(table: Vec<CaseSpec>) -> Result<Vec<Case>> {
+    table.iter().map(CaseSpec::build).collect()
 }

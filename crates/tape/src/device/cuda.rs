@@ -83,6 +83,14 @@ pub(super) fn take_peak_bytes(device: &Device) -> u64 {
     peak
 }
 
+/// The GPU's name, such as `NVIDIA H100 80GB HBM3`.
+pub(super) fn name(device: &Device) -> String {
+    let Device::Cuda(cuda) = device else {
+        return String::new();
+    };
+    cuda.cuda_stream().context().name().unwrap_or_default()
+}
+
 /// Frees the memory that no tensor uses.
 pub(super) fn trim(device: &Device) {
     if let Device::Cuda(cuda) = device

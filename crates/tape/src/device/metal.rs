@@ -2,8 +2,10 @@
 
 use super::{DeviceKind, SelectedDevice};
 use crate::error::{Result, TapeError};
+use crate::objective_c::guarded;
 use candle_core::Device;
 use objc2_foundation::{NSOperatingSystemVersion, NSProcessInfo};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Candle puts every buffer into a residency set, a class that exists since macOS 15. On older
 /// systems it panics.
@@ -17,7 +19,8 @@ const OLDEST: NSOperatingSystemVersion = NSOperatingSystemVersion {
 pub(super) fn select() -> Result<SelectedDevice> {
     supported()?;
     // Candle panics on an empty list of devices instead of returning an error.
-    match std::panic::catch_unwind(|| Device::new_metal(0)) {
+    let made = std::panic::catch_unwind(|| guarded(|| Ok(Device::new_metal(0)?)));
+    match made {
         Ok(Ok(device)) => Ok(SelectedDevice {
             device,
             kind: DeviceKind::Metal,
@@ -51,6 +54,28 @@ pub(super) fn allocated_bytes(device: &Device) -> u64 {
     })
 }
 
+/// Most bytes that the driver had allocated at a synchronization, which frees what is unused.
+static PEAK_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Called before a synchronization.
+pub(crate) fn note_peak(device: &Device) {
+    PEAK_BYTES.fetch_max(allocated_bytes(device), Ordering::Relaxed);
+}
+
+/// Peak of [`allocated_bytes`] since the last call, which starts a new measurement.
+pub(super) fn take_peak_bytes(device: &Device) -> u64 {
+    let now_bytes = allocated_bytes(device);
+    PEAK_BYTES.swap(now_bytes, Ordering::Relaxed).max(now_bytes)
+}
+
+/// The GPU's architecture, such as `applegpu_g16s`; empty on the CPU.
+pub(super) fn name(device: &Device) -> String {
+    device.as_metal_device().map_or_else(
+        |_| String::new(),
+        |metal| metal.metal_device().architecture_name(),
+    )
+}
+
 /// The GPU's recommended working set in bytes; 0 on the CPU.
 pub(super) fn limit_bytes(device: &Device) -> u64 {
     device.as_metal_device().map_or(0, |metal| {
@@ -70,10 +95,4 @@ pub fn system_version() -> String {
     NSProcessInfo::processInfo()
         .operatingSystemVersionString()
         .to_string()
-}
-
-/// Runs `work` inside an autorelease pool. Without one, the objects of every command buffer live
-/// until the thread ends.
-pub fn with_autorelease_pool<R>(work: impl FnOnce() -> R) -> R {
-    objc2::rc::autoreleasepool(|_| work())
 }

@@ -23,5 +23,10 @@ pub(super) fn take_peak_bytes(_device: &Device) -> u64 {
     0
 }
 
+/// Always empty.
+pub(super) fn name(_device: &Device) -> String {
+    String::new()
+}
+
 /// Does nothing.
 pub(super) fn trim(_device: &Device) {}

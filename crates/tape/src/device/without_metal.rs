@@ -26,15 +26,23 @@ pub(super) fn limit_bytes(_device: &Device) -> u64 {
     0
 }
 
+/// Does nothing.
+pub(crate) fn note_peak(_device: &Device) {}
+
+/// Always 0.
+pub(super) fn take_peak_bytes(_device: &Device) -> u64 {
+    0
+}
+
+/// Always empty.
+pub(super) fn name(_device: &Device) -> String {
+    String::new()
+}
+
 /// Does nothing: there is no pool of kernel outputs.
 pub(super) fn trim(_device: &Device) {}
 
 /// The name of the system; no GPU compiler depends on its version.
 pub fn system_version() -> String {
     std::env::consts::OS.to_owned()
-}
-
-/// Runs `work`; there is no autorelease pool to drain.
-pub fn with_autorelease_pool<R>(work: impl FnOnce() -> R) -> R {
-    work()
 }

@@ -4,17 +4,19 @@
 use super::rows::REGISTER_WORDS;
 use super::{Module, suffix};
 use candle_core::DType;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Definitions for CUDA C++.
-#[cfg(any(feature = "cuda", test))]
 pub(super) const CUDA: &str = include_str!("source/cuda.h");
 /// Definitions for Metal.
-#[cfg(any(target_os = "macos", test))]
 pub(super) const METAL: &str = include_str!("source/metal.h");
 /// Definitions for C++.
 #[cfg(test)]
 pub(super) const EMULATOR: &str = include_str!("source/emulator.h");
 
+/// The version of candle, whose own kernels run beside these.
+pub(super) const CANDLE: &str = "0.11.1";
+const TENSOR_CORES: &str = include_str!("source/tensor_cores.cu");
 const COMMON: &str = include_str!("source/common.h");
 const SINGLE: &str = include_str!("source/single_precision.kernel");
 /// Sources that are compiled once per element type.
@@ -70,8 +72,41 @@ pub(super) fn text(prelude: &str, of: Module) -> String {
     [prelude, COMMON, &module(of)].concat()
 }
 
+/// A hash of everything that decides what the kernels of this build compute, and which kernels of
+/// candle run beside them.
+pub fn fingerprint() -> String {
+    let mut hasher = DefaultHasher::new();
+    (CANDLE, METAL, CUDA, TENSOR_CORES).hash(&mut hasher);
+    for dtype in [DType::F32, DType::BF16, DType::F16] {
+        text("", Module::Typed(dtype)).hash(&mut hasher);
+    }
+    text("", Module::Single).hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
 /// The common part of all kernels.
 #[cfg(test)]
 pub(super) fn common() -> &'static str {
     COMMON
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_of_candle_is_that_of_the_lock_file() {
+        let lock = include_str!("../../../../Cargo.lock");
+        let mut lines = lock.lines();
+        let found = lines.any(|line| line == "name = \"candle-core\"");
+        assert!(found, "Ebb depends on candle");
+        let version = format!("version = \"{CANDLE}\"");
+        assert_eq!(lines.next(), Some(version.as_str()));
+    }
+
+    #[test]
+    fn the_fingerprint_is_the_same_each_time() {
+        assert_eq!(fingerprint(), fingerprint());
+        assert_eq!(fingerprint().len(), 16);
+    }
 }

@@ -5,6 +5,7 @@ mod kinks;
 mod multi_tensor;
 mod sizes;
 mod compile;
+mod device_check;
 
 use super::emulator;
 use crate::check::{Case, cases, large_cases, run};

@@ -7,6 +7,7 @@ use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
 use crate::dtype::widened;
 use crate::error::Result;
 use crate::inplace::to_f64;
+use crate::kernels::KernelGroup;
 use crate::kernels::elements::{Function, apply, apply_backward};
 use crate::kinks::{Kink, relu_way};
 use crate::saved_input::Recompute;
@@ -41,7 +42,7 @@ impl Tape<'_> {
         if let Some(ways) = self.recorded_ways(Kink::Relu, x.tensor().elem_count())? {
             return self.relu_with_kinks(x, ways);
         }
-        let form = self.form(x.tensor());
+        let form = self.form(KernelGroup::Activation, x.tensor());
         let y = pointwise(
             x.tensor(),
             (form, Function::Relu),
@@ -94,7 +95,7 @@ impl Tape<'_> {
     /// The tanh form of the Gaussian error linear unit, element by element.
     pub fn gelu(&self, x: &Value) -> Result<Value> {
         self.poll()?;
-        let form = self.form(x.tensor());
+        let form = self.form(KernelGroup::Activation, x.tensor());
         let y = forward_gelu(x.tensor(), form)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));

@@ -6,6 +6,7 @@ use super::linear::row_sum;
 use super::{Form, expect_shape};
 use crate::cpu::{View, buffer, map2, to_tensor, wide, with_float};
 use crate::error::Result;
+use crate::kernels::KernelGroup;
 use crate::kernels::elements;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -44,7 +45,7 @@ impl Tape<'_> {
             p,
             x.dims().get(1..).unwrap_or(&[]),
         )?;
-        let form = self.form(x.tensor());
+        let form = self.form(KernelGroup::Add, x.tensor());
         let sum = match form {
             Form::Cpu => repeated(x.tensor(), p.tensor())?,
             Form::Device => elements::repeated(&x.tensor().contiguous()?, p.tensor())?,

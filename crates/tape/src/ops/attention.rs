@@ -21,6 +21,7 @@ mod composed_blocks;
 use super::{Form, axes, expect_shape};
 use crate::cpu::{Float, Matrix, with_float};
 use crate::error::{Result, TapeError};
+use crate::kernels::KernelGroup;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -162,7 +163,7 @@ impl Tape<'_> {
     /// Long sequences are computed in blocks: on a GPU by kernels unless the heads are too wide,
     /// otherwise by tensor primitives.
     fn attention_form(&self, sizes: &Sizes, qkv: &Tensor) -> Form {
-        match self.form(qkv) {
+        match self.form(KernelGroup::Attention, qkv) {
             Form::Device
                 if sizes.tokens > composed_blocks::BLOCK && !gpu::is_blocked(sizes, qkv) =>
             {

@@ -8,6 +8,7 @@ use super::{Form, PoolShape, axes, expect_filled};
 use crate::cpu::{Float, View, buffer, to_tensor, with_float};
 use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
+use crate::kernels::KernelGroup;
 use crate::kernels::images;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -89,7 +90,7 @@ impl Tape<'_> {
         let rows = Line::new(height, shape, divisor);
         let columns = Line::new(width, shape, divisor);
         let input = x.tensor().contiguous()?;
-        let form = self.form(&input);
+        let form = self.form(KernelGroup::AvgPool, &input);
         let (fused, device) = (form == Form::Cpu, form == Form::Device);
         let pool = images::Pool {
             input: (height, width),

@@ -19,6 +19,7 @@ use crate::cpu::{
 };
 use crate::dtype::widened_on_cpu;
 use crate::error::{Result, TapeError};
+use crate::kernels::KernelGroup;
 use crate::saved_input::held;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -62,7 +63,7 @@ impl Tape<'_> {
 
     /// Falls back to the composed form if the sizes exceed the 32-bit indices of the GPU kernels.
     fn conv_form(&self, window: &Window, x: &Tensor, weight: &Value) -> Form {
-        match self.form(x) {
+        match self.form(KernelGroup::Conv2d, x) {
             Form::Device if !gpu::fits(window, x.dims()[0], weight.dims()[0]) => Form::Composed,
             form => form,
         }

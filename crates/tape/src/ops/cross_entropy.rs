@@ -12,6 +12,7 @@ use super::{Form, IGNORED, Loss, axes, expect_filled, loss};
 use crate::cpu::{Float, View, buffer, lanes, row_chunks, to_tensor, wide, with_float};
 use crate::dtype::{host_tensor, widened};
 use crate::error::{Result, TapeError};
+use crate::kernels::KernelGroup;
 use crate::kernels::multi_tensor;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -58,7 +59,11 @@ impl Tape<'_> {
         }
         targets.expect_valid(rule, classes)?;
         let z = widened(logits.tensor())?.contiguous()?;
-        let (per_sample, dz) = match (self.form(&z), targets, rule.class_weights) {
+        let (per_sample, dz) = match (
+            self.form(KernelGroup::CrossEntropy, &z),
+            targets,
+            rule.class_weights,
+        ) {
             (Form::Device, ClassTargets::Labels(labels), None) => {
                 let dz = z.force_contiguous()?;
                 let wanted = (1.0 - rule.smoothing, rule.smoothing / classes as f64);

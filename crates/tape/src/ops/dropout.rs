@@ -9,6 +9,7 @@ use super::{Form, expect_filled};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
 use crate::dtype::host_tensor;
 use crate::error::Result;
+use crate::kernels::KernelGroup;
 use crate::kernels::elements;
 use crate::rng::{Rng, share_of_u32};
 use crate::saved_input::Recompute;
@@ -28,7 +29,7 @@ impl Tape<'_> {
         if fraction == 0.0 {
             return Ok(x.clone());
         }
-        let form = self.form(x.tensor());
+        let form = self.form(KernelGroup::Dropout, x.tensor());
         let y = drop(x.tensor(), fraction, &noise, form)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));

@@ -9,6 +9,7 @@ use crate::cpu::{Float, View, buffer, to_tensor, with_float};
 use crate::dtype::widened;
 use crate::error::{Result, TapeError};
 use crate::inplace::with_slice_mut;
+use crate::kernels::KernelGroup;
 use crate::kernels::{multi_tensor, rows};
 use crate::optim::Element;
 use crate::tape::{Tape, Value};
@@ -27,7 +28,7 @@ impl Tape<'_> {
                 classes: vocabulary,
             });
         }
-        let form = self.form(weight.tensor());
+        let form = self.form(KernelGroup::Embedding, weight.tensor());
         let fused = form == Form::Cpu;
         let rows = if fused {
             with_float!("embedding", weight.tensor(), T => {

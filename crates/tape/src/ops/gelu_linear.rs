@@ -13,6 +13,7 @@ use super::{Form, activation::gelu, expect_shape};
 use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, to_tensor, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
+use crate::kernels::KernelGroup;
 use crate::kernels::elements;
 use crate::optim::Element;
 use crate::saved_input::SavedInput;
@@ -50,7 +51,7 @@ impl Tape<'_> {
             residual,
         } = operands;
         operands.expect_fit()?;
-        let form = self.form(x.tensor());
+        let form = self.form(KernelGroup::GeluLinear, x.tensor());
         if form == Form::Composed {
             let h = self.gelu(&self.broadcast_add(x, x_bias)?)?;
             return self.linear_add(&h, weight, bias, residual);
@@ -73,7 +74,7 @@ impl Tape<'_> {
     pub(crate) fn gelu_linear_shape_only(&self, operands: &GeluLinear) -> Result<Value> {
         self.poll()?;
         operands.expect_fit()?;
-        if self.form(operands.x.tensor()) == Form::Composed {
+        if self.form(KernelGroup::GeluLinear, operands.x.tensor()) == Form::Composed {
             return self.gelu_linear(operands);
         }
         let y = super::shape_only(operands.x.tensor(), operands.residual.dims())?;
@@ -103,7 +104,7 @@ impl Tape<'_> {
             .iter()
             .flat_map(|(x, w, a)| [x.counted(), vec![w, a]].concat());
         let ((rows, inputs), shape) = (operands.sizes(), x.tensor().shape().clone());
-        let form = self.form(x.tensor());
+        let form = self.form(KernelGroup::GeluLinear, x.tensor());
         let spent = *x_is_spent || matches!(x.saved_input(), SavedInput::Recomputed(_));
         Ok(self.push(y, &counted.collect::<Vec<_>>(), move |dy, sink| {
             let flat = dy
@@ -117,7 +118,7 @@ impl Tape<'_> {
                 let dh = inner(&flat, &w, form)?;
                 let (h, dx, da) = match form {
                     Form::Device => {
-                        let x = if spent { x } else { x.copy()? };
+                        let x = if spent { x } else { x.force_contiguous()? };
                         elements::bias_gelu_backward(&x, &a, &dh)?;
                         let da = row_sum(&x, form)?;
                         (dh, x, da)

@@ -12,6 +12,7 @@ mod fused;
 use super::{Activation, Form, axes, expect_shape};
 use crate::cpu::with_float;
 use crate::error::{Result, TapeError};
+use crate::kernels::KernelGroup;
 use crate::kernels::images;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
@@ -91,7 +92,7 @@ impl Tape<'_> {
             weight: weight.tensor().clone(),
             bias: bias.tensor().clone(),
             activation,
-            form: self.form(x.tensor()),
+            form: self.form(KernelGroup::GroupNorm, x.tensor()),
         };
         let input = x.tensor().contiguous()?;
         let moments = norm.moments(&input)?;

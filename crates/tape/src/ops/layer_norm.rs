@@ -12,6 +12,7 @@ use crate::cpu::{
 };
 use crate::dtype::widened;
 use crate::error::Result;
+use crate::kernels::KernelGroup;
 use crate::kernels::rows;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
@@ -32,7 +33,7 @@ impl Tape<'_> {
         let width = *x.dims().last().unwrap_or(&0);
         expect_shape("layer_norm", "weight", weight, &[width])?;
         expect_shape("layer_norm", "bias", bias, &[width])?;
-        let form = self.form(x.tensor());
+        let form = self.form(KernelGroup::LayerNorm, x.tensor());
         let x_in = x.tensor().contiguous()?;
         let y = forward(&x_in, weight.tensor(), bias.tensor(), epsilon, form)?;
         if !self.records(&[x, weight, bias]) {

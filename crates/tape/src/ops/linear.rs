@@ -10,6 +10,7 @@ use crate::cpu::{self, Float, Matrix, View, buffer, product, row_chunks, to_tens
 use crate::dtype::widened;
 use crate::error::Result;
 use crate::gradients::Gradients;
+use crate::kernels::KernelGroup;
 use crate::kernels::product::{add_product, product as gpu_product, product_f32};
 use crate::kernels::{elements, rows};
 use crate::ops::stock_product;
@@ -44,7 +45,7 @@ impl Tape<'_> {
     ) -> Result<Value> {
         self.poll()?;
         let outputs = expect_fit("linear", x, weight, bias, residual)?;
-        let form = self.form(x.tensor());
+        let form = self.form(KernelGroup::Linear, x.tensor());
         let inputs = weight.dims()[1];
         let rows = x.tensor().elem_count() / inputs.max(1);
         let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;

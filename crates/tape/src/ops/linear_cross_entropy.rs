@@ -11,6 +11,7 @@ use crate::cpu::{Float, Matrix, View, buffer, lanes, product, to_tensor, wide, w
 use crate::dtype::widened;
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
+use crate::kernels::KernelGroup;
 use crate::kernels::multi_tensor;
 use crate::kernels::product::{add_product, product_f32};
 use crate::ops::stock_product;
@@ -51,7 +52,9 @@ impl Tape<'_> {
         let wanted = self.records(&[x, weight]);
         let dtype = x.tensor().dtype();
         let bf16 = |value: &Value| value.tensor().dtype() == DType::BF16;
-        let in_bf16 = bf16(x) && bf16(weight) && self.form(x.tensor()) == Form::Device;
+        let in_bf16 = bf16(x)
+            && bf16(weight)
+            && self.form(KernelGroup::LinearCrossEntropy, x.tensor()) == Form::Device;
         let read = |value: &Value| {
             if in_bf16 {
                 Ok(value.tensor().clone())
@@ -61,7 +64,7 @@ impl Tape<'_> {
         };
         let (input, weight_in) = (read(x)?.contiguous()?, read(weight)?.contiguous()?);
         let chunk = (CHUNK_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
-        let outcome = match self.form(&input) {
+        let outcome = match self.form(KernelGroup::LinearCrossEntropy, &input) {
             Form::Device => {
                 let chunk = (DEVICE_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
                 by_kernels(&input, &weight_in, targets, chunk, wanted)?

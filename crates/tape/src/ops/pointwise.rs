@@ -5,6 +5,7 @@ use super::Form;
 use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
 use crate::dtype::in_full;
 use crate::error::Result;
+use crate::kernels::KernelGroup;
 use crate::kernels::elements::{Function, apply, apply_backward};
 use crate::saved_input::{Recompute, SavedInput};
 use crate::tape::{Tape, Value};
@@ -35,7 +36,7 @@ impl Tape<'_> {
     /// Applies `F` to every element of `x`.
     pub(super) fn pointwise<F: Pointwise>(&self, x: &Value) -> Result<Value> {
         self.poll()?;
-        let form = self.form(x.tensor());
+        let form = self.form(KernelGroup::Activation, x.tensor());
         let y = forward::<F>(x.tensor(), form)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));

@@ -10,6 +10,7 @@ use super::linear::row_sum;
 use super::{Form, expect_shape};
 use crate::cpu::{Float, Matrix, View, buffer, product, to_tensor, with_float};
 use crate::error::{Result, TapeError};
+use crate::kernels::KernelGroup;
 use crate::ops::stock_product;
 use crate::quantized::Quantized;
 use crate::tape::{Tape, Value};
@@ -36,7 +37,7 @@ impl Tape<'_> {
         if let Some(bias) = bias {
             expect_shape("quantized_linear", "bias", bias, &[outputs])?;
         }
-        let form = self.form(x.tensor());
+        let form = self.form(KernelGroup::QuantizedLinear, x.tensor());
         let fused = form == Form::Cpu;
         let rows = x.tensor().elem_count() / inputs.max(1);
         let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;

@@ -4,6 +4,7 @@
 use super::linear::row_sum;
 use super::{axes, expect_shape};
 use crate::error::{Result, TapeError};
+use crate::kernels::KernelGroup;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -49,7 +50,11 @@ impl Tape<'_> {
         if !self.records(&[token, x]) {
             return Ok(Value::constant(y));
         }
-        let (token_id, x_id, form) = (token.id(), x.id(), self.form(x.tensor()));
+        let (token_id, x_id, form) = (
+            token.id(),
+            x.id(),
+            self.form(KernelGroup::Sequence, x.tensor()),
+        );
         Ok(self.push(y, &[], move |dy, sink| {
             if token_id.is_some() {
                 let rows = dy

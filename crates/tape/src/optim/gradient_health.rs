@@ -6,6 +6,7 @@ use super::{CHUNK, Element};
 use crate::cpu::{View, wide, with_float};
 use crate::error::Result;
 use crate::inplace::to_f64;
+use crate::kernels::KernelGroup;
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
@@ -67,7 +68,7 @@ fn square_sums(gradients: &[Tensor]) -> Result<Vec<f64>> {
     let single = |g: &Tensor| g.dtype() == DType::F32 && g.is_contiguous();
     if gradients
         .iter()
-        .all(|g| single(g) && crate::kernels::run_on(g))
+        .all(|g| single(g) && crate::kernels::run_on(KernelGroup::GradientNorm, g))
     {
         return crate::kernels::multi_tensor::square_sums(gradients);
     }

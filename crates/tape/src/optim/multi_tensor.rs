@@ -4,7 +4,7 @@
 use super::step_rules::{AdamWStep, SgdStep};
 use crate::error::Result;
 use crate::kernels::multi_tensor::{self, AdamNumbers, Moved};
-use crate::kernels::run_on;
+use crate::kernels::{KernelGroup, run_on};
 use candle_core::{DType, Tensor};
 
 /// A parameter with its moments and its gradient.
@@ -25,7 +25,9 @@ pub struct Member<'a> {
 impl Member<'_> {
     fn fits(&self) -> bool {
         let all = [self.parameter, self.first, self.second, self.gradient];
-        let fits = |t: &&Tensor| t.dtype() == DType::F32 && t.is_contiguous() && run_on(t);
+        let fits = |t: &&Tensor| {
+            t.dtype() == DType::F32 && t.is_contiguous() && run_on(KernelGroup::Optimizer, t)
+        };
         all.iter().all(fits)
     }
 

@@ -1,11 +1,13 @@
 //! Does nothing on systems other than macOS. Same surface as `macos.rs`.
 
-/// Does nothing.
-pub struct Activity;
+use super::Activity;
 
-impl Activity {
+/// Stands for an activity.
+pub struct Token;
+
+impl Token {
     /// Does nothing.
-    pub fn begin() -> Self {
-        Activity
+    pub fn new(_activity: Activity) -> Self {
+        Token
     }
 }

@@ -1,54 +1,56 @@
-//! Compares a device with the CPU in f64: each operation and the small models, forward and
-//! gradient, in f32, and each operation in the half precisions. On a machine without a GPU, the CPU
-//! in f32 is compared.
+//! Compares a device with the CPU in f64: each operation, each pass over parameters and a small
+//! model of each family, forward and gradient, in f32 and in the half precisions. On a machine
+//! without a GPU, the CPU itself is compared.
 
+use super::small_models::SmallModel;
 use crate::error::Result;
-use crate::task::ForwardContext;
 use candle_core::{DType, Device, Tensor};
-use dataset::ImageSample;
-use models::{Heads, ModelId, Network};
-use tape::check::{Case, cases, large_cases, run};
-use tape::device::SelectedDevice;
-use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Parameters, Rng};
+use serde::Serialize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tape::Kernels;
+use tape::check::{Case, CaseSpec, PASSES, Pass, case_specs, large_specs, run, wide_specs};
+use tape::device::catch_exception;
 
-/// Micro-batches in f32. candle's Metal convolution has a right gradient for 1 and a wrong one for
-/// more.
-const MICRO_BATCHES: [usize; 4] = [1, 2, 3, 8];
-/// Micro-batches in the half precisions.
-const HALF_MICRO_BATCHES: [usize; 2] = [1, 3];
-/// Largest relative difference allowed for an operation in f32.
-const OPERATION_TOLERANCE: f64 = 1e-4;
-/// Largest relative difference allowed for a model in f32.
-const MODEL_TOLERANCE: f64 = 1e-3;
-/// Image size of the models, in pixels.
-const IMAGE_SIZE: usize = 32;
-const CLASSES: usize = 5;
-
-/// A half precision.
-struct Half {
+/// A precision and what holds in it.
+#[derive(Clone, Copy)]
+struct Precision {
     name: &'static str,
     dtype: DType,
-    /// Largest relative difference allowed: twice the distance from 1 to the next number. Rounding
-    /// the products of the inputs and the output takes one of them.
-    tolerance: f64,
+    /// candle's Metal convolution has a right gradient for 1 and a wrong one for more.
+    micro_batches: &'static [usize],
+    /// Largest relative difference of an operation. In a half precision twice the distance from 1
+    /// to the next number: rounding the products of the inputs and the output takes one of them.
+    operation_tolerance: f64,
+    /// Largest relative difference of a model's loss and of its whole gradient.
+    model_tolerance: f64,
 }
 
-const HALVES: [Half; 2] = [
-    Half {
+const PRECISIONS: [Precision; 3] = [
+    Precision {
+        name: "f32",
+        dtype: DType::F32,
+        micro_batches: &[1, 2, 3, 8],
+        operation_tolerance: 1e-4,
+        model_tolerance: 1e-3,
+    },
+    Precision {
         name: "bf16",
         dtype: DType::BF16,
-        tolerance: 2.0 / 128.0,
+        micro_batches: &[1, 3],
+        operation_tolerance: 2.0 / 128.0,
+        model_tolerance: 0.1,
     },
-    Half {
+    Precision {
         name: "f16",
         dtype: DType::F16,
-        tolerance: 2.0 / 1024.0,
+        micro_batches: &[1, 3],
+        operation_tolerance: 2.0 / 1024.0,
+        model_tolerance: 0.02,
     },
 ];
 
 /// Comparison of one operation or model in one precision at one micro-batch.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// `f32`, `bf16` or `f16`.
     pub precision: &'static str,
@@ -65,37 +67,40 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(
-        subject: Subject,
-        outcome: std::result::Result<Difference, String>,
-        tolerance: f64,
-    ) -> Self {
+    fn new(case: &CheckCase, outcome: std::result::Result<Difference, String>) -> Self {
         let (difference, detail) = match outcome {
             Ok(difference) => (difference.relative, difference.of),
             Err(detail) => (f64::NAN, detail),
         };
         Finding {
-            precision: subject.precision,
-            what: subject.what,
-            micro_batch: subject.micro_batch,
+            precision: case.precision.name,
+            what: case.name(),
+            micro_batch: case.micro_batch,
             difference,
             detail,
-            passed: difference <= tolerance,
+            passed: difference <= case.tolerance(),
         }
     }
 }
 
-/// What is compared.
-struct Subject {
-    precision: &'static str,
-    what: String,
+/// One comparison of the device check.
+pub(super) struct CheckCase {
+    precision: Precision,
     micro_batch: usize,
+    subject: Subject,
+}
+
+/// What is compared.
+enum Subject {
+    Operation(CaseSpec),
+    Pass(Pass),
+    Model(SmallModel),
 }
 
 /// The largest relative difference, and the output that has it.
-struct Difference {
-    relative: f64,
-    of: String,
+pub(super) struct Difference {
+    pub relative: f64,
+    pub of: String,
 }
 
 impl From<(f64, String)> for Difference {
@@ -104,81 +109,96 @@ impl From<(f64, String)> for Difference {
     }
 }
 
-/// Compares a device with the CPU in f64. Calls `on_finding` for each finding at once, and returns
-/// all of them.
-///
-/// # Errors
-/// The table of operations cannot be built. An operation that fails is a finding, not an error.
-pub(super) fn compare_with_cpu(
-    chosen: &SelectedDevice,
-    on_finding: &mut dyn FnMut(&Finding),
-) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
-    let mut note = |finding: Finding| {
-        on_finding(&finding);
-        findings.push(finding);
-    };
-    for micro_batch in MICRO_BATCHES {
-        let subject = |what: String| Subject {
-            precision: "f32",
-            what,
-            micro_batch,
+/// All comparisons, in order: first everything that a run in f32 needs.
+pub(super) fn check_cases() -> Vec<CheckCase> {
+    let mut all = Vec::new();
+    for precision in PRECISIONS {
+        let mut add = |micro_batch: usize, subject: Subject| {
+            all.push(CheckCase {
+                precision,
+                micro_batch,
+                subject,
+            });
         };
-        for case in all_cases(micro_batch)? {
-            let difference =
-                operation_difference(&case, &chosen.device, DType::F32).map_err(|e| e.to_string());
-            let subject = subject(case.name.to_owned());
-            note(Finding::new(subject, difference, OPERATION_TOLERANCE));
+        for &micro_batch in precision.micro_batches {
+            let specs = case_specs(micro_batch).into_iter();
+            let specs = specs.chain(large_specs(micro_batch));
+            specs.for_each(|spec| add(micro_batch, Subject::Operation(spec)));
         }
-        for kind in ModelId::SMALL {
-            let difference =
-                model_difference(kind, micro_batch, &chosen.device).map_err(|e| e.to_string());
-            let subject = subject(format!("model {}", kind.name()));
-            note(Finding::new(subject, difference, MODEL_TOLERANCE));
+        let wide = wide_specs().into_iter();
+        wide.for_each(|spec| add(1, Subject::Operation(spec)));
+        let is_f32 = precision.dtype == DType::F32;
+        let passes = PASSES.into_iter().filter(|pass| is_f32 || pass.in_halves);
+        passes.for_each(|pass| add(1, Subject::Pass(pass)));
+        for &micro_batch in precision.micro_batches {
+            let models = SmallModel::ALL.into_iter();
+            models.for_each(|model| add(micro_batch, Subject::Model(model)));
         }
     }
-    for half in HALVES {
-        for micro_batch in HALF_MICRO_BATCHES {
-            for case in all_cases(micro_batch)? {
-                let difference = half_difference(&case, half.dtype, &chosen.device);
-                let subject = Subject {
-                    precision: half.name,
-                    what: case.name.to_owned(),
-                    micro_batch,
-                };
-                let difference = difference.map_err(|e| e.to_string());
-                note(Finding::new(subject, difference, half.tolerance));
+    all
+}
+
+impl CheckCase {
+    /// "conv2d 3x3", "model gpt_micro".
+    fn name(&self) -> String {
+        match &self.subject {
+            Subject::Operation(spec) => spec.name.to_owned(),
+            Subject::Pass(pass) => pass.name.to_owned(),
+            Subject::Model(model) => format!("model {}", model.name()),
+        }
+    }
+
+    fn tolerance(&self) -> f64 {
+        match &self.subject {
+            Subject::Operation(_) | Subject::Pass(_) => self.precision.operation_tolerance,
+            Subject::Model(_) => self.precision.model_tolerance,
+        }
+    }
+
+    /// Compares the device with the CPU in f64. An error and a panic are findings.
+    pub(super) fn run(&self, device: &Device) -> Finding {
+        let dtype = self.precision.dtype;
+        let outcome = attempt(|| match &self.subject {
+            Subject::Operation(spec) => operation_difference(&spec.build()?, dtype, device),
+            Subject::Pass(pass) => {
+                let expected = (pass.run)(&Device::Cpu, DType::F64)?;
+                Ok((pass.run)(device, dtype)?.difference(&expected).into())
             }
+            Subject::Model(model) => model.difference(self.micro_batch, dtype, device),
+        });
+        Finding::new(self, outcome)
+    }
+}
+
+/// Runs a comparison. An error, a panic and an exception of the system are its outcome.
+fn attempt(work: impl FnOnce() -> Result<Difference>) -> std::result::Result<Difference, String> {
+    match catch_unwind(AssertUnwindSafe(|| catch_exception(work))) {
+        Ok(Ok(outcome)) => outcome.map_err(|error| error.to_string()),
+        Ok(Err(exception)) => Err(exception.to_string()),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(format!("it panicked: {}", text.unwrap_or("no message")))
         }
     }
-    Ok(findings)
 }
 
-/// The table of operations, and cases that are large enough for a GPU to use other kernels.
-fn all_cases(micro_batch: usize) -> Result<Vec<Case>> {
-    let mut all = cases(micro_batch)?;
-    all.extend(large_cases(micro_batch)?);
-    Ok(all)
-}
-
-/// Difference of an operation in `dtype` on `device` from the CPU in f64.
-fn operation_difference(case: &Case, device: &Device, dtype: DType) -> Result<Difference> {
-    let expected = run(case, &Device::Cpu, DType::F64, Kernels::Composed)?;
-    let found = run(case, device, dtype, Kernels::Fused)?;
-    Ok(found.difference(&expected).into())
-}
-
-/// As [`operation_difference`], with inputs that the half type holds exactly, so that only the
-/// operation's own rounding counts.
-fn half_difference(case: &Case, dtype: DType, device: &Device) -> Result<Difference> {
-    let exact = |t: &Tensor| t.to_dtype(dtype)?.to_dtype(DType::F64);
+/// Difference of an operation in `dtype` on `device` from the CPU in f64. The inputs are rounded to
+/// a half type first, so that only the operation's own rounding counts.
+fn operation_difference(case: &Case, dtype: DType, device: &Device) -> Result<Difference> {
+    let exact = |t: &Tensor| match dtype {
+        DType::F32 => Ok(t.clone()),
+        _ => t.to_dtype(dtype)?.to_dtype(DType::F64),
+    };
     let inputs: candle_core::Result<_> = case.inputs.iter().map(exact).collect();
     let case = Case {
         name: case.name,
         inputs: inputs?,
         run: case.run,
     };
-    operation_difference(&case, device, dtype)
+    let expected = run(&case, &Device::Cpu, DType::F64, Kernels::Composed)?;
+    let found = run(&case, device, dtype, Kernels::Fused)?;
+    Ok(found.difference(&expected).into())
 }
 
 /// Number of different operations and models.
@@ -189,88 +209,38 @@ pub(super) fn count_operations(findings: &[Finding]) -> usize {
     names.len()
 }
 
-/// Largest relative difference of a model's loss and gradients from the CPU in f64.
-fn model_difference(kind: ModelId, micro_batch: usize, device: &Device) -> Result<Difference> {
-    let expected = gradients(kind, micro_batch, &Device::Cpu, DType::F64)?;
-    let found = gradients(kind, micro_batch, device, DType::F32)?;
-    let mut worst = Difference {
-        relative: (found.loss - expected.loss).abs() / expected.loss.abs(),
-        of: "the loss".to_owned(),
-    };
-    for ((name, expected), (_, found)) in expected.gradients.iter().zip(&found.gradients) {
-        let scale = norm(expected.iter().copied()).max(1e-30);
-        let relative = norm(expected.iter().zip(found).map(|(a, b)| a - b)) / scale;
-        if relative.is_nan() || relative > worst.relative {
-            worst = Difference {
-                relative,
-                of: format!("the gradient of {name}"),
-            };
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_a_comparison_is_its_outcome() {
+        let outcome = attempt(|| panic!("an encoder was missing"));
+        let detail = outcome.map(|difference| difference.relative).unwrap_err();
+        assert!(
+            detail.contains("panicked: an encoder was missing"),
+            "{detail}"
+        );
+        let outcome = attempt(|| Err(tape::TapeError::Cancelled.into()));
+        assert!(outcome.is_err_and(|detail| detail.contains("cancelled")));
+    }
+
+    #[test]
+    fn every_comparison_passes_on_the_cpu() {
+        let cases = check_cases();
+        let findings: Vec<Finding> = cases.iter().map(|case| case.run(&Device::Cpu)).collect();
+        let failed: Vec<_> = findings.iter().filter(|finding| !finding.passed).collect();
+        assert!(failed.is_empty(), "{failed:#?}");
+        for model in SmallModel::ALL {
+            for precision in PRECISIONS {
+                let what = format!("model {}", model.name());
+                let of = |f: &&Finding| f.what == what && f.precision == precision.name;
+                assert!(
+                    findings.iter().any(|f| of(&f)),
+                    "{what} in {}",
+                    precision.name
+                );
+            }
         }
     }
-    Ok(worst)
-}
-
-fn norm(values: impl Iterator<Item = f64>) -> f64 {
-    values.map(|v| v * v).sum::<f64>().sqrt()
-}
-
-struct Gradients {
-    loss: f64,
-    gradients: Vec<(String, Vec<f64>)>,
-}
-
-fn gradients(
-    kind: ModelId,
-    micro_batch: usize,
-    device: &Device,
-    dtype: DType,
-) -> Result<Gradients> {
-    let (network, parameters) = Network::build(kind, IMAGE_SIZE, CLASSES, 3, dtype, device)?;
-    let context = ForwardContext {
-        class_weights: None,
-        compression: None,
-        pixels: Default::default(),
-        network: &network,
-        parameters: &parameters,
-        input_size: IMAGE_SIZE,
-        label_smoothing: 0.1,
-        heads: Heads::for_classes(CLASSES),
-        checkpointed: 0,
-        dtype,
-        loss_factor: 1.0,
-        device,
-        cancel: Cancel::default(),
-        kernels: Kernels::Fused,
-        limit_bytes: None,
-    };
-    let result = context.gradients(&samples(micro_batch))?;
-    let named =
-        |parameters: &Parameters, gradients: &[Tensor]| -> Result<Vec<(String, Vec<f64>)>> {
-            parameters
-                .iter()
-                .zip(gradients)
-                .map(|(p, g)| Ok((p.name.clone(), to_f64(g)?)))
-                .collect()
-        };
-    Ok(Gradients {
-        loss: result.loss,
-        gradients: named(&parameters, &result.gradients)?,
-    })
-}
-
-/// Made-up images, the same on every machine.
-fn samples(count: usize) -> Vec<ImageSample> {
-    let pixels = 3 * IMAGE_SIZE * IMAGE_SIZE;
-    let sample = |index: usize| {
-        let stream = Rng::new(5).site("doctor").at(index as u64);
-        ImageSample {
-            index: index as u32,
-            label: (index * 2 % CLASSES) as u32,
-            pixels: (0..pixels as u64)
-                .map(|i| (stream.uniform(i) * 256.0) as u8)
-                .collect(),
-            ..ImageSample::default()
-        }
-    };
-    (0..count).map(sample).collect()
 }

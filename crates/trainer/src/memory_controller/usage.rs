@@ -2,15 +2,22 @@
 //! samples and the optimizer's moments.
 
 use super::ModelMemory;
-use crate::error::Result;
+use crate::error::{Result, TrainError};
+use crate::machine::SharedDevice;
 use crate::plan::Plan;
 use candle_core::Device;
 use pressure::{MemoryModel, Moments, Monitor, RecoveryReserve};
+use tape::device::trim;
 use tape::memory::{Purge, live_bytes, release, take_peak_bytes};
+
+/// Most faults that are read from a device after a failure.
+const MOST_FAULTS: usize = 8;
 
 /// Memory use of this process.
 pub(super) struct Usage {
     device: Device,
+    /// The same device, as the memory source reads it.
+    shared_device: SharedDevice,
     purge: Purge,
     /// Footprint outside the heap: code, stacks and the allocator's minimum.
     base_bytes: u64,
@@ -23,9 +30,10 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    pub fn new(plan: &Plan, device: &Device, purge: Purge, model: ModelMemory) -> Self {
+    pub fn new(plan: &Plan, device: SharedDevice, purge: Purge, model: ModelMemory) -> Self {
         Usage {
-            device: device.clone(),
+            device: device.get(),
+            shared_device: device,
             purge,
             base_bytes: u64::MAX,
             prefetched_bytes: 0,
@@ -75,6 +83,30 @@ impl Usage {
     /// Returns cached memory to the system.
     pub fn release(&self) -> Result<()> {
         Ok(release(&self.device, self.purge)?)
+    }
+
+    /// As [`Usage::release`], after a failure. Returns the first fault that the device reports; it
+    /// is that of work which nothing uses, or of the gradients accumulated so far.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn drain(&self) -> Result<Option<TrainError>> {
+        let mut first = None;
+        for _ in 0..MOST_FAULTS {
+            match self.release() {
+                Ok(()) => return Ok(first),
+                Err(error) if error.is_passing_fault() => first = first.or(Some(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(first)
+    }
+
+    /// Measures another device from now on.
+    pub fn replace_device(&mut self, device: &Device) {
+        trim(&self.device);
+        self.device = device.clone();
+        self.shared_device.replace(device);
     }
 
     /// Starts to measure a peak.

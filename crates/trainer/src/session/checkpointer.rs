@@ -15,6 +15,9 @@ const CHEAP_MS: f64 = 100.0;
 /// Training time in milliseconds that may be repeated after a suspension.
 const MOST_REPEATED_MS: u64 = 30_000;
 
+/// Attempts to read the weights from a device that fails.
+const ATTEMPTS: u32 = 3;
+
 /// Writes the checkpoints of one session.
 pub struct Checkpointer {
     run: RunFolder,
@@ -53,9 +56,15 @@ impl Checkpointer {
         self.saved_step == Some(step)
     }
 
+    /// Whether this session has written or loaded a checkpoint.
+    pub fn has_checkpoint(&self) -> bool {
+        self.saved_step.is_some()
+    }
+
     /// The session has loaded the checkpoint of this step.
     pub fn loaded(&mut self, step: u64) {
         self.saved_step = Some(step);
+        self.is_updating = false;
     }
 
     /// An optimizer step begins.
@@ -83,7 +92,20 @@ impl Checkpointer {
 
     /// Writes a checkpoint and removes old ones. Does nothing while the run is suspended. Weights
     /// that are not finite are not saved; a warning says so.
+    ///
+    /// # Errors
+    /// It cannot be written, or the device fails in several attempts to read the weights.
     pub fn save(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
+        for _ in 1..ATTEMPTS {
+            match self.try_save(from, reason) {
+                Err(error) if error.is_passing_fault() => drop(from.controller.drain()?),
+                outcome => return outcome,
+            }
+        }
+        self.try_save(from, reason)
+    }
+
+    fn try_save(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
         let Snapshot {
             learner,
             state,
@@ -129,6 +151,10 @@ impl Checkpointer {
         match self.save(from, reason) {
             Err(error @ TrainError::CheckpointWrite { .. }) => {
                 from.log.warn(error.code(), error.to_string())
+            }
+            Err(error) if error.is_passing_fault() => {
+                let message = format!("no checkpoint was saved: {error}");
+                from.log.warn("checkpoint_write", message)
             }
             other => other,
         }

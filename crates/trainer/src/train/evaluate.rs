@@ -79,7 +79,7 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
                 sum.add(evaluated);
                 pending.done(count);
             }
-            Err(error) => session.recover(error)?,
+            Err(error) => session.recover(error, false)?,
         }
     }
     session.timer.restart();

@@ -1,5 +1,6 @@
 //! Handles the user's requests between micro-batches.
 
+use crate::activity::{self, Activity};
 use crate::control::Request;
 use crate::error::Result;
 use crate::event_log::DecisionRecord;
@@ -34,6 +35,7 @@ fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
     session.controller.release()?;
     let reason = "you asked for it; all state stays in memory";
     emit_user_decision(session, Action::Pause, Change::Pause, reason)?;
+    activity::set(Activity::Waits);
     loop {
         match session.control.poll() {
             Some(Request::Stop) => return Ok(true),
@@ -46,6 +48,7 @@ fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
             }
         }
     }
+    activity::set(Activity::Computes);
     session.timer.restart();
     emit_user_decision(session, Action::Run, Change::Continue, "you asked for it")?;
     Ok(false)

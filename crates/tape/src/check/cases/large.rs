@@ -1,7 +1,7 @@
 //! Cases too large for finite differences, for paths that a GPU takes only with large inputs:
 //! attention in several blocks of queries, and heads whose width lets products read them in place.
 
-use super::{Case, Row, lengths, made};
+use super::{Case, CaseSpec, Row, lengths, made, specs};
 use crate::error::Result;
 use crate::ops::{AttentionShape, Conv2dShape};
 
@@ -15,8 +15,13 @@ const ALL: AttentionShape = AttentionShape {
 };
 
 /// The cases for a micro-batch of `n` samples.
-// tidy: table
 pub fn large_cases(n: usize) -> Result<Vec<Case>> {
+    made(large_specs(n))
+}
+
+/// As [`large_cases`], without the inputs.
+// tidy: table
+pub fn large_specs(n: usize) -> Vec<CaseSpec> {
     let table: Vec<Row> = vec![
         (
             "attention of many queries, causal",
@@ -75,5 +80,5 @@ pub fn large_cases(n: usize) -> Result<Vec<Case>> {
             },
         ),
     ];
-    made(table)
+    specs(table)
 }

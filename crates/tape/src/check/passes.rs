@@ -1,0 +1,226 @@
+//! What a training computes beside the operations of a tape: sums of gradients, their norm, and
+//! optimizer steps, over many parameters. And kernels of attention that are chosen by the number of
+//! tokens, at every size.
+
+use super::compare::Outcome;
+use crate::error::Result;
+use crate::inplace::{add_assign_all, to_f64};
+use crate::kernels::rows::{AttentionMask, softmax, softmax_backward};
+use crate::kernels::{KernelGroup, run_on};
+use crate::optim::{
+    AdamWStep, Member, SgdStep, adamw, adamw_together, average, global_norm, sgd, sgd_together,
+};
+use crate::rng::Rng;
+use candle_core::{DType, Device, Tensor};
+
+/// A computation that is no operation of a tape.
+#[derive(Clone, Copy)]
+pub struct Pass {
+    /// For example `adamw`.
+    pub name: &'static str,
+    /// Whether it also runs in half precisions.
+    pub in_halves: bool,
+    /// Runs it in an element type. The results count as gradients.
+    pub run: fn(&Device, DType) -> Result<Outcome>,
+}
+
+/// More tensors than a launch takes, longer than a group, and with a single value.
+const SIZES: [usize; 9] = [1, 4096, 4097, 7, 20_003, 9000, 33, 2, 5];
+/// Steps of an optimizer.
+const STEPS: u64 = 2;
+
+/// All passes.
+pub const PASSES: [Pass; 6] = [
+    Pass {
+        name: "adamw",
+        in_halves: false,
+        run: run_adamw,
+    },
+    Pass {
+        name: "sgd",
+        in_halves: false,
+        run: run_sgd,
+    },
+    Pass {
+        name: "sum of gradients",
+        in_halves: false,
+        run: run_sums,
+    },
+    Pass {
+        name: "norm of gradients",
+        in_halves: false,
+        run: run_norm,
+    },
+    Pass {
+        name: "average of weights",
+        in_halves: false,
+        run: run_average,
+    },
+    Pass {
+        name: "softmax of attention weights",
+        in_halves: true,
+        run: run_softmax,
+    },
+];
+
+/// Tensors of [`SIZES`] with values in 0.1..1.1, the same on every machine.
+fn drawn(at: u64, device: &Device, dtype: DType) -> Result<Vec<Tensor>> {
+    let stream = Rng::new(13).at(at);
+    let tensor = |(i, &size): (usize, &usize)| {
+        let own = stream.at(i as u64);
+        let values = (0..size as u64).map(|j| own.uniform(j) + 0.1).collect();
+        crate::dtype::host_tensor(values, &[size], dtype, device)
+    };
+    SIZES.iter().enumerate().map(tensor).collect()
+}
+
+fn outcome(results: [&[Tensor]; 3]) -> Result<Outcome> {
+    let all = results.into_iter().flatten();
+    Ok(Outcome {
+        output: Vec::new(),
+        gradients: all.map(to_f64).collect::<Result<_>>()?,
+    })
+}
+
+fn decay(i: usize) -> f64 {
+    [0.0, 0.1][i % 2]
+}
+
+fn members<'a>([p, m, v]: &'a [Vec<Tensor>; 3], g: &'a [Tensor]) -> Vec<Member<'a>> {
+    let member = |i: usize| Member {
+        parameter: &p[i],
+        first: &m[i],
+        second: &v[i],
+        gradient: &g[i],
+        weight_decay: decay(i),
+    };
+    (0..SIZES.len()).map(member).collect()
+}
+
+fn state(device: &Device, dtype: DType) -> Result<[Vec<Tensor>; 3]> {
+    Ok([
+        drawn(1, device, dtype)?,
+        drawn(2, device, dtype)?,
+        drawn(3, device, dtype)?,
+    ])
+}
+
+fn run_adamw(device: &Device, dtype: DType) -> Result<Outcome> {
+    let mut state = state(device, dtype)?;
+    for step in 1..=STEPS {
+        let rule = AdamWStep {
+            learning_rate: 1e-2,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.0,
+            step,
+            gradient_factor: 0.25,
+        };
+        let g = drawn(10 + step, device, dtype)?;
+        if adamw_together(&members(&state, &g), rule)? {
+            continue;
+        }
+        let [p, m, v] = &mut state;
+        for i in 0..SIZES.len() {
+            let rule = AdamWStep {
+                weight_decay: decay(i),
+                ..rule
+            };
+            adamw(&mut p[i], &mut m[i], &mut v[i], &g[i], rule)?;
+        }
+    }
+    let [p, m, v] = &state;
+    outcome([p, m, v])
+}
+
+fn run_sgd(device: &Device, dtype: DType) -> Result<Outcome> {
+    let mut state = state(device, dtype)?;
+    for step in 1..=STEPS {
+        let rule = SgdStep {
+            learning_rate: 1e-2,
+            momentum: 0.9,
+            weight_decay: 0.0,
+            gradient_factor: 0.25,
+        };
+        let g = drawn(10 + step, device, dtype)?;
+        if sgd_together(&members(&state, &g), rule)? {
+            continue;
+        }
+        let [p, m, _] = &mut state;
+        for i in 0..SIZES.len() {
+            let rule = SgdStep {
+                weight_decay: decay(i),
+                ..rule
+            };
+            sgd(&mut p[i], &mut m[i], &g[i], rule)?;
+        }
+    }
+    let [p, m, _] = &state;
+    outcome([p, m, &[]])
+}
+
+fn run_sums(device: &Device, dtype: DType) -> Result<Outcome> {
+    let mut sums = drawn(1, device, dtype)?;
+    for step in 1..=STEPS {
+        add_assign_all(&mut sums, &drawn(10 + step, device, dtype)?)?;
+    }
+    outcome([&sums, &[], &[]])
+}
+
+fn run_norm(device: &Device, dtype: DType) -> Result<Outcome> {
+    let gradients = drawn(1, device, dtype)?;
+    Ok(Outcome {
+        output: vec![global_norm(&gradients)?],
+        gradients: Vec::new(),
+    })
+}
+
+fn run_average(device: &Device, dtype: DType) -> Result<Outcome> {
+    let (mut averages, weights) = (drawn(1, device, dtype)?, drawn(2, device, dtype)?);
+    for (own, weight) in averages.iter_mut().zip(&weights) {
+        average(own, weight, 0.9)?;
+    }
+    outcome([&averages, &[], &[]])
+}
+
+/// Widths of rows that are held in two, four and eight words, and one that is not.
+const WIDTHS: [usize; 4] = [252, 500, 1000, 1031];
+
+/// Softmax of rows and its gradient, by the kernels if they run here.
+fn run_softmax(device: &Device, dtype: DType) -> Result<Outcome> {
+    let (rows, scale) = (3, 0.5);
+    let mut gradients = Vec::new();
+    for width in WIDTHS {
+        // Eighths are exact in every element type.
+        let eighths = |factor: usize| {
+            let values = (0..rows * width)
+                .map(|i| (i * factor % 23) as f64 / 8.0)
+                .collect();
+            crate::dtype::host_tensor(values, &[1, rows, width], dtype, device)
+        };
+        let (mut p, mut dp) = (eighths(37)?, eighths(11)?);
+        if run_on(KernelGroup::Attention, &p) {
+            let mask = AttentionMask {
+                scale,
+                queries: (rows, 0),
+                keys: width,
+                heads: 1,
+                causal: false,
+                lengths: None,
+            };
+            softmax(&p, &mask)?;
+            softmax_backward(&p, &dp, scale)?;
+        } else {
+            let e = (&p * scale)?.exp()?;
+            p = e.broadcast_div(&e.sum_keepdim(2)?)?;
+            let mean = (&p * &dp)?.sum_keepdim(2)?;
+            dp = ((&p * dp.broadcast_sub(&mean)?)? * scale)?;
+        }
+        gradients.extend([to_f64(&p)?, to_f64(&dp)?]);
+    }
+    Ok(Outcome {
+        output: Vec::new(),
+        gradients,
+    })
+}

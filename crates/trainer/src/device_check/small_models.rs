@@ -1,0 +1,255 @@
+//! A small model of each family, with made-up samples that are the same on every machine.
+
+use super::findings::Difference;
+use crate::error::Result;
+use crate::plan::Compression;
+use crate::task::{ForwardContext, ImageSample, MicroBatchResult, Sequence, Text};
+use candle_core::{DType, Device};
+use dataset::Window;
+use models::{DropPolicy, Heads, ImageModel, ModelId, Network, TextModel, TextSize};
+use runlog::PolicyTraining;
+use tape::inplace::to_f64;
+use tape::{Cancel, Kernels, Parameters, Rng};
+
+/// Side of the images, in pixels.
+const IMAGE_SIZE: usize = 32;
+const CLASSES: usize = 5;
+/// Tokens of a text or window.
+const TOKENS: usize = 24;
+const VOCABULARY: u32 = 64;
+const SEED: u64 = 3;
+
+/// A model of one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SmallModel {
+    ConvNet,
+    ResNet,
+    Vit,
+    TextEncoder,
+    Gpt,
+    Compressor,
+}
+
+impl SmallModel {
+    pub const ALL: [SmallModel; 6] = [
+        SmallModel::ConvNet,
+        SmallModel::ResNet,
+        SmallModel::Vit,
+        SmallModel::TextEncoder,
+        SmallModel::Gpt,
+        SmallModel::Compressor,
+    ];
+
+    fn id(self) -> ModelId {
+        let text = |size, policy| {
+            ModelId::Text(TextModel {
+                size,
+                tokens: TOKENS as u32,
+                vocabulary: VOCABULARY,
+                policy,
+            })
+        };
+        match self {
+            SmallModel::ConvNet => ModelId::CONV_NET,
+            SmallModel::ResNet => ModelId::Image(ImageModel::ResNet18),
+            SmallModel::Vit => ModelId::VIT_MICRO,
+            SmallModel::TextEncoder => text(TextSize::TextMicro, None),
+            SmallModel::Gpt => text(TextSize::GptMicro, None),
+            // A learned policy may choose other tokens after the slightest rounding.
+            SmallModel::Compressor => text(TextSize::CompressMicro, Some(DropPolicy::EveryKth)),
+        }
+    }
+
+    /// Its name in the catalog.
+    pub fn name(self) -> &'static str {
+        self.id().name()
+    }
+
+    /// Largest relative difference of the loss and of the whole gradient on `device` from the CPU
+    /// in f64. The weights are rounded to `dtype` first.
+    pub fn difference(self, samples: usize, dtype: DType, device: &Device) -> Result<Difference> {
+        let expected = self.gradients(samples, (dtype, DType::F64), &Device::Cpu)?;
+        let found = self.gradients(samples, (dtype, dtype), device)?;
+        let loss = (found.loss - expected.loss).abs() / expected.loss.abs();
+        let gradient = distance(&expected.gradients, &found.gradients);
+        Ok(if gradient.is_nan() || gradient > loss {
+            let of = worst(&expected, &found)
+                .map_or_else(String::new, |name| format!(", most in that of {name}"));
+            Difference {
+                relative: gradient,
+                of: format!("the gradient{of}"),
+            }
+        } else {
+            Difference {
+                relative: loss,
+                of: "the loss".to_owned(),
+            }
+        })
+    }
+
+    /// Gradients computed in `dtype` from weights rounded to `rounded`.
+    fn gradients(
+        self,
+        samples: usize,
+        (rounded, dtype): (DType, DType),
+        device: &Device,
+    ) -> Result<Gradients> {
+        let (network, parameters) = Network::build(
+            self.id(),
+            IMAGE_SIZE,
+            CLASSES,
+            SEED,
+            DType::F32,
+            &Device::Cpu,
+        )?;
+        let parameters = converted(&parameters.rounded(rounded)?, rounded, dtype, device)?;
+        let compression = compression();
+        let context = ForwardContext {
+            class_weights: None,
+            compression: Some(&compression),
+            pixels: Default::default(),
+            network: &network,
+            parameters: &parameters,
+            input_size: match self {
+                SmallModel::ConvNet | SmallModel::ResNet | SmallModel::Vit => IMAGE_SIZE,
+                _ => TOKENS,
+            },
+            label_smoothing: 0.1,
+            heads: Heads::for_classes(CLASSES),
+            checkpointed: 0,
+            dtype,
+            loss_factor: 1.0,
+            device,
+            cancel: Cancel::default(),
+            kernels: Kernels::Fused,
+            limit_bytes: None,
+        };
+        let result = self.run(&context, samples)?;
+        let named = parameters.iter().zip(&result.gradients);
+        let named = named.map(|(p, g)| Ok((p.name.clone(), to_f64(g)?)));
+        Ok(Gradients {
+            loss: result.loss,
+            gradients: named.collect::<Result<_>>()?,
+        })
+    }
+
+    fn run(self, context: &ForwardContext, samples: usize) -> Result<MicroBatchResult> {
+        let samples = 0..samples;
+        match self {
+            SmallModel::ConvNet | SmallModel::ResNet | SmallModel::Vit => {
+                context.gradients(&samples.map(image).collect::<Vec<_>>())
+            }
+            SmallModel::TextEncoder => context.gradients(&samples.map(text).collect::<Vec<_>>()),
+            SmallModel::Gpt => context.gradients(&samples.map(window).collect::<Vec<_>>()),
+            SmallModel::Compressor => context.gradients(&samples.map(sequence).collect::<Vec<_>>()),
+        }
+    }
+}
+
+struct Gradients {
+    loss: f64,
+    gradients: Vec<(String, Vec<f64>)>,
+}
+
+/// The parameters in `dtype` on `device`; vectors stay in f32 beside a half type.
+fn converted(
+    parameters: &Parameters,
+    rounded: DType,
+    dtype: DType,
+    device: &Device,
+) -> Result<Parameters> {
+    let mut converted = Parameters::default();
+    for parameter in parameters.iter() {
+        let (name, tensor) = (parameter.name.clone(), &parameter.tensor);
+        let dtype = match dtype {
+            DType::F64 => DType::F64,
+            _ if tensor.dtype() == rounded => rounded,
+            _ => DType::F32,
+        };
+        converted.add(name, to_f64(tensor)?, tensor.dims(), dtype, device)?;
+    }
+    Ok(converted)
+}
+
+/// `|found - expected| / |expected|` over all parameters.
+fn distance(expected: &[(String, Vec<f64>)], found: &[(String, Vec<f64>)]) -> f64 {
+    let pairs = expected.iter().zip(found);
+    let apart = pairs.flat_map(|((_, a), (_, b))| a.iter().zip(b).map(|(a, b)| a - b));
+    norm(apart) / norm(expected.iter().flat_map(|(_, a)| a.iter().copied())).max(1e-30)
+}
+
+/// The parameter whose gradient differs most.
+fn worst<'a>(expected: &'a Gradients, found: &Gradients) -> Option<&'a str> {
+    let pairs = expected.gradients.iter().zip(&found.gradients);
+    let apart = pairs.map(|((name, a), (_, b))| (norm(a.iter().zip(b).map(|(a, b)| a - b)), name));
+    apart
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name.as_str())
+}
+
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|v| v * v).sum::<f64>().sqrt()
+}
+
+fn compression() -> Compression {
+    Compression {
+        policy: DropPolicy::EveryKth,
+        learning: PolicyTraining::Joint,
+        keep_fraction: Some(0.5),
+        keep_cost: 1.0,
+        temperature: (1.0, 0.1),
+        steps: 10,
+        seed: SEED,
+    }
+}
+
+fn stream(index: usize) -> Rng {
+    Rng::new(5).site("doctor").at(index as u64)
+}
+
+fn image(index: usize) -> ImageSample {
+    let pixels = 3 * IMAGE_SIZE * IMAGE_SIZE;
+    let stream = stream(index);
+    ImageSample {
+        index: index as u32,
+        label: (index * 2 % CLASSES) as u32,
+        pixels: (0..pixels as u64)
+            .map(|i| (stream.uniform(i) * 256.0) as u8)
+            .collect(),
+        ..ImageSample::default()
+    }
+}
+
+fn ids(index: usize, count: usize) -> Vec<u32> {
+    let stream = stream(index);
+    let id = |i: u64| (stream.uniform(i) * f64::from(VOCABULARY)) as u32;
+    (0..count as u64).map(id).collect()
+}
+
+/// Every text is shorter than the one before, so that there is padding.
+fn text(index: usize) -> Text {
+    Text {
+        index: index as u32,
+        label: (index * 2 % CLASSES) as u32,
+        ids: ids(index, TOKENS - 2 * index % TOKENS),
+    }
+}
+
+fn window(index: usize) -> Window {
+    let ids = ids(index, TOKENS + 1);
+    Window {
+        inputs: ids[..TOKENS].to_vec(),
+        targets: ids[1..].to_vec(),
+        documents: vec![0; TOKENS],
+        positions: (0..TOKENS as u32).collect(),
+    }
+}
+
+fn sequence(index: usize) -> Sequence {
+    Sequence {
+        index: index as u32,
+        step: 1,
+        ids: ids(index, TOKENS),
+        frequencies: vec![1.0 / VOCABULARY as f32; VOCABULARY as usize].into(),
+    }
+}
