@@ -160,7 +160,7 @@ fn unsupported_configs_are_refused_by_key() {
             "vit",
             "model_type",
             json!("swin"),
-            "Ebb knows bert, vit, deit",
+            "Ebb supports bert, vit, deit",
         ),
         ("vit", "hidden_act", json!("relu"), "hidden_act"),
         (
