@@ -262,7 +262,7 @@ mod tests {
         };
         check(
             "2026",
-            "fits 2 runs: 2026-11-21-1402-birds, 2026-11-20-1402-birds;",
+            "matches 2 runs: 2026-11-21-1402-birds, 2026-11-20-1402-birds;",
         );
         check("bords", "did you mean 2026-11-21-1402-birds?");
         check("", "`ebb runs` lists all runs");
