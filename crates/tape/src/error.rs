@@ -85,6 +85,12 @@ pub enum TapeError {
     /// The device refused an allocation.
     #[error("the device refused an allocation: {0}")]
     Memory(String),
+    /// The system stopped the device's work because it took too long or delayed the screen.
+    #[error("the system stopped the GPU's work: {0}")]
+    TooLong(String),
+    /// The device ignores all further work.
+    #[error("the GPU no longer accepts work: {0}")]
+    Lost(String),
     /// The device cannot be used.
     #[error("{0}")]
     Device(String),
@@ -93,10 +99,90 @@ pub enum TapeError {
     Tensor(candle_core::Error),
 }
 
+/// What a device reports when it fails, by what can be done about it. In increasing severity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeviceFault {
+    /// Too little memory: a smaller micro-batch may fit.
+    Memory,
+    /// The work took too long, delayed the screen, or was discarded because another program's work
+    /// failed: repeat it with half the samples and shorter command buffers.
+    TooLong,
+    /// The device ignores all further work, or its memory can no longer be trusted: make a new
+    /// device and load the newest checkpoint.
+    Lost,
+}
+
+impl DeviceFault {
+    /// The fault that a driver's message reports, if it reports one. A message with several faults
+    /// reports the most severe.
+    fn in_message(message: &str) -> Option<DeviceFault> {
+        let matching = FAULT_PHRASES
+            .iter()
+            .filter(|(_, phrases)| phrases.iter().any(|phrase| message.contains(phrase)));
+        matching.map(|&(fault, _)| fault).max()
+    }
+}
+
+/// What drivers write. Metal translates its descriptions but not the codes in parentheses, whose
+/// prefix differs between systems (`kIOGPU…`, `kIOAccel…`). After a fault CUDA refuses all work of
+/// the process, even after a kernel that took too long.
+const FAULT_PHRASES: [(DeviceFault, &[&str]); 3] = [
+    (
+        DeviceFault::Memory,
+        &[
+            "OUT_OF_MEMORY",
+            "out of memory",
+            "OutOfMemory",
+            "Insufficient Memory",
+            // A buffer that is larger than the device allows, or that the system refused.
+            "Failed to create metal resource",
+            "CUBLAS_STATUS_ALLOC_FAILED",
+        ],
+    ),
+    (
+        DeviceFault::TooLong,
+        &[
+            "CallbackErrorImpactingInteractivity",
+            "CallbackErrorTimeout",
+            "CallbackErrorHang",
+            "CallbackErrorInnocentVictim",
+        ],
+    ),
+    (
+        DeviceFault::Lost,
+        &[
+            "CallbackErrorSubmissionsIgnored",
+            "CallbackErrorBlacklisted",
+            "CallbackErrorAccessRevoked",
+            "CallbackErrorDeviceRemoved",
+            "CallbackErrorPageFault",
+            "CallbackErrorStackOverflow",
+            "CUDA_ERROR_LAUNCH_TIMEOUT",
+            "CUDA_ERROR_LAUNCH_FAILED",
+            "CUDA_ERROR_ILLEGAL_ADDRESS",
+            "CUDA_ERROR_ECC_UNCORRECTABLE",
+            "CUDA_ERROR_CONTEXT_IS_DESTROYED",
+            "CUDA_ERROR_DEVICE_UNAVAILABLE",
+            "CUDA_ERROR_SYSTEM_NOT_READY",
+        ],
+    ),
+];
+
 impl TapeError {
+    /// The fault of the device that caused this error, if it was one. Anything else is a mistake in
+    /// the request, which would fail again.
+    pub fn device_fault(&self) -> Option<DeviceFault> {
+        match self {
+            TapeError::Memory(_) => Some(DeviceFault::Memory),
+            TapeError::TooLong(_) => Some(DeviceFault::TooLong),
+            TapeError::Lost(_) => Some(DeviceFault::Lost),
+            _ => None,
+        }
+    }
+
     /// True if the device had too little memory: a smaller micro-batch may fit.
     pub fn is_memory(&self) -> bool {
-        matches!(self, TapeError::Memory(_))
+        self.device_fault() == Some(DeviceFault::Memory)
     }
 
     /// True if the micro-batch was cancelled on purpose.
@@ -105,22 +191,17 @@ impl TapeError {
     }
 }
 
-/// Phrases that drivers use for "out of memory": CUDA's error name, and those of Metal's buffers
-/// and command buffers.
-const MEMORY_PHRASES: [&str; 5] = [
-    "OUT_OF_MEMORY",
-    "out of memory",
-    "FailedToCreateResource",
-    "OutOfMemory",
-    "Insufficient Memory",
-];
-
 impl From<candle_core::Error> for TapeError {
     fn from(error: candle_core::Error) -> Self {
         let text = error.to_string();
-        if MEMORY_PHRASES.iter().any(|phrase| text.contains(phrase)) {
-            return TapeError::Memory(text);
+        match DeviceFault::in_message(&text) {
+            Some(DeviceFault::Memory) => TapeError::Memory(text),
+            Some(DeviceFault::TooLong) => TapeError::TooLong(text),
+            Some(DeviceFault::Lost) => TapeError::Lost(text),
+            None => TapeError::Tensor(error),
         }
-        TapeError::Tensor(error)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,7 +69,7 @@ pub use cancel::Cancel;
 pub use deferred::DeferredOutput;
 pub use dry_run::{HeapBlock, HeapEvent, dry_run};
 pub use dtype::{is_half, widened};
-pub use error::{Result, TapeError};
+pub use error::{DeviceFault, Result, TapeError};
 pub use gradients::Gradients;
 pub use kinks::{KinkDivergence, KinkLog};
 pub use ops::{

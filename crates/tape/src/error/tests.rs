@@ -1,0 +1,101 @@
+use super::*;
+use candle_core::MetalError;
+
+/// The error that candle returns if a Metal command buffer or allocation fails with `message`.
+fn metal(message: &str) -> TapeError {
+    candle_core::Error::from(MetalError::from(message.to_owned())).into()
+}
+
+/// The error of a command buffer, with Metal's description.
+fn command_buffer(description: &str) -> TapeError {
+    metal(&format!(
+        "Command buffer had following error: {description}"
+    ))
+}
+
+#[test]
+fn a_refused_allocation_is_a_memory_fault() {
+    for error in [
+        metal("Failed to create metal resource: Buffer"),
+        command_buffer(
+            "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        ),
+        candle_core::Error::msg("DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")").into(),
+        candle_core::Error::msg("CublasError(CUBLAS_STATUS_ALLOC_FAILED)").into(),
+    ] {
+        assert_eq!(error.device_fault(), Some(DeviceFault::Memory), "{error}");
+        assert!(error.is_memory() && matches!(error, TapeError::Memory(_)));
+    }
+}
+
+#[test]
+fn work_that_the_watchdog_stopped_took_too_long() {
+    for description in [
+        "Impacting Interactivity (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)",
+        "Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout)",
+        "Caused GPU Timeout Error (00000002:kIOAccelCommandBufferCallbackErrorTimeout)",
+        "Caused GPU Hang Error (00000003:kIOGPUCommandBufferCallbackErrorHang)",
+        "Discarded (victim of GPU error/recovery) (00000005:kIOGPUCommandBufferCallbackErrorInnocentVictim)",
+        "Die GPU hat zu lange gebraucht (00000002:kIOGPUCommandBufferCallbackErrorTimeout)",
+    ] {
+        let error = command_buffer(description);
+        assert_eq!(error.device_fault(), Some(DeviceFault::TooLong), "{error}");
+        assert!(!error.is_memory() && error.to_string().contains(description));
+    }
+}
+
+#[test]
+fn a_device_that_ignores_work_is_lost() {
+    for error in [
+        command_buffer(
+            "Ignored (for causing prior/excessive GPU errors) (00000004:kIOGPUCommandBufferCallbackErrorSubmissionsIgnored)",
+        ),
+        command_buffer(
+            "Caused GPU Address Fault Error (0000000b:kIOGPUCommandBufferCallbackErrorPageFault)",
+        ),
+        candle_core::Error::msg("DriverError(CUDA_ERROR_LAUNCH_TIMEOUT, \"timed out\")").into(),
+        candle_core::Error::msg("DriverError(CUDA_ERROR_ILLEGAL_ADDRESS, \"illegal\")").into(),
+    ] {
+        assert_eq!(error.device_fault(), Some(DeviceFault::Lost), "{error}");
+        assert!(!error.is_memory());
+    }
+}
+
+#[test]
+fn the_most_severe_of_several_faults_counts() {
+    let error = command_buffer(
+        "Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout); \
+         Ignored (for causing prior/excessive GPU errors) (00000004:kIOGPUCommandBufferCallbackErrorSubmissionsIgnored)",
+    );
+    assert_eq!(error.device_fault(), Some(DeviceFault::Lost));
+}
+
+#[test]
+fn a_mistake_in_the_request_is_no_fault_of_the_device() {
+    let mismatch = candle_core::Tensor::new(&[1.0f32], &candle_core::Device::Cpu)
+        .and_then(|x| x.reshape((2, 2)))
+        .expect_err("four values are missing");
+    for error in [
+        TapeError::from(mismatch),
+        metal("Metal contiguous to_dtype F64 F32 not implemented"),
+        TapeError::Cancelled,
+        TapeError::Device("there is no device `tpu`".to_owned()),
+    ] {
+        assert_eq!(error.device_fault(), None, "{error}");
+    }
+}
+
+/// The same errors as candle builds them, where its Metal backend is compiled.
+#[cfg(target_os = "macos")]
+#[test]
+fn errors_of_candles_metal_kernels_are_classified() {
+    use candle_metal_kernels::MetalKernelError;
+    let classified = |error: MetalKernelError| {
+        TapeError::from(candle_core::Error::from(MetalError::from(error))).device_fault()
+    };
+    let buffer = MetalKernelError::FailedToCreateResource("Buffer".to_owned());
+    assert_eq!(classified(buffer), Some(DeviceFault::Memory));
+    let timeout = "Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout)";
+    let timeout = MetalKernelError::CommandBufferError(timeout.to_owned());
+    assert_eq!(classified(timeout), Some(DeviceFault::TooLong));
+}
