@@ -7,6 +7,7 @@
 use crate::measure::Case;
 use crate::model::{ForwardOptions, Model};
 use candle_core::{DType, Device};
+use tape::device::to_host;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, KinkDivergence, KinkLog, Parameters, Tape};
 use trainer::{MicroBatchResult, Precision, Result};
@@ -99,7 +100,7 @@ impl<'a> Run<'a> {
     fn in_f64(&self) -> Result<Run<'static>> {
         let (model, mut parameters) = self.case.workload.build(DType::F64, &Device::Cpu)?;
         for (i, parameter) in self.parameters.iter().enumerate() {
-            let tensor = parameter.tensor.to_device(&Device::Cpu)?;
+            let tensor = to_host(&parameter.tensor)?;
             parameters.set(i, tensor.to_dtype(DType::F64)?)?;
         }
         Ok(Run {

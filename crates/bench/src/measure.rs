@@ -6,6 +6,7 @@ use crate::workload::Workload;
 use candle_core::Device;
 use std::time::Instant;
 use tape::Parameters;
+use tape::device::{read, synchronize};
 use tape::optim::global_norm;
 use trainer::{
     AccumulatedBatch, EffectiveBatch, MicroBatchResult, OptimizerKind, OptimizerState, Precision,
@@ -169,7 +170,7 @@ impl<'a> Training<'a> {
             return Ok(None);
         };
         self.update(&whole, whole.weight * options.loss_factor)?;
-        self.device.synchronize()?;
+        synchronize(self.device)?;
         Ok(Some(whole.loss))
     }
 
@@ -228,7 +229,7 @@ fn fingerprint(parameters: &Parameters, device: &Device) -> Result<Option<u64>> 
     }
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for parameter in parameters.iter() {
-        for value in parameter.tensor.flatten_all()?.to_vec1::<f32>()? {
+        for value in read::<f32>(&parameter.tensor)? {
             hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
         }
     }

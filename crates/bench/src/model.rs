@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::workload::{IMAGE, IMAGE_CLASSES, Shape, TEXT_CLASSES, Workload};
 use candle_core::{DType, Device};
 use models::{Builder, Gpt, ResNet, TextEncoder, Vit};
+use tape::device::synchronize;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
 use trainer::{MicroBatchResult, Result};
@@ -94,7 +95,7 @@ impl Model {
                 None => Ok(parameter.tensor.zeros_like()?),
             })
             .collect::<Result<_>>()?;
-        device.synchronize()?;
+        synchronize(device)?;
         let sums = MicroBatchResult {
             gradients,
             loss: to_f64(&per_row)?.iter().sum(),

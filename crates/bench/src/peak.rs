@@ -2,6 +2,7 @@
 
 use candle_core::{Device, Tensor};
 use std::time::Instant;
+use tape::device::synchronize;
 use trainer::Result;
 
 /// Side of the matrices: large enough to reach the limit, small enough to take a fifth of a second.
@@ -20,7 +21,7 @@ pub fn peak_gflops(device: &Device) -> Result<f64> {
     for _ in 0..TRIES {
         let start = Instant::now();
         let _product = a.matmul(&a)?;
-        device.synchronize()?;
+        synchronize(device)?;
         fastest_s = fastest_s.min(start.elapsed().as_secs_f64());
     }
     Ok(2.0 * (SIDE as f64).powi(3) / fastest_s / 1e9)

@@ -11,6 +11,7 @@ use candle_core::{DType, Device, Tensor, safetensors};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
+use tape::device::to_host;
 use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Tape, Value};
 
 /// Suffixes of the two trained tensors, after the name of the map.
@@ -231,9 +232,8 @@ pub fn merged_parameters(
 /// # Errors
 /// The file cannot be written.
 pub fn save_adapters(parameters: &Parameters, file: &Path) -> Result<()> {
-    let cpu = |tensor: &Tensor| tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32);
     let tensors = adapters(parameters)
-        .map(|(_, name, tensor)| Ok((name.to_owned(), cpu(tensor)?)))
+        .map(|(_, name, tensor)| Ok((name.to_owned(), to_host(tensor)?.to_dtype(DType::F32)?)))
         .collect::<Result<HashMap<String, Tensor>>>()?;
     safetensors::save(&tensors, file).map_err(|error| misfit(file, error.to_string()))
 }

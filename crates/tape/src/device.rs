@@ -18,7 +18,9 @@ use candle_core::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
 
-pub use metal::{system_version, with_autorelease_pool};
+pub use crate::host::{read, synchronize, to_host};
+pub use crate::objective_c::with_autorelease_pool;
+pub use metal::system_version;
 
 /// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,6 +3,7 @@
 
 use crate::cpu::{Float, View};
 use crate::error::Result;
+use crate::host::{read, to_host};
 use crate::kernels;
 use candle_core::{CpuStorage, DType, InplaceOp1, InplaceOp2, Layout, Tensor};
 use rayon::prelude::*;
@@ -117,20 +118,19 @@ impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for BorrowMut<F>
     }
 }
 
-/// The values of a tensor as f64.
+/// The values of a tensor as f64, in row-major order.
+///
+/// # Errors
+/// As [`synchronize`](crate::device::synchronize), for which this waits.
 pub fn to_f64(tensor: &Tensor) -> Result<Vec<f64>> {
-    let tensor = tensor.contiguous()?;
-    match (tensor.device().is_cpu(), tensor.dtype()) {
-        (true, DType::F32) => Ok(View::<f32>::new("read", &tensor)?
+    let tensor = to_host(&tensor.contiguous()?)?;
+    match tensor.dtype() {
+        DType::F32 => Ok(View::<f32>::new("read", &tensor)?
             .iter()
             .map(|&v| f64::from(v))
             .collect()),
-        (true, DType::F64) => Ok(View::<f64>::new("read", &tensor)?.to_vec()),
-        // A GPU sync and a copy: at most once per step.
-        _ => Ok(tensor
-            .flatten_all()?
-            .to_dtype(DType::F32)?
-            .to_vec1::<f32>()?
+        DType::F64 => Ok(View::<f64>::new("read", &tensor)?.to_vec()),
+        _ => Ok(read::<f32>(&tensor.to_dtype(DType::F32)?)?
             .into_iter()
             .map(f64::from)
             .collect()),

@@ -55,6 +55,12 @@ pub mod optim;
 
 // Devices, and the code that runs on them.
 pub mod device;
+mod host;
+#[cfg(target_os = "macos")]
+mod objective_c;
+#[cfg(not(target_os = "macos"))]
+#[path = "without_objective_c.rs"]
+mod objective_c;
 mod cpu;
 pub mod kernels;
 pub mod inplace;

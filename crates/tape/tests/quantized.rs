@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
+use tape::device::read;
 use tape::inplace::to_f64;
 use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Rng, Tape, Value};
 
@@ -26,9 +27,11 @@ fn matrix(seed: u64, rows: usize, columns: usize) -> Tensor {
 /// Decodes a quantized matrix value by value, from the tensors of a file.
 fn dense(weight: &Quantized) -> Tensor {
     let ([(_, codes), (_, scales)], [rows, columns]) = (weight.named("w"), weight.dims());
-    let (codes, scales) = (
-        codes.to_vec2::<u8>().unwrap(),
-        scales.to_vec2::<f32>().unwrap(),
+    let width = codes.dims()[1];
+    let (codes, scales) = (read::<u8>(&codes).unwrap(), read::<f32>(&scales).unwrap());
+    let (codes, blocks) = (
+        codes.chunks_exact(width).collect::<Vec<_>>(),
+        scales.len() / rows,
     );
     let value = |row: usize, column: usize| {
         let (block, at) = (column / 64, column % 64);
@@ -37,7 +40,7 @@ fn dense(weight: &Quantized) -> Tensor {
             Bits::Four if at < 32 => f64::from(codes[row][32 * block + at] % 16) - 8.0,
             Bits::Four => f64::from(codes[row][32 * block + at - 32] / 16) - 8.0,
         };
-        code * f64::from(scales[row][block])
+        code * f64::from(scales[row * blocks + block])
     };
     let values = (0..rows * columns).map(|i| value(i / columns, i % columns));
     Tensor::from_vec(values.collect::<Vec<_>>(), (rows, columns), &Device::Cpu).unwrap()

@@ -20,7 +20,7 @@ impl Average {
     pub fn new(decay: f64, parameters: &Parameters) -> Result<Self> {
         let mut own = parameters.clone();
         for index in 0..own.len() {
-            let tensor = own.at(index).tensor.copy()?;
+            let tensor = own.at(index).tensor.force_contiguous()?;
             own.set(index, tensor)?;
         }
         Ok(Average {

@@ -7,6 +7,7 @@ use candle_core::{DType, Device, Tensor};
 use safetensors::tensor::serialize_to_file;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use tape::device::{read, to_host};
 
 const FILE: &str = "model.safetensors";
 
@@ -23,7 +24,7 @@ pub fn write_tensors(folder: &Path, tensors: HashMap<String, Tensor>) -> Result<
 
 /// Copies a tensor to the CPU in f32.
 pub fn to_cpu(tensor: &Tensor) -> Result<Tensor> {
-    Ok(tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?)
+    Ok(to_host(tensor)?.to_dtype(DType::F32)?)
 }
 
 /// Parameters under their published names and in their published shapes.
@@ -37,7 +38,7 @@ pub fn published_tensors(
         let tensor = parameters
             .get(&row.ours)
             .expect("a network's table names its parameters");
-        let ours = to_cpu(tensor)?.flatten_all()?.to_vec1::<f32>()?;
+        let ours = read::<f32>(&to_cpu(tensor)?)?;
         let name = format!("{prefix}{}", row.theirs);
         if let TensorLayout::BatchNormScale | TensorLayout::BatchNormShift = row.layout {
             tensors.extend(batch_norm(&name, row.layout, ours));

@@ -127,7 +127,7 @@ impl TensorIndex {
         let count = location.shape.iter().product::<usize>();
         let values = Tensor::from_raw_buffer(&bytes, dtype, &[count], &Device::Cpu)?;
         drop(bytes);
-        let values = values.to_dtype(DType::F32)?.to_vec1::<f32>()?;
+        let values = tape::device::read::<f32>(&values.to_dtype(DType::F32)?)?;
         if values.iter().all(|v| v.is_finite()) {
             return Ok(values);
         }

@@ -2,6 +2,7 @@
 
 use super::{DeviceKind, SelectedDevice};
 use crate::error::{Result, TapeError};
+use crate::objective_c::guarded;
 use candle_core::Device;
 use objc2_foundation::{NSOperatingSystemVersion, NSProcessInfo};
 
@@ -17,7 +18,8 @@ const OLDEST: NSOperatingSystemVersion = NSOperatingSystemVersion {
 pub(super) fn select() -> Result<SelectedDevice> {
     supported()?;
     // Candle panics on an empty list of devices instead of returning an error.
-    match std::panic::catch_unwind(|| Device::new_metal(0)) {
+    let made = std::panic::catch_unwind(|| guarded(|| Ok(Device::new_metal(0)?)));
+    match made {
         Ok(Ok(device)) => Ok(SelectedDevice {
             device,
             kind: DeviceKind::Metal,
@@ -70,10 +72,4 @@ pub fn system_version() -> String {
     NSProcessInfo::processInfo()
         .operatingSystemVersionString()
         .to_string()
-}
-
-/// Runs `work` inside an autorelease pool. Without one, the objects of every command buffer live
-/// until the thread ends.
-pub fn with_autorelease_pool<R>(work: impl FnOnce() -> R) -> R {
-    objc2::rc::autoreleasepool(|_| work())
 }

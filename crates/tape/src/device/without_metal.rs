@@ -33,8 +33,3 @@ pub(super) fn trim(_device: &Device) {}
 pub fn system_version() -> String {
     std::env::consts::OS.to_owned()
 }
-
-/// Runs `work`; there is no autorelease pool to drain.
-pub fn with_autorelease_pool<R>(work: impl FnOnce() -> R) -> R {
-    work()
-}

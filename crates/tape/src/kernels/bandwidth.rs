@@ -8,6 +8,7 @@ use super::rows::{self, AttentionMask};
 use super::run_on;
 use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
+use crate::host::synchronize;
 use crate::rng::Rng;
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
@@ -88,14 +89,14 @@ fn drawn(shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
 
 fn median(device: &Device, work: &dyn Fn() -> Result<()>) -> Result<f64> {
     work()?;
-    device.synchronize()?;
+    synchronize(device)?;
     let mut seconds = Vec::with_capacity(TRIES);
     for _ in 0..TRIES {
         let begun = Instant::now();
         for _ in 0..LAUNCHES {
             work()?;
         }
-        device.synchronize()?;
+        synchronize(device)?;
         seconds.push(begun.elapsed().as_secs_f64() / LAUNCHES as f64);
     }
     seconds.sort_by(f64::total_cmp);
@@ -103,9 +104,9 @@ fn median(device: &Device, work: &dyn Fn() -> Result<()>) -> Result<f64> {
 }
 
 fn by_element(x: &Tensor, note: &mut Note) -> Result<()> {
-    let (dy, y) = (x.copy()?, x.copy()?);
+    let (dy, y) = (x.force_contiguous()?, x.force_contiguous()?);
     let bias = drawn(&[COLUMNS], DType::F32, x.device())?;
-    note("copy", 2.0, &|| Ok(x.copy().map(drop)?))?;
+    note("copy", 2.0, &|| Ok(x.force_contiguous().map(drop)?))?;
     note("gelu", 2.0, &|| {
         elements::apply(Function::Gelu, x).map(drop)
     })?;
@@ -135,7 +136,7 @@ fn by_element(x: &Tensor, note: &mut Note) -> Result<()> {
 
 fn by_row(x: &Tensor, note: &mut Note) -> Result<()> {
     let one = drawn(&[COLUMNS], DType::F32, x.device())?;
-    let dy = x.copy()?;
+    let dy = x.force_contiguous()?;
     note("layer norm", 2.0, &|| {
         rows::layer_norm(x, &one, &one, 1e-5).map(drop)
     })?;
@@ -143,7 +144,7 @@ fn by_row(x: &Tensor, note: &mut Note) -> Result<()> {
         rows::layer_norm_backward(x, &one, (&dy, None), 1e-5).map(drop)
     })?;
     note("column sums", 1.0, &|| rows::column_sums(x).map(drop))?;
-    let squares = x.copy()?.reshape(((), TOKENS, TOKENS))?;
+    let squares = x.force_contiguous()?.reshape(((), TOKENS, TOKENS))?;
     let seen = AttentionMask {
         scale: 0.125,
         queries: (TOKENS, 0),
@@ -167,7 +168,10 @@ fn by_plane(x: &Tensor, note: &mut Note) -> Result<()> {
         function: 1,
     };
     let images = x.reshape(((), 64, 64, 64))?;
-    let (one, dy) = (drawn(&[64], DType::F32, x.device())?, images.copy()?);
+    let (one, dy) = (
+        drawn(&[64], DType::F32, x.device())?,
+        images.force_contiguous()?,
+    );
     let moments = images::group_moments(&images, sizes, 1e-5)?;
     note("group norm", 3.0, &|| {
         let moments = images::group_moments(&images, sizes, 1e-5)?;
@@ -182,7 +186,7 @@ fn by_plane(x: &Tensor, note: &mut Note) -> Result<()> {
 }
 
 fn of_many(x: &Tensor, note: &mut Note) -> Result<()> {
-    let [p, m, v] = [x.copy()?, x.copy()?, x.abs()?];
+    let [p, m, v] = [x.force_contiguous()?, x.force_contiguous()?, x.abs()?];
     let moved = || Moved {
         written: [&p, &m, &v],
         gradient: x,
@@ -204,7 +208,7 @@ fn of_many(x: &Tensor, note: &mut Note) -> Result<()> {
     note("norm of gradients", 1.0, &|| {
         multi_tensor::square_sums(&all).map(drop)
     })?;
-    let scores = x.copy()?;
+    let scores = x.force_contiguous()?;
     let targets = Tensor::new(vec![1u32; ROWS], x.device())?;
     note("cross-entropy", 2.0, &|| {
         multi_tensor::cross_entropy_of(&scores, &targets, (1.0, 0.0)).map(drop)

@@ -5,6 +5,7 @@ use super::Argument::{self, Count, In, Number, Out};
 use super::elements::fours;
 use super::{Grid, Kernel, TensorBatch, launch, uninit};
 use crate::error::Result;
+use crate::host::read;
 use candle_core::{DType, Tensor};
 
 /// Turns scores [rows, classes] into their gradient in place and returns each row's loss. A row
@@ -220,7 +221,7 @@ pub(crate) fn square_sums(tensors: &[Tensor]) -> Result<Vec<f64>> {
         launch(kernel, Grid::groups(groups, 8), &arguments, first.device())?;
         at += groups;
     }
-    let mut sums = sums.to_vec1::<f32>()?.into_iter().map(f64::from);
+    let mut sums = read::<f32>(&sums)?.into_iter().map(f64::from);
     let sum = |&parts: &usize| sums.by_ref().take(parts).sum();
     Ok(parts.iter().map(sum).collect())
 }

@@ -117,7 +117,7 @@ impl Tape<'_> {
                 let dh = inner(&flat, &w, form)?;
                 let (h, dx, da) = match form {
                     Form::Device => {
-                        let x = if spent { x } else { x.copy()? };
+                        let x = if spent { x } else { x.force_contiguous()? };
                         elements::bias_gelu_backward(&x, &a, &dh)?;
                         let da = row_sum(&x, form)?;
                         (dh, x, da)

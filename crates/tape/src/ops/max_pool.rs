@@ -6,6 +6,7 @@ use super::{Form, axes};
 use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
 use crate::dtype::widened;
 use crate::error::{Result, TapeError};
+use crate::host::{read, to_host};
 use crate::inplace::to_f64;
 use crate::kernels::images;
 use crate::kinks::Kink;
@@ -147,7 +148,7 @@ impl Tape<'_> {
         }
         // Without a kernel the places are found on the host for every device: candle's own gradient
         // is wrong.
-        let host = widened(&input.to_device(&Device::Cpu)?)?;
+        let host = widened(&to_host(&input)?)?;
         let (y, places) = with_float!("max_pool", host, T => forward::<T>(plane, &host, &dims))?;
         let (y, places) = match self.recorded_ways(Kink::MaxPool, places.len())? {
             Some(taken) => (
@@ -165,10 +166,7 @@ impl Tape<'_> {
         let kept = Tensor::from_vec(places, &dims, &Device::Cpu)?;
         Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
             let (device, dtype) = (dy.device().clone(), dy.dtype());
-            let (dy, places) = (
-                widened(&dy.contiguous()?.to_device(&Device::Cpu)?)?,
-                kept.flatten_all()?.to_vec1::<u8>()?,
-            );
+            let (dy, places) = (widened(&to_host(&dy.contiguous()?)?)?, read::<u8>(&kept)?);
             let dx =
                 with_float!("max_pool", dy, T => backward::<T>(plane, &dy, &places, shape.dims()))?;
             sink.add_owned(id, dx.to_dtype(dtype)?.to_device(&device)?)
@@ -226,9 +224,7 @@ impl Tape<'_> {
         dims: &[usize],
     ) -> Result<Value> {
         let (y, places) = images::max_pool(input, dims, plane.pool())?;
-        self.record_ways(Kink::MaxPool, places.elem_count(), || {
-            Ok(places.flatten_all()?.to_vec1::<u8>()?)
-        })?;
+        self.record_ways(Kink::MaxPool, places.elem_count(), || read(&places))?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }

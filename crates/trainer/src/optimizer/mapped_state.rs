@@ -11,6 +11,7 @@ use memmap2::{MmapMut, MmapOptions};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tape::device::read;
 
 /// The state of all parameters.
 pub(super) struct MappedState {
@@ -165,17 +166,10 @@ fn store(tensor: &Tensor, bytes: &mut [u8]) -> Result<()> {
             .zip(values)
             .for_each(|(to, from)| to.copy_from_slice(&from));
     }
-    let flat = tensor.flatten_all()?;
     match tensor.dtype() {
-        DType::F32 => copy(
-            bytes,
-            flat.to_vec1::<f32>()?.iter().map(|v| v.to_le_bytes()),
-        ),
-        DType::F64 => copy(
-            bytes,
-            flat.to_vec1::<f64>()?.iter().map(|v| v.to_le_bytes()),
-        ),
-        DType::U8 => bytes.copy_from_slice(&flat.to_vec1::<u8>()?),
+        DType::F32 => copy(bytes, read::<f32>(tensor)?.iter().map(|v| v.to_le_bytes())),
+        DType::F64 => copy(bytes, read::<f64>(tensor)?.iter().map(|v| v.to_le_bytes())),
+        DType::U8 => bytes.copy_from_slice(&read::<u8>(tensor)?),
         other => {
             let message = format!("optimizer state in {other:?} cannot be stored in a file");
             return Err(candle_core::Error::Msg(message).into());

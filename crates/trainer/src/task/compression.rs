@@ -139,7 +139,6 @@ impl Task for CompressionTask {
         let pass = Pass::new(context, context.inference_tape(), sequences)?;
         let choice = pass.choose(Purpose::Evaluate)?;
         let loss = pass.loss(&choice.kept, &choice.decisions, 0)?;
-        context.device.synchronize()?;
         let losses = to_f64(&loss.per_sample)?;
         let mut metrics = MetricSums::default();
         pass.add_metrics(&choice, &losses, &mut metrics);

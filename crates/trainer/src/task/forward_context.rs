@@ -5,6 +5,7 @@ use crate::error::{Result, TrainError};
 use crate::plan::Compression;
 use candle_core::{DType, Device, Tensor};
 use models::Network;
+use tape::device::synchronize;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
 
@@ -127,7 +128,7 @@ impl<'a> ForwardContext<'a> {
             None => Ok(parameter.tensor.zeros_like()?),
         });
         let gradients = gradients.collect::<Result<Vec<_>>>()?;
-        self.device.synchronize()?;
+        synchronize(self.device)?;
         Ok(gradients)
     }
 }

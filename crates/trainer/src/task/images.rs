@@ -16,6 +16,7 @@ use models::{BALANCE, HUBER_DELTA, PixelNormalization};
 use rayon::prelude::*;
 use runlog::RunFolder;
 use std::borrow::Borrow;
+use tape::device::synchronize;
 use tape::inplace::to_f64;
 use tape::{ClassRule, ClassTargets, Loss, RegressionTargets, Tape, Value};
 
@@ -76,7 +77,7 @@ impl Task for ImageTask {
             per_term.push((term.loss.per_sample, term.factor));
         }
         let gradients = tape.backward(roots)?;
-        context.device.synchronize()?;
+        synchronize(context.device)?;
         // The loss of each sample, and of each term over the micro-batch. They are summed on the
         // host in f64, sample by sample, so that the split cannot change them beyond each sample's
         // own rounding.
@@ -121,7 +122,6 @@ impl Task for ImageTask {
         if let Some(scores) = context.heads.scores(&tape, &outputs)? {
             let labels = labels(samples);
             let losses = tape.cross_entropy(&scores, &labels, 0.0)?.per_sample;
-            context.device.synchronize()?;
             result.loss = to_f64(&losses)?.iter().sum();
             let scores = to_f64(scores.tensor())?;
             for (scores, &label) in scores.chunks_exact(context.heads.classes).zip(&labels) {
@@ -136,7 +136,6 @@ impl Task for ImageTask {
             };
             let output = context.heads.target(&tape, &outputs, k)?;
             let losses = tape.huber(&output, rule, HUBER_DELTA)?.per_sample;
-            context.device.synchronize()?;
             let predicted = to_f64(output.tensor())?;
             let targets = values.iter().map(|&value| f64::from(value)).zip(&present);
             let errors = predicted

@@ -74,7 +74,6 @@ impl Task for LanguageTask {
 
     fn evaluate(context: &ForwardContext, windows: &[Window]) -> Result<EvaluatedMicroBatch> {
         let losses = loss(context, &context.inference_tape(), windows, 0)?.per_sample;
-        context.device.synchronize()?;
         Ok(EvaluatedMicroBatch {
             loss: to_f64(&losses)?.iter().sum(),
             weight: target_count(windows),

@@ -5,9 +5,10 @@ use super::message::{
     Attribute, Axis, FLOAT, GraphMessage, INT64, Model, Node, OperatorSet, TensorMessage, ValueInfo,
 };
 use crate::error::{ModelError, Result};
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use std::collections::{BTreeSet, HashMap};
 use tape::Activation;
+use tape::device::{read, to_host};
 
 /// Version of the operators: the oldest with LayerNormalization.
 const OPERATORS: i64 = 17;
@@ -94,7 +95,7 @@ impl<'a> Graph<'a> {
             );
             ModelError::NotExportable(reason)
         })?;
-        Ok(tensor.to_device(&Device::Cpu)?.to_dtype(DType::F32)?)
+        Ok(to_host(tensor)?.to_dtype(DType::F32)?)
     }
 
     /// Adds a parameter.
@@ -112,7 +113,7 @@ impl<'a> Graph<'a> {
     /// Adds a tensor, unless there is one of this name.
     pub fn tensor(&mut self, name: &str, value: &Tensor) -> Result<Name> {
         if self.written.insert(name.to_owned()) {
-            let values = value.flatten_all()?.to_vec1::<f32>()?;
+            let values = read::<f32>(value)?;
             let bytes = values.iter().flat_map(|value| value.to_le_bytes());
             self.graph.initializer.push(TensorMessage {
                 dims: value.dims().iter().map(|&size| size as i64).collect(),
