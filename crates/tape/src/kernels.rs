@@ -190,6 +190,26 @@ impl Grid {
     }
 }
 
+    /// Threads of a group.
+    pub fn threads(self) -> usize {
+        32 * self.simds
+    }
+
+    /// Refuses groups with more threads than the compiled kernel may have, which depends on the
+    /// registers that it uses. Metal drops such a launch without an error: its output would be
+    /// whatever was in memory.
+    #[cfg(any(target_os = "macos", test))]
+    fn expect_at_most(self, allowed: usize, kernel: Kernel) -> Result<()> {
+        if self.threads() <= allowed {
+            return Ok(());
+        }
+        Err(TapeError::Device(format!(
+            "{} needs groups of {} threads but this GPU allows {allowed}; choose --device cpu",
+            kernel.symbol(),
+            self.threads()
+        )))
+    }
+
 /// Runs a kernel on the device. All tensors must be contiguous.
 pub(crate) fn launch(
     kernel: Kernel,

@@ -65,6 +65,7 @@ pub(super) fn launch(
     device: &MetalDevice,
 ) -> Result<()> {
     let pipeline = pipeline(kernel, device)?;
+    grid.expect_at_most(pipeline.max_total_threads_per_threadgroup(), kernel)?;
     // Holds the lock of the queue until it is dropped.
     let guard = device.command_encoder()?;
     let encoder: &ComputeCommandEncoder = guard.as_ref();
@@ -87,7 +88,7 @@ pub(super) fn launch(
         height: 1,
         depth: 1,
     };
-    encoder.dispatch_thread_groups(size(grid.groups), size(32 * grid.simds));
+    encoder.dispatch_thread_groups(size(grid.groups), size(grid.threads()));
     Ok(())
 }
 
