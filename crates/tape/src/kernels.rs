@@ -39,6 +39,7 @@ mod tiling;
 pub(crate) mod upload;
 pub(crate) mod attention;
 pub mod bandwidth;
+pub(crate) mod command_buffers;
 pub(crate) mod elements;
 pub(crate) mod images;
 pub mod product;
@@ -202,6 +203,26 @@ impl Grid {
     /// One simdgroup per row.
     pub fn rows(rows: usize) -> Self {
         Grid::groups(rows.div_ceil(4), 4)
+    }
+
+    /// Threads of a group.
+    pub fn threads(self) -> usize {
+        32 * self.simds
+    }
+
+    /// Refuses groups with more threads than the compiled kernel may have, which depends on the
+    /// registers that it uses. Metal drops such a launch without an error: its output would be
+    /// whatever was in memory.
+    #[cfg(any(target_os = "macos", test))]
+    fn expect_at_most(self, allowed: usize, kernel: Kernel) -> Result<()> {
+        if self.threads() <= allowed {
+            return Ok(());
+        }
+        Err(TapeError::Device(format!(
+            "{} needs groups of {} threads but this GPU allows {allowed}; choose --device cpu",
+            kernel.symbol(),
+            self.threads()
+        )))
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
+use crate::objective_c::guarded;
 use crate::quantized::{Bits, Quantized};
 use candle_core::{DType, Device, Tensor};
 
@@ -246,7 +247,7 @@ impl Parameters {
         let round = |tensor: &Tensor| -> Result<Tensor> {
             Ok(match tensor.dims().len() {
                 0 | 1 => tensor.clone(),
-                _ => fault_injection::computed(tensor.to_dtype(dtype)?),
+                _ => fault_injection::computed(guarded(|| Ok(tensor.to_dtype(dtype)?))?),
             })
         };
         let trained = self.trained.iter().map(|p| -> Result<Parameter> {

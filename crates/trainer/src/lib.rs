@@ -68,8 +68,8 @@ pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use run_context::{RunContext, RunOutcome};
 pub use tape::device::{
-    DeviceKind, DevicePreference, SelectedDevice, default_threads, predict_device,
-    predict_device_kind, select_device,
+    CANDLE_ENVIRONMENT, DeviceKind, DevicePreference, SelectedDevice, default_threads,
+    predict_device, predict_device_kind, select_device,
 };
 pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};

@@ -457,7 +457,8 @@ impl MemoryController {
         self.usage.drain()
     }
 
-    /// Backs off after the device failed with `error`. A micro-batch that cannot be smaller is
+    /// Backs off after the device failed with `error`. Work that took too long is also submitted in
+    /// shorter command buffers from now on. A micro-batch that cannot be smaller is
     /// tried again for two seconds, because other apps may free memory or leave the GPU alone.
     /// Returns the fault of earlier work that the device reports only now.
     ///
@@ -466,7 +467,10 @@ impl MemoryController {
     pub fn failed(&mut self, error: TrainError, control: &Control) -> Result<Option<TrainError>> {
         let outcome = match error.device_fault() {
             Some(DeviceFault::Memory) => Outcome::Memory,
-            Some(DeviceFault::TooLong) => Outcome::TooLong,
+            Some(DeviceFault::TooLong) => {
+                tape::device::shorten_command_buffers();
+                Outcome::TooLong
+            }
             Some(DeviceFault::Lost) | None => return Err(error),
         };
         let running = self.in_flight.as_ref().map(|running| running.micro_batch);

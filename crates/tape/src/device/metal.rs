@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Makes the Metal device. Call it once, on the thread that will use the device.
 pub(super) fn select() -> Result<SelectedDevice> {
     let gpu = supported()?;
+    crate::kernels::metal::forget_pools();
     // Candle panics on an empty list of devices instead of returning an error.
     let made = std::panic::catch_unwind(|| guarded(|| Ok(Device::new_metal(0)?)));
     match made {
@@ -74,6 +75,7 @@ fn gpu() -> Option<Gpu> {
 /// Describes the device that a run would use.
 pub(super) fn predict() -> Result<String> {
     let gpu = supported()?;
+    crate::kernels::metal::forget_pools();
     Ok(format!(
         "Metal on {gpu}, each operation checked on this Mac before its first run"
     ))

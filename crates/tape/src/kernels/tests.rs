@@ -7,7 +7,7 @@ mod sizes;
 mod compile;
 mod device_check;
 
-use super::emulator;
+use super::{Grid, Kernel, emulator};
 use crate::check::{Case, cases, large_cases, run};
 use crate::tape::Kernels;
 use candle_core::{DType, Device, Tensor};
@@ -58,4 +58,18 @@ fn kernels_in_bf16_agree_with_f64() {
 #[test]
 fn kernels_in_f16_agree_with_f64() {
     hold(3, DType::F16, 2.0 / 1024.0);
+}
+
+#[test]
+fn a_group_wider_than_the_gpu_allows_is_refused() {
+    let kernel = Kernel::single("cross_entropy");
+    let grid = Grid::groups(2, 32);
+    assert!(grid.expect_at_most(1024, kernel).is_ok());
+    let error = grid.expect_at_most(832, kernel).expect_err("1024 threads");
+    let text = error.to_string();
+    assert!(
+        text.contains("cross_entropy needs groups of 1024 threads"),
+        "{text}"
+    );
+    assert!(text.contains("allows 832") && error.device_fault().is_none());
 }

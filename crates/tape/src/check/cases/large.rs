@@ -1,7 +1,7 @@
 //! Cases too large for finite differences, for paths that a GPU takes only with large inputs:
 //! attention in several blocks of queries, and heads whose width lets products read them in place.
 
-use super::{Case, CaseSpec, Row, lengths, made, specs};
+use super::{Case, CaseSpec, Row, labels, lengths, made, specs};
 use crate::error::Result;
 use crate::ops::{AttentionShape, Conv2dShape};
 
@@ -66,6 +66,24 @@ pub fn large_specs(n: usize) -> Vec<CaseSpec> {
             "attention of many whole words, causal",
             vec![vec![n, 132, 192]],
             |t, v| t.attention(&v[0], BEFORE),
+        ),
+        // More classes than a group of 832 threads holds in registers.
+        (
+            "cross_entropy of many classes",
+            vec![vec![n, 32_772]],
+            |t, v| {
+                let labels = labels(v[0].dims()[0], 32_772);
+                Ok(t.cross_entropy(&v[0], &labels, 0.1)?.sum)
+            },
+        ),
+        // A number of classes that is not a multiple of 4 is read value by value.
+        (
+            "cross_entropy of an odd number of classes",
+            vec![vec![n, 32_771]],
+            |t, v| {
+                let labels = labels(v[0].dims()[0], 32_771);
+                Ok(t.cross_entropy(&v[0], &labels, 0.0)?.sum)
+            },
         ),
         (
             "conv2d of many pixels",

@@ -4,6 +4,7 @@ typedef unsigned short ushort;
 typedef unsigned char uchar;
 typedef unsigned long ulong;
 #define KERNEL(name) extern "C" __global__ void name
+#define WIDE_KERNEL(name) KERNEL(name)
 #define IN(T, n, i) const T* __restrict__ n
 #define OUT(T, n, i) T* __restrict__ n
 #define VALUE(T, n, i) const T n

@@ -114,6 +114,7 @@ template <class... A> struct Call {
 template <class... A> static void call(void (*f)(A...), void** args) { Call<A...>::of(f, args); }
 }
 #define KERNEL(name) static void name
+#define WIDE_KERNEL(name) KERNEL(name)
 #define IN(T, n, i) const T* n
 #define OUT(T, n, i) T* n
 #define VALUE(T, n, i) const T n

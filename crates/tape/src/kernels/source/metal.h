@@ -2,6 +2,8 @@
 #include <metal_stdlib>
 using namespace metal;
 #define KERNEL(name) kernel void name
+// A kernel whose groups have up to 1024 threads: the compiler uses no more registers than allow it.
+#define WIDE_KERNEL(name) [[kernel, max_total_threads_per_threadgroup(1024)]] void name
 #define IN(T, n, i) device const T* n [[buffer(i)]]
 #define OUT(T, n, i) device T* n [[buffer(i)]]
 #define VALUE(T, n, i) constant T& n [[buffer(i)]]
