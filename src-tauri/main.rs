@@ -45,7 +45,18 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: trainer::Counting<allocator::Chosen> = trainer::Counting(allocator::CHOSEN);
 
+/// Sets what candle reads from the environment, unless the user has set it.
+fn configure_candle() {
+    for (name, value) in trainer::CANDLE_ENVIRONMENT {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: no other thread exists yet that could read the environment.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+}
+
 fn main() -> ExitCode {
     allocator::keep_freed();
+    configure_candle();
     cli::run()
 }

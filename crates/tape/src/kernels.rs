@@ -40,6 +40,7 @@ mod tiling;
 pub(crate) mod upload;
 pub(crate) mod attention;
 pub mod bandwidth;
+pub(crate) mod command_buffers;
 pub(crate) mod elements;
 pub(crate) mod images;
 pub mod product;
@@ -188,7 +189,6 @@ impl Grid {
     pub fn rows(rows: usize) -> Self {
         Grid::groups(rows.div_ceil(4), 4)
     }
-}
 
     /// Threads of a group.
     pub fn threads(self) -> usize {
@@ -209,6 +209,7 @@ impl Grid {
             self.threads()
         )))
     }
+}
 
 /// Runs a kernel on the device. All tensors must be contiguous.
 pub(crate) fn launch(

@@ -77,8 +77,8 @@ pub use replay::Replay;
 pub use run_context::{RunContext, RunOutcome};
 pub use schedule::LrSchedule;
 pub use tape::device::{
-    DeviceKind, DevicePreference, SelectedDevice, default_threads, predict_device,
-    predict_device_kind, select_device,
+    CANDLE_ENVIRONMENT, DeviceKind, DevicePreference, SelectedDevice, default_threads,
+    predict_device, predict_device_kind, select_device,
 };
 pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};

@@ -17,6 +17,7 @@ const OLDEST: NSOperatingSystemVersion = NSOperatingSystemVersion {
 /// Makes the Metal device. Call it once, on the thread that will use the device.
 pub(super) fn select() -> Result<SelectedDevice> {
     supported()?;
+    crate::kernels::metal::forget_pools();
     // Candle panics on an empty list of devices instead of returning an error.
     let made = std::panic::catch_unwind(|| guarded(|| Ok(Device::new_metal(0)?)));
     match made {

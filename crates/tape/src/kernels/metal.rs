@@ -1,23 +1,33 @@
 //! Kernels on Metal: compiled from source once per process and encoded into candle's own command
 //! buffers. Buffers are bound with `set_input_buffer` and `set_output_buffer`, so that candle
-//! tracks hazards; the buffers themselves are untracked. Outputs come from our own pool, with finer
-//! size classes than candle's powers of two.
+//! tracks hazards; the buffers themselves are untracked. Outputs, those of matrix products too, come
+//! from our own pool, with finer size classes than candle's powers of two.
 
 use super::buffer_pool::BufferPool;
-use super::{Argument, Grid, Kernel, Module, expect_contiguous, source};
+use super::{Argument, Grid, Kernel, Module, command_buffers, expect_contiguous, source};
 use crate::error::{Result, TapeError};
+use crate::host::synchronize;
+use crate::objective_c::guarded;
 use candle_core::metal_backend::{DeviceId, MetalDevice};
 use candle_core::op::BackpropOp;
-use candle_core::{DType, MetalStorage, Storage, Tensor};
-use candle_metal_kernels::metal::{Buffer, ComputeCommandEncoder, ComputePipeline, Library};
-use objc2_metal::{MTLCompileOptions, MTLMathMode, MTLSize};
+use candle_core::{DType, Device, MetalError, MetalStorage, Storage, Tensor};
+use candle_metal_kernels::metal::{
+    Buffer, CommandsGuard, ComputeCommandEncoder, ComputePipeline, Library,
+};
+use candle_metal_kernels::{GemmDType, call_mlx_gemm};
+use objc2_metal::{MTLCompileOptions, MTLMathFloatingPointFunctions, MTLMathMode, MTLSize};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// What a process compiles once for a GPU, known by its registry number: each run, and each device
+/// that replaces a lost one, uses it.
+type Compiled<K, V> = LazyLock<Mutex<HashMap<(u64, K), V>>>;
+static LIBRARIES: Compiled<Module, Library> = LazyLock::new(Mutex::default);
+static PIPELINES: Compiled<Kernel, ComputePipeline> = LazyLock::new(Mutex::default);
 
 thread_local! {
     /// A device is used by one thread.
-    static LIBRARIES: RefCell<HashMap<(DeviceId, Module), Library>> = RefCell::default();
-    static PIPELINES: RefCell<HashMap<(DeviceId, Kernel), ComputePipeline>> = RefCell::default();
     static POOLS: RefCell<HashMap<DeviceId, BufferPool<Buffer>>> = RefCell::default();
 }
 
@@ -32,10 +42,10 @@ pub(super) fn uninit(shape: &[usize], dtype: DType, device: &MetalDevice) -> Res
             pools.entry(device.id()).or_default().take(bytes, make)
         })
     };
-    let buffer = take().or_else(|_| {
-        device.wait_until_completed()?;
+    let buffer = guarded(|| Ok(take()?)).or_else(|_| {
+        synchronize(&Device::Metal(device.clone()))?;
         trim(device);
-        take()
+        guarded(|| Ok(take()?))
     })?;
     let storage = MetalStorage::new(buffer, device.clone(), count, dtype);
     let storage = Storage::Metal(storage);
@@ -57,6 +67,21 @@ pub(crate) fn trim(device: &MetalDevice) {
     device.unregister_buffers(idle.iter().map(|buffer| &**buffer));
 }
 
+/// Forgets the pools of all devices, which belong to runs that have ended or to a device that was
+/// lost. Tensors keep their memory.
+pub(crate) fn forget_pools() {
+    POOLS.with_borrow_mut(HashMap::clear);
+}
+
+/// Where the next kernel is written. Holds the lock of the queue until it is dropped. candle counts
+/// these requests, and after some of them begins another command buffer.
+fn encoder(device: &MetalDevice) -> Result<CommandsGuard<'_>> {
+    for _ in 1..command_buffers::weight() {
+        drop(device.command_encoder()?);
+    }
+    Ok(device.command_encoder()?)
+}
+
 /// Runs a kernel.
 pub(super) fn launch(
     kernel: Kernel,
@@ -64,10 +89,13 @@ pub(super) fn launch(
     arguments: &[Argument],
     device: &MetalDevice,
 ) -> Result<()> {
+    guarded(|| encode(kernel, grid, arguments, device))
+}
+
+fn encode(kernel: Kernel, grid: Grid, arguments: &[Argument], device: &MetalDevice) -> Result<()> {
     let pipeline = pipeline(kernel, device)?;
     grid.expect_at_most(pipeline.max_total_threads_per_threadgroup(), kernel)?;
-    // Holds the lock of the queue until it is dropped.
-    let guard = device.command_encoder()?;
+    let guard = encoder(device)?;
     let encoder: &ComputeCommandEncoder = guard.as_ref();
     encoder.set_compute_pipeline_state(&pipeline);
     for (index, argument) in arguments.iter().enumerate() {
@@ -105,14 +133,64 @@ fn bind(kernel: Kernel, tensor: &Tensor, set: impl FnOnce(&Buffer, usize)) -> Re
     Ok(())
 }
 
+/// The matrix product of candle, written to our own pool. `None` if the operands are not of a type
+/// that candle multiplies on Metal, or there is nothing to multiply.
+pub(super) fn product(
+    a: &Tensor,
+    b: &Tensor,
+    (batch, m, n, k): (usize, usize, usize, usize),
+) -> Result<Option<Tensor>> {
+    let dtype = match (a.dtype(), b.dtype()) {
+        (DType::F32, DType::F32) => GemmDType::F32,
+        (DType::F16, DType::F16) => GemmDType::F16,
+        (DType::BF16, DType::BF16) => GemmDType::BF16,
+        _ => return Ok(None),
+    };
+    let Device::Metal(device) = a.device() else {
+        return Ok(None);
+    };
+    let bytes = a.dtype().size_in_bytes();
+    let shape = [&a.dims()[..a.rank() - 2], &[m, n]].concat();
+    let y = uninit(&shape, a.dtype(), device)?;
+    let [(a_guard, a_layout), (b_guard, b_layout)] = [a, b].map(Tensor::storage_and_layout);
+    let (y_guard, _) = y.storage_and_layout();
+    let (Storage::Metal(a), Storage::Metal(b), Storage::Metal(out)) =
+        (&*a_guard, &*b_guard, &*y_guard)
+    else {
+        return Ok(None);
+    };
+    guarded(|| {
+        let guard = encoder(device)?;
+        call_mlx_gemm(
+            device.metal_device(),
+            &guard,
+            device.kernels(),
+            dtype,
+            (batch, m, n, k),
+            a_layout.stride(),
+            a_layout.start_offset() * bytes,
+            a.buffer(),
+            b_layout.stride(),
+            b_layout.start_offset() * bytes,
+            b.buffer(),
+            out.buffer(),
+        )
+        .map_err(|error| candle_core::Error::from(MetalError::from(error)))?;
+        Ok(())
+    })?;
+    drop(y_guard);
+    Ok(Some(y))
+}
+
 fn failed(error: impl std::fmt::Display) -> TapeError {
     TapeError::Device(format!("a kernel cannot be made here: {error}"))
 }
 
 fn pipeline(kernel: Kernel, device: &MetalDevice) -> Result<ComputePipeline> {
-    let key = (device.id(), kernel);
-    if let Some(pipeline) = PIPELINES.with_borrow(|all| all.get(&key).cloned()) {
-        return Ok(pipeline);
+    let key = (device.metal_device().registry_id(), kernel);
+    let mut pipelines = PIPELINES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pipeline) = pipelines.get(&key) {
+        return Ok(pipeline.clone());
     }
     let library = library(kernel.module, device)?;
     let function = library
@@ -122,23 +200,26 @@ fn pipeline(kernel: Kernel, device: &MetalDevice) -> Result<ComputePipeline> {
         .metal_device()
         .new_compute_pipeline_state_with_function(&function)
         .map_err(failed)?;
-    PIPELINES.with_borrow_mut(|all| all.insert(key, pipeline.clone()));
+    pipelines.insert(key, pipeline.clone());
     Ok(pipeline)
 }
 
 fn library(module: Module, device: &MetalDevice) -> Result<Library> {
-    let key = (device.id(), module);
-    if let Some(library) = LIBRARIES.with_borrow(|all| all.get(&key).cloned()) {
-        return Ok(library);
+    let key = (device.metal_device().registry_id(), module);
+    let mut libraries = LIBRARIES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(library) = libraries.get(&key) {
+        return Ok(library.clone());
     }
     let options = MTLCompileOptions::new();
-    // Fast math could remove the checks for infinity and NaN.
+    // Fast math could remove the checks for infinity and NaN, and its functions differ between
+    // compilers.
     options.setMathMode(MTLMathMode::Safe);
+    options.setMathFloatingPointFunctions(MTLMathFloatingPointFunctions::Precise);
     let text = source::text(source::METAL, module);
     let library = device
         .metal_device()
         .new_library_with_source(&text, Some(&options))
         .map_err(failed)?;
-    LIBRARIES.with_borrow_mut(|all| all.insert(key, library.clone()));
+    libraries.insert(key, library.clone());
     Ok(library)
 }

@@ -2,7 +2,8 @@
 //! candle, with three differences: a single matrix is not passed as a batch (for which cuBLAS has
 //! fewer algorithms), half operands may have an f32 result, and the result may be added to a sum.
 //! On Hopper, f32 products use tensor cores if that is faster, as sums of three bf16, with the same
-//! precision. Other devices use candle's product. All of it is full f32 without TF32.
+//! precision. On Metal this calls candle's kernel with an output from our own pool. All of it is full
+//! f32 without TF32.
 
 #[cfg(feature = "cuda")]
 use super::blas;
@@ -33,7 +34,42 @@ pub(crate) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.device().is_cuda() {
         return blas::product(a, b, a.dtype());
     }
+    #[cfg(target_os = "macos")]
+    if let Some(sizes) = sizes(a.dims(), b.dims()) {
+        let (a, b) = (in_one_stride(a)?, in_one_stride(b)?);
+        if let Some(y) = super::metal::product(&a, &b, sizes)? {
+            return Ok(y);
+        }
+    }
     Ok(a.matmul(b)?)
+}
+
+/// The number of matrices, the rows and columns of each result, and the terms of each sum; `None` if
+/// the shapes do not fit or nothing is to be computed.
+#[cfg(any(target_os = "macos", test))]
+fn sizes(a: &[usize], b: &[usize]) -> Option<(usize, usize, usize, usize)> {
+    let ([a_batch @ .., m, k], [b_batch @ .., k2, n]) = (a, b) else {
+        return None;
+    };
+    let batch = a_batch.iter().product();
+    let is_empty = [batch, *m, *n, *k].contains(&0);
+    (!is_empty && k == k2 && a_batch == b_batch).then_some((batch, *m, *n, *k))
+}
+
+/// A batch of matrices at equal distances: candle's kernel reads the innermost of several batch
+/// strides and ignores the others. Anything else is copied.
+#[cfg(any(target_os = "macos", test))]
+fn in_one_stride(x: &Tensor) -> Result<Tensor> {
+    let batch = x.rank().saturating_sub(2);
+    let (dims, strides) = (&x.dims()[..batch], &x.stride()[..batch]);
+    let mut expected = None;
+    for (&dim, &stride) in dims.iter().zip(strides).rev().filter(|(dim, _)| **dim > 1) {
+        if expected.is_some_and(|expected| expected != stride) {
+            return Ok(x.contiguous()?);
+        }
+        expected = Some(dim * stride);
+    }
+    Ok(x.clone())
 }
 
 /// [`product`] with an f32 result: intermediate sums are not rounded to a half type.
@@ -42,7 +78,7 @@ pub(crate) fn product_f32(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.device().is_cuda() {
         return blas::product(a, b, candle_core::DType::F32);
     }
-    widened(&a.matmul(b)?)
+    widened(&product(a, b)?)
 }
 
 /// `sum += a b`, in place. `sum` must be contiguous, f32, and its memory held by nothing else.
@@ -52,4 +88,42 @@ pub(crate) fn add_product(sum: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
         return blas::multiply(a, b, sum, 1.0);
     }
     elements::add_to(sum, &product_f32(a, b)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+
+    #[test]
+    fn sizes_of_a_product() {
+        assert_eq!(sizes(&[3, 4], &[4, 5]), Some((1, 3, 5, 4)));
+        assert_eq!(sizes(&[2, 7, 3, 4], &[2, 7, 4, 1]), Some((14, 3, 1, 4)));
+        for (a, b) in [
+            (&[3, 4][..], &[5, 4][..]),
+            (&[2, 3, 4], &[4, 5]),
+            (&[2, 3, 4], &[3, 4, 5]),
+            (&[0, 4], &[4, 5]),
+            (&[3, 0], &[0, 5]),
+            (&[4], &[4, 5]),
+        ] {
+            assert_eq!(sizes(a, b), None, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn only_batches_with_several_strides_are_copied() {
+        let x = Tensor::zeros((2, 3, 4, 5), DType::F32, &Device::Cpu).expect("small");
+        let is_copied = |x: candle_core::Result<Tensor>| {
+            let x = x.expect("a view");
+            in_one_stride(&x).expect("small").stride() != x.stride()
+        };
+        assert!(!is_copied(Ok(x.clone())));
+        assert!(!is_copied(x.t()), "rows and columns are swapped in place");
+        assert!(!is_copied(x.narrow(0, 1, 1)), "one stride remains");
+        assert!(!is_copied(x.narrow(1, 1, 1)), "one stride remains");
+        assert!(!is_copied(x.flatten(0, 1)), "a batch of matrices");
+        assert!(is_copied(x.narrow(1, 0, 2)), "a gap between the outer ones");
+        assert!(is_copied(x.transpose(0, 1)), "in another order");
+    }
 }
