@@ -13,10 +13,28 @@ pub fn is_half(dtype: DType) -> bool {
 /// Converts a half tensor to f32. Any other tensor is returned as it is, without a copy.
 pub fn widened(tensor: &Tensor) -> Result<Tensor> {
     Ok(if is_half(tensor.dtype()) {
-        tensor.to_dtype(DType::F32)?
+        convertible(tensor)?.to_dtype(DType::F32)?
     } else {
         tensor.clone()
     })
+}
+
+/// A tensor that every device can convert to another type. candle's strided conversion on Metal
+/// takes its input from constant memory, where a view may begin at multiples of 4 bytes only.
+pub(crate) fn convertible(tensor: &Tensor) -> Result<Tensor> {
+    Ok(
+        if tensor.device().is_metal() && begins_inside_word(tensor) {
+            tensor.contiguous()?
+        } else {
+            tensor.clone()
+        },
+    )
+}
+
+/// True for a strided view that does not begin at a multiple of 4 bytes.
+fn begins_inside_word(tensor: &Tensor) -> bool {
+    let begin = tensor.layout().start_offset() * tensor.dtype().size_in_bytes();
+    !tensor.is_contiguous() && !begin.is_multiple_of(4)
 }
 
 /// [`widened`] on the CPU, whose convolutions do not support bf16 and accumulate f16 in f16. No
@@ -66,4 +84,25 @@ pub(crate) fn host_tensor(
             });
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_strided_views_that_begin_inside_a_word_are_copied() {
+        let column = |dtype, at| {
+            let x = Tensor::zeros((3, 5), dtype, &Device::Cpu).expect("small");
+            begins_inside_word(&x.narrow(1, at, 2).expect("a column"))
+        };
+        assert!(column(DType::BF16, 1) && column(DType::F16, 3) && column(DType::U8, 2));
+        assert!(!column(DType::BF16, 0) && !column(DType::BF16, 2) && !column(DType::F32, 1));
+        let rows = Tensor::zeros((3, 5), DType::BF16, &Device::Cpu).expect("small");
+        let rows = rows.narrow(0, 1, 2).expect("two rows");
+        assert!(
+            !begins_inside_word(&rows),
+            "contiguous ones are in device memory"
+        );
+    }
 }

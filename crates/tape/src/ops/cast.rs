@@ -1,6 +1,7 @@
 //! Conversion between f64, f32, bf16 and f16. The gradient is converted back to the input's type.
 //! Nothing is saved.
 
+use crate::dtype::convertible;
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
 use candle_core::DType;
@@ -16,13 +17,13 @@ impl Tape<'_> {
         if from == dtype {
             return Ok(x.clone());
         }
-        let y = x.tensor().to_dtype(dtype)?;
+        let y = convertible(x.tensor())?.to_dtype(dtype)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
-            sink.add_owned(id, dy.to_dtype(from)?)
+            sink.add_owned(id, convertible(&dy)?.to_dtype(from)?)
         }))
     }
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::data::{ImageEvalLoader, ImageLoader, PrefetchOptions, expect_images};
 use crate::error::Result;
 use crate::plan::Plan;
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 use dataset::{DetectedDataset, ImageInspection, Split};
 use models::Network;
 use models::{BALANCE, HUBER_DELTA, PixelNormalization};
@@ -291,7 +291,9 @@ fn balance_gradient(
         context.loss_factor * (samples as f64 / 2.0 - weight * sum)
     };
     let values: Vec<f64> = weights.iter().zip(sums).map(of).collect();
-    Ok(Tensor::new(values, context.device)?.to_dtype(like.dtype())?)
+    // Metal has no f64, not even to convert from it.
+    let values = Tensor::new(values, &Device::Cpu)?.to_dtype(like.dtype())?;
+    Ok(values.to_device(context.device)?)
 }
 
 /// The network's outputs, [samples, classes + targets].
