@@ -21,7 +21,7 @@ pub use gradient_health::{Health, NonFinite, global_norm, health};
 pub use multi_tensor::{Member, adamw_together, sgd_together};
 pub use sgd::sgd;
 pub use step_rules::{AdamWStep, SgdStep};
-pub use weight_average::average;
+pub use weight_average::{average, average_together};
 
 pub(crate) use element::Element;
 

@@ -6,7 +6,8 @@ use candle_core::Tensor;
 use std::collections::HashMap;
 use std::path::Path;
 use tape::Parameters;
-use tape::optim::average;
+use tape::device::with_autorelease_pool;
+use tape::optim::{average, average_together};
 
 /// Averaged parameters, under the names of the parameters.
 pub struct Average {
@@ -33,6 +34,15 @@ impl Average {
     /// it faster, so that it does not stay near the initial parameters.
     pub fn follow(&mut self, parameters: &Parameters, step: u64) -> Result<()> {
         let decay = self.decay.min((1.0 + step as f64) / (10.0 + step as f64));
+        with_autorelease_pool(|| self.approach(parameters, decay))
+    }
+
+    fn approach(&mut self, parameters: &Parameters, decay: f64) -> Result<()> {
+        let pairs = self.parameters.iter().zip(parameters.iter());
+        let pairs: Vec<_> = pairs.map(|(a, p)| (&a.tensor, &p.tensor)).collect();
+        if average_together(&pairs, decay)? {
+            return Ok(());
+        }
         for index in 0..self.parameters.len() {
             let mut tensor = self.parameters.at(index).tensor.clone();
             average(&mut tensor, &parameters.at(index).tensor, decay)?;

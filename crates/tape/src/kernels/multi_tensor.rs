@@ -174,23 +174,26 @@ pub(crate) fn sgd(all: &[Moved], rate: f64, momentum: f64, factor: f64) -> Resul
 
 /// `sum += gradient` of each pair, in place.
 pub(crate) fn accumulate(pairs: &[(&Tensor, &Tensor)]) -> Result<()> {
+    write_first("accumulate", pairs, &[])
+}
+
+/// `average = decay average + (1 - decay) parameter` of each pair, in place.
+pub(crate) fn average(pairs: &[(&Tensor, &Tensor)], decay: f64) -> Result<()> {
+    write_first("average", pairs, &[decay, 1.0 - decay])
+}
+
+/// A pass that writes the first tensor of each pair, all f32.
+fn write_first(name: &'static str, pairs: &[(&Tensor, &Tensor)], values: &[f64]) -> Result<()> {
     for some in pairs.chunks(7) {
-        let (batch, groups) = batch(
-            some.iter().map(|(sum, _)| (sum.elem_count(), 0.0)),
-            &[],
-            EACH,
-        );
-        let mut arguments = bind(some.iter().map(|(sum, _)| *sum), Out);
-        arguments.extend(bind(some.iter().map(|(_, gradient)| *gradient), In));
-        let all: Vec<_> = some.iter().flat_map(|&(sum, g)| [sum, g]).collect();
+        let sizes = some.iter().map(|(first, _)| (first.elem_count(), 0.0));
+        let (batch, groups) = batch(sizes, values, EACH);
+        let mut arguments = bind(some.iter().map(|(first, _)| *first), Out);
+        arguments.extend(bind(some.iter().map(|(_, second)| *second), In));
+        let all: Vec<_> = some.iter().flat_map(|&(a, b)| [a, b]).collect();
         arguments.extend([Argument::TensorBatch(&batch), fours(&all, 4)]);
         let device = some[0].0.device();
-        launch(
-            Kernel::single("accumulate"),
-            Grid::groups(groups, 8),
-            &arguments,
-            device,
-        )?;
+        let grid = Grid::groups(groups, 8);
+        launch(Kernel::single(name), grid, &arguments, device)?;
     }
     Ok(())
 }

@@ -5,8 +5,22 @@ use super::{CHUNK, Element};
 use crate::cpu::{Float, View, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
-use candle_core::Tensor;
+use crate::kernels::{multi_tensor, run_on};
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
+
+/// Moves each average towards its parameter, in place: a few launches on a GPU, seven pairs per
+/// launch. Returns false and changes nothing if there is no kernel for it.
+pub fn average_together(pairs: &[(&Tensor, &Tensor)], decay: f64) -> Result<bool> {
+    let fits = |t: &Tensor| t.dtype() == DType::F32 && t.is_contiguous() && run_on(t);
+    let all = pairs.iter().all(|(average, parameter)| {
+        fits(average) && fits(parameter) && average.elem_count() == parameter.elem_count()
+    });
+    if all {
+        multi_tensor::average(pairs, decay)?;
+    }
+    Ok(all)
+}
 
 /// Moves the average towards the parameter, in place on the CPU.
 pub fn average(average: &mut Tensor, parameter: &Tensor, decay: f64) -> Result<()> {

@@ -3,7 +3,10 @@
 
 use crate::inplace::{add_assign_all, to_f64};
 use crate::kernels::emulator;
-use crate::optim::{AdamWStep, Member, SgdStep, adamw, adamw_together, health, sgd, sgd_together};
+use crate::optim::{
+    AdamWStep, Member, SgdStep, adamw, adamw_together, average, average_together, health, sgd,
+    sgd_together,
+};
 use crate::rng::Rng;
 use candle_core::{DType, Device, Tensor};
 
@@ -128,6 +131,21 @@ fn multi_tensor_sums_are_added_in_place() {
 }
 
 #[test]
+fn moving_averages_equal_the_average_of_each() {
+    let (averages, parameters) = (drawn(1, DType::F32), drawn(2, DType::F32));
+    let pairs: Vec<_> = averages.iter().zip(&parameters).collect();
+    assert!(emulator::with(|| average_together(&pairs, 0.9)).expect("f32 vectors"));
+    let (mut expected, parameters) = (drawn(1, DType::F64), drawn(2, DType::F64));
+    for (expected, parameter) in expected.iter_mut().zip(&parameters) {
+        average(expected, parameter, 0.9).expect("f64 vectors");
+    }
+    close(&averages, &expected);
+    let doubles: Vec<_> = expected.iter().zip(&parameters).collect();
+    let done = emulator::with(|| average_together(&doubles, 0.5)).expect("no kernel");
+    assert!(!done, "there is no kernel for f64");
+}
+
+#[test]
 fn the_gradient_norm_equals_f64_and_finds_non_finite_values() {
     let found = emulator::with(|| health(&drawn(1, DType::F32))).expect("f32 vectors");
     let exact = health(&drawn(1, DType::F64)).expect("f64 vectors");
@@ -180,5 +198,7 @@ pub(super) fn all() {
         adamw_together(&members, adam).expect("f32 vectors");
         add_assign_all(&mut t.clone(), &t).expect("f32 vectors");
         health(&t).expect("f32 vectors");
+        let pairs: Vec<_> = t.iter().zip(&t).collect();
+        average_together(&pairs, 0.5).expect("f32 vectors");
     });
 }
