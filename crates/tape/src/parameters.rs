@@ -3,6 +3,7 @@
 
 use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
+use crate::objective_c::guarded;
 use crate::quantized::{Bits, Quantized};
 use candle_core::{DType, Device, Tensor};
 
@@ -249,7 +250,7 @@ impl Parameters {
         let round = |tensor: &Tensor| -> Result<Tensor> {
             Ok(match tensor.dims().len() {
                 0 | 1 => tensor.clone(),
-                _ => tensor.to_dtype(dtype)?,
+                _ => guarded(|| Ok(tensor.to_dtype(dtype)?))?,
             })
         };
         let trained = self.trained.iter().map(|p| -> Result<Parameter> {

@@ -16,6 +16,7 @@ use runlog::OptimizerChoice;
 use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
+use tape::device::with_autorelease_pool;
 use tape::optim::Member;
 use tape::{Parameters, Rng};
 
@@ -279,14 +280,24 @@ impl OptimizerState {
         if self.update_together(parameters, gradients, &options)? {
             return Ok(());
         }
+        with_autorelease_pool(|| self.update_each(parameters, gradients, &options))
+    }
+
+    /// Updates one parameter after another.
+    fn update_each(
+        &mut self,
+        parameters: &mut Parameters,
+        gradients: &[Tensor],
+        options: &StepOptions,
+    ) -> Result<()> {
         for group in &self.groups {
             let options = StepOptions {
                 weight_decay: group.weight_decay,
-                ..options
+                ..*options
             };
             for &index in &group.parameters {
                 let parameter = parameters.at(index);
-                let noise = self.noise.site(&parameter.name).at(step);
+                let noise = self.noise.site(&parameter.name).at(options.step);
                 let (mut tensor, gradient) = (parameter.tensor.clone(), &gradients[index]);
                 let mut step = |state: &mut [StateTensor]| -> Result<()> {
                     if let Some([first, second]) = self.optimizer.fused_state(state) {

@@ -4,6 +4,7 @@ use super::cases::Case;
 use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::inplace::to_f64;
+use crate::objective_c::guarded;
 use crate::parameters::Parameters;
 use crate::rng::Rng;
 use crate::tape::{Kernels, Tape, Value};
@@ -58,6 +59,10 @@ fn projection(shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> 
 
 /// Runs a case on a device, in an element type and with a form.
 pub fn run(case: &Case, device: &Device, dtype: DType, kernels: Kernels) -> Result<Outcome> {
+    guarded(|| outcome(case, device, dtype, kernels))
+}
+
+fn outcome(case: &Case, device: &Device, dtype: DType, kernels: Kernels) -> Result<Outcome> {
     let parameters = Parameters::default();
     let tape = Tape::record(&parameters, Cancel::default(), kernels);
     let inputs = case

@@ -9,6 +9,7 @@ use dataset::ImageSample;
 use models::{Heads, ModelId, Network};
 use tape::check::{Case, cases, large_cases, run};
 use tape::device::SelectedDevice;
+use tape::device::with_autorelease_pool;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng};
 
@@ -192,7 +193,7 @@ pub(super) fn count_operations(findings: &[Finding]) -> usize {
 /// Largest relative difference of a model's loss and gradients from the CPU in f64.
 fn model_difference(kind: ModelId, micro_batch: usize, device: &Device) -> Result<Difference> {
     let expected = gradients(kind, micro_batch, &Device::Cpu, DType::F64)?;
-    let found = gradients(kind, micro_batch, device, DType::F32)?;
+    let found = with_autorelease_pool(|| gradients(kind, micro_batch, device, DType::F32))?;
     let mut worst = Difference {
         relative: (found.loss - expected.loss).abs() / expected.loss.abs(),
         of: "the loss".to_owned(),

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::task::{CompressionTask, Sequence};
 use dataset::Task;
 use std::sync::Arc;
+use tape::device::with_autorelease_pool;
 
 /// A compressed text.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,7 +67,8 @@ impl TrainedModel {
                 ids: window.to_vec(),
                 frequencies: Arc::clone(&frequencies),
             };
-            let reconstruction = CompressionTask::reconstruct(&context, sequence)?;
+            let reconstruct = || CompressionTask::reconstruct(&context, sequence);
+            let reconstruction = with_autorelease_pool(reconstruct)?;
             kept.extend(reconstruction.kept);
             filled.extend(reconstruction.filled);
         }

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::task::LanguageTask;
 use dataset::Task;
 use tape::Rng;
+use tape::device::with_autorelease_pool;
 use tape::inplace::to_f64;
 
 /// How text is generated.
@@ -57,8 +58,11 @@ impl TrainedModel {
                 0 => &ids[ids.len().saturating_sub(most)..],
                 _ => &ids[ids.len() - 1..],
             };
-            let scores = network.next_scores_cached(&context.inference_tape(), new, &mut past)?;
-            let scores = to_f64(scores.tensor())?;
+            let scores = with_autorelease_pool(|| -> Result<Vec<f64>> {
+                let tape = context.inference_tape();
+                let scores = network.next_scores_cached(&tape, new, &mut past)?;
+                Ok(to_f64(scores.tensor())?)
+            })?;
             let next = sample(&scores, options, draws.uniform(number as u64));
             if Some(next) == boundary {
                 break;

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::task::{ImageTask, Prediction};
 use dataset::{Augment, ImageDataset, ImageFile, ImageInspection, ImageOptions, Mix, Split, Task};
 use std::path::{Path, PathBuf};
+use tape::device::with_autorelease_pool;
 
 impl TrainedModel {
     /// Evaluates on images.
@@ -67,7 +68,8 @@ impl TrainedModel {
             Ok(sample) => sample,
             Err(error) => return Ok(Err(error.reason)),
         };
-        let mut predictions = ImageTask::predict(&self.context(), &[sample])?;
+        let predict = || ImageTask::predict(&self.context(), &[sample]);
+        let mut predictions = with_autorelease_pool(predict)?;
         Ok(predictions
             .pop()
             .ok_or_else(|| "nothing was predicted".to_owned()))

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::task::{CompressionTask, LanguageTask, Prediction, Text, TextTask};
 use dataset::{Documents, Split, Task, TextInspection};
 use std::sync::Arc;
+use tape::device::with_autorelease_pool;
 
 impl TrainedModel {
     /// Evaluates on labeled texts or documents.
@@ -64,7 +65,7 @@ impl TrainedModel {
         let (context, max_tokens) = (self.context(), self.plan.input_size as usize);
         let predict = |text: &String| {
             let text = Text::unlabeled(text, &self.tokenizer, max_tokens)?;
-            TextTask::predict(&context, &[text])
+            with_autorelease_pool(|| TextTask::predict(&context, &[text]))
         };
         let predictions: Result<Vec<Vec<Prediction>>> = texts.iter().map(predict).collect();
         Ok(predictions?.into_iter().flatten().collect())

@@ -3,6 +3,7 @@
 //! transparency.
 
 use super::interface::{Alpha, Drawn, ImageProperties, SystemDecoder, Unreadable, damaged};
+use objc2::exception::catch;
 use objc2::rc::autoreleasepool;
 use objc2_core_foundation::{
     CFBoolean, CFData, CFDictionary, CFNumber, CFRetained, CFString, CFType, CGPoint, CGRect,
@@ -17,6 +18,7 @@ use objc2_image_io::{
     kCGImagePropertyPixelHeight, kCGImagePropertyPixelWidth, kCGImageSourceShouldCache,
     kCGImageSourceShouldCacheImmediately,
 };
+use std::panic::AssertUnwindSafe;
 
 /// The system's decoder for every format that it supports.
 pub(super) const DECODER: Option<SystemDecoder> = Some(SystemDecoder { describe, draw });
@@ -25,13 +27,21 @@ pub(super) const DECODER: Option<SystemDecoder> = Some(SystemDecoder { describe,
 const BYTES_PER_PIXEL: usize = 4;
 
 fn describe(file: &[u8]) -> Result<ImageProperties, Unreadable> {
-    // Loader threads have no autorelease pool of their own, so ImageIO's objects would otherwise
-    // stay as long as the thread lives.
-    autoreleasepool(|_| Opened::new(file)?.describe())
+    guarded(|| Opened::new(file)?.describe())
 }
 
 fn draw(file: &[u8], properties: &ImageProperties) -> Result<Drawn, Unreadable> {
-    autoreleasepool(|_| draw_on_transparent(&*Opened::new(file)?.image(properties)?, properties))
+    guarded(|| draw_on_transparent(&*Opened::new(file)?.image(properties)?, properties))
+}
+
+/// Runs `work` inside an autorelease pool: loader threads have none of their own, so ImageIO's
+/// objects would otherwise stay as long as the thread lives. An Objective-C exception, which would
+/// abort the process, means that the file is damaged.
+fn guarded<R>(work: impl FnOnce() -> Result<R, Unreadable>) -> Result<R, Unreadable> {
+    autoreleasepool(|_| {
+        catch(AssertUnwindSafe(work))
+            .unwrap_or_else(|_| Err(damaged("the system's decoder raised an exception")))
+    })
 }
 
 /// A file whose primary image is complete.
