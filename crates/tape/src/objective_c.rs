@@ -1,6 +1,6 @@
 //! What every call into Objective-C needs, with the same surface as `without_objective_c.rs`.
 
-use crate::error::{Result, TapeError};
+use crate::error::Result;
 use std::panic::AssertUnwindSafe;
 
 /// Runs `work` inside an autorelease pool. Without one, the objects of every command buffer live
