@@ -138,7 +138,7 @@ fn invalid_arguments_are_refused() {
         ),
         (
             "--checkpoint-blocks most",
-            &["most", "not a number of blocks", "all"],
+            &["most", "must be a number of blocks", "all"],
         ),
         ("--workers 300", &["workers", "300", "0 to 256"]),
         ("--steps 0", &["steps", "0", "1 to"]),

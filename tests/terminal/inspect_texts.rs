@@ -91,5 +91,8 @@ fn unknown_columns_and_tasks_are_refused() {
         .run("inspect {sms.tsv} --task poetry")
         .expect_code(2)
         .err;
-    assert!(task.contains("write one of image-classification"), "{task}");
+    assert!(
+        task.contains("must be one of `image-classification`"),
+        "{task}"
+    );
 }

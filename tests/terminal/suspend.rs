@@ -49,6 +49,16 @@ fn saved_in_advance(events: &[RunEvent]) -> Vec<(usize, u64)> {
         .collect()
 }
 
+/// How long the newest checkpoint took to write, in milliseconds.
+fn duration_ms(events: &[RunEvent]) -> f64 {
+    let duration = |event: &RunEvent| match event {
+        RunEvent::Checkpoint { duration_ms, .. } => Some(*duration_ms),
+        _ => None,
+    };
+    let newest = events.iter().rev().find_map(duration);
+    newest.expect("a checkpoint was written")
+}
+
 /// Loss of every step and of every evaluation by step. A repeated one counts once, with its last
 /// loss.
 fn results(events: &[RunEvent]) -> [BTreeMap<u64, f64>; 2] {
@@ -103,7 +113,8 @@ fn a_run_suspends_on_a_checkpoint_saved_in_advance() {
     );
     let steps: Vec<u64> = saved_steps.iter().map(|(_, step)| *step).collect();
     assert!(steps.is_sorted_by(|a, b| a < b), "once a step: {steps:?}");
-    // Suspending saves a checkpoint only if the newest one is of an earlier step.
+    // Suspending saves a checkpoint only if the newest one is of an earlier step. If the disk is
+    // slow, that newest one is good enough and a few steps are repeated.
     let RunEvent::Decision { step, .. } = &events[suspends[0]] else {
         panic!("{:?}", events[suspends[0]]);
     };
@@ -112,7 +123,8 @@ fn a_run_suspends_on_a_checkpoint_saved_in_advance() {
     let meanwhile = saved_steps
         .iter()
         .filter(|(at, _)| (suspends[0]..back).contains(at));
-    assert_eq!(meanwhile.count(), usize::from(!is_newest));
+    let is_slow = duration_ms(&events[..suspends[0]]) > 100.0;
+    assert_eq!(meanwhile.count(), usize::from(!is_newest && !is_slow));
     assert_same_results(&events, &trained(&[CALM], 150, 1000));
 }
 

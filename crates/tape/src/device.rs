@@ -14,6 +14,7 @@ mod cuda;
 mod cuda;
 
 use crate::error::{Result, TapeError};
+use crate::fault_injection;
 use candle_core::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
@@ -110,6 +111,7 @@ pub struct SelectedDevice {
 /// # Errors
 /// The preferred device cannot be used. With [`DevicePreference::Auto`] the CPU is used instead.
 pub fn select_device(preference: DevicePreference) -> Result<SelectedDevice> {
+    fault_injection::device_made();
     match preference {
         DevicePreference::Cpu => Ok(cpu("asked for".to_owned())),
         DevicePreference::Metal => {

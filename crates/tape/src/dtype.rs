@@ -3,6 +3,7 @@
 //! devices accumulate them in f32 themselves.
 
 use crate::error::{Result, TapeError};
+use crate::fault_injection;
 use candle_core::{DType, Device, Tensor};
 
 /// True for bf16 and f16.
@@ -13,7 +14,7 @@ pub fn is_half(dtype: DType) -> bool {
 /// Converts a half tensor to f32. Any other tensor is returned as it is, without a copy.
 pub fn widened(tensor: &Tensor) -> Result<Tensor> {
     Ok(if is_half(tensor.dtype()) {
-        tensor.to_dtype(DType::F32)?
+        fault_injection::computed(tensor.to_dtype(DType::F32)?)
     } else {
         tensor.clone()
     })

@@ -4,6 +4,7 @@
 
 use crate::cancel::Cancel;
 use crate::error::{Result, TapeError};
+use crate::fault_injection;
 use crate::inplace::add_assign;
 use candle_core::Tensor;
 use std::sync::atomic::Ordering;
@@ -64,6 +65,7 @@ impl Gradients {
             return Err(TapeError::Cancelled);
         }
         let Some(id) = id else { return Ok(()) };
+        let gradient = fault_injection::computed(gradient);
         let slot = &mut self.slots[id];
         match slot {
             None => {

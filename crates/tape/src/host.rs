@@ -4,6 +4,7 @@
 
 use crate::device::note_peak;
 use crate::error::Result;
+use crate::fault_injection;
 use crate::objective_c::guarded;
 use candle_core::{Device, Tensor, WithDType};
 
@@ -15,7 +16,12 @@ use candle_core::{Device, Tensor, WithDType};
 #[expect(clippy::disallowed_methods, reason = "this is the place that waits")]
 pub fn synchronize(device: &Device) -> Result<()> {
     note_peak(device);
-    guarded(|| wait(|| Ok(device.synchronize()?)))
+    guarded(|| {
+        wait(|| {
+            device.synchronize()?;
+            fault_injection::synchronized()
+        })
+    })
 }
 
 /// On Metal, candle's wait returns at the first failed command buffer: it forgets the others, but
@@ -40,7 +46,7 @@ fn severer<R>(first: Result<R>, second: Result<()>) -> Result<R> {
 pub fn to_host(tensor: &Tensor) -> Result<Tensor> {
     // candle waits for the copy only. A failure of earlier work shows in `synchronize`, which then
     // has nothing left to wait for.
-    let copied = guarded(|| Ok(tensor.to_device(&Device::Cpu)?));
+    let copied = guarded(|| Ok(tensor.to_device(&Device::Cpu)?)).map(fault_injection::computed);
     severer(copied, synchronize(tensor.device()))
 }
 

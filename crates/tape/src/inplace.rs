@@ -3,6 +3,7 @@
 
 use crate::cpu::{Float, View};
 use crate::error::Result;
+use crate::fault_injection::{self, Fate};
 use crate::host::{read, to_host};
 use crate::kernels::{self, KernelGroup};
 use candle_core::{CpuStorage, DType, InplaceOp1, InplaceOp2, Layout, Tensor};
@@ -12,6 +13,11 @@ use std::cell::RefCell;
 /// `sum += other`, in the element type of `sum`: halves are accumulated in f32 if the sum is f32.
 /// Works in place, except on a GPU without kernels, where a new tensor replaces `sum`.
 pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
+    fault_injection::begin()?;
+    let fate = fault_injection::dispatch();
+    if fate == Fate::Unwritten {
+        return Ok(());
+    }
     let other = &other.to_dtype(sum.dtype())?;
     if kernels::run_on(KernelGroup::Accumulate, sum) && sum.is_contiguous() {
         kernels::elements::add_to(sum, &other.contiguous()?)?;
@@ -20,8 +26,11 @@ pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
         && sum.is_contiguous()
     {
         sum.inplace_op2(&other.contiguous()?, &AddAssign)?;
+        if fate == Fate::Garbage {
+            fault_injection::overwrite(sum)?;
+        }
     } else {
-        *sum = (&*sum + other)?;
+        *sum = fault_injection::computed((&*sum + other)?);
     }
     Ok(())
 }
@@ -96,7 +105,15 @@ pub fn with_slice_mut<F: FnOnce(SliceMut) -> candle_core::Result<()>>(
     tensor: &Tensor,
     write: F,
 ) -> candle_core::Result<()> {
-    tensor.inplace_op1(&BorrowMut(RefCell::new(Some(write))))
+    let fate = fault_injection::dispatch();
+    if fate == Fate::Unwritten {
+        return Ok(());
+    }
+    tensor.inplace_op1(&BorrowMut(RefCell::new(Some(write))))?;
+    if fate == Fate::Garbage {
+        fault_injection::overwrite(tensor)?;
+    }
+    Ok(())
 }
 
 struct BorrowMut<F>(RefCell<Option<F>>);

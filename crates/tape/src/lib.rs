@@ -66,6 +66,8 @@ pub mod kernels;
 pub mod inplace;
 mod dtype;
 mod rng;
+#[doc(hidden)]
+pub mod fault_injection;
 
 // Memory: measured, and recorded without computing.
 pub mod memory;

@@ -1,6 +1,6 @@
-//! Optimizer steps, and the other passes over parameters: gradient norms and weight averages. On the CPU
-//! a pass works in place; on other devices new tensors replace the old ones. Knows nothing about
-//! parameter names, schedules and checkpoints.
+//! Optimizer steps, and the other passes over parameters: gradient norms and weight averages. On
+//! the CPU a pass works in place; on other devices new tensors replace the old ones. Knows nothing
+//! about parameter names, schedules and checkpoints.
 //!
 //! To add an optimizer, write its step here and implement the trainer's `Optimizer` trait with it.
 

@@ -3,6 +3,7 @@
 
 use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
+use crate::fault_injection;
 use crate::quantized::{Bits, Quantized};
 use candle_core::{DType, Device, Tensor};
 
@@ -83,6 +84,7 @@ impl Parameters {
         dtype: DType,
         device: &Device,
     ) -> Result<ParameterId> {
+        fault_injection::begin()?;
         let tensor = host_tensor(values, shape, dtype, device)?;
         Ok(self.push(name, tensor))
     }
@@ -249,7 +251,7 @@ impl Parameters {
         let round = |tensor: &Tensor| -> Result<Tensor> {
             Ok(match tensor.dims().len() {
                 0 | 1 => tensor.clone(),
-                _ => tensor.to_dtype(dtype)?,
+                _ => fault_injection::computed(tensor.to_dtype(dtype)?),
             })
         };
         let trained = self.trained.iter().map(|p| -> Result<Parameter> {

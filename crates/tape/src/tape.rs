@@ -4,6 +4,7 @@
 use crate::cancel::Cancel;
 use crate::dry_run;
 use crate::error::{Result, TapeError};
+use crate::fault_injection;
 use crate::gradients::Gradients;
 use crate::kinks::KinkCursor;
 use crate::parameters::{Frozen, ParameterId, Parameters, Place};
@@ -38,7 +39,7 @@ impl Value {
     /// A value that needs no gradient, such as data or a mask.
     pub fn constant(tensor: Tensor) -> Self {
         Value {
-            tensor,
+            tensor: fault_injection::computed(tensor),
             id: None,
             recompute: None,
         }
@@ -281,6 +282,7 @@ impl<'a> Tape<'a> {
         if self.cancel.load(Ordering::Relaxed) {
             return Err(TapeError::Cancelled);
         }
+        fault_injection::begin()?;
         self.saved_tensors.check()
     }
 
@@ -306,7 +308,7 @@ impl<'a> Tape<'a> {
             saved,
         });
         Value {
-            tensor: output,
+            tensor: fault_injection::computed(output),
             id: Some(id),
             recompute: None,
         }

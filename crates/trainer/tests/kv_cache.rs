@@ -66,8 +66,16 @@ fn the_cache_changes_no_token_and_saves_most_of_the_time() {
     for (dtype, apart) in [(DType::F64, 1e-10), (DType::F32, 1e-3)] {
         let model = model(TextSize::GptMicro, 256, dtype);
         let tokens = if dtype == DType::F64 { 64 } else { 256 };
-        let (again, own, slow) = written(&model, tokens, false);
-        let (cached, theirs, quick) = written(&model, tokens, true);
+        let (again, own, mut slow) = written(&model, tokens, false);
+        let (cached, theirs, mut quick) = written(&model, tokens, true);
+        // Other processes may slow either of the two down, so the fastest of some rounds count.
+        for _ in 0..6 {
+            if dtype == DType::F64 || slow > 3.0 * quick {
+                break;
+            }
+            slow = slow.min(written(&model, tokens, false).2);
+            quick = quick.min(written(&model, tokens, true).2);
+        }
         let each = own.iter().flatten().zip(theirs.iter().flatten());
         let most = each.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         println!(

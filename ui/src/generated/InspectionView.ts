@@ -74,6 +74,7 @@ notes: Array<string>,
  */
 split: string, 
 /**
- * What can be learnt from it, each with the settings Ebb suggests, the usual first; empty where it cannot be trained.
+ * What can be learnt from it, each with the settings Ebb suggests, the usual first; empty
+ * where it cannot be trained.
  */
 plans: Array<PlanView>, };

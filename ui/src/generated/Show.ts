@@ -10,7 +10,8 @@ export type Show = { "kind": "inspection",
  */
 id: string, 
 /**
- * The same as weights to begin with, where it holds a model: for whoever has a plan before him.
+ * The same as weights to begin with, where it holds a model: for whoever has a plan before
+ * him.
  */
 weights: WeightsView | null, } | { "kind": "run", 
 /**

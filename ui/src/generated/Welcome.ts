@@ -23,6 +23,7 @@ device: string,
  */
 sample: SampleView | null, 
 /**
- * What to show first: something given on the command line, dropped before the page was ready, or the active run.
+ * What to show first: something given on the command line, dropped before the page was ready,
+ * or the active run.
  */
 show: Show | null, };

@@ -1,6 +1,6 @@
-//! AdamW with one byte per value and moment: the formulas of [`adamw`](super::adamw()) on values that are decoded
-//! block by block and encoded again. State: 2 bytes per value and 8 bytes per block of 256, against
-//! 8 bytes per value for AdamW.
+//! AdamW with one byte per value and moment: the formulas of [`adamw`](super::adamw()) on values
+//! that are decoded block by block and encoded again. State: 2 bytes per value and 8 bytes per
+//! block of 256, against 8 bytes per value for AdamW.
 
 use super::byte_moment::{
     BLOCK, ByteMoment, Map, RoundingNoise, decode_signed, decode_unsigned, encode_signed,

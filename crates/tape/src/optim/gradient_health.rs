@@ -5,6 +5,7 @@
 use super::{CHUNK, Element};
 use crate::cpu::{View, wide, with_float};
 use crate::error::Result;
+use crate::fault_injection;
 use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
 use candle_core::{DType, Tensor};
@@ -73,7 +74,8 @@ fn square_sums(gradients: &[Tensor]) -> Result<Vec<f64>> {
         return crate::kernels::multi_tensor::square_sums(gradients);
     }
     if gradients.iter().all(crate::cpu::is_fused) {
-        return gradients.iter().map(square_sum).collect();
+        let sums = gradients.iter().map(square_sum).collect::<Result<_>>()?;
+        return fault_injection::read_back(sums);
     }
     let sums = gradients
         .iter()

@@ -1,0 +1,146 @@
+//! The device that fails on purpose keeps to the rules of Metal: garbage until the device is
+//! synchronized, and one report, late.
+
+// A helper that fails fails the test.
+#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the tests look at values that the device has not confirmed"
+)]
+
+use candle_core::{DType, Device, Tensor};
+use tape::device::{DevicePreference, select_device, synchronize};
+use tape::fault_injection::{Fault, Injection, ScheduledFault};
+use tape::inplace::{add_assign, to_f64};
+use tape::{Cancel, Kernels, Parameters, Tape, Value};
+
+const CPU: Device = Device::Cpu;
+
+fn install(faults: &[(u64, Fault)]) -> Injection {
+    let fault = |&(at, fault): &(u64, Fault)| ScheduledFault { at, fault };
+    Injection::install(faults.iter().map(fault).collect(), 7)
+}
+
+fn parameters() -> Parameters {
+    let mut parameters = Parameters::default();
+    let values = (1..=6).map(f64::from).collect();
+    parameters
+        .add("weight".to_owned(), values, &[2, 3], DType::F64, &CPU)
+        .unwrap();
+    parameters
+}
+
+/// The product, its weight gradient, and the sum of the gradient and ones.
+fn computed() -> tape::Result<[Vec<f64>; 3]> {
+    let parameters = parameters();
+    let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+    let weight = tape.parameter(parameters.ids().next().unwrap());
+    let x = Value::constant(Tensor::new(&[[1.0, 2.0, 3.0]], &CPU)?);
+    let y = tape.linear(&x, &weight, None)?;
+    let root = tape.total(&y)?.sum;
+    let gradient = tape.backward(vec![(root, 1.0)])?[0].clone().unwrap();
+    let mut sum = Tensor::ones((2, 3), DType::F64, &CPU)?;
+    add_assign(&mut sum, &gradient)?;
+    // `to_f64` would wait for the device, which ends the garbage.
+    let values = |tensor: &Tensor| tensor.flatten_all()?.to_vec1::<f64>();
+    Ok([values(y.tensor())?, values(&gradient)?, values(&sum)?])
+}
+
+fn right() -> [Vec<f64>; 3] {
+    [
+        vec![14.0, 32.0],
+        vec![1.0, 2.0, 3.0, 1.0, 2.0, 3.0],
+        vec![2.0, 3.0, 4.0, 2.0, 3.0, 4.0],
+    ]
+}
+
+#[test]
+fn without_faults_nothing_changes() {
+    assert_eq!(computed().unwrap(), right());
+    let injection = install(&[]);
+    assert_eq!(computed().unwrap(), right());
+    assert!(injection.dispatches() >= 6);
+    synchronize(&CPU).unwrap();
+}
+
+#[test]
+fn garbage_until_the_device_is_synchronized_and_one_report() {
+    let count = {
+        let injection = install(&[]);
+        computed().unwrap();
+        injection.dispatches()
+    };
+    for at in 0..count {
+        let _injection = install(&[(at, Fault::OutOfMemory)]);
+        let found = computed().expect("it is reported later");
+        assert_ne!(found, right(), "dispatch {at}");
+        assert!(found.iter().flatten().all(|v| v.is_finite()));
+        let error = synchronize(&CPU).unwrap_err();
+        assert!(error.is_memory(), "{error}");
+        synchronize(&CPU).expect("reported once");
+        assert_eq!(computed().unwrap(), right());
+    }
+}
+
+#[test]
+fn an_immediate_fault_fails_the_call_and_leaves_no_garbage() {
+    for fault in [Fault::AllocationRefused, Fault::TooManyThreads] {
+        let injection = install(&[(2, fault)]);
+        let error = computed().unwrap_err();
+        assert!(error.to_string().contains(fault.description()), "{error}");
+        assert_eq!(injection.garbage_results(), 0);
+        synchronize(&CPU).unwrap();
+        assert_eq!(computed().unwrap(), right());
+    }
+}
+
+#[test]
+fn only_a_new_device_works_again_after_a_permanent_fault() {
+    for fault in [Fault::SubmissionsIgnored, Fault::DeviceLost] {
+        let _injection = install(&[(0, fault)]);
+        for _ in 0..3 {
+            assert_ne!(computed().unwrap(), right());
+            let error = synchronize(&CPU).unwrap_err();
+            assert!(error.to_string().contains(fault.description()), "{error}");
+        }
+        select_device(DevicePreference::Cpu).unwrap();
+        assert_eq!(computed().unwrap(), right());
+        synchronize(&CPU).unwrap();
+    }
+}
+
+#[test]
+fn values_of_failed_work_are_not_read() {
+    let x = Tensor::new(&[1.0f64, 2.0], &CPU).unwrap();
+    let _injection = install(&[(0, Fault::Timeout)]);
+    let error = to_f64(&x).unwrap_err();
+    let description = Fault::Timeout.description();
+    assert!(error.to_string().contains(description), "{error}");
+    assert_eq!(to_f64(&x).unwrap(), [1.0, 2.0]);
+}
+
+#[test]
+fn in_place_passes_of_a_failed_device_leave_garbage_in_the_weights() {
+    use tape::optim::{AdamWStep, adamw};
+    let rule = AdamWStep {
+        learning_rate: 0.1,
+        beta1: 0.9,
+        beta2: 0.999,
+        epsilon: 1e-8,
+        weight_decay: 0.0,
+        step: 1,
+        gradient_factor: 1.0,
+    };
+    let step = || {
+        let zeros = || Tensor::zeros(8, DType::F32, &CPU).unwrap();
+        let (mut p, mut m, mut v) = (zeros(), zeros(), zeros());
+        let gradient = Tensor::ones(8, DType::F32, &CPU).unwrap();
+        adamw(&mut p, &mut m, &mut v, &gradient, rule).unwrap();
+        [p, m, v].map(|t| t.to_vec1::<f32>().unwrap())
+    };
+    let right = step();
+    let _injection = install(&[(0, Fault::Timeout)]);
+    assert_ne!(step(), right);
+    synchronize(&CPU).unwrap_err();
+    assert_eq!(step(), right);
+}
