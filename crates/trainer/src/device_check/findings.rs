@@ -34,7 +34,6 @@ const PRECISIONS: [Precision; 3] = [
         dtype: DType::F32,
         micro_batches: &[1, 2, 3, 8],
         model_micro_batches: &[1, 3],
-        model_micro_batches: &[1],
         operation_tolerance: 1e-4,
         model_tolerance: 1e-3,
     },
