@@ -2,6 +2,7 @@
 //! model of each family, forward and gradient, in f32 and in the half precisions. On a machine
 //! without a GPU, the CPU itself is compared.
 
+use super::difference::Difference;
 use super::small_models::SmallModel;
 use crate::error::Result;
 use candle_core::{DType, Device, Tensor};
@@ -101,18 +102,6 @@ enum Subject {
     Operation(CaseSpec),
     Pass(Pass),
     Model(SmallModel),
-}
-
-/// The largest relative difference, and the output that has it.
-pub(super) struct Difference {
-    pub relative: f64,
-    pub of: String,
-}
-
-impl From<(f64, String)> for Difference {
-    fn from((relative, of): (f64, String)) -> Self {
-        Difference { relative, of }
-    }
 }
 
 /// All comparisons, in order: first everything that a run in f32 needs.
