@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dataset::inspect_images;
-use runlog::{Augmentation, DeviceChoice, Interval, RunConfig, RunEvent, RunStore};
+use runlog::{Augmentation, DeviceChoice, RunConfig, RunEvent, RunStore};
 use std::fmt::Write;
 use std::path::Path;
 use tape::Rng;
@@ -80,7 +80,7 @@ fn trained(faults: Vec<ScheduledFault>) -> Trained {
         effective_batch: Some(6),
         micro_batch: Some(2),
         steps: Some(STEPS),
-        checkpoint_every: Some(Interval::Steps(2)),
+        checkpoint_every: Some("2steps".to_owned()),
         device: Some(DeviceChoice::Cpu),
         threads: Some(1),
         ..RunConfig::default()
