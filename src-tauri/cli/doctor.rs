@@ -47,7 +47,7 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     } else {
         print_result(&check, &findings, start.elapsed());
     }
-    verdict(&chosen, &findings)
+    outcome(&chosen, &findings)
 }
 
 /// Shows how far the check is, and every failed comparison at once.
@@ -166,7 +166,7 @@ fn print_json(
 }
 
 /// Fails with the first comparison that failed.
-fn verdict(chosen: &SelectedDevice, findings: &[Finding]) -> Result<(), Failure> {
+fn outcome(chosen: &SelectedDevice, findings: &[Finding]) -> Result<(), Failure> {
     match findings.iter().find(|finding| !finding.passed) {
         None => Ok(()),
         Some(first) if first.precision == "f32" => Err(Failure::new(format!(

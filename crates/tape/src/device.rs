@@ -17,6 +17,7 @@ mod cuda;
 
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
+use crate::metal_peak;
 use candle_core::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
@@ -25,11 +26,6 @@ pub use crate::host::{read, synchronize, to_host};
 pub use crate::kernels::command_buffers::{CANDLE_ENVIRONMENT, shorten as shorten_command_buffers};
 pub use crate::objective_c::{catch_exception, with_autorelease_pool};
 pub use metal::system_version;
-
-/// Remembers the peak of a device before a synchronization frees what is unused.
-pub(crate) fn note_peak(device: &Device) {
-    metal::note_peak(device);
-}
 
 /// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -211,7 +207,7 @@ pub fn gpu_name(device: &Device) -> String {
 pub fn take_peak_bytes(device: &Device) -> u64 {
     match device {
         Device::Cuda(_) => cuda::take_peak_bytes(device),
-        _ => metal::take_peak_bytes(device),
+        _ => metal_peak::take_peak_bytes(device),
     }
 }
 

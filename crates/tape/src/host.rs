@@ -2,9 +2,9 @@
 //! every copy from it passes through [`synchronize`], on every device, because an error of earlier
 //! work is reported only there.
 
-use crate::device::note_peak;
 use crate::error::Result;
 use crate::fault_injection;
+use crate::metal_peak::note_peak;
 use crate::objective_c::guarded;
 use candle_core::{Device, Tensor, WithDType};
 

@@ -60,6 +60,11 @@ mod objective_c;
 #[cfg(not(target_os = "macos"))]
 #[path = "without_objective_c.rs"]
 mod objective_c;
+#[cfg(target_os = "macos")]
+mod metal_peak;
+#[cfg(not(target_os = "macos"))]
+#[path = "without_metal_peak.rs"]
+mod metal_peak;
 mod cpu;
 pub mod kernels;
 pub mod inplace;

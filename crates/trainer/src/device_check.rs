@@ -4,6 +4,7 @@
 //! there. A GPU that computes an operation wrong without them is refused with the operation's name;
 //! if that happens only in a half precision, only that precision is refused.
 
+mod difference;
 mod findings;
 mod small_models;
 

@@ -48,7 +48,7 @@ pub struct Session<'a, T: Task> {
     pub(crate) timer: StepTimer,
     pub(crate) faults: FaultCounts,
     /// Whether weights or moments are missing or may be wrong, so that a checkpoint must be loaded.
-    state_is_suspect: bool,
+    must_reload: bool,
     /// Bytes of the held-out texts; 0 for other data.
     pub(crate) held_out_bytes: u64,
     /// Why a lack of memory or disk space ended the run.
@@ -164,7 +164,7 @@ impl<'a, T: Task> Session<'a, T> {
             log,
             timer: StepTimer::new(),
             faults: FaultCounts::default(),
-            state_is_suspect: false,
+            must_reload: false,
             held_out_bytes: T::held_out_bytes(data),
             shortage: None,
             micro_batch_limit_bytes,
@@ -273,8 +273,8 @@ impl<'a, T: Task> Session<'a, T> {
             return Ok(());
         }
         if let Err(error) = self.learner.move_moments(place, &self.run.path) {
-            self.state_is_suspect = error.device_fault().is_some();
-            if place == Moments::Resident || self.state_is_suspect {
+            self.must_reload = error.device_fault().is_some();
+            if place == Moments::Resident || self.must_reload {
                 return Err(error);
             }
             self.controller.keep_moments_resident();
@@ -390,7 +390,7 @@ impl<'a, T: Task> Session<'a, T> {
     /// `error` itself if the step alone cannot be repeated: the device is lost or did not fail at
     /// all, or more than the gradients is lost. The device fails too often.
     pub(crate) fn redo_step(&mut self, error: TrainError) -> Result<()> {
-        if !error.is_passing_fault() || self.state_is_suspect {
+        if !error.is_passing_fault() || self.must_reload {
             return Err(error);
         }
         let step = self.state.step + 1;
@@ -464,7 +464,7 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Drops weights, moments and cached images.
     pub(crate) fn unload(&mut self) -> Result<()> {
-        self.state_is_suspect = true;
+        self.must_reload = true;
         self.learner.unload();
         self.loaders.release();
         self.controller.release()
@@ -475,7 +475,7 @@ impl<'a, T: Task> Session<'a, T> {
     /// # Errors
     /// The device is lost.
     pub(crate) fn drop_state(&mut self) -> Result<()> {
-        self.state_is_suspect = true;
+        self.must_reload = true;
         self.controller.discard();
         self.learner.unload();
         self.loaders.release();
@@ -498,7 +498,7 @@ impl<'a, T: Task> Session<'a, T> {
                 self.learner = self.initial_state()?;
                 self.state = RunState::default();
                 self.checkpointer.end_update();
-                self.state_is_suspect = false;
+                self.must_reload = false;
                 Ok(())
             }
             Err(error) => Err(error),
@@ -514,7 +514,7 @@ impl<'a, T: Task> Session<'a, T> {
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
         self.learner = self.initial_state()?;
         checkpoint::load(loaded, &mut self.learner, OptimizerState::Load)?;
-        self.state_is_suspect = false;
+        self.must_reload = false;
         self.restore_position(loaded);
         Ok(())
     }

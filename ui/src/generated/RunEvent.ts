@@ -16,7 +16,19 @@ import type { StopReason } from "./StopReason";
  * included, so that charts have no gap after a resume. Only `Started` and `Resumed` hold
  * wall-clock time.
  */
-export type RunEvent = { "kind": "started" } & Started | { "kind": "memory", 
+export type RunEvent = { "kind": "started" } & Started | { "kind": "device_check", 
+/**
+ * Milliseconds on the run's clock.
+ */
+at_ms: number, 
+/**
+ * Comparisons done.
+ */
+done: number, 
+/**
+ * All comparisons.
+ */
+total: number, } | { "kind": "memory", 
 /**
  * Milliseconds on the run's clock.
  */

@@ -3,6 +3,7 @@
 //! tokens, at every size.
 
 use super::compare::Outcome;
+use crate::dtype::widened;
 use crate::error::Result;
 use crate::inplace::{add_assign_all, to_f64};
 use crate::kernels::rows::{AttentionMask, softmax, softmax_backward};
@@ -216,6 +217,7 @@ fn run_softmax(device: &Device, dtype: DType) -> Result<Outcome> {
             softmax(&p, &mask)?;
             softmax_backward(&p, &dp, scale)?;
         } else {
+            (p, dp) = (widened(&p)?, widened(&dp)?);
             let e = (&p * scale)?.exp()?;
             p = e.broadcast_div(&e.sum_keepdim(2)?)?;
             let mean = (&p * &dp)?.sum_keepdim(2)?;

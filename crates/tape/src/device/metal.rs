@@ -7,7 +7,6 @@ use crate::objective_c::guarded;
 use candle_core::Device;
 use objc2_foundation::NSProcessInfo;
 use objc2_metal::{MTLDevice, MTLGPUFamily};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Makes the Metal device. Call it once, on the thread that will use the device.
 pub(super) fn select() -> Result<SelectedDevice> {
@@ -86,20 +85,6 @@ pub(super) fn allocated_bytes(device: &Device) -> u64 {
     device.as_metal_device().map_or(0, |metal| {
         metal.metal_device().current_allocated_size() as u64
     })
-}
-
-/// Most bytes that the driver had allocated at a synchronization, which frees what is unused.
-static PEAK_BYTES: AtomicU64 = AtomicU64::new(0);
-
-/// Called before a synchronization.
-pub(crate) fn note_peak(device: &Device) {
-    PEAK_BYTES.fetch_max(allocated_bytes(device), Ordering::Relaxed);
-}
-
-/// Peak of [`allocated_bytes`] since the last call, which starts a new measurement.
-pub(super) fn take_peak_bytes(device: &Device) -> u64 {
-    let now_bytes = allocated_bytes(device);
-    PEAK_BYTES.swap(now_bytes, Ordering::Relaxed).max(now_bytes)
 }
 
 /// The GPU's architecture, such as `applegpu_g16s`; empty on the CPU.

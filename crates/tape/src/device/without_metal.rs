@@ -26,14 +26,6 @@ pub(super) fn limit_bytes(_device: &Device) -> u64 {
     0
 }
 
-/// Does nothing.
-pub(crate) fn note_peak(_device: &Device) {}
-
-/// Always 0.
-pub(super) fn take_peak_bytes(_device: &Device) -> u64 {
-    0
-}
-
 /// Always empty.
 pub(super) fn name(_device: &Device) -> String {
     String::new()

@@ -1,7 +1,7 @@
 //! Kernels on Metal: compiled from source once per process and encoded into candle's own command
 //! buffers. Buffers are bound with `set_input_buffer` and `set_output_buffer`, so that candle
-//! tracks hazards; the buffers themselves are untracked. Outputs, those of matrix products too, come
-//! from our own pool, with finer size classes than candle's powers of two.
+//! tracks hazards; the buffers themselves are untracked. Outputs, also of matrix products, come from
+//! our own pool, with finer size classes than candle's powers of two.
 
 use super::buffer_pool::BufferPool;
 use super::{Argument, Grid, Kernel, Module, command_buffers, expect_contiguous, source};

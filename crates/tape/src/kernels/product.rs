@@ -2,8 +2,8 @@
 //! candle, with three differences: a single matrix is not passed as a batch (for which cuBLAS has
 //! fewer algorithms), half operands may have an f32 result, and the result may be added to a sum.
 //! On Hopper, f32 products use tensor cores if that is faster, as sums of three bf16, with the same
-//! precision. On Metal this calls candle's kernel with an output from our own pool. All of it is full
-//! f32 without TF32.
+//! precision. On Metal this calls candle's kernel with an output from our own pool. All of it is
+//! full f32 without TF32.
 
 #[cfg(feature = "cuda")]
 use super::blas;
@@ -44,8 +44,8 @@ pub(crate) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(a.matmul(b)?)
 }
 
-/// The number of matrices, the rows and columns of each result, and the terms of each sum; `None` if
-/// the shapes do not fit or nothing is to be computed.
+/// The number of matrices, the rows and columns of each result, and the terms of each sum; `None`
+/// if the shapes do not fit or nothing is to be computed.
 #[cfg(any(target_os = "macos", test))]
 fn sizes(a: &[usize], b: &[usize]) -> Option<(usize, usize, usize, usize)> {
     let ([a_batch @ .., m, k], [b_batch @ .., k2, n]) = (a, b) else {

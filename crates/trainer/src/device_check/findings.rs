@@ -2,6 +2,7 @@
 //! model of each family, forward and gradient, in f32 and in the half precisions. On a machine
 //! without a GPU, the CPU itself is compared.
 
+use super::difference::Difference;
 use super::small_models::SmallModel;
 use crate::error::Result;
 use candle_core::{DType, Device, Tensor};
@@ -18,10 +19,13 @@ struct Precision {
     dtype: DType,
     /// candle's Metal convolution has a right gradient for 1 and a wrong one for more.
     micro_batches: &'static [usize],
+    /// Micro-batches of the models.
+    model_micro_batches: &'static [usize],
     /// Largest relative difference of an operation. In a half precision twice the distance from 1
     /// to the next number: rounding the products of the inputs and the output takes one of them.
     operation_tolerance: f64,
-    /// Largest relative difference of a model's loss and of its whole gradient.
+    /// Largest relative difference of a model's loss and of its whole gradient. Rounding grows with
+    /// every layer; a wrong kernel differs by about 1.
     model_tolerance: f64,
 }
 
@@ -30,6 +34,7 @@ const PRECISIONS: [Precision; 3] = [
         name: "f32",
         dtype: DType::F32,
         micro_batches: &[1, 2, 3, 8],
+        model_micro_batches: &[1, 3],
         operation_tolerance: 1e-4,
         model_tolerance: 1e-3,
     },
@@ -37,15 +42,17 @@ const PRECISIONS: [Precision; 3] = [
         name: "bf16",
         dtype: DType::BF16,
         micro_batches: &[1, 3],
+        model_micro_batches: &[1],
         operation_tolerance: 2.0 / 128.0,
-        model_tolerance: 0.1,
+        model_tolerance: 0.3,
     },
     Precision {
         name: "f16",
         dtype: DType::F16,
         micro_batches: &[1, 3],
+        model_micro_batches: &[1],
         operation_tolerance: 2.0 / 1024.0,
-        model_tolerance: 0.02,
+        model_tolerance: 0.06,
     },
 ];
 
@@ -97,18 +104,6 @@ enum Subject {
     Model(SmallModel),
 }
 
-/// The largest relative difference, and the output that has it.
-pub(super) struct Difference {
-    pub relative: f64,
-    pub of: String,
-}
-
-impl From<(f64, String)> for Difference {
-    fn from((relative, of): (f64, String)) -> Self {
-        Difference { relative, of }
-    }
-}
-
 /// All comparisons, in order: first everything that a run in f32 needs.
 pub(super) fn check_cases() -> Vec<CheckCase> {
     let mut all = Vec::new();
@@ -130,7 +125,7 @@ pub(super) fn check_cases() -> Vec<CheckCase> {
         let is_f32 = precision.dtype == DType::F32;
         let passes = PASSES.into_iter().filter(|pass| is_f32 || pass.in_halves);
         passes.for_each(|pass| add(1, Subject::Pass(pass)));
-        for &micro_batch in precision.micro_batches {
+        for &micro_batch in precision.model_micro_batches {
             let models = SmallModel::ALL.into_iter();
             models.for_each(|model| add(micro_batch, Subject::Model(model)));
         }

@@ -1,6 +1,6 @@
 //! A small model of each family, with made-up samples that are the same on every machine.
 
-use super::findings::Difference;
+use super::difference::Difference;
 use crate::error::Result;
 use crate::plan::Compression;
 use crate::task::{ForwardContext, ImageSample, MicroBatchResult, Sequence, Text};

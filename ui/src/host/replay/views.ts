@@ -11,7 +11,7 @@ export const welcome: Welcome = {
 
 export const machine: MachineView = {
   level: "normal", pressure: 0.1, total_bytes: 24 * GB, used_bytes: 11.3 * GB, system_bytes: 3.1 * GB, own_bytes: 0.05 * GB,
-  others_bytes: 8.2 * GB, swap_bytes: 0, name: "MacBook Pro, M4 Pro",
+  others_bytes: 8.2 * GB, swap_bytes: 0, name: "MacBook Pro, M4 Pro", device_check: null,
 };
 
 const curve = (points: number) => Array.from({ length: points }, (_, i) => 0.4 + 2.6 * Math.exp(-i / 8) + 0.06 * Math.sin(i * 2.7));

@@ -1,0 +1,13 @@
+//! How much a device differs from the CPU.
+
+/// The largest relative difference, and the output that has it.
+pub(super) struct Difference {
+    pub relative: f64,
+    pub of: String,
+}
+
+impl From<(f64, String)> for Difference {
+    fn from((relative, of): (f64, String)) -> Self {
+        Difference { relative, of }
+    }
+}
