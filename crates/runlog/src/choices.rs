@@ -68,6 +68,8 @@ choice! {
         AdamW8bit = "adamw8bit",
         /// Stochastic gradient descent with momentum 0.9.
         Sgd = "sgd",
+        /// The sign of a momentum, with half the state of AdamW (Chen et al. 2023).
+        Lion = "lion",
     }
 }
 

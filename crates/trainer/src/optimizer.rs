@@ -6,6 +6,7 @@
 
 mod adamw;
 mod adamw8bit;
+mod lion;
 mod mapped_state;
 pub mod saved_tensor;
 mod sgd;
@@ -26,6 +27,7 @@ fn rule_of(kind: OptimizerKind) -> &'static dyn Optimizer {
         OptimizerKind::AdamW => &adamw::AdamW,
         OptimizerKind::AdamW8bit => &adamw8bit::AdamW8bit,
         OptimizerKind::Sgd => &sgd::Sgd,
+        OptimizerKind::Lion => &lion::Lion,
     }
 }
 

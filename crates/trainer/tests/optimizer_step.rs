@@ -37,6 +37,12 @@ impl Reference {
         self.momentum = 0.9 * self.momentum + (g + decay * p);
         p - rate * self.momentum
     }
+
+    fn lion(&mut self, p: f64, g: f64, rate: f64, decay: f64) -> f64 {
+        let direction = (0.9 * self.momentum + 0.1 * g).signum();
+        self.momentum = 0.99 * self.momentum + 0.01 * g;
+        p - rate * (direction + decay * p)
+    }
 }
 
 const SHAPES: [&[usize]; 3] = [&[7, 13], &[13], &[2, 3, 3, 3]];
@@ -76,6 +82,7 @@ fn check_reference(kind: OptimizerKind) {
                         r.adamw(*p, g * factor, rate, decay, step as i32)
                     }
                     OptimizerKind::Sgd => r.sgd(*p, g * factor, rate, decay),
+                    OptimizerKind::Lion => r.lion(*p, g * factor, rate, decay),
                 };
             }
         }
@@ -112,6 +119,24 @@ fn adamw8bit_matches_the_paper_on_small_parameters() {
 #[test]
 fn sgd_matches_its_formula_for_50_steps() {
     check_reference(OptimizerKind::Sgd);
+}
+
+#[test]
+fn lion_matches_the_paper_for_50_steps() {
+    check_reference(OptimizerKind::Lion);
+}
+
+#[test]
+fn lion_has_one_state_tensor_of_four_bytes_per_value() {
+    let mut parameters = Parameters::default();
+    let values = vec![1.0; 30];
+    parameters
+        .add("p".to_owned(), values, &[5, 6], DType::F32, &Device::Cpu)
+        .unwrap();
+    let optimizer = OptimizerState::new(OptimizerKind::Lion, 0.0, &parameters).unwrap();
+    assert_eq!(optimizer.bytes(), 4 * 30);
+    let names: Vec<_> = optimizer.named(&parameters).unwrap().into_keys().collect();
+    assert_eq!(names, ["p.momentum"]);
 }
 
 #[test]
