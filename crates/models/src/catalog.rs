@@ -1,14 +1,29 @@
 //! The networks that Ebb knows: one row of [`CATALOG`] for each, with its name, label, task, input
 //! size and shape. Code that needs to know something about a network reads its row.
 //!
-//! To add an image network, add a variant to [`ImageModel`] and a row. If its layers are new, write
-//! its file first and add a variant to [`ImageShape`].
+//! To add an image network, write `catalog/NAME.rs` with its layers and an `ImageArchitecture`,
+//! declare it below, and add a variant to [`ImageModel`] and a row. If others publish weights for
+//! it, describe them in `catalog/NAME/hub_format.rs`, and add a variant to [`PretrainedFamily`] and
+//! a row.
+
+// Image networks, one per file.
+mod resnet;
+mod vit;
+
+// Building them.
+mod build;
+
+pub use resnet::{
+    ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle, saves_last_convolution,
+};
+pub use vit::{Vit, VitShape};
 
 use crate::backbone::SequenceShape;
 use crate::compressor::CompressorShape;
-use crate::image_shape::ImageShape;
-use crate::resnet::{ResNetShape, ResNetStyle};
-use crate::vit::VitShape;
+use crate::hub_format::{HubArchitecture, HubBert, HubGpt2, ReadArchitecture};
+use crate::image_network::{AttentionHeads, ImageArchitecture};
+use resnet::{HubResNet, ResNetArchitecture};
+use vit::{HubVit, VitArchitecture, VitFamily};
 
 /// A network that can be trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +137,7 @@ pub enum ModelTask {
 
 /// A row of the catalog.
 #[derive(Debug, Clone, Copy)]
-pub struct ModelEntry {
+pub(crate) struct ModelEntry {
     /// The network.
     pub key: ModelKey,
     /// Its name in configs and on the command line.
@@ -141,7 +156,7 @@ pub struct ModelEntry {
 
 /// The network that a row describes: a [`ModelId`] without the lengths that a run chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelKey {
+pub(crate) enum ModelKey {
     /// An image network to train from scratch.
     Image(ImageModel),
     /// A text network to train from scratch.
@@ -152,9 +167,9 @@ pub enum ModelKey {
 
 /// The layers of a network and their sizes.
 #[derive(Debug, Clone, Copy)]
-pub enum Architecture {
-    /// The shape for images of a given side in pixels.
-    Image(fn(usize) -> ImageShape),
+pub(crate) enum Architecture {
+    /// The description for images of a given side in pixels.
+    Image(fn(usize) -> Box<dyn ImageArchitecture>),
     /// A text encoder with a head for classes.
     TextEncoder(BackboneSize),
     /// A language model.
@@ -166,13 +181,13 @@ pub enum Architecture {
         /// The policy, if it is learned.
         policy: BackboneSize,
     },
-    /// A folder of pretrained weights describes it.
-    HubFolder,
+    /// A folder of pretrained weights describes it; the function reads the description.
+    HubFolder(ReadArchitecture),
 }
 
 /// Sizes of a stack of transformer blocks.
 #[derive(Debug, Clone, Copy)]
-pub struct BackboneSize {
+pub(crate) struct BackboneSize {
     /// Width of a token.
     pub width: usize,
     /// Number of blocks.
@@ -184,15 +199,15 @@ pub struct BackboneSize {
 /// All networks. For each task the suggested one comes first.
 // tidy: table
 #[rustfmt::skip]
-pub const CATALOG: &[ModelEntry] = &[
-    image(ImageModel::ConvNet, "convnet", "ConvNet", 64, 1, |_| ImageShape::ResNet(ResNetShape::convnet(), ResNetStyle::BASIC)),
-    image(ImageModel::VitMicro, "vit_micro", "ViT-Micro/8", 64, 8, |side| ImageShape::Vit(VitShape::micro(side))),
-    image(ImageModel::ResNet18, "resnet18", "ResNet-18", 224, 1, |_| ImageShape::ResNet(ResNetShape::resnet18(), ResNetStyle::BASIC)),
-    image(ImageModel::ResNet34, "resnet34", "ResNet-34", 224, 1, |_| ImageShape::ResNet(ResNetShape::resnet34(), ResNetStyle::BASIC)),
-    image(ImageModel::ResNet50, "resnet50", "ResNet-50", 224, 1, |_| ImageShape::ResNet(ResNetShape::resnet50(), ResNetStyle::BOTTLENECK)),
-    image(ImageModel::VitTiny, "vit_tiny", "ViT-Tiny/16", 224, 16, |side| ImageShape::Vit(VitShape::tiny(side))),
-    image(ImageModel::VitSmall, "vit_small", "ViT-Small/16", 224, 16, |side| ImageShape::Vit(VitShape::small(side))),
-    image(ImageModel::VitBase, "vit_base", "ViT-Base/16", 224, 16, |side| ImageShape::Vit(VitShape::base(side))),
+pub(crate) const CATALOG: &[ModelEntry] = &[
+    image(ImageModel::ConvNet, "convnet", "ConvNet", 64, 1, |_| resnet(ResNetShape::convnet(), ResNetStyle::BASIC)),
+    image(ImageModel::VitMicro, "vit_micro", "ViT-Micro/8", 64, 8, |side| vit(VitShape::micro(side))),
+    image(ImageModel::ResNet18, "resnet18", "ResNet-18", 224, 1, |_| resnet(ResNetShape::resnet18(), ResNetStyle::BASIC)),
+    image(ImageModel::ResNet34, "resnet34", "ResNet-34", 224, 1, |_| resnet(ResNetShape::resnet34(), ResNetStyle::BASIC)),
+    image(ImageModel::ResNet50, "resnet50", "ResNet-50", 224, 1, |_| resnet(ResNetShape::resnet50(), ResNetStyle::BOTTLENECK)),
+    image(ImageModel::VitTiny, "vit_tiny", "ViT-Tiny/16", 224, 16, |side| vit(VitShape::tiny(side))),
+    image(ImageModel::VitSmall, "vit_small", "ViT-Small/16", 224, 16, |side| vit(VitShape::small(side))),
+    image(ImageModel::VitBase, "vit_base", "ViT-Base/16", 224, 16, |side| vit(VitShape::base(side))),
     text_encoder(TextSize::TextMicro, "text_micro", "Text-Micro", size(128, 2, 4)),
     text_encoder(TextSize::TextMini, "text_mini", "Text-Mini", size(256, 4, 4)),
     gpt(TextSize::GptMini, "gpt_mini", "GPT-Mini", size(384, 6, 6)),
@@ -201,12 +216,12 @@ pub const CATALOG: &[ModelEntry] = &[
     compressor(TextSize::CompressMicro, "compress_micro", "Compress-Micro", size(128, 3, 4), size(64, 2, 4)),
     compressor(TextSize::CompressMini, "compress_mini", "Compress-Mini", size(384, 6, 6), size(192, 3, 3)),
     compressor(TextSize::CompressSmall, "compress_small", "Compress-Small", size(768, 12, 12), size(512, 8, 8)),
-    pretrained(PretrainedFamily::Vit, "vit", "ViT", ModelTask::ImageClassification),
-    pretrained(PretrainedFamily::Deit, "deit", "DeiT", ModelTask::ImageClassification),
-    pretrained(PretrainedFamily::Dinov2, "dinov2", "DINOv2", ModelTask::ImageClassification),
-    pretrained(PretrainedFamily::ResNet, "resnet", "ResNet", ModelTask::ImageClassification),
-    pretrained(PretrainedFamily::Bert, "bert", "BERT", ModelTask::TextClassification),
-    pretrained(PretrainedFamily::Gpt2, "gpt2", "GPT-2", ModelTask::LanguageModel),
+    pretrained(PretrainedFamily::Vit, "vit", "ViT", ModelTask::ImageClassification, |_, config, tensors| HubVit::read(VitFamily::Vit, config, tensors).map(HubArchitecture::for_image)),
+    pretrained(PretrainedFamily::Deit, "deit", "DeiT", ModelTask::ImageClassification, |_, config, tensors| HubVit::read(VitFamily::Deit, config, tensors).map(HubArchitecture::for_image)),
+    pretrained(PretrainedFamily::Dinov2, "dinov2", "DINOv2", ModelTask::ImageClassification, |_, config, tensors| HubVit::read(VitFamily::Dinov2, config, tensors).map(HubArchitecture::for_image)),
+    pretrained(PretrainedFamily::ResNet, "resnet", "ResNet", ModelTask::ImageClassification, |_, config, _| HubResNet::read(config).map(HubArchitecture::for_image)),
+    pretrained(PretrainedFamily::Bert, "bert", "BERT", ModelTask::TextClassification, |folder, config, tensors| HubBert::read(folder, config, tensors).map(HubArchitecture::Bert)),
+    pretrained(PretrainedFamily::Gpt2, "gpt2", "GPT-2", ModelTask::LanguageModel, |_, config, _| HubGpt2::read(config).map(HubArchitecture::Gpt2)),
 ];
 
 /// Side of images in pixels for rows that leave the choice to the run.
@@ -218,7 +233,7 @@ const fn image(
     label: &'static str,
     default_input_size: u32,
     input_multiple: u32,
-    shape: fn(usize) -> ImageShape,
+    describe: fn(usize) -> Box<dyn ImageArchitecture>,
 ) -> ModelEntry {
     ModelEntry {
         key: ModelKey::Image(model),
@@ -227,7 +242,7 @@ const fn image(
         task: ModelTask::ImageClassification,
         default_input_size,
         input_multiple,
-        architecture: Architecture::Image(shape),
+        architecture: Architecture::Image(describe),
     }
 }
 
@@ -288,9 +303,18 @@ const fn pretrained(
     name: &'static str,
     label: &'static str,
     task: ModelTask,
+    read: ReadArchitecture,
 ) -> ModelEntry {
     let key = ModelKey::Pretrained(family);
-    row(key, name, label, task, Architecture::HubFolder)
+    row(key, name, label, task, Architecture::HubFolder(read))
+}
+
+fn resnet(shape: ResNetShape, style: ResNetStyle) -> Box<dyn ImageArchitecture> {
+    Box::new(ResNetArchitecture { shape, style })
+}
+
+fn vit(shape: VitShape) -> Box<dyn ImageArchitecture> {
+    Box::new(VitArchitecture::from_scratch(shape))
 }
 
 const fn size(width: usize, depth: usize, heads: usize) -> BackboneSize {
@@ -330,7 +354,7 @@ impl ModelId {
     }
 
     /// Its row in the catalog.
-    pub fn entry(self) -> &'static ModelEntry {
+    pub(crate) fn entry(self) -> &'static ModelEntry {
         match self {
             ModelId::Image(model) => ModelKey::Image(model).entry(),
             ModelId::Text(model) => ModelKey::Text(model.size).entry(),
@@ -364,12 +388,18 @@ impl ModelId {
         self.entry().input_multiple
     }
 
-    /// Its shape for images of `side` pixels; `None` for text networks and pretrained ones.
-    pub fn image_shape(self, side: usize) -> Option<ImageShape> {
+    /// Its description for images of `side` pixels; `None` for text networks and pretrained ones.
+    pub(crate) fn image_architecture(self, side: usize) -> Option<Box<dyn ImageArchitecture>> {
         match self.entry().architecture {
-            Architecture::Image(shape) => Some(shape(side)),
+            Architecture::Image(describe) => Some(describe(side)),
             _ => None,
         }
+    }
+
+    /// Sizes of the attention of an image network to train from scratch, for images of `side`
+    /// pixels; `None` for networks without attention, and for texts.
+    pub fn attention(self, side: usize) -> Option<AttentionHeads> {
+        self.image_architecture(side)?.attention()
     }
 
     /// Its shape if it is a text network to train from scratch.
@@ -393,8 +423,9 @@ impl ModelId {
         match self {
             ModelId::Text(model) => model.blocks(),
             model => {
-                let shape = model.image_shape(model.default_input_size() as usize);
-                shape.map_or(0, |shape| shape.blocks() as u32)
+                let side = model.default_input_size() as usize;
+                let described = model.image_architecture(side);
+                described.map_or(0, |network| network.blocks() as u32)
             }
         }
     }
@@ -407,7 +438,7 @@ impl TextModel {
             Architecture::TextEncoder(size)
             | Architecture::Gpt(size)
             | Architecture::Compressor { model: size, .. } => self.with_size(size),
-            Architecture::Image(_) | Architecture::HubFolder => {
+            Architecture::Image(_) | Architecture::HubFolder(_) => {
                 unreachable!("rows of text sizes have a backbone")
             }
         }
@@ -477,6 +508,11 @@ impl TextSize {
 }
 
 impl PretrainedFamily {
+    /// The family of this `model_type`.
+    pub(crate) fn from_name(name: &str) -> Option<PretrainedFamily> {
+        PretrainedFamily::all().find(|family| family.name() == name)
+    }
+
     /// All families.
     pub fn all() -> impl Iterator<Item = PretrainedFamily> {
         CATALOG.iter().filter_map(|entry| match entry.key {

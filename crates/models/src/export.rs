@@ -1,7 +1,8 @@
 //! Trained networks as folders that other programs open: in the format of the Hugging Face hub, or
 //! with one ONNX file.
 //!
-//! To export another architecture, add an arm to `hub_folder` and a graph to `onnx`.
+//! An image network describes its exports itself (`ImageArchitecture`). To export another text
+//! network, add an arm to `hub_folder` and to `onnx`.
 
 // What is exported, and the files of a folder.
 mod trained_network;

@@ -7,8 +7,8 @@
 //! Nothing is downloaded here, and pickled files are never read, because reading one runs a
 //! program.
 //!
-//! To read another architecture, write its file with an implementation of `HubNetwork`, and add a
-//! row to `FORMATS` in `architecture.rs`.
+//! An image architecture describes its format beside its network (`catalog/NAME/hub_format.rs`) and
+//! is found by its row in the catalog.
 //!
 //! ```no_run
 //! use candle_core::{DType, Device};
@@ -32,19 +32,15 @@
 
 // Files.
 pub(crate) mod json_config;
-mod tensor_index;
+pub(crate) mod tensor_index;
 mod preprocessor;
 
 // How published tensors become parameters.
-mod resize_positions;
-pub(crate) mod tensor_map;
 mod fine_tuning;
 
-// Architectures, one per file.
+// Architectures: what they all have in common, and those for texts.
 mod hub_network;
 mod bert;
-mod vit;
-mod resnet;
 mod gpt2;
 mod architecture;
 
@@ -53,14 +49,14 @@ mod folder;
 mod fill;
 mod build;
 
-pub(crate) use architecture::HubArchitecture;
+pub(crate) use architecture::{HubArchitecture, ReadArchitecture};
+pub(crate) use bert::HubBert;
 pub use build::{Head, LoadOptions, Loaded};
+pub(crate) use fine_tuning::{BlockLayout, LastNorm};
 pub use fine_tuning::{FineTuning, TrainedLayers};
 pub use folder::HubFolder;
 pub(crate) use folder::{CONFIG, PREPROCESSOR, TOKENIZER};
 pub(crate) use gpt2::HubGpt2;
-pub(crate) use hub_network::HubNetwork;
 pub use hub_network::TextLimits;
+pub(crate) use hub_network::{HubImageNetwork, HubNetwork, ImageInput, block_parameters};
 pub use preprocessor::Preprocessor;
-pub(crate) use resnet::EPSILON;
-pub(crate) use vit::HubVit;

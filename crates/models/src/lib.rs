@@ -1,8 +1,7 @@
 //! Networks: a catalog of architectures, the layers they are made of, adapters, pretrained weights
 //! in, and exported folders out.
 //!
-//! To add an image network, write its file, add one row to [`catalog::CATALOG`], and add its
-//! tensor table to [`hub_format`] if others publish weights for it.
+//! To add an image network, see `catalog.rs`.
 //!
 //! This crate knows neither datasets nor runs nor optimizers. No layer uses a statistic of the
 //! micro-batch, so the split of a batch cannot change the result.
@@ -30,11 +29,6 @@
 
 mod error;
 
-// What there is to choose from.
-pub mod catalog;
-mod image_shape;
-mod network;
-
 // What networks are made of.
 mod builder;
 mod adapter;
@@ -43,19 +37,28 @@ mod transformer;
 mod kv_cache;
 mod backbone;
 
-// The networks, one per file.
-mod resnet;
-mod vit;
+// How networks are described to other programs.
+mod tensor_map;
+mod onnx_graph;
+
+// Text networks, one per file; what image networks have in common; a network of any kind.
 mod text_encoder;
 mod gpt;
 mod compressor;
+mod image_network;
+mod network;
 
 // What goes into a network and what its outputs mean.
 mod normalization;
 mod heads;
 
-// Weights in and out.
+// Weights in.
 pub mod hub_format;
+
+// What there is to choose from, with the image networks, one per file.
+mod catalog;
+
+// Weights of a run in, trained networks out.
 pub mod pretrained;
 pub mod export;
 
@@ -65,19 +68,17 @@ pub use adapter::{
 pub use backbone::SequenceShape;
 pub use builder::{AdapterShape, Builder};
 pub use catalog::{
-    DropPolicy, ImageModel, ModelId, ModelTask, PretrainedFamily, TextModel, TextSize,
+    DropPolicy, ImageModel, ModelId, ModelTask, PretrainedFamily, ResNet, ResNetBranch, ResNetNorm,
+    ResNetShape, ResNetStem, ResNetStyle, TextModel, TextSize, Vit, VitShape,
+    saves_last_convolution,
 };
 pub use compressor::{Compressor, CompressorShape, KeepScores};
 pub use error::{ModelError, Result};
 pub use gpt::Gpt;
 pub use heads::{BALANCE, Balance, HUBER_DELTA, Heads};
-pub use image_shape::ImageShape;
+pub use image_network::{AttentionHeads, ImageNetwork};
 pub use kv_cache::KvCache;
 pub use network::Network;
 pub use normalization::PixelNormalization;
 pub use pretrained::Pretrained;
-pub use resnet::{
-    ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle, saves_last_convolution,
-};
 pub use text_encoder::TextEncoder;
-pub use vit::{Vit, VitShape};

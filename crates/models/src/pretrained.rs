@@ -121,7 +121,8 @@ impl Pretrained {
 
     /// Its row in the catalog.
     pub fn family(&self) -> PretrainedFamily {
-        self.folder.architecture().network().family()
+        let found = PretrainedFamily::from_name(self.folder.model_type());
+        found.expect("a folder of another family does not open")
     }
 
     /// Which weights are trained, and how the frozen ones are stored.

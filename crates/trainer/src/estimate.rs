@@ -27,7 +27,7 @@ use crate::plan::Plan;
 use dataset::Task;
 use dry_run::PlanDryRun;
 use heap::HeapProfile;
-use models::{ImageShape, ModelId};
+use models::ModelId;
 use pressure::{ModelNeed, ModelVariant, Peak, sensible_sizes};
 use std::time::Duration;
 use tape::Parameters;
@@ -142,13 +142,10 @@ impl MemoryEstimate {
             precision: plan.precision.name(),
             batch_sample_bytes: 0,
             blocks: plan.blocks_of(model),
-            attention: match model.image_shape(image_size as usize) {
-                Some(ImageShape::Vit(shape)) => Some(AttentionSize {
-                    width: shape.width,
-                    heads: shape.heads,
-                }),
-                Some(ImageShape::ResNet(..)) | None => None,
-            },
+            attention: model.attention(image_size as usize).map(|a| AttentionSize {
+                width: a.width,
+                heads: a.heads,
+            }),
         };
         let mut estimate = MemoryEstimate::before_dry_run(&network, target)?;
         estimate.add_training(plan, image_size, &masters)?;

@@ -9,6 +9,7 @@ mod support;
 use candle_core::{DType, Device};
 use models::{Builder, Network, ResNet, ResNetShape};
 use pressure::own_footprint_bytes;
+use std::sync::Arc;
 use support::{plan, samples};
 use tape::memory::{Counting, live_bytes};
 use tape::{Cancel, Parameters};
@@ -39,7 +40,7 @@ fn tiny() -> TrainState {
     let mut builder = Builder::new(&mut parameters, 7, DType::F32, &Device::Cpu);
     let network = ResNet::build(&mut builder, &shape, support::CLASSES).unwrap();
     train_state.optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
-    (train_state.network, train_state.parameters) = (Network::ResNet(network), parameters);
+    (train_state.network, train_state.parameters) = (Network::Image(Arc::new(network)), parameters);
     train_state
 }
 

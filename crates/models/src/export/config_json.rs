@@ -2,12 +2,9 @@
 
 use crate::backbone::SequenceShape;
 use crate::normalization::PixelNormalization;
-use crate::resnet::{ResNetBranch, ResNetShape, ResNetStem};
 use crate::text_encoder::TextEncoderStyle;
 use crate::transformer::BlockShape;
-use crate::vit::{VitShape, VitStyle};
 use serde_json::{Map, Value, json};
-use tape::Activation;
 
 /// Code of the bilinear filter in Pillow.
 const BILINEAR: u32 = 2;
@@ -31,56 +28,6 @@ pub fn with_classes(mut config: Value, classes: &[String]) -> Value {
     config["label2id"] = Value::Object(labels);
     config["torch_dtype"] = json!("float32");
     config
-}
-
-/// `config.json` of a vision transformer trained from scratch: transformers' own `vit`.
-pub fn vit_config(shape: VitShape) -> Value {
-    let style = VitStyle::from_scratch(shape);
-    json!({
-        "architectures": ["ViTForImageClassification"],
-        "model_type": "vit",
-        "hidden_size": shape.width,
-        "num_hidden_layers": shape.depth,
-        "num_attention_heads": shape.heads,
-        "intermediate_size": style.block.hidden,
-        "hidden_act": "gelu_pytorch_tanh",
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-        "initializer_range": 0.02,
-        "layer_norm_eps": style.block.epsilon,
-        "image_size": shape.image,
-        "patch_size": shape.patch,
-        "num_channels": 3,
-        "qkv_bias": true,
-        "encoder_stride": shape.patch,
-    })
-}
-
-/// `config.json` of a residual network with GroupNorm, for `modeling_ebb.py`.
-pub fn resnet_config(shape: &ResNetShape, branch: ResNetBranch) -> Value {
-    json!({
-        "architectures": ["EbbResNetForImageClassification"],
-        "auto_map": {
-            "AutoConfig": "modeling_ebb.EbbResNetConfig",
-            "AutoModelForImageClassification": "modeling_ebb.EbbResNetForImageClassification",
-        },
-        "model_type": "ebb_resnet",
-        "stem": match shape.stem {
-            ResNetStem::Plain => "plain",
-            ResNetStem::Pooled => "pooled",
-        },
-        "channels": shape.channels,
-        "blocks": shape.blocks,
-        "groups": shape.groups,
-        "branch": match branch {
-            ResNetBranch::Basic => "basic",
-            ResNetBranch::Bottleneck { .. } => "bottleneck",
-        },
-        "hidden_act": match shape.activation {
-            Activation::Gelu => "gelu",
-            Activation::Relu | Activation::None => "relu",
-        },
-    })
 }
 
 /// `config.json` of a text encoder trained from scratch, for `modeling_ebb_encoder.py`.

@@ -12,11 +12,8 @@ use crate::adapter::merged_parameters;
 use crate::catalog::ModelTask;
 use crate::error::{Result, at};
 use crate::hub_format::json_config::JsonConfig;
-use crate::hub_format::{
-    CONFIG, HubArchitecture, HubFolder, HubNetwork, HubVit, PREPROCESSOR, TOKENIZER,
-};
+use crate::hub_format::{CONFIG, HubArchitecture, HubFolder, HubNetwork, PREPROCESSOR, TOKENIZER};
 use crate::text_encoder::Pooling;
-use crate::vit::VitPooling;
 use candle_core::Tensor;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -65,9 +62,7 @@ impl<'a> FineTunedFolder<'a> {
             HubArchitecture::Bert(_) => {
                 "AutoModelForSequenceClassification.from_pretrained(FOLDER, trust_remote_code=True)"
             }
-            HubArchitecture::Vit(_) | HubArchitecture::ResNet(_) => {
-                "AutoModelForImageClassification.from_pretrained(FOLDER)"
-            }
+            HubArchitecture::Image(_) => "AutoModelForImageClassification.from_pretrained(FOLDER)",
             HubArchitecture::Gpt2(_) => "AutoModelForCausalLM.from_pretrained(FOLDER)",
         }
     }
@@ -93,11 +88,10 @@ impl<'a> FineTunedFolder<'a> {
                 };
                 (class, bert.table())
             }
-            HubArchitecture::Vit(vit) => {
-                let vit = self.as_trained(vit);
-                (vit.transformers_class(), vit.table())
-            }
-            HubArchitecture::ResNet(resnet) => ("ResNetForImageClassification", resnet.table()),
+            HubArchitecture::Image(network) => (
+                network.transformers_class(),
+                network.fine_tuned_table(self.side),
+            ),
             HubArchitecture::Gpt2(gpt) => ("GPT2LMHeadModel", gpt.table()),
         };
         config["architectures"] = json!([class]);
@@ -113,36 +107,23 @@ impl<'a> FineTunedFolder<'a> {
         if !self.outputs.is_empty() {
             config = with_classes(config, &self.outputs);
         }
-        if let HubArchitecture::Vit(_) = self.folder.architecture() {
-            config["image_size"] = json!(self.side);
+        if let HubArchitecture::Image(network) = self.folder.architecture() {
+            network.set_side(&mut config, self.side);
         }
         config
     }
 
     /// The network as a classifier for ONNX; `None` for language models.
     pub fn classifier(&self) -> Option<Classifier> {
-        Some(match self.folder.architecture() {
-            HubArchitecture::Bert(bert) => Classifier::TextEncoder(bert.shape, bert.style),
-            HubArchitecture::ResNet(resnet) => {
-                Classifier::ResNet(resnet.shape.clone(), resnet.style)
+        match self.folder.architecture() {
+            HubArchitecture::Bert(bert) => Some(Classifier::TextEncoder(bert.shape, bert.style)),
+            HubArchitecture::Image(network) => {
+                // It was trained at this side, so there is such a network.
+                let trained = network.architecture(Some(self.side), true);
+                trained.ok().map(Classifier::Image)
             }
-            HubArchitecture::Vit(vit) => {
-                let vit = self.as_trained(vit);
-                Classifier::Vit(vit.shape, vit.style)
-            }
-            HubArchitecture::Gpt2(_) => return None,
-        })
-    }
-
-    /// The transformer as it was fine-tuned: at its own image size, and without the distillation
-    /// head.
-    fn as_trained(&self, vit: &HubVit) -> HubVit {
-        let mut vit = vit.clone();
-        vit.shape.image = self.side;
-        if vit.style.pooling == VitPooling::ClassAndDistillation {
-            vit.style.pooling = VitPooling::Class;
+            HubArchitecture::Gpt2(_) => None,
         }
-        vit
     }
 
     /// Copies the settings for images, with the network's side, and the tokenizer.

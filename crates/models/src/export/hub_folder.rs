@@ -4,8 +4,7 @@
 
 use super::atomic_folder::{Exported, write, write_folder};
 use super::config_json::{
-    gpt2_config, preprocessor_config, pretty, resnet_config, text_encoder_config, vit_config,
-    with_classes,
+    gpt2_config, preprocessor_config, pretty, text_encoder_config, with_classes,
 };
 use super::fine_tuned_folder::FineTunedFolder;
 use super::tensor_file::{published_tensors, to_cpu, write_tensors};
@@ -15,16 +14,13 @@ use crate::adapter::merged_parameters;
 use crate::catalog::{ModelId, ModelTask, TextModel};
 use crate::error::{ModelError, Result};
 use crate::heads::BALANCE;
-use crate::hub_format::{CONFIG, HubGpt2, HubNetwork, HubVit, PREPROCESSOR};
-use crate::image_shape::ImageShape;
-use crate::vit::VitStyle;
+use crate::hub_format::{CONFIG, HubGpt2, HubNetwork, PREPROCESSOR};
+use crate::image_network::{HubExport, HubTensors};
 use candle_core::Tensor;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// PyTorch code that reads a residual network with GroupNorm.
-const RESNET_CODE: (&str, &str) = ("modeling_ebb.py", include_str!("modeling_ebb.py"));
 /// PyTorch code that reads a text encoder.
 const ENCODER_CODE: (&str, &str) = (
     "modeling_ebb_encoder.py",
@@ -61,14 +57,18 @@ fn opened_by(model: ModelId) -> &'static str {
         ModelId::Text(_) => {
             "AutoModelForSequenceClassification.from_pretrained(FOLDER, trust_remote_code=True)"
         }
-        model => match model.image_shape(model.default_input_size() as usize) {
-            Some(ImageShape::ResNet(..)) => {
-                "AutoModelForImageClassification.from_pretrained(FOLDER, trust_remote_code=True)"
+        model => {
+            let side = model.default_input_size() as usize;
+            let export = model.image_architecture(side).map(|n| n.hub_export());
+            match export.map(|export| export.tensors) {
+                Some(HubTensors::WithCode { .. }) => {
+                    "AutoModelForImageClassification.from_pretrained(FOLDER, trust_remote_code=True)"
+                }
+                Some(HubTensors::Published(_)) | None => {
+                    "AutoModelForImageClassification.from_pretrained(FOLDER)"
+                }
             }
-            Some(ImageShape::Vit(_)) | None => {
-                "AutoModelForImageClassification.from_pretrained(FOLDER)"
-            }
-        },
+        }
     }
 }
 
@@ -84,26 +84,24 @@ fn write_from_scratch(trained: &TrainedNetwork, draft: &Path) -> Result<()> {
 fn write_image_network(trained: &TrainedNetwork, draft: &Path) -> Result<HashMap<String, Tensor>> {
     let preprocessor = preprocessor_config(trained.input_size);
     write(draft, PREPROCESSOR, pretty(&preprocessor))?;
-    let with_outputs =
-        |config| with_targets(trained, with_classes(config, &trained.output_names()));
-    match trained.model.image_shape(trained.input_size as usize) {
-        Some(ImageShape::Vit(shape)) => {
-            write(draft, CONFIG, pretty(&with_outputs(vit_config(shape))))?;
-            let hub = HubVit::from_scratch(shape, VitStyle::from_scratch(shape));
-            published_tensors(&merged_parameters(trained.parameters, None)?, &hub.table())
+    let side = trained.input_size as usize;
+    let Some(architecture) = trained.model.image_architecture(side) else {
+        let reason = "it was fine-tuned from pretrained weights, and those are not there";
+        return Err(ModelError::hub_folder(draft, reason));
+    };
+    let HubExport { config, tensors } = architecture.hub_export();
+    let config = with_targets(trained, with_classes(config, &trained.output_names()));
+    write(draft, CONFIG, pretty(&config))?;
+    match tensors {
+        HubTensors::Published(table) => {
+            published_tensors(&merged_parameters(trained.parameters, None)?, &table)
         }
-        Some(ImageShape::ResNet(shape, style)) => {
-            let config = resnet_config(&shape, style.branch);
-            write(draft, CONFIG, pretty(&with_outputs(config)))?;
-            write(draft, RESNET_CODE.0, RESNET_CODE.1)?;
+        HubTensors::WithCode { file, code } => {
+            write(draft, file, code)?;
             let parameters = trained.parameters.iter().filter(|p| p.name != BALANCE);
             parameters
                 .map(|p| Ok((p.name.clone(), to_cpu(&p.tensor)?)))
                 .collect()
-        }
-        None => {
-            let reason = "it was fine-tuned from pretrained weights, and those are not there";
-            Err(ModelError::hub_folder(draft, reason))
         }
     }
 }

@@ -2,34 +2,25 @@
 //! graph that onnxruntime and other programs run. The number of samples, and of tokens per text, is
 //! free.
 
-mod message;
-mod graph;
-mod resnet;
-mod transformer;
-
 use super::trained_network::RegressionTarget;
 use crate::backbone::SequenceShape;
 use crate::error::{ModelError, Result};
-use crate::resnet::{ResNetShape, ResNetStyle};
+use crate::image_network::ImageArchitecture;
+use crate::onnx_graph::transformer::{TextInput, text_features};
+use crate::onnx_graph::{Axis, Features, Graph, Name};
 use crate::text_encoder::TextEncoderStyle;
-use crate::vit::{VitShape, VitStyle};
 use candle_core::{Device, Tensor};
-use graph::{Graph, Name};
-use message::Axis;
 use prost::Message;
 use std::collections::HashMap;
-use transformer::{Features, TextInput};
 
 /// Largest file of this format in bytes: its encoding counts in `i32`.
 const MAX_BYTES: usize = i32::MAX as usize;
 
 /// The shape of a classifier.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub enum Classifier {
-    /// Residual network, for images of any side.
-    ResNet(ResNetShape, ResNetStyle),
-    /// Vision transformer, for images of one side.
-    Vit(VitShape, VitStyle),
+    /// Image network.
+    Image(Box<dyn ImageArchitecture>),
     /// Text encoder.
     TextEncoder(SequenceShape, TextEncoderStyle),
 }
@@ -62,20 +53,15 @@ impl OnnxExport<'_> {
     pub fn encode(&self) -> Result<Vec<u8>> {
         let mut g = Graph::new(self.parameters);
         let features = match &self.classifier {
-            Classifier::ResNet(shape, style) => {
+            Classifier::Image(network) => {
                 let images = self.images(&mut g);
-                let pooled = resnet::features(&mut g, &images, shape, *style)?;
-                Features::One("head", pooled)
-            }
-            Classifier::Vit(shape, style) => {
-                let images = self.images(&mut g);
-                transformer::image_features(&mut g, &images, shape, style)?
+                network.onnx_features(&mut g, &images)?
             }
             Classifier::TextEncoder(shape, style) => {
                 let axes = [BATCH, Axis::Free("tokens")];
                 let ids = g.input_of_ints("input_ids", &axes);
                 let mask = g.input_of_ints("attention_mask", &axes);
-                transformer::text_features(&mut g, TextInput { ids, mask }, shape, style)?
+                text_features(&mut g, TextInput { ids, mask }, shape, style)?
             }
         };
         let outputs = match features {

@@ -2,9 +2,7 @@
 //! its inputs are prepared.
 
 use super::atomic_folder::{Exported, write, write_folder};
-use super::config_json::{
-    preprocessor_config, pretty, resnet_config, text_encoder_config, vit_config, with_classes,
-};
+use super::config_json::{preprocessor_config, pretty, text_encoder_config, with_classes};
 use super::fine_tuned_folder::FineTunedFolder;
 use super::onnx::{Classifier, OnnxExport};
 use super::tokenizer::write_tokenizer;
@@ -13,9 +11,7 @@ use crate::adapter::merged_parameters;
 use crate::catalog::{ModelId, ModelTask};
 use crate::error::{ModelError, Result};
 use crate::hub_format::{CONFIG, PREPROCESSOR};
-use crate::image_shape::ImageShape;
 use crate::text_encoder::TextEncoderStyle;
-use crate::vit::VitStyle;
 use serde_json::Value;
 use std::path::Path;
 
@@ -84,16 +80,11 @@ fn from_scratch(trained: &TrainedNetwork) -> Option<(Classifier, Value)> {
             let config = text_encoder_config(&shape);
             (Classifier::TextEncoder(shape, style), config)
         }
-        model => match model.image_shape(trained.input_size as usize)? {
-            ImageShape::Vit(shape) => {
-                let style = VitStyle::from_scratch(shape);
-                (Classifier::Vit(shape, style), vit_config(shape))
-            }
-            ImageShape::ResNet(shape, style) => {
-                let config = resnet_config(&shape, style.branch);
-                (Classifier::ResNet(shape, style), config)
-            }
-        },
+        model => {
+            let network = model.image_architecture(trained.input_size as usize)?;
+            let config = network.hub_export().config;
+            (Classifier::Image(network), config)
+        }
     };
     Some((classifier, with_classes(config, trained.classes)))
 }

@@ -1,8 +1,7 @@
 //! `model.safetensors` of an exported folder.
 
 use crate::error::{ModelError, Result};
-use crate::hub_format::EPSILON;
-use crate::hub_format::tensor_map::{TensorLayout, TensorTable};
+use crate::tensor_map::{BATCH_NORM_EPSILON, TensorLayout, TensorTable};
 use candle_core::{DType, Device, Tensor};
 use safetensors::tensor::serialize_to_file;
 use std::collections::{BTreeMap, HashMap};
@@ -60,7 +59,7 @@ pub fn published_tensors(
 fn batch_norm(name: &str, layout: TensorLayout, ours: Vec<f32>) -> Vec<(String, Values)> {
     let channels = ours.len();
     let part = |part: &str, values: Vec<f32>| (format!("{name}.{part}"), (vec![channels], values));
-    let variance = (1.0 - EPSILON) as f32;
+    let variance = (1.0 - BATCH_NORM_EPSILON) as f32;
     match layout {
         TensorLayout::BatchNormScale => vec![
             part("weight", ours),

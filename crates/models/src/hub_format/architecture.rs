@@ -1,75 +1,39 @@
-//! The formats of pretrained weights that Ebb reads: one row of [`FORMATS`] for each `model_type`.
+//! The kinds of networks that a folder of pretrained weights can hold.
 
 use super::bert::HubBert;
 use super::gpt2::HubGpt2;
-use super::hub_network::HubNetwork;
+use super::hub_network::{HubImageNetwork, HubNetwork};
 use super::json_config::JsonConfig;
-use super::resnet::HubResNet;
 use super::tensor_index::TensorIndex;
-use super::vit::{HubVit, VitFamily};
-use crate::catalog::PretrainedFamily;
 use crate::error::Result;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A pretrained network, described by its folder.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum HubArchitecture {
+    /// An image network.
+    Image(Arc<dyn HubImageNetwork>),
     /// A BERT encoder.
     Bert(HubBert),
-    /// A vision transformer.
-    Vit(HubVit),
-    /// A residual network with frozen BatchNorm.
-    ResNet(HubResNet),
     /// A GPT-2.
     Gpt2(HubGpt2),
 }
 
 /// Reads the description of a network from its folder, `config.json` and tensors.
-type Read = fn(&Path, &JsonConfig, &TensorIndex) -> Result<HubArchitecture>;
-
-/// The formats, by the `model_type` that is the family's name.
-const FORMATS: &[(PretrainedFamily, Read)] = &[
-    (PretrainedFamily::Bert, |folder, config, tensors| {
-        HubBert::read(folder, config, tensors).map(HubArchitecture::Bert)
-    }),
-    (PretrainedFamily::Vit, |_, config, tensors| {
-        HubVit::read(VitFamily::Vit, config, tensors).map(HubArchitecture::Vit)
-    }),
-    (PretrainedFamily::Deit, |_, config, tensors| {
-        HubVit::read(VitFamily::Deit, config, tensors).map(HubArchitecture::Vit)
-    }),
-    (PretrainedFamily::Dinov2, |_, config, tensors| {
-        HubVit::read(VitFamily::Dinov2, config, tensors).map(HubArchitecture::Vit)
-    }),
-    (PretrainedFamily::ResNet, |_, config, _| {
-        HubResNet::read(config).map(HubArchitecture::ResNet)
-    }),
-    (PretrainedFamily::Gpt2, |_, config, _| {
-        HubGpt2::read(config).map(HubArchitecture::Gpt2)
-    }),
-];
+pub(crate) type ReadArchitecture = fn(&Path, &JsonConfig, &TensorIndex) -> Result<HubArchitecture>;
 
 impl HubArchitecture {
-    pub(super) fn read(folder: &Path, config: &JsonConfig, tensors: &TensorIndex) -> Result<Self> {
-        let model_type = config.text("model_type", "");
-        let found = FORMATS.iter().find(|row| row.0.name() == model_type);
-        let Some((_, read)) = found else {
-            let names: Vec<&str> = FORMATS.iter().map(|row| row.0.name()).collect();
-            let reason = format!(
-                "model_type is {model_type:?}, and Ebb knows {}",
-                names.join(", ")
-            );
-            return Err(config.refuse(reason));
-        };
-        read(folder, config, tensors)
+    /// An image network.
+    pub(crate) fn for_image(network: impl HubImageNetwork + 'static) -> Self {
+        HubArchitecture::Image(Arc::new(network))
     }
 
     /// Its properties.
     pub(crate) fn network(&self) -> &dyn HubNetwork {
         match self {
+            HubArchitecture::Image(network) => &**network,
             HubArchitecture::Bert(network) => network,
-            HubArchitecture::Vit(network) => network,
-            HubArchitecture::ResNet(network) => network,
             HubArchitecture::Gpt2(network) => network,
         }
     }

@@ -4,10 +4,9 @@ use super::fine_tuning::{BlockLayout, LastNorm};
 use super::hub_network::{HubNetwork, TextLimits, block_parameters, text_parameters};
 use super::json_config::JsonConfig;
 use super::tensor_index::TensorIndex;
-use super::tensor_map::{TensorLayout, TensorRow, TensorTable, rows};
 use crate::backbone::SequenceShape;
-use crate::catalog::PretrainedFamily;
 use crate::error::Result;
+use crate::tensor_map::{CLASSIFIER, TensorLayout, TensorRow, TensorTable, rows};
 use crate::text_encoder::{Pooling, TextEncoderStyle};
 use crate::transformer::{BlockShape, NormPlacement};
 use std::path::Path;
@@ -93,11 +92,6 @@ const POOLER: &[TensorRow] = &[
     TensorRow::same("pooler.dense.bias", "pooler.bias"),
 ];
 
-pub(super) const HEAD: &[TensorRow] = &[
-    TensorRow::same("classifier.weight", "head.weight"),
-    TensorRow::same("classifier.bias", "head.bias"),
-];
-
 /// A pretrained encoder, described by its folder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubBert {
@@ -108,7 +102,7 @@ pub struct HubBert {
 }
 
 impl HubBert {
-    pub(super) fn read(folder: &Path, config: &JsonConfig, tensors: &TensorIndex) -> Result<Self> {
+    pub(crate) fn read(folder: &Path, config: &JsonConfig, tensors: &TensorIndex) -> Result<Self> {
         let pooling = JsonConfig::read(folder, POOLING)?;
         config.expect_text("position_embedding_type", &["absolute"])?;
         config.expect_bool("is_decoder", false)?;
@@ -140,10 +134,6 @@ impl HubBert {
 }
 
 impl HubNetwork for HubBert {
-    fn family(&self) -> PretrainedFamily {
-        PretrainedFamily::Bert
-    }
-
     fn table(&self) -> TensorTable {
         let mut body = rows(BODY, self.shape.depth);
         if self.style.pooling == Pooling::Pooler {
@@ -152,7 +142,7 @@ impl HubNetwork for HubBert {
         TensorTable {
             prefix: "bert.",
             body,
-            head: rows(HEAD, 0),
+            head: rows(CLASSIFIER, 0),
             unneeded: &[
                 "embeddings.position_ids",
                 "embeddings.token_type_ids",

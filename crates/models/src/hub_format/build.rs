@@ -6,14 +6,12 @@ use super::fill::WeightFiller;
 use super::fine_tuning::FineTuning;
 use super::folder::HubFolder;
 use super::hub_network::HubNetwork;
-use super::tensor_map::TensorTable;
 use crate::builder::Builder;
 use crate::error::{ModelError, Result};
 use crate::gpt::Gpt;
 use crate::network::Network;
-use crate::resnet::ResNet;
+use crate::tensor_map::TensorTable;
 use crate::text_encoder::TextEncoder;
-use crate::vit::{Vit, VitPooling, VitShape};
 use candle_core::{DType, Device};
 use tape::Parameters;
 
@@ -127,9 +125,7 @@ impl HubFolder {
         weights: Weights,
     ) -> Result<Loaded<Network>> {
         match self.architecture() {
-            HubArchitecture::Vit(_) | HubArchitecture::ResNet(_) => {
-                self.load_image_network(side, options, weights)
-            }
+            HubArchitecture::Image(_) => self.load_image_network(side, options, weights),
             HubArchitecture::Bert(_) => {
                 let loaded = self.load_text_encoder(options, weights)?;
                 Ok(loaded.map(Network::TextEncoder))
@@ -145,33 +141,16 @@ impl HubFolder {
         weights: Weights,
     ) -> Result<Loaded<Network>> {
         let outputs = self.outputs(options)?;
-        match self.architecture() {
-            HubArchitecture::Vit(vit) => {
-                let shape = VitShape {
-                    image: side.unwrap_or(vit.shape.image),
-                    ..vit.shape
-                };
-                if shape.image == 0 || !shape.image.is_multiple_of(shape.patch) {
-                    return Err(self.refuse(format!(
-                        "its patches of {} px do not divide images of {} px; choose a multiple",
-                        shape.patch, shape.image
-                    )));
-                }
-                let mut vit = vit.clone();
-                let is_new = options.head != Head::Pretrained;
-                if is_new && vit.style.pooling == VitPooling::ClassAndDistillation {
-                    vit.style.pooling = VitPooling::Class;
-                }
-                self.load(options, weights, &vit.table(), |b| {
-                    Ok(Network::Vit(Vit::with_style(b, shape, vit.style, outputs)?))
-                })
-            }
-            HubArchitecture::ResNet(resnet) => self.load(options, weights, &resnet.table(), |b| {
-                let network = ResNet::with_style(b, &resnet.shape, resnet.style, outputs)?;
-                Ok(Network::ResNet(network))
-            }),
-            _ => Err(self.wrong_kind("an image classifier")),
-        }
+        let HubArchitecture::Image(network) = self.architecture() else {
+            return Err(self.wrong_kind("an image classifier"));
+        };
+        let is_new_head = options.head != Head::Pretrained;
+        let architecture = network
+            .architecture(side, is_new_head)
+            .map_err(|reason| self.refuse(reason))?;
+        self.load(options, weights, &network.table(), |b| {
+            Ok(Network::Image(architecture.build(b, outputs)?))
+        })
     }
 
     fn load_text_encoder(

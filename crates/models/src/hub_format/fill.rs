@@ -2,10 +2,9 @@
 //! one does not fit, no parameter is changed and the error names every tensor that does not fit.
 
 use super::fine_tuning::{BlockLayout, FineTuning};
-use super::resnet::EPSILON;
 use super::tensor_index::TensorIndex;
-use super::tensor_map::{TensorLayout, TensorPair, TensorTable};
 use crate::error::{ModelError, Result};
+use crate::tensor_map::{BATCH_NORM_EPSILON, TensorLayout, TensorPair, TensorTable};
 use candle_core::Tensor;
 use std::collections::{BTreeMap, BTreeSet};
 use tape::{ParameterId, Parameters};
@@ -132,7 +131,7 @@ impl WeightFiller<'_> {
         for (channel, value) in values.iter_mut().enumerate() {
             let [weight, bias, mean, variance] =
                 [0, 1, 2, 3].map(|part: usize| f64::from(read[part][channel]));
-            let scale = weight / (variance + EPSILON).sqrt();
+            let scale = weight / (variance + BATCH_NORM_EPSILON).sqrt();
             *value = match layout {
                 TensorLayout::BatchNormScale => scale as f32,
                 _ => (bias - mean * scale) as f32,

@@ -24,12 +24,16 @@ pub struct HubFolder {
 }
 
 impl HubFolder {
-    /// Reads the JSON files and tensor headers of a folder.
+    /// Reads the JSON files and tensor headers of a folder. `architecture` tells which network its
+    /// `config.json` describes.
     ///
     /// # Errors
     /// [`ModelError::HubFolder`] if it is not such a folder, is damaged, or describes a network
     /// that Ebb cannot express; [`ModelError::Pickled`] if its weights are only in pickled files.
-    pub fn open(folder: &Path) -> Result<Self> {
+    pub(crate) fn read(
+        folder: &Path,
+        architecture: impl Fn(&JsonConfig, &TensorIndex) -> Result<HubArchitecture>,
+    ) -> Result<Self> {
         if is_pickled(folder) && folder.is_file() {
             return Err(ModelError::Pickled {
                 folder: folder.parent().unwrap_or(Path::new(".")).to_owned(),
@@ -43,7 +47,7 @@ impl HubFolder {
             return Err(ModelError::hub_folder(folder, reason));
         };
         let tensors = TensorIndex::open(folder)?;
-        let architecture = HubArchitecture::read(folder, &config, &tensors)?;
+        let architecture = architecture(&config, &tensors)?;
         let preprocessor = JsonConfig::read(folder, PREPROCESSOR)?;
         let tokenizer = Some(folder.join(TOKENIZER)).filter(|file| file.is_file());
         let folder = HubFolder {

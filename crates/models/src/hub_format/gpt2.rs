@@ -5,10 +5,9 @@
 use super::fine_tuning::{BlockLayout, LastNorm};
 use super::hub_network::{HubNetwork, TextLimits, block_parameters, text_parameters};
 use super::json_config::JsonConfig;
-use super::tensor_map::{TensorLayout, TensorRow, TensorTable, rows};
 use crate::backbone::SequenceShape;
-use crate::catalog::PretrainedFamily;
 use crate::error::Result;
+use crate::tensor_map::{TensorLayout, TensorRow, TensorTable, rows};
 use crate::transformer::BlockShape;
 
 const BODY: &[TensorRow] = &[
@@ -65,7 +64,7 @@ pub struct HubGpt2 {
 }
 
 impl HubGpt2 {
-    pub(super) fn read(config: &JsonConfig) -> Result<Self> {
+    pub(crate) fn read(config: &JsonConfig) -> Result<Self> {
         config.expect_bool("scale_attn_weights", true)?;
         config.expect_bool("scale_attn_by_inverse_layer_idx", false)?;
         config.expect_bool("add_cross_attention", false)?;
@@ -92,10 +91,6 @@ impl HubGpt2 {
 }
 
 impl HubNetwork for HubGpt2 {
-    fn family(&self) -> PretrainedFamily {
-        PretrainedFamily::Gpt2
-    }
-
     fn table(&self) -> TensorTable {
         TensorTable {
             prefix: "transformer.",

@@ -1,16 +1,15 @@
 //! What every architecture of pretrained weights says about itself.
 
 use super::fine_tuning::BlockLayout;
-use super::tensor_map::TensorTable;
 use crate::backbone::SequenceShape;
-use crate::catalog::PretrainedFamily;
+use crate::image_network::ImageArchitecture;
+use crate::tensor_map::TensorTable;
 use crate::transformer::BlockShape;
+use serde_json::Value as Json;
+use std::fmt::Debug;
 
 /// Properties of a pretrained network.
 pub(crate) trait HubNetwork {
-    /// Its row in the catalog.
-    fn family(&self) -> PretrainedFamily;
-
     /// How its published tensors correspond to parameters, with its published head.
     fn table(&self) -> TensorTable;
 
@@ -50,6 +49,31 @@ pub(crate) trait HubNetwork {
     fn estimated_parameters(&self) -> f64;
 }
 
+/// Properties of a pretrained image network.
+pub(crate) trait HubImageNetwork: HubNetwork + Debug + Send + Sync {
+    /// The network for images of `side` pixels, the published side by default, with its published
+    /// head or a new one.
+    ///
+    /// # Errors
+    /// It has no such side; the text tells why.
+    fn architecture(
+        &self,
+        side: Option<usize>,
+        is_new_head: bool,
+    ) -> Result<Box<dyn ImageArchitecture>, String>;
+
+    /// The tensors after fine-tuning with a new head on images of `side` pixels.
+    fn fine_tuned_table(&self, _side: usize) -> TensorTable {
+        self.table()
+    }
+
+    /// Name of its classifier in the transformers library.
+    fn transformers_class(&self) -> &'static str;
+
+    /// Sets the side in pixels in `config.json`, if that has one.
+    fn set_side(&self, _config: &mut Json, _side: usize) {}
+}
+
 /// Limits of a text network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextLimits {
@@ -78,7 +102,7 @@ pub(crate) struct ImageInput {
 }
 
 /// Rough number of parameters of `depth` blocks.
-pub(super) fn block_parameters(depth: usize, block: &BlockShape) -> f64 {
+pub(crate) fn block_parameters(depth: usize, block: &BlockShape) -> f64 {
     let (width, hidden) = (block.width as f64, block.hidden as f64);
     depth as f64 * width * (4.0 * width + 2.0 * hidden)
 }

@@ -309,7 +309,7 @@ fn outputs(
 
 fn expect_image_network(context: &ForwardContext) -> Result<()> {
     match context.network {
-        Network::ResNet(_) | Network::Vit(_) => Ok(()),
+        Network::Image(_) => Ok(()),
         _ => Err(context.wrong_network(dataset::Task::ImageClassification)),
     }
 }

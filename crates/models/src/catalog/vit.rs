@@ -2,10 +2,21 @@
 //! positions. Other styles are DeiT with its distillation token (Touvron et al. 2021) and DINOv2
 //! (Oquab et al. 2023).
 
+mod hub_format;
+mod onnx;
+
+pub(crate) use hub_format::{HubVit, VitFamily};
+
 use crate::builder::Builder;
 use crate::error::naming;
+use crate::hub_format::HubNetwork;
+use crate::image_network::{
+    AttentionHeads, HubExport, HubTensors, ImageArchitecture, ImageNetwork,
+};
 use crate::layers::{LayerNorm, Linear};
+use crate::onnx_graph::{Features, Graph};
 use crate::transformer::{BlockShape, Blocks, DEVIATION};
+use std::sync::Arc;
 use tape::{ParameterId, Result, Tape, Value};
 
 /// Sizes of a vision transformer.
@@ -256,5 +267,61 @@ impl Vit {
             self.shape.patches(),
             channels * p * p,
         ))?))
+    }
+}
+
+impl ImageNetwork for Vit {
+    fn depth(&self) -> usize {
+        self.depth()
+    }
+
+    fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
+        self.forward(tape, images, checkpointed)
+    }
+}
+
+/// The description of a vision transformer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct VitArchitecture {
+    shape: VitShape,
+    style: VitStyle,
+}
+
+impl VitArchitecture {
+    /// A transformer to train from scratch.
+    pub fn from_scratch(shape: VitShape) -> Self {
+        VitArchitecture {
+            shape,
+            style: VitStyle::from_scratch(shape),
+        }
+    }
+}
+
+impl ImageArchitecture for VitArchitecture {
+    fn blocks(&self) -> usize {
+        self.shape.depth
+    }
+
+    fn attention(&self) -> Option<AttentionHeads> {
+        Some(AttentionHeads {
+            width: self.shape.width,
+            heads: self.shape.heads,
+        })
+    }
+
+    fn build(&self, b: &mut Builder, outputs: usize) -> Result<Arc<dyn ImageNetwork>> {
+        let network = Vit::with_style(b, self.shape, self.style, outputs)?;
+        Ok(Arc::new(network))
+    }
+
+    fn hub_export(&self) -> HubExport {
+        HubExport {
+            config: hub_format::vit_config(self.shape),
+            tensors: HubTensors::Published(HubVit::from_scratch(self.shape, self.style).table()),
+        }
+    }
+
+    fn onnx_features(&self, g: &mut Graph, images: &str) -> crate::error::Result<Features> {
+        onnx::features(g, images, &self.shape, &self.style)
     }
 }

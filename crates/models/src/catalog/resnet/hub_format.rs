@@ -1,17 +1,14 @@
 //! Residual networks (He et al. 2016) in their published format, `model_type` resnet. BatchNorm and
 //! its statistics are folded into one factor and one term per channel.
 
-use super::fine_tuning::{BlockLayout, LastNorm};
-use super::hub_network::HubNetwork;
-use super::json_config::JsonConfig;
-use super::tensor_map::{TensorLayout, TensorPair, TensorRow, TensorTable, rows};
-use crate::catalog::PretrainedFamily;
-use crate::error::Result;
-use crate::resnet::{ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle};
+use super::{ResNetArchitecture, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle};
+use crate::error;
+use crate::hub_format::json_config::JsonConfig;
+use crate::hub_format::{BlockLayout, HubImageNetwork, HubNetwork, LastNorm};
+use crate::image_network::ImageArchitecture;
+use crate::tensor_map::{TensorLayout, TensorPair, TensorRow, TensorTable, rows};
+use serde_json::{Value as Json, json};
 use tape::Activation;
-
-/// Added to the variance by PyTorch's BatchNorm; the format has no setting for it.
-pub(crate) const EPSILON: f64 = 1e-5;
 
 const STEM: &[TensorRow] = &[
     TensorRow::same("embedder.embedder.convolution.weight", "stem.conv.weight"),
@@ -114,7 +111,7 @@ pub struct HubResNet {
 }
 
 impl HubResNet {
-    pub(super) fn read(config: &JsonConfig) -> Result<Self> {
+    pub(crate) fn read(config: &JsonConfig) -> error::Result<Self> {
         config.expect_text("hidden_act", &["relu"])?;
         config.expect_text("layer_type", &["bottleneck", "basic"])?;
         if config.count_or("num_channels", 3)? != 3 {
@@ -162,10 +159,6 @@ impl HubResNet {
 }
 
 impl HubNetwork for HubResNet {
-    fn family(&self) -> PretrainedFamily {
-        PretrainedFamily::ResNet
-    }
-
     fn table(&self) -> TensorTable {
         let convolutions = match self.style.branch {
             ResNetBranch::Basic => 2,
@@ -216,4 +209,48 @@ impl HubNetwork for HubResNet {
         let blocks = self.shape.blocks.iter();
         blocks.map(|(width, _)| *width as f64 * *width as f64).sum()
     }
+}
+
+impl HubImageNetwork for HubResNet {
+    fn architecture(
+        &self,
+        _side: Option<usize>,
+        _is_new_head: bool,
+    ) -> Result<Box<dyn ImageArchitecture>, String> {
+        Ok(Box::new(ResNetArchitecture {
+            shape: self.shape.clone(),
+            style: self.style,
+        }))
+    }
+
+    fn transformers_class(&self) -> &'static str {
+        "ResNetForImageClassification"
+    }
+}
+
+/// `config.json` of a residual network with GroupNorm, for `modeling_ebb.py`.
+pub(super) fn resnet_config(shape: &ResNetShape, branch: ResNetBranch) -> Json {
+    json!({
+        "architectures": ["EbbResNetForImageClassification"],
+        "auto_map": {
+            "AutoConfig": "modeling_ebb.EbbResNetConfig",
+            "AutoModelForImageClassification": "modeling_ebb.EbbResNetForImageClassification",
+        },
+        "model_type": "ebb_resnet",
+        "stem": match shape.stem {
+            ResNetStem::Plain => "plain",
+            ResNetStem::Pooled => "pooled",
+        },
+        "channels": shape.channels,
+        "blocks": shape.blocks,
+        "groups": shape.groups,
+        "branch": match branch {
+            ResNetBranch::Basic => "basic",
+            ResNetBranch::Bottleneck { .. } => "bottleneck",
+        },
+        "hidden_act": match shape.activation {
+            Activation::Gelu => "gelu",
+            Activation::Relu | Activation::None => "relu",
+        },
+    })
 }

@@ -1,11 +1,14 @@
 //! Builds an ONNX graph: each call adds an operation and returns the name of its output. Parameters
 //! are looked up by Ebb's names and written once. Knows operations, not networks.
 
-use super::message::{
-    Attribute, Axis, FLOAT, GraphMessage, INT64, Model, Node, OperatorSet, TensorMessage, ValueInfo,
-};
+mod message;
+pub(crate) mod transformer;
+
+pub(crate) use message::{Attribute, Axis};
+
 use crate::error::{ModelError, Result};
 use candle_core::{DType, Device, Tensor};
+use message::{FLOAT, GraphMessage, INT64, Model, Node, OperatorSet, TensorMessage, ValueInfo};
 use std::collections::{BTreeSet, HashMap};
 use tape::Activation;
 
@@ -16,6 +19,14 @@ const FORMAT: i64 = 8;
 
 /// The name of a value in a graph.
 pub type Name = String;
+
+/// Inputs of the head, each with the name of its linear map.
+pub enum Features {
+    /// One map.
+    One(&'static str, Name),
+    /// Two maps whose scores are averaged.
+    Two([(&'static str, Name); 2]),
+}
 
 /// A graph, and the parameters it can use.
 pub struct Graph<'a> {

@@ -3,14 +3,20 @@
 
 mod shape;
 mod norm;
+mod hub_format;
+mod onnx;
 
+pub(crate) use hub_format::HubResNet;
 pub use shape::{ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle};
 
 use crate::builder::Builder;
+use crate::image_network::{HubExport, HubTensors, ImageArchitecture, ImageNetwork};
 use crate::layers::{Conv, ConvSize, Linear};
+use crate::onnx_graph::{Features, Graph};
 use norm::Norm;
 use shape::KERNEL;
 use std::ops::Range;
+use std::sync::Arc;
 use tape::{Activation, DeferredOutput, PoolShape, Result, Tape, Value};
 
 /// A residual network for images.
@@ -349,6 +355,52 @@ impl Block {
     fn add_shortcut(&self, tape: &Tape, y: Value, x: &Value) -> Result<Value> {
         let y = self.last.1.forward(tape, &y, Activation::None)?;
         tape.activate(&tape.add(&y, x)?, self.activation)
+    }
+}
+
+impl ImageNetwork for ResNet {
+    fn depth(&self) -> usize {
+        self.depth()
+    }
+
+    fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
+        self.forward(tape, images, checkpointed)
+    }
+}
+
+/// The description of a residual network.
+#[derive(Debug, Clone)]
+pub(crate) struct ResNetArchitecture {
+    pub shape: ResNetShape,
+    pub style: ResNetStyle,
+}
+
+/// PyTorch code that reads a residual network with GroupNorm.
+const CODE: &str = include_str!("resnet/modeling_ebb.py");
+
+impl ImageArchitecture for ResNetArchitecture {
+    fn blocks(&self) -> usize {
+        self.shape.blocks.len()
+    }
+
+    fn build(&self, b: &mut Builder, outputs: usize) -> Result<Arc<dyn ImageNetwork>> {
+        let network = ResNet::with_style(b, &self.shape, self.style, outputs)?;
+        Ok(Arc::new(network))
+    }
+
+    fn hub_export(&self) -> HubExport {
+        HubExport {
+            config: hub_format::resnet_config(&self.shape, self.style.branch),
+            tensors: HubTensors::WithCode {
+                file: "modeling_ebb.py",
+                code: CODE,
+            },
+        }
+    }
+
+    fn onnx_features(&self, g: &mut Graph, images: &str) -> crate::error::Result<Features> {
+        let pooled = onnx::features(g, images, &self.shape, self.style)?;
+        Ok(Features::One("head", pooled))
     }
 }
 

@@ -1,15 +1,16 @@
 //! Vision transformers in their published format, `model_type` vit, deit or dinov2.
 
-use super::bert::HEAD;
-use super::fine_tuning::{BlockLayout, LastNorm};
-use super::hub_network::{HubNetwork, ImageInput, block_parameters};
-use super::json_config::JsonConfig;
-use super::tensor_index::TensorIndex;
-use super::tensor_map::{TensorLayout, TensorRow, TensorTable, rows};
-use crate::catalog::PretrainedFamily;
-use crate::error::Result;
+use super::{VitArchitecture, VitPooling, VitShape, VitStyle, VitTokens};
+use crate::error;
+use crate::hub_format::json_config::JsonConfig;
+use crate::hub_format::tensor_index::TensorIndex;
+use crate::hub_format::{
+    BlockLayout, HubImageNetwork, HubNetwork, ImageInput, LastNorm, block_parameters,
+};
+use crate::image_network::ImageArchitecture;
+use crate::tensor_map::{CLASSIFIER, TensorLayout, TensorRow, TensorTable, rows};
 use crate::transformer::{BlockShape, ResidualScale};
-use crate::vit::{VitPooling, VitShape, VitStyle, VitTokens};
+use serde_json::{Value as Json, json};
 
 const STEM: &[TensorRow] = &[
     TensorRow::with_layout(
@@ -153,7 +154,7 @@ pub struct HubVit {
 
 impl HubVit {
     /// Describes a transformer that was trained from scratch.
-    pub(crate) fn from_scratch(shape: VitShape, style: VitStyle) -> Self {
+    pub(super) fn from_scratch(shape: VitShape, style: VitStyle) -> Self {
         HubVit {
             family: VitFamily::Vit,
             shape,
@@ -162,11 +163,11 @@ impl HubVit {
         }
     }
 
-    pub(super) fn read(
+    pub(crate) fn read(
         family: VitFamily,
         config: &JsonConfig,
         tensors: &TensorIndex,
-    ) -> Result<Self> {
+    ) -> error::Result<Self> {
         config.expect_bool("use_swiglu_ffn", false)?;
         if config.count_or("num_channels", 3)? != 3 {
             return Err(config.refuse("its images do not have 3 channels".to_owned()));
@@ -223,25 +224,17 @@ impl HubVit {
         })
     }
 
-    /// Name of its classifier in the transformers library.
-    pub(crate) fn transformers_class(&self) -> &'static str {
-        match self.family {
-            VitFamily::Vit => "ViTForImageClassification",
-            VitFamily::Deit => "DeiTForImageClassification",
-            VitFamily::Dinov2 => "Dinov2ForImageClassification",
+    /// Without the distillation head, which a new head replaces.
+    fn with_new_head(&self) -> Self {
+        let mut vit = self.clone();
+        if vit.style.pooling == VitPooling::ClassAndDistillation {
+            vit.style.pooling = VitPooling::Class;
         }
+        vit
     }
 }
 
 impl HubNetwork for HubVit {
-    fn family(&self) -> PretrainedFamily {
-        match self.family {
-            VitFamily::Vit => PretrainedFamily::Vit,
-            VitFamily::Deit => PretrainedFamily::Deit,
-            VitFamily::Dinov2 => PretrainedFamily::Dinov2,
-        }
-    }
-
     fn table(&self) -> TensorTable {
         let depth = self.shape.depth;
         let before = match self.style.tokens {
@@ -274,7 +267,7 @@ impl HubNetwork for HubVit {
             body,
             head: match self.style.pooling {
                 VitPooling::ClassAndDistillation => rows(DISTILLATION_HEADS, 0),
-                VitPooling::Class | VitPooling::ClassAndMean => rows(HEAD, 0),
+                VitPooling::Class | VitPooling::ClassAndMean => rows(CLASSIFIER, 0),
             },
             unneeded: &[
                 "embeddings.mask_token",
@@ -316,4 +309,70 @@ impl HubNetwork for HubVit {
         (positions + 3.0 * patch as f64 * patch as f64) * width as f64
             + block_parameters(depth, &self.style.block)
     }
+}
+
+impl HubImageNetwork for HubVit {
+    fn architecture(
+        &self,
+        side: Option<usize>,
+        is_new_head: bool,
+    ) -> Result<Box<dyn ImageArchitecture>, String> {
+        let shape = VitShape {
+            image: side.unwrap_or(self.shape.image),
+            ..self.shape
+        };
+        if shape.image == 0 || !shape.image.is_multiple_of(shape.patch) {
+            return Err(format!(
+                "its patches of {} px do not divide images of {} px; choose a multiple",
+                shape.patch, shape.image
+            ));
+        }
+        let style = if is_new_head {
+            self.with_new_head().style
+        } else {
+            self.style
+        };
+        Ok(Box::new(VitArchitecture { shape, style }))
+    }
+
+    fn fine_tuned_table(&self, side: usize) -> TensorTable {
+        let mut vit = self.with_new_head();
+        vit.shape.image = side;
+        vit.table()
+    }
+
+    fn transformers_class(&self) -> &'static str {
+        match self.family {
+            VitFamily::Vit => "ViTForImageClassification",
+            VitFamily::Deit => "DeiTForImageClassification",
+            VitFamily::Dinov2 => "Dinov2ForImageClassification",
+        }
+    }
+
+    fn set_side(&self, config: &mut Json, side: usize) {
+        config["image_size"] = json!(side);
+    }
+}
+
+/// `config.json` of a vision transformer trained from scratch: transformers' own `vit`.
+pub(super) fn vit_config(shape: VitShape) -> Json {
+    let style = VitStyle::from_scratch(shape);
+    json!({
+        "architectures": ["ViTForImageClassification"],
+        "model_type": "vit",
+        "hidden_size": shape.width,
+        "num_hidden_layers": shape.depth,
+        "num_attention_heads": shape.heads,
+        "intermediate_size": style.block.hidden,
+        "hidden_act": "gelu_pytorch_tanh",
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "initializer_range": 0.02,
+        "layer_norm_eps": style.block.epsilon,
+        "image_size": shape.image,
+        "patch_size": shape.patch,
+        "num_channels": 3,
+        "qkv_bias": true,
+        "encoder_stride": shape.patch,
+    })
 }

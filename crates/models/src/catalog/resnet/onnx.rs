@@ -1,15 +1,14 @@
 //! A residual network as a graph: convolutions, GroupNorm or a frozen BatchNorm, max pooling.
 
-use super::graph::{Graph, Name};
-use super::message::Attribute;
+use super::{ResNetNorm, ResNetShape, ResNetStem, ResNetStyle};
 use crate::error::Result;
 use crate::layers::GROUP_EPSILON;
-use crate::resnet::{ResNetNorm, ResNetShape, ResNetStem, ResNetStyle};
+use crate::onnx_graph::{Attribute, Graph, Name};
 use candle_core::{DType, Device, Tensor};
 use tape::Activation;
 
 /// Features [batch, channels] of images [batch, 3, side, side].
-pub fn features(
+pub(super) fn features(
     g: &mut Graph,
     images: &str,
     shape: &ResNetShape,

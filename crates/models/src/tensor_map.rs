@@ -1,11 +1,13 @@
 //! How published tensors and Ebb's parameters correspond: one row of a table for each, with the
 //! conversion between their layouts. The rows work in both directions, for reading and for export.
 
-use super::resize_positions::resize_positions;
+mod resize_positions;
+
+use resize_positions::resize_positions;
 
 /// A published tensor and its parameter. `{}` in the names is replaced by the index of each block.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TensorRow {
+pub(crate) struct TensorRow {
     /// Published name without the table's prefix.
     pub theirs: &'static str,
     /// Name of the parameter. For [`TensorLayout::Unused`], any parameter of the same shape.
@@ -110,8 +112,17 @@ impl TensorRow {
     }
 }
 
+/// The usual head of a classifier.
+pub(crate) const CLASSIFIER: &[TensorRow] = &[
+    TensorRow::same("classifier.weight", "head.weight"),
+    TensorRow::same("classifier.bias", "head.bias"),
+];
+
+/// Added to the variance by PyTorch's BatchNorm; published formats have no setting for it.
+pub(crate) const BATCH_NORM_EPSILON: f64 = 1e-5;
+
 /// Rows for `depth` blocks.
-pub(super) fn rows(rows: &[TensorRow], depth: usize) -> Vec<TensorPair> {
+pub(crate) fn rows(rows: &[TensorRow], depth: usize) -> Vec<TensorPair> {
     rows.iter().flat_map(|row| row.repeated(depth)).collect()
 }
 
