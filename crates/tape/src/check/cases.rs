@@ -190,6 +190,21 @@ pub fn cases(n: usize) -> Result<Vec<Case>> {
             vec![vec![n, 3, 5, 6], vec![3, 1, 3, 3]],
             |t, v| t.conv2d(&v[0], &v[1], conv(1, 1, 3)),
         ),
+        (
+            "conv2d depthwise 7x7",
+            vec![vec![n, 3, 9, 8], vec![3, 1, 7, 7]],
+            |t, v| t.conv2d(&v[0], &v[1], conv(1, 3, 3)),
+        ),
+        (
+            "conv2d depthwise larger than the image",
+            vec![vec![n, 3, 2, 3], vec![3, 1, 7, 7]],
+            |t, v| t.conv2d(&v[0], &v[1], conv(1, 3, 3)),
+        ),
+        (
+            "conv2d patches with a rest",
+            vec![vec![n, 3, 9, 6], vec![5, 3, 4, 4]],
+            |t, v| t.conv2d(&v[0], &v[1], conv(4, 0, 1)),
+        ),
         ("attention", vec![vec![n, 5, 36]], |t, v| {
             t.attention(&v[0], ALL_TOKENS)
         }),

@@ -94,6 +94,10 @@ pub(crate) fn im2col<T: Float>(w: &Window, x: &[T], columns: &mut [T]) {
                     let source = &image[(y * w.stride + i - w.padding) * w.width..][..w.width];
                     line[..left].fill(zero);
                     line[right..].fill(zero);
+                    // A kernel that is larger than the image has columns that lie outside.
+                    if left == right {
+                        continue;
+                    }
                     let first = left * w.stride + j - w.padding.min(left * w.stride + j);
                     if w.stride == 1 {
                         line[left..right].copy_from_slice(&source[first..first + right - left]);
