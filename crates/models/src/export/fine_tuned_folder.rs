@@ -132,7 +132,12 @@ impl<'a> FineTunedFolder<'a> {
             .map(|settings| settings.json().clone())
             .filter(|_| self.side > 0)
         {
-            settings["size"] = json!({"height": self.side, "width": self.side});
+            // Processors that name the shorter side accept no other form.
+            settings["size"] = if settings["size"]["shortest_edge"].is_null() {
+                json!({"height": self.side, "width": self.side})
+            } else {
+                json!({"shortest_edge": self.side})
+            };
             write(draft, PREPROCESSOR, pretty(&settings))?;
         }
         if let Some(tokenizer) = self.folder.tokenizer() {
