@@ -99,7 +99,7 @@ const GB = 2 ** 30;
 const arrays = {
   "memory.at": [0, 1000], "memory.system": [2 * GB, 2 * GB], "memory.others": [3 * GB, 4 * GB], "memory.state": [GB, GB],
   "memory.activations": [GB, 2 * GB], "memory.budget": [12 * GB, 12 * GB], "micro.at": [0, 1000], "micro.value": [4, 8],
-  "loss.at": [0, 1000], "loss.raw": [2, Number.NaN], "loss.smoothed": [2, 1.5], "evaluation.at": [1000], "evaluation.loss": [1.25],
+  "loss.at": [0, 1000], "loss.raw": [2, Number.NaN], "loss.smoothed": [2, 1.5], "loss.learning_rate": [1e-3, 2.5e-4], "evaluation.at": [1000], "evaluation.loss": [1.25],
 };
 const header = {
   marks: [], spans: [], started: { total_bytes: 16 * GB }, figures: { micro_batch: 8, micro_batches: 2, loss: null, smoothed_loss: 1.5, held_out_loss: 1.25 },
@@ -114,18 +114,27 @@ test("layers are stacked and axes reach the highest value", () => {
   expect([scene.scales.memory.top, scene.scales.micro.top, scene.scales.loss.top]).toEqual([16, 9, 2]);
 });
 
+test("a curve with a scale of its own ends below the top and stretches no axis", () => {
+  const scene = sample();
+  const row = seriesOf("loss").find(({ ownScale }) => ownScale)!;
+  const drawn = scene.series.get(row)!;
+  expect(scene.scales.loss.top).toBe(2);
+  expect([...drawn.high].map((value) => Number(value!.toFixed(3)))).toEqual([1.818, 0.455]);
+  expect([...drawn.values]).toEqual([1e-3, 2.5e-4]);
+});
+
 test("names show the current values", () => {
   const { bands } = layout(1132, 470);
   const names = PANELS.flatMap(({ id }) => namesOf(id, sample(), header, bands[id]).map(({ name, value }) => `${name} ${value}`));
   expect(names).toEqual([
     "Budget line 12.0", "Ebb activations 2.0", "Ebb state 1.0", "Other apps 4.0", "System 2.0", "Micro-batch 8", "Per step 2",
-    "Evaluation 1.25", "Smoothed 1.50", "Raw –",
+    "Evaluation 1.25", "Smoothed 1.50", "Raw –", "Learning rate 2.5e-4",
   ]);
 });
 
 test("the cursor shows the values known at its time", () => {
   expect(readingAt(sample(), 500, 10).rows).toEqual([
-    ["Budget line", "12.0 GB"], ["In use", "7.0 GB"], ["Ebb", "2.0 GB"], ["Micro-batch", "4"], ["Loss, smoothed", "2.00"],
+    ["Budget line", "12.0 GB"], ["In use", "7.0 GB"], ["Ebb", "2.0 GB"], ["Micro-batch", "4"], ["Loss, smoothed", "2.00"], ["Learning rate", "1.0e-3"],
   ]);
   expect(readingAt(sample(), -1, 10).rows[0]).toEqual(["Budget line", "–"]);
 });

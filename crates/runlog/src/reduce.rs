@@ -14,7 +14,7 @@ use pressure::{Action, Change, Decision, Level, MemorySample, Phase};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Values of the loss panel per step.
-pub(crate) const LOSS_COLUMNS: usize = 2;
+pub(crate) const LOSS_COLUMNS: usize = 3;
 /// Largest number of warnings and skipped files in memory.
 const MAX_NOTES: usize = 20;
 
@@ -41,7 +41,7 @@ pub struct Run {
     pub(crate) memory: Series<5>,
     /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
-    /// Raw and smoothed loss.
+    /// Raw and smoothed loss, and the learning rate.
     pub(crate) loss: Series<LOSS_COLUMNS>,
     /// Step of each point of `loss`.
     steps: Vec<u64>,
@@ -290,8 +290,8 @@ impl Run {
             self.status = RunStatus::Training;
         }
         let smoothed = self.smoother.next(*loss);
-        self.loss
-            .push(*at_ms as f64, [*loss, smoothed.unwrap_or(f64::NAN)]);
+        let values = [*loss, smoothed.unwrap_or(f64::NAN), *learning_rate];
+        self.loss.push(*at_ms as f64, values);
         self.steps.push(*step);
         if let Some(size) = micro_batches.iter().max().filter(|_| self.micro.len() == 0) {
             self.set_micro_batch(*at_ms, *size);

@@ -33,6 +33,12 @@ pub(crate) const LOSS_CURVES: [LossCurve; LOSS_COLUMNS] = [
         is_noisy: false,
         has_own_scale: false,
     },
+    LossCurve {
+        array: "loss.learning_rate",
+        name: "Learning rate",
+        is_noisy: false,
+        has_own_scale: true,
+    },
 ];
 
 /// Shortest time range, so that a run that has just begun has an axis too.

@@ -161,11 +161,24 @@ fn resuming_drops_later_steps_of_the_previous_life() {
     // The series is that of the step, including the smoothing.
     let earlier = fold(&until(128)).window(None, Some(600_000), 2000, 0);
     let resumed = run.window(None, Some(600_000), 2000, 0);
-    for name in ["loss.at", "loss.raw", "loss.smoothed"] {
+    for name in ["loss.at", "loss.raw", "loss.smoothed", "loss.learning_rate"] {
         assert_eq!(resumed.array(name), earlier.array(name), "{name}");
     }
     // Memory samples are kept, since the memory was really used.
     assert!(resumed.array("memory.at").len() > earlier.array("memory.at").len());
+}
+
+#[test]
+fn the_learning_rate_is_a_series() {
+    let events = demo::events();
+    let rates = events.iter().filter_map(|event| match event {
+        RunEvent::Step { learning_rate, .. } => Some(f64::from(*learning_rate as f32)),
+        _ => None,
+    });
+    let rates: Vec<f64> = rates.collect();
+    let pull = fold(&events).window(None, None, 16_384, 0);
+    assert!(rates.iter().any(|rate| *rate != rates[0]));
+    assert_eq!(pull.array("loss.learning_rate"), rates);
 }
 
 #[test]

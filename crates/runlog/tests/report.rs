@@ -66,6 +66,7 @@ fn a_report_describes_the_run_and_its_changes() {
         "Shrunk 16 to 11",
         "another app took 2.9 GB in 18 s",
         "Ebb activations",
+        "Learning rate",
         "warning",
     ] {
         assert!(svg.contains(text), "{text} is missing");

@@ -1,7 +1,7 @@
 // The charts as a table: one row per panel, and one row per series. Rust names the arrays of a pull
 // in crates/runlog/src/window.rs; a new array needs one row in SERIES here. Knows neither pixels
 // nor uPlot.
-import { count, loss, oneDecimal } from "../format";
+import { count, loss, oneDecimal, rate } from "../format";
 import type { Figures, PullHeader } from "../types";
 import { lossScale, memoryScale, microScale, type Scale } from "./ticks";
 
@@ -93,6 +93,10 @@ export const SERIES: SeriesRow[] = [
     current: (figures) => figures.smoothed_loss, cursor: ["Loss, smoothed"], hook: "loss",
   },
   { ...inLoss, name: "Raw", array: "loss.raw", drawing: "thin", color: "series-raw", current: (figures) => figures.loss, noisy: true, below: true, hook: "raw-loss" },
+  {
+    ...inLoss, name: "Learning rate", array: "loss.learning_rate", drawing: "dash", color: "series-system", format: rate, ownScale: true,
+    cursor: ["Learning rate"],
+  },
 ];
 
 export const seriesOf = (panel: PanelId) => SERIES.filter((row) => row.panel === panel);
