@@ -9,6 +9,7 @@
 // Image networks, one per file.
 mod resnet;
 mod vit;
+mod convnext;
 
 // Building them.
 mod build;
@@ -22,6 +23,7 @@ use crate::backbone::SequenceShape;
 use crate::compressor::CompressorShape;
 use crate::hub_format::{HubArchitecture, HubBert, HubGpt2, ReadArchitecture};
 use crate::image_network::{AttentionHeads, ImageArchitecture};
+use convnext::{ConvNextArchitecture, HubConvNext};
 use resnet::{HubResNet, ResNetArchitecture};
 use vit::{HubVit, VitArchitecture, VitFamily};
 
@@ -55,6 +57,8 @@ pub enum ImageModel {
     VitSmall,
     /// 12 blocks of 768, 86 million parameters.
     VitBase,
+    /// 18 blocks in four stages, 28 million parameters.
+    ConvNextTiny,
 }
 
 /// A text network to train from scratch.
@@ -107,6 +111,8 @@ pub enum PretrainedFamily {
     ResNet,
     /// Language model (Radford et al. 2019).
     Gpt2,
+    /// Convolutional network (Liu et al. 2022).
+    ConvNext,
 }
 
 /// How a token compression chooses the tokens to keep.
@@ -208,6 +214,7 @@ pub(crate) const CATALOG: &[ModelEntry] = &[
     image(ImageModel::VitTiny, "vit_tiny", "ViT-Tiny/16", 224, 16, |side| vit(VitShape::tiny(side))),
     image(ImageModel::VitSmall, "vit_small", "ViT-Small/16", 224, 16, |side| vit(VitShape::small(side))),
     image(ImageModel::VitBase, "vit_base", "ViT-Base/16", 224, 16, |side| vit(VitShape::base(side))),
+    image(ImageModel::ConvNextTiny, "convnext_tiny", "ConvNeXt-T", 224, 32, |_| Box::new(ConvNextArchitecture::tiny())),
     text_encoder(TextSize::TextMicro, "text_micro", "Text-Micro", size(128, 2, 4)),
     text_encoder(TextSize::TextMini, "text_mini", "Text-Mini", size(256, 4, 4)),
     gpt(TextSize::GptMini, "gpt_mini", "GPT-Mini", size(384, 6, 6)),
@@ -220,6 +227,7 @@ pub(crate) const CATALOG: &[ModelEntry] = &[
     pretrained(PretrainedFamily::Deit, "deit", "DeiT", ModelTask::ImageClassification, |_, config, tensors| HubVit::read(VitFamily::Deit, config, tensors).map(HubArchitecture::for_image)),
     pretrained(PretrainedFamily::Dinov2, "dinov2", "DINOv2", ModelTask::ImageClassification, |_, config, tensors| HubVit::read(VitFamily::Dinov2, config, tensors).map(HubArchitecture::for_image)),
     pretrained(PretrainedFamily::ResNet, "resnet", "ResNet", ModelTask::ImageClassification, |_, config, _| HubResNet::read(config).map(HubArchitecture::for_image)),
+    pretrained(PretrainedFamily::ConvNext, "convnext", "ConvNeXt", ModelTask::ImageClassification, |_, config, _| HubConvNext::read(config).map(HubArchitecture::for_image)),
     pretrained(PretrainedFamily::Bert, "bert", "BERT", ModelTask::TextClassification, |folder, config, tensors| HubBert::read(folder, config, tensors).map(HubArchitecture::Bert)),
     pretrained(PretrainedFamily::Gpt2, "gpt2", "GPT-2", ModelTask::LanguageModel, |_, config, _| HubGpt2::read(config).map(HubArchitecture::Gpt2)),
 ];

@@ -52,6 +52,7 @@ fn pytorch_computes_the_same_scores() {
         ImageModel::ResNet18,
         ImageModel::ResNet50,
         ImageModel::VitTiny,
+        ImageModel::ConvNextTiny,
     ];
     let kinds = sized.map(ModelId::Image);
     for kind in ModelId::SMALL.into_iter().chain(kinds) {

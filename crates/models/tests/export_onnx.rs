@@ -37,6 +37,7 @@ fn onnxruntime_computes_the_same_scores() {
         ImageModel::ResNet34,
         ImageModel::ResNet50,
         ImageModel::VitTiny,
+        ImageModel::ConvNextTiny,
     ];
     let kinds = sized.map(ModelId::Image);
     let texts = [texts(TextSize::TextMicro), texts(TextSize::TextMini)];

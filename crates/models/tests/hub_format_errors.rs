@@ -165,7 +165,7 @@ fn unsupported_configs_are_refused_by_key() {
             "vit",
             "model_type",
             json!("swin"),
-            "Ebb knows vit, deit, dinov2, resnet, bert, gpt2",
+            "Ebb knows vit, deit, dinov2, resnet, convnext, bert, gpt2",
         ),
         ("vit", "hidden_act", json!("relu"), "hidden_act"),
         (
