@@ -76,9 +76,9 @@ fn step_tensors(
     let blended = ((momentum * BETAS.0)? + (&gradient * (1.0 - BETAS.0))?)?;
     let direction = (blended.gt(0.0)?.to_dtype(blended.dtype())?
         - blended.lt(0.0)?.to_dtype(blended.dtype())?)?;
-    let kept = (parameter * (1.0 - options.learning_rate * options.weight_decay))?;
+    let decayed = (parameter * (1.0 - options.learning_rate * options.weight_decay))?;
     Ok((
-        (kept - (direction * options.learning_rate)?)?,
+        (decayed - (direction * options.learning_rate)?)?,
         ((momentum * BETAS.1)? + (gradient * (1.0 - BETAS.1))?)?,
     ))
 }
