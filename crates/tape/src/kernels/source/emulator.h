@@ -1,5 +1,11 @@
 // Definitions for C++20: every lane is a coroutine of one thread, so that kernels run in tests,
 // slowly and always in the same order. The lanes of a group meet at each reduction and barrier.
+#if defined(__APPLE__) && !defined(__aarch64__)
+// Without these Apple's header refuses its deprecated functions. They must precede every header.
+#define _XOPEN_SOURCE 700
+#define _DARWIN_C_SOURCE
+#pragma clang diagnostic ignored "-Wdeprecated-declarations"
+#endif
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,16 +13,51 @@
 #include <tuple>
 #include <utility>
 #include <vector>
+#if !defined(__aarch64__)
 #include <ucontext.h>
+#endif
 typedef unsigned int uint;
 typedef unsigned short ushort;
 typedef unsigned char uchar;
 typedef unsigned long ulong;
 using std::max; using std::min; using std::exp; using std::log; using std::sqrt;
 namespace lanes {
+// Switches between stacks. Apple deprecates `swapcontext` and does not maintain it on arm64.
+#if defined(__aarch64__)
+// Saves what a function must preserve (x19 to x30, d8 to d15) on the stack, stores the stack
+// pointer in `*from` and continues at `to`.
+extern "C" void lanes_switch(void** from, void* to) __asm__("lanes_switch");
+__asm__(".text\n.p2align 2\n.globl lanes_switch\nlanes_switch:\n"
+        "sub sp, sp, #160\n"
+        "stp x19, x20, [sp, #0]\nstp x21, x22, [sp, #16]\nstp x23, x24, [sp, #32]\nstp x25, x26, [sp, #48]\n"
+        "stp x27, x28, [sp, #64]\nstp x29, x30, [sp, #80]\n"
+        "stp d8, d9, [sp, #96]\nstp d10, d11, [sp, #112]\nstp d12, d13, [sp, #128]\nstp d14, d15, [sp, #144]\n"
+        "mov x9, sp\nstr x9, [x0]\nmov sp, x1\n"
+        "ldp x19, x20, [sp, #0]\nldp x21, x22, [sp, #16]\nldp x23, x24, [sp, #32]\nldp x25, x26, [sp, #48]\n"
+        "ldp x27, x28, [sp, #64]\nldp x29, x30, [sp, #80]\n"
+        "ldp d8, d9, [sp, #96]\nldp d10, d11, [sp, #112]\nldp d12, d13, [sp, #128]\nldp d14, d15, [sp, #144]\n"
+        "add sp, sp, #160\nret\n");
+typedef void* Context;
+static void switch_to(Context& from, Context& to) { lanes_switch(&from, to); }
+// The first switch to a lane returns into `start`, on the lane's own stack.
+static void prepare(Context& lane, Context&, std::vector<char>& stack, void (*start)()) {
+    void** top = reinterpret_cast<void**>(reinterpret_cast<size_t>(stack.data() + stack.size()) / 16 * 16 - 160);
+    std::fill(top, top + 20, nullptr);
+    top[11] = reinterpret_cast<void*>(start);
+    lane = top;
+}
+#else
+typedef ucontext_t Context;
+static void switch_to(Context& from, Context& to) { swapcontext(&from, &to); }
+static void prepare(Context& lane, Context& home, std::vector<char>& stack, void (*start)()) {
+    getcontext(&lane);
+    lane.uc_stack.ss_sp = stack.data(); lane.uc_stack.ss_size = stack.size(); lane.uc_link = &home;
+    makecontext(&lane, start, 0);
+}
+#endif
 struct Meeting { uint size = 0, arrived = 0, round = 0; };
-struct Lane { ucontext_t context; std::vector<char> stack = std::vector<char>(64 << 10); bool done = true; };
-static ucontext_t home;
+struct Lane { Context context; std::vector<char> stack = std::vector<char>(64 << 10); bool done = true; };
+static Context home;
 static std::vector<Lane> all;
 static std::vector<Meeting> of_simds;
 static std::vector<float> slots;
@@ -27,7 +68,7 @@ static void** arguments;
 static void meet(Meeting& m) {
     if (++m.arrived == m.size) { m.arrived = 0; m.round++; return; }
     const uint round = m.round, me = now;
-    while (m.round == round) swapcontext(&all[me].context, &home);
+    while (m.round == round) switch_to(all[me].context, home);
 }
 static float reduce(float v, float (*f)(float, float)) {
     const uint me = now, first = me / 32 * 32;
@@ -38,7 +79,8 @@ static float reduce(float v, float (*f)(float, float)) {
     meet(of_simds[me / 32]);
     return r;
 }
-static void enter() { body(arguments); all[now].done = true; }
+// A finished lane is never continued.
+static void enter() { body(arguments); all[now].done = true; switch_to(all[now].context, home); }
 // Runs `count` groups of `width` simdgroups one after the other. Returns false if a group
 // deadlocks.
 static bool run(void (*kernel)(void**), void** args, uint count, uint width) {
@@ -50,16 +92,14 @@ static bool run(void (*kernel)(void**), void** args, uint count, uint width) {
         for (uint l = 0; l < lanes; l++) {
             Lane& lane = all[l];
             lane.done = false;
-            getcontext(&lane.context);
-            lane.context.uc_stack.ss_sp = lane.stack.data(); lane.context.uc_stack.ss_size = lane.stack.size(); lane.context.uc_link = &home;
-            makecontext(&lane.context, enter, 0);
+            prepare(lane.context, home, lane.stack, enter);
         }
         uint left = lanes;
         for (unsigned long long rounds = 0; left > 0; rounds++) {
             if (rounds > 1000000) return false;
             left = 0;
             for (now = 0; now < lanes; now++) {
-                if (!all[now].done) swapcontext(&home, &all[now].context);
+                if (!all[now].done) switch_to(home, all[now].context);
                 left += !all[now].done;
             }
         }
