@@ -185,7 +185,7 @@ impl<'a> Hub<'a> {
             }
         };
         bar.finish_and_clear();
-        to.sync_all().map_err(disk(draft))?;
+        ::disk::sync(&to).map_err(disk(draft))?;
         let size = fs::metadata(draft).map_err(disk(draft))?.len();
         Ok(match broken {
             None if size >= file.size => Attempt::Done,

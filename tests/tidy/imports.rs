@@ -9,7 +9,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "ebb",
         &[
-            "bench", "trainer", "dataset", "runlog", "pressure", "format",
+            "bench", "trainer", "dataset", "runlog", "pressure", "format", "disk",
         ],
     ),
     (
@@ -20,13 +20,16 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     (
         "trainer",
-        &["models", "tape", "dataset", "runlog", "pressure", "format"],
+        &[
+            "models", "tape", "dataset", "runlog", "pressure", "format", "disk",
+        ],
     ),
-    ("models", &["tape"]),
-    ("runlog", &["pressure", "format"]),
+    ("models", &["tape", "disk"]),
+    ("runlog", &["pressure", "format", "disk"]),
     ("dataset", &["format"]),
     ("pressure", &["format"]),
     ("format", &[]),
+    ("disk", &[]),
     ("tape", &[]),
 ];
 

@@ -70,7 +70,7 @@ impl RunFolder {
         let write = || -> std::io::Result<()> {
             let mut file = File::create(&temporary)?;
             file.write_all(config.to_toml().as_bytes())?;
-            file.sync_all()?;
+            disk::sync(&file)?;
             fs::rename(&temporary, &path)
         };
         write().map_err(RunlogError::disk("written", &path))

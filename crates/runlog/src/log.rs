@@ -63,7 +63,7 @@ impl EventWriter {
             | RunEvent::Resumed { .. }
             | RunEvent::Checkpoint { .. }
             | RunEvent::Stopped { .. }
-            | RunEvent::Failed { .. } => self.file.sync_data(),
+            | RunEvent::Failed { .. } => disk::sync_data(&self.file),
             _ => Ok(()),
         });
         if let Err(error) = written {

@@ -121,7 +121,7 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Resu
     fs::create_dir_all(draft)?;
     let mut files = HashMap::new();
     let mut seal = |name: &str, path: &Path| -> io::Result<()> {
-        File::open(path)?.sync_all()?;
+        disk::sync_path(path)?;
         files.insert(name.to_owned(), fingerprint(path)?);
         Ok(())
     };
@@ -155,8 +155,8 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Resu
     };
     let path = draft.join(STATE);
     fs::write(&path, serde_json::to_vec_pretty(&envelope)?)?;
-    File::open(&path)?.sync_all()?;
-    File::open(draft)?.sync_all()?;
+    disk::sync_path(&path)?;
+    disk::sync_path(draft)?;
     Ok(bytes)
 }
 
@@ -188,14 +188,13 @@ fn publish(draft: &Path, last: &Path) -> io::Result<()> {
             fs::rename(controller, last.join(controller_state::FILE))?;
         }
         fs::rename(draft.join(STATE), last.join(STATE))?;
-        File::open(last)?.sync_all()?;
+        disk::sync_path(last)?;
         return fs::remove_dir_all(draft);
     }
     // A folder that exists holds a damaged checkpoint or other weights.
     let _ = fs::remove_dir_all(last);
     fs::rename(draft, last)?;
-    last.parent()
-        .map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+    last.parent().map_or(Ok(()), disk::sync_path)
 }
 
 /// Whether `last` is valid and holds the same tensors as `draft`.

@@ -6,7 +6,7 @@ use crate::plan::Plan;
 use pressure::PersistedState;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use tape::device::SelectedDevice;
@@ -74,7 +74,7 @@ impl StateFile {
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         let path = folder.join(FILE);
         fs::write(&path, serde_json::to_vec(self)?)?;
-        File::open(&path)?.sync_all()
+        disk::sync_path(&path)
     }
 }
 

@@ -59,17 +59,13 @@ impl Pretrained {
                 fs::create_dir_all(parent).map_err(at(parent))?;
             }
             fs::copy(&from, &to).map_err(at(&from))?;
-            File::open(&to)
-                .and_then(|file| file.sync_all())
-                .map_err(at(&to))?;
+            disk::sync_path(&to).map_err(at(&to))?;
             sums.insert(name, Checksum::from_file(&to).map_err(at(&to))?);
         }
         let path = draft.join(SUMS);
         let text = serde_json::to_vec_pretty(&sums).expect("checksums are plain data");
         fs::write(&path, text).map_err(at(&path))?;
-        File::open(&path)
-            .and_then(|file| file.sync_all())
-            .map_err(at(&path))?;
+        disk::sync_path(&path).map_err(at(&path))?;
         fs::rename(&draft, &copy).map_err(at(&copy))?;
         Pretrained::with_tuning(&copy, self.tuning)
     }
