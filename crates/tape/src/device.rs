@@ -1,6 +1,8 @@
 //! The device of a run: which one, why, and what must hold before it is made. If a GPU cannot be
 //! used, the reason is reported and the CPU takes over; it never panics.
 
+#[cfg(any(target_os = "macos", test))]
+mod mac_support;
 #[cfg(target_os = "macos")]
 mod metal;
 #[cfg(not(target_os = "macos"))]

@@ -1,47 +1,79 @@
 //! Metal on macOS, with the same surface as `without_metal.rs`.
 
+use super::mac_support::{Gpu, MacFacts, OLDEST_MACOS, Processor, usable_gpu};
 use super::{DeviceKind, SelectedDevice};
 use crate::error::{Result, TapeError};
 use candle_core::Device;
-use objc2_foundation::{NSOperatingSystemVersion, NSProcessInfo};
-
-/// Candle puts every buffer into a residency set, a class that exists since macOS 15. On older
-/// systems it panics.
-const OLDEST: NSOperatingSystemVersion = NSOperatingSystemVersion {
-    majorVersion: 15,
-    minorVersion: 0,
-    patchVersion: 0,
-};
+use objc2_foundation::NSProcessInfo;
+use objc2_metal::{MTLDevice, MTLGPUFamily};
 
 /// Makes the Metal device. Call it once, on the thread that will use the device.
 pub(super) fn select() -> Result<SelectedDevice> {
-    supported()?;
+    let gpu = supported()?;
     // Candle panics on an empty list of devices instead of returning an error.
     match std::panic::catch_unwind(|| Device::new_metal(0)) {
         Ok(Ok(device)) => Ok(SelectedDevice {
             device,
             kind: DeviceKind::Metal,
-            reason: "the Mac's own GPU".to_owned(),
+            reason: format!("the Mac's own GPU, {gpu}"),
         }),
         Ok(Err(error)) => Err(TapeError::Device(error.to_string())),
         Err(_) => Err(TapeError::Device("no GPU was found".to_owned())),
     }
 }
 
-/// Candle panics on an older system instead of returning an error.
-fn supported() -> Result<()> {
-    if !NSProcessInfo::processInfo().isOperatingSystemAtLeastVersion(OLDEST) {
-        return Err(TapeError::Device(
-            "Metal needs macOS 15 or later here".to_owned(),
-        ));
+/// The name of the GPU, or why it cannot be used. Candle panics on an older system instead of
+/// returning an error.
+fn supported() -> Result<String> {
+    usable_gpu(&facts()).map_err(TapeError::Device)
+}
+
+fn facts() -> MacFacts {
+    let version = NSProcessInfo::processInfo().operatingSystemVersion();
+    let number = |part: isize| u32::try_from(part).unwrap_or(0);
+    let macos = (number(version.majorVersion), number(version.minorVersion));
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    MacFacts {
+        macos,
+        processor: processor(),
+        is_remote: is_set("SSH_CONNECTION") || is_set("SSH_TTY"),
+        gpu: (macos.0 >= OLDEST_MACOS).then(gpu).flatten(),
     }
-    Ok(())
+}
+
+fn processor() -> Processor {
+    if cfg!(target_arch = "aarch64") {
+        Processor::AppleSilicon
+    } else if is_translated() {
+        Processor::Rosetta
+    } else {
+        Processor::Intel
+    }
+}
+
+/// True if Rosetta translates this process.
+fn is_translated() -> bool {
+    let output = std::process::Command::new("/usr/sbin/sysctl")
+        .args(["-n", "sysctl.proc_translated"])
+        .output();
+    output.is_ok_and(|output| output.stdout.starts_with(b"1"))
+}
+
+fn gpu() -> Option<Gpu> {
+    let device = candle_metal_kernels::metal::Device::system_default()?;
+    let device = device.as_ref();
+    Some(Gpu {
+        name: device.name().to_string(),
+        is_apple7: device.supportsFamily(MTLGPUFamily::Apple7),
+    })
 }
 
 /// Describes the device that a run would use.
 pub(super) fn predict() -> Result<String> {
-    supported()?;
-    Ok("Metal, each operation checked on this Mac before its first run".to_owned())
+    let gpu = supported()?;
+    Ok(format!(
+        "Metal on {gpu}, each operation checked on this Mac before its first run"
+    ))
 }
 
 /// Bytes that the GPU driver has allocated; 0 on the CPU.
