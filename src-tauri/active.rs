@@ -9,6 +9,7 @@ use runlog::{Run, RunEvent, RunFolder, RunStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 use trainer::{Control, Machine, Request, RunContext, RunOutcome, TrainError};
 
 /// Stack of the thread that a training begins on, in bytes.
@@ -241,6 +242,16 @@ impl Training {
             .unwrap_or_else(PoisonError::into_inner);
     }
 
+    /// Asks for a stop and waits until the checkpoint is durable, but no longer than `limit`.
+    pub fn stop_and_wait_for(&self, limit: Duration) {
+        self.ask(RunRequest::Stop);
+        let ended = lock(&self.ended);
+        let _ended = self
+            .ending
+            .wait_timeout_while(ended, limit, |ended| ended.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+
     /// Why another training has to wait.
     pub fn in_the_way(&self) -> CommandError {
         let run = self.run();
@@ -322,6 +333,29 @@ mod tests {
         training.stop_and_wait();
         assert!(active.running().is_none());
         assert_eq!(code(active.begin("b", folder, work)), "begun");
+    }
+
+    #[test]
+    fn a_wait_for_the_end_has_a_limit() {
+        let (_home, folder) = folder();
+        let active = Active::on(Machine::default());
+        let (go, wait) = channel::<()>();
+        let begun = active.begin(
+            "a",
+            folder,
+            move |_: RunContext, report: &mut (dyn FnMut(&RunEvent) + Send)| {
+                report(&started());
+                let _ = wait.recv();
+                Ok(ending())
+            },
+        );
+        assert_eq!(code(begun), "begun");
+        let training = active.running().expect("it runs");
+        training.stop_and_wait_for(Duration::from_millis(20));
+        assert!(training.is_running(), "it did not stop in time");
+        drop(go);
+        training.stop_and_wait_for(Duration::from_secs(60));
+        assert!(!training.is_running());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The window: builds it, hands dropped folders to the inspections, and asks before a training is
-//! cut short. Refuses to know how anything is read, trained or drawn.
+//! The window: builds it and hands dropped folders to the inspections. Refuses to know how anything
+//! is read, trained or drawn.
 
 use crate::commands;
 use crate::lock::lock;
@@ -11,21 +11,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tauri::webview::PageLoadEvent;
 use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, Window, WindowEvent};
-use tauri_plugin_dialog::{DialogExt, MessageDialogButtons};
 use trainer::Machine;
 
 /// Opens the window and returns when it is closed. `target` is a folder to look at, or a run folder
 /// or id to show.
 pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
-    if !crate::page::has_display() {
-        return no_window("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)");
+    if let Some(why) = crate::page::missing_display() {
+        return no_window(why);
     }
     crate::page::prepare();
     let shell = Arc::new(Shell::new(machine));
     let first = target.map(|target| shell.open(&target));
     *lock(&shell.first) = first;
     let build = || {
-        tauri::Builder::default()
+        crate::app_hooks::with_menu(tauri::Builder::default())
             .plugin(tauri_plugin_dialog::init())
             .manage(Arc::clone(&shell))
             .invoke_handler(tauri::generate_handler![
@@ -54,6 +53,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
             .on_window_event(handle)
             .setup(|app| {
                 stop_on_signal(app.handle().clone())?;
+                crate::app_hooks::install(app.handle());
                 for window in app.webview_windows().values() {
                     crate::page::load_anew_when_killed(window)?;
                 }
@@ -69,15 +69,11 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
         Err(_) => return no_window("the display does not answer"),
     };
     app.run(|app, event| {
+        crate::app_hooks::on_event(app, &event);
         if let RunEvent::Exit = event {
             // Nothing is dropped at the end of a process that exits.
             drop(app.state::<Arc<Shell>>().drill(DrillRequest::End));
-        }
-        // However the app is told to quit, the training ends by a checkpoint.
-        if let (RunEvent::Exit, Some(training)) =
-            (event, app.state::<Arc<Shell>>().active.running())
-        {
-            training.stop_and_wait();
+            crate::quit::at_exit(app);
         }
     });
     ExitCode::SUCCESS
@@ -100,44 +96,11 @@ fn handle(window: &Window, event: &WindowEvent) {
                 shell.show(app, show);
             }
         }
-        WindowEvent::CloseRequested { api, .. } if shell.active.running().is_some() => {
+        WindowEvent::CloseRequested { api, .. } if !crate::quit::request(app) => {
             api.prevent_close();
-            ask_before_closing(window, Arc::clone(&shell));
         }
         _ => {}
     }
-}
-
-/// One question at a time. The training goes on while it stands.
-fn ask_before_closing(window: &Window, shell: Arc<Shell>) {
-    let Some(training) = shell.active.running() else {
-        return;
-    };
-    if shell.asking.swap(true, Ordering::Relaxed) {
-        return;
-    }
-    let step = runlog::format_count(training.run().figures().step);
-    let message = format!(
-        "A training is at step {step}. Stop & checkpoint saves it before Ebb closes; Resume goes on from there."
-    );
-    let app = window.app_handle().clone();
-    let buttons =
-        MessageDialogButtons::OkCancelCustom("Stop & checkpoint".into(), "Keep training".into());
-    let dialog = app
-        .dialog()
-        .message(message)
-        .title("Stop the training?")
-        .buttons(buttons)
-        .parent(window);
-    dialog.show(move |stop| {
-        shell.asking.store(false, Ordering::Relaxed);
-        if stop {
-            std::thread::spawn(move || {
-                training.stop_and_wait();
-                app.exit(0);
-            });
-        }
-    });
 }
 
 /// A signal to end stops & checkpoints first; a second one ends at once.

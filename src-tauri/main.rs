@@ -10,6 +10,10 @@ mod task_labels;
 #[cfg(feature = "desktop")]
 mod active;
 #[cfg(feature = "desktop")]
+mod app_hooks;
+#[cfg(all(feature = "desktop", any(target_os = "macos", test)))]
+mod command_line_tool;
+#[cfg(feature = "desktop")]
 mod commands;
 #[cfg(feature = "desktop")]
 mod desktop;
@@ -19,6 +23,8 @@ mod lock;
 mod inspections;
 #[cfg(feature = "desktop")]
 mod page;
+#[cfg(feature = "desktop")]
+mod quit;
 #[cfg(feature = "desktop")]
 mod machine_readings;
 #[cfg(feature = "desktop")]

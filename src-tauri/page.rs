@@ -2,7 +2,7 @@
 //! then loaded anew; the training never notices.
 
 #[cfg_attr(target_os = "linux", path = "page/linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "page/other.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "page/macos.rs")]
 mod platform;
 
-pub use platform::{has_display, load_anew_when_killed, prepare};
+pub use platform::{load_anew_when_killed, missing_display, prepare};

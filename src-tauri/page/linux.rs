@@ -11,10 +11,11 @@ const PLAIN_BUFFERS: &str = "WEBKIT_DISABLE_DMABUF_RENDERER";
 /// Where the kernel offers its GPUs.
 const GPUS: &str = "/dev/dri";
 
-/// Whether there may be a display to open a window on: the toolkit panics without one.
-pub fn has_display() -> bool {
+/// Why there is no display to open a window on, if there is none: the toolkit would panic.
+pub fn missing_display() -> Option<&'static str> {
     let named = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    named("DISPLAY") || named("WAYLAND_DISPLAY")
+    let missing = !named("DISPLAY") && !named("WAYLAND_DISPLAY");
+    missing.then_some("there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)")
 }
 
 /// Chooses how pages are drawn. Before anything else starts a thread.

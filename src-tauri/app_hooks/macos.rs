@@ -1,0 +1,105 @@
+//! macOS: the question before quitting, folders on the Dock icon and *Open With*, and the menu item
+//! that installs the command-line tool. Same surface as `other.rs`.
+
+use crate::command_line_tool;
+use crate::quit;
+use crate::shell::Shell;
+use objc2::ffi::{class_addMethod, object_getClass};
+use objc2::rc::Retained;
+use objc2::runtime::{AnyObject, Imp, Sel};
+use objc2::{class, msg_send, sel};
+use std::sync::{Arc, OnceLock};
+use tauri::menu::{Menu, MenuItem};
+use tauri::{AppHandle, Builder, Manager, RunEvent, Wry};
+use tauri_plugin_dialog::DialogExt;
+
+const INSTALL_TOOL: &str = "install-command-line-tool";
+/// Where the item stands in the application's menu: below *About*.
+const INSTALL_TOOL_POSITION: usize = 1;
+/// `NSTerminateCancel` and `NSTerminateNow`.
+const CANCEL: usize = 0;
+const NOW: usize = 1;
+
+static APP: OnceLock<AppHandle> = OnceLock::new();
+
+/// Adds *Install Command-Line Tool…* to the system's usual menu.
+pub fn with_menu(builder: Builder<Wry>) -> Builder<Wry> {
+    builder
+        .menu(|app| {
+            let menu = Menu::default(app)?;
+            let items = menu.items()?;
+            if let Some(submenu) = items.first().and_then(|item| item.as_submenu()) {
+                let text = "Install Command-Line Tool…";
+                let item = MenuItem::with_id(app, INSTALL_TOOL, text, true, None::<&str>)?;
+                submenu.insert(&item, INSTALL_TOOL_POSITION)?;
+            }
+            Ok(menu)
+        })
+        .on_menu_event(|app, event| {
+            if event.id().as_ref() == INSTALL_TOOL {
+                install_tool(app.clone());
+            }
+        })
+}
+
+/// Links the tool on a thread that may wait for the disk, and shows the result.
+fn install_tool(app: AppHandle) {
+    std::thread::spawn(move || {
+        let (title, message) = match command_line_tool::install_here() {
+            Ok(message) => ("The command-line tool is installed", message),
+            Err(message) => ("The command-line tool was not installed", message),
+        };
+        app.dialog().message(message).title(title).show(|_| {});
+    });
+}
+
+/// Makes *Quit* ask while a training runs, from the menu, the Dock and at logout. The toolkit's
+/// application delegate has no `applicationShouldTerminate:`, so the method is added to its class.
+pub fn install(app: &AppHandle) {
+    if APP.set(app.clone()).is_err() {
+        return;
+    }
+    // SAFETY: `sharedApplication` and `delegate` take no arguments and return objects or nil.
+    let (shared, delegate): (Retained<AnyObject>, Option<Retained<AnyObject>>) = unsafe {
+        let shared: Retained<AnyObject> = msg_send![class!(NSApplication), sharedApplication];
+        let delegate = msg_send![&*shared, delegate];
+        (shared, delegate)
+    };
+    let Some(delegate) = delegate else {
+        return;
+    };
+    let should_terminate: extern "C-unwind" fn(&AnyObject, Sel, &AnyObject) -> usize =
+        should_terminate;
+    // SAFETY: the method has the signature that the type encoding declares: an unsigned 64-bit
+    // result, the receiver, the selector and one object.
+    unsafe {
+        let method: Imp = std::mem::transmute(should_terminate);
+        class_addMethod(
+            object_getClass(&*delegate).cast_mut(),
+            sel!(applicationShouldTerminate:),
+            method,
+            c"Q@:@".as_ptr(),
+        );
+        // AppKit may remember which methods a delegate has; setting it again makes AppKit look.
+        let _: () = msg_send![&*shared, setDelegate: None::<&AnyObject>];
+        let _: () = msg_send![&*shared, setDelegate: &*delegate];
+    }
+}
+
+extern "C-unwind" fn should_terminate(_this: &AnyObject, _: Sel, _sender: &AnyObject) -> usize {
+    match APP.get() {
+        Some(app) if !quit::request(app) => CANCEL,
+        _ => NOW,
+    }
+}
+
+/// Shows a folder that was dropped on the Dock icon or opened by *Open With*.
+pub fn on_event(app: &AppHandle, event: &RunEvent) {
+    if let RunEvent::Opened { urls } = event
+        && let Some(path) = urls.iter().find_map(|url| url.to_file_path().ok())
+    {
+        let shell = Arc::clone(&app.state::<Arc<Shell>>());
+        let show = shell.open(&path);
+        shell.show(app, show);
+    }
+}

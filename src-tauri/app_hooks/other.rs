@@ -1,0 +1,14 @@
+//! Other systems ask nothing beyond the window's own events. Same surface as `macos.rs`.
+
+use tauri::{AppHandle, Builder, RunEvent, Wry};
+
+/// Adds nothing.
+pub fn with_menu(builder: Builder<Wry>) -> Builder<Wry> {
+    builder
+}
+
+/// Installs nothing.
+pub fn install(_app: &AppHandle) {}
+
+/// Handles nothing.
+pub fn on_event(_app: &AppHandle, _event: &RunEvent) {}
