@@ -229,6 +229,8 @@ pub struct PlanSettings {
     pub checkpoint_every: String,
     /// Where the budget line stands: the share of all memory that everybody together may fill.
     pub max_system_fraction: f64,
+    /// When the training rests: `auto`, `always` or `off`.
+    pub courtesy: String,
     /// Seed.
     pub seed: u64,
 }
