@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 const NAME: &str = "ebb";
 /// Folders on the shell's search path, if the user may write to them: that of macOS and that of
 /// Homebrew.
+#[cfg(target_os = "macos")]
 const SHARED: [&str; 2] = ["/usr/local/bin", "/opt/homebrew/bin"];
 /// The user's own folder, which is created.
 const OWN: &str = ".local/bin";

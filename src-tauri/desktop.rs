@@ -95,10 +95,8 @@ fn handle(window: &Window, event: &WindowEvent) {
                 shell.show(app, show);
             }
         }
-        WindowEvent::CloseRequested { api, .. } if shell.active.running().is_some() => {
-            if !crate::quit::request(app) {
-                api.prevent_close();
-            }
+        WindowEvent::CloseRequested { api, .. } if !crate::quit::request(app) => {
+            api.prevent_close();
         }
         _ => {}
     }

@@ -9,7 +9,7 @@ use crate::task_labels::{asks, capital, learned};
 use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::{DetectedDataset, Task};
 use pressure::{DeviceLimits, ModelNeed, Policy, Processes};
-use runlog::{RunConfig, format_count};
+use runlog::{CourtesyChoice, RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants, does_not_fit};
 use trainer::{
@@ -59,6 +59,10 @@ pub fn begun(
     Ok(view(&plan, Some(id), machine))
 }
 
+fn courtesy(plan: &Plan) -> CourtesyChoice {
+    plan.config.courtesy.unwrap_or(CourtesyChoice::Auto)
+}
+
 fn view(plan: &Plan, from: Option<&str>, machine: &Reported) -> PlanView {
     let task = plan.task();
     let (classes, numbers) = (plan.classes.len(), plan.columns.len());
@@ -81,6 +85,7 @@ fn view(plan: &Plan, from: Option<&str>, machine: &Reported) -> PlanView {
             max_system_fraction: plan
                 .max_system_fraction
                 .unwrap_or(Policy::default().max_system_fraction),
+            courtesy: courtesy(plan).name().to_owned(),
             seed: plan.seed,
         },
         task: capital(&learned(task.name(), classes, numbers)),
@@ -247,6 +252,7 @@ pub fn config(
             .and_then(|augment| augment.parse().ok()),
         checkpoint_every: Some(settings.checkpoint_every.clone()),
         max_system_fraction: Some(settings.max_system_fraction),
+        courtesy: settings.courtesy.parse().ok(),
         seed: Some(settings.seed),
         from,
         ..RunConfig::default()

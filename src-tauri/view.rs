@@ -230,6 +230,8 @@ pub struct PlanSettings {
     pub checkpoint_every: String,
     /// Fraction of all memory that Ebb and all other apps may use together.
     pub max_system_fraction: f64,
+    /// When the training rests: `auto`, `always` or `off`.
+    pub courtesy: String,
     /// Seed.
     pub seed: u64,
 }

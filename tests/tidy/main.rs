@@ -5,6 +5,7 @@
 mod functions;
 mod imports;
 mod links;
+mod mac;
 mod modules;
 mod sources;
 mod texts;

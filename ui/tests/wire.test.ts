@@ -20,7 +20,7 @@ test.each(["", "x", "é, three bytes more", "a longer message"])("a pull with th
 });
 
 const settings: PlanSettings = {
-  task: "image-classification", from: null, trains: "all", model: "convnet", resolution: 64, effective_batch: 64, epochs: 30, learning_rate: 1e-3, augment: "standard", checkpoint_every: "10min", max_system_fraction: 0.9, seed: 7,
+  task: "image-classification", from: null, trains: "all", model: "convnet", resolution: 64, effective_batch: 64, epochs: 30, learning_rate: 1e-3, augment: "standard", checkpoint_every: "10min", max_system_fraction: 0.9, courtesy: "auto", seed: 7,
 };
 
 test("a setting out of range has an error at its field", () => {

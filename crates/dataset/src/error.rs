@@ -22,7 +22,7 @@ pub enum DatasetError {
         path: PathBuf,
     },
     /// The system refuses to list the folder.
-    #[error("Ebb has no permission to read {}. Allow it in the system's privacy settings or the folder's permissions, then try again.", folder.display())]
+    #[error("Ebb has no permission to read {}. Allow it in the folder's permissions, on a Mac also in System Settings > Privacy & Security > Files and Folders, then try again.", folder.display())]
     NoPermission {
         /// The path that was asked for.
         folder: PathBuf,

@@ -88,8 +88,14 @@ mod cpu_time;
 mod wake_up;
 mod monitor;
 
+// Power beside memory.
+mod power;
+mod sleep_watch;
+mod courtesy;
+
 pub use budget::Budget;
 pub use controller::{budget_bytes, decide, observe, record_sample, should_cancel};
+pub use courtesy::{Courtesy, CourtesyChange, CourtesyMode};
 pub use decision::{
     Action, Ask, Change, Decision, MicroBatchKind, MicroBatchRecord, Moments, Outcome, Phase,
     Prefetch, SampleCost,
@@ -101,6 +107,7 @@ pub use memory_model::{Allocator, MemoryModel};
 pub use monitor::Monitor;
 pub use persisted::PersistedState;
 pub use policy::Policy;
+pub use power::{PowerSource, PowerState, ScriptedPower, open_power_source};
 pub use recovery::RecoveryReserve;
 pub use recovery_options::{
     RecoveryOption, Shortage, cheapest_setting, options_needing_consent, settings_that_help,
@@ -108,6 +115,7 @@ pub use recovery_options::{
 };
 pub use sample::{Component, Level, MemorySample, Thermal};
 pub use signal::{LevelTracker, Reading, pressure};
+pub use sleep_watch::SleepWatch;
 pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};
 pub use state::ControllerState;
 pub use stress_test::{stress_test_bytes, stress_test_is_full, stress_test_is_over};

@@ -8,6 +8,9 @@ mod platform;
 pub mod scripted;
 mod self_only;
 
+#[cfg(target_os = "macos")]
+pub(crate) use platform::thermal_state;
+
 pub use memory_source::{DeviceReading, DeviceReadings, MemorySource};
 pub use platform::footprint::{own_footprint_bytes, take_own_peak_bytes};
 

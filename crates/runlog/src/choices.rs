@@ -100,6 +100,18 @@ choice! {
 }
 
 choice! {
+    /// When a training rests between micro-batches.
+    CourtesyChoice {
+        /// On battery, in low power mode and while the machine is hot.
+        Auto = "auto",
+        /// Always.
+        Always = "always",
+        /// Never.
+        Off = "off",
+    }
+}
+
+choice! {
     /// How much each class counts in the loss.
     ClassWeights {
         /// Every sample counts the same.

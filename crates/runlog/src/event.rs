@@ -326,6 +326,8 @@ pub enum CheckpointReason {
     Requested,
     /// Memory pressure reached the warning level.
     Pressure,
+    /// The machine was about to sleep, or its battery was low.
+    Power,
 }
 
 /// Why a run ended without an error.

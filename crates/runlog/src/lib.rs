@@ -76,8 +76,8 @@ pub mod bindings;
 
 pub use blocks::Blocks;
 pub use choices::{
-    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
-    OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
+    Augmentation, ClassWeights, CourtesyChoice, DeviceChoice, DropPolicyChoice, LossBalance,
+    MixChoice, OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
 pub use error::RunlogError;
 pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};

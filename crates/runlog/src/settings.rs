@@ -6,8 +6,8 @@
 
 use crate::Blocks;
 use crate::choices::{
-    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
-    OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
+    Augmentation, ClassWeights, CourtesyChoice, DeviceChoice, DropPolicyChoice, LossBalance,
+    MixChoice, OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
 use crate::tier::Tier;
 use serde::{Deserialize, Serialize};
@@ -244,6 +244,9 @@ settings! {
     threads: u32 = { Allowed::Integer(1, 1024), Compute, flag: "threads" "THREADS", default: "the number of fast cores" };
     /// Threads that decode images ahead; 0 decodes in the training thread
     workers: u32 = { Allowed::Integer(0, 256), Compute, flag: "workers" "THREADS", default: "chosen by device" };
+    /// Rest as long as each micro-batch took, so that the machine stays cool and its battery lasts;
+    /// the training takes twice as long: auto, always or off
+    courtesy: CourtesyChoice = { Allowed::Words(CourtesyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
     /// Largest memory footprint of Ebb, such as 8GB
     memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "what other apps leave" };
     /// Largest memory footprint of Ebb as a fraction of all memory; the smaller of the two caps

@@ -14,6 +14,8 @@ pub enum Request {
     Stop,
     /// Save a checkpoint and continue.
     Checkpoint,
+    /// Save a checkpoint because the machine is about to sleep.
+    CheckpointBeforeSleep,
     /// Wait with all state in memory.
     Pause,
     /// Continue after a pause.
@@ -34,6 +36,9 @@ struct Shared {
     requests: Mutex<VecDeque<Request>>,
     arrived: Condvar,
     cancel: Cancel,
+    /// Answers to `CheckpointBeforeSleep`.
+    ready: Mutex<u64>,
+    answered: Condvar,
 }
 
 impl Control {
@@ -44,6 +49,26 @@ impl Control {
             self.0.cancel.store(true, Ordering::Relaxed);
         }
         self.0.arrived.notify_all();
+    }
+
+    /// Asks for a checkpoint because the machine is about to sleep, and waits until it is written,
+    /// at most `limit`. Returns whether it was.
+    pub(crate) fn save_before_sleep(&self, limit: Duration) -> bool {
+        let ready = self.0.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = *ready;
+        self.send(Request::CheckpointBeforeSleep);
+        let waited = self
+            .0
+            .answered
+            .wait_timeout_while(ready, limit, |ready| *ready == before);
+        let (ready, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *ready != before
+    }
+
+    /// The machine may sleep: the checkpoint is written, or none can be.
+    pub(crate) fn ready_to_sleep(&self) {
+        *self.0.ready.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.answered.notify_all();
     }
 
     /// Takes the next request from the queue.
@@ -76,5 +101,26 @@ impl Control {
             .requests
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleep_waits_for_the_checkpoint_but_not_forever() {
+        let control = Control::default();
+        assert!(!control.save_before_sleep(Duration::from_millis(20)));
+        assert_eq!(control.poll(), Some(Request::CheckpointBeforeSleep));
+        let training = control.clone();
+        let thread = std::thread::spawn(move || {
+            while training.poll().is_none() {
+                training.wait(Duration::from_millis(50));
+            }
+            training.ready_to_sleep();
+        });
+        assert!(control.save_before_sleep(Duration::from_secs(60)));
+        thread.join().expect("it only waits");
     }
 }

@@ -111,7 +111,7 @@ pub enum TrainError {
     NoThreads(String),
     /// No sample of an effective batch could be read.
     #[error(
-        "no sample of step {step} could be read; check that the folder {folder} is still there, then resume"
+        "no sample of step {step} could be read; allow Ebb to read it and check that the folder {folder} is still there, then resume"
     )]
     NoData {
         /// The step.

@@ -4,7 +4,10 @@
 use crate::error::Result;
 use candle_core::Device;
 use pressure::source::scripted::{Advance, Scripted};
-use pressure::{DeviceReadings, MemorySource, own_footprint_bytes, source, take_own_peak_bytes};
+use pressure::{
+    DeviceReadings, MemorySource, PowerSource, open_power_source, own_footprint_bytes, source,
+    take_own_peak_bytes,
+};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -39,6 +42,8 @@ pub struct Machine {
     /// Most bytes that one micro-batch may save for its backward pass. A larger one fails with the
     /// out-of-memory error of a small device. For tests.
     pub micro_batch_limit_bytes: Option<u64>,
+    /// Opens the source of the power's state.
+    pub power: fn() -> Box<dyn PowerSource>,
     /// File with the results of passed device checks.
     pub device_check_path: Option<PathBuf>,
 }
@@ -50,6 +55,7 @@ impl Default for Machine {
             micro_batch_limit_bytes: None,
             device_check_path: None,
             purge: || {},
+            power: open_power_source,
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::precision::Precision;
 use crate::schedule::LrSchedule;
 use dataset::{Mix, TargetColumn, Task, Tokenizer};
 use models::{Balance, Heads, ModelId, Pretrained, TextModel};
+use pressure::CourtesyMode;
 use runlog::{Interval, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,6 +102,8 @@ pub struct Plan {
     pub max_system_fraction: Option<f64>,
     /// A run that is suspended for longer than this ends, in milliseconds.
     pub max_suspended_ms: Option<u64>,
+    /// When the training rests.
+    pub courtesy: CourtesyMode,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Trains on this many samples only.

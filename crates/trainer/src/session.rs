@@ -4,6 +4,7 @@
 mod checkpointer;
 mod fault_counts;
 mod loaders;
+mod power_care;
 mod started;
 mod step_timer;
 
@@ -25,6 +26,7 @@ use crate::train_state::TrainState;
 use checkpointer::{Checkpointer, Snapshot};
 use fault_counts::FaultCounts;
 use loaders::Loaders;
+use power_care::PowerCare;
 use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
 use runlog::{CheckpointReason, Claim, RunEvent, RunFolder};
 use started::started_event;
@@ -55,6 +57,7 @@ pub struct Session<'a, T: Task> {
     pub(crate) shortage: Option<String>,
     micro_batch_limit_bytes: Option<u64>,
     chosen: SelectedDevice,
+    power: PowerCare,
     _claim: Claim,
 }
 
@@ -151,6 +154,7 @@ impl<'a, T: Task> Session<'a, T> {
         let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,
+            power: PowerCare::new(plan, &machine, &control),
             run: run.clone(),
             control,
             controller,
@@ -218,6 +222,7 @@ impl<'a, T: Task> Session<'a, T> {
         remaining: usize,
         done: usize,
     ) -> Result<Answer> {
+        self.care_for_power()?;
         let position = Position {
             step: match phase {
                 Phase::Train => self.state.step + 1,
@@ -231,6 +236,23 @@ impl<'a, T: Task> Session<'a, T> {
             return self.decide(phase, remaining, position);
         }
         Ok(answer)
+    }
+
+    /// Rests if the machine runs on its battery or is hot, and saves if the battery is low.
+    fn care_for_power(&mut self) -> Result<()> {
+        let change = self.power.observe();
+        if let Some(message) = change.message {
+            self.log.warn("courtesy", message)?;
+        }
+        if change.checkpoint && !self.checkpointer.is_saved(self.state.step) {
+            self.log.warn(
+                "battery_low",
+                "the battery is low: the run is saved".to_owned(),
+            )?;
+            self.save_or_warn(CheckpointReason::Power)?;
+        }
+        self.power.rest();
+        Ok(())
     }
 
     fn decide(&mut self, phase: Phase, remaining: usize, position: Position) -> Result<Answer> {

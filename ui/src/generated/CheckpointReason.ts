@@ -3,4 +3,4 @@
 /**
  * Why a checkpoint was written.
  */
-export type CheckpointReason = "periodic" | "best" | "stop" | "requested" | "pressure";
+export type CheckpointReason = "periodic" | "best" | "stop" | "requested" | "pressure" | "power";

@@ -49,6 +49,10 @@ checkpoint_every: string,
  */
 max_system_fraction: number, 
 /**
+ * When the training rests: `auto`, `always` or `off`.
+ */
+courtesy: string, 
+/**
  * Seed.
  */
 seed: number, };

@@ -79,7 +79,7 @@ impl MemorySource for Machine {
             swap_used_bytes: sysctl::<libc::xsw_usage>(c"vm.swapusage")
                 .map_or(0, |swap| swap.xsu_used),
             disk_free_bytes: disk_free_bytes(DISK).or_else(|| disk_free_bytes(FALLBACK_DISK)),
-            thermal: Some(thermal(NSProcessInfo::processInfo().thermalState())),
+            thermal: Some(thermal_state(NSProcessInfo::processInfo().thermalState())),
             low_power: Some(NSProcessInfo::processInfo().isLowPowerModeEnabled()),
             ..MemorySample::default()
         };
@@ -131,7 +131,7 @@ fn level(code: u32) -> Level {
 }
 
 /// The system's four thermal states; unknown ones are taken as critical.
-fn thermal(state: NSProcessInfoThermalState) -> Thermal {
+pub(crate) fn thermal_state(state: NSProcessInfoThermalState) -> Thermal {
     match state.0 {
         ..=0 => Thermal::Nominal,
         1 => Thermal::Fair,
@@ -241,7 +241,7 @@ mod tests {
             (NSProcessInfoThermalState::Serious, Thermal::Serious),
             (NSProcessInfoThermalState::Critical, Thermal::Critical),
         ] {
-            assert_eq!(thermal(state), expected);
+            assert_eq!(thermal_state(state), expected);
         }
     }
 

@@ -98,67 +98,52 @@ mod tests {
         assert_eq!(usable_gpu(&over_ssh), Ok("Apple M1".to_owned()));
     }
 
-    #[test]
-    fn every_mac_without_a_usable_gpu_is_given_a_reason() {
-        let other = |name: &str| {
-            Some(Gpu {
+    fn with_gpu(name: &str) -> MacFacts {
+        MacFacts {
+            gpu: Some(Gpu {
                 name: name.to_owned(),
                 is_apple7: false,
-            })
-        };
-        for (facts, reason) in [
-            (
-                MacFacts {
-                    macos: (14, 5),
-                    gpu: None,
-                    ..m1()
-                },
-                "macOS 15 or later, this is macOS 14.5",
-            ),
-            (
-                MacFacts {
-                    processor: Processor::Intel,
-                    gpu: other("AMD Radeon Pro 5500M"),
-                    ..m1()
-                },
-                "an Intel Mac",
-            ),
-            (
-                MacFacts {
-                    processor: Processor::Rosetta,
-                    ..m1()
-                },
-                "the build for Apple silicon",
-            ),
-            (
-                MacFacts {
-                    gpu: other("Apple Paravirtual device"),
-                    ..m1()
-                },
-                "virtual Mac (Apple Paravirtual device)",
-            ),
-            (
-                MacFacts {
-                    gpu: other("Apple A12Z"),
-                    ..m1()
-                },
-                "the GPU (Apple A12Z) lacks",
-            ),
-            (
-                MacFacts { gpu: None, ..m1() },
-                "no GPU was found, as in a virtual Mac",
-            ),
-            (
-                MacFacts {
-                    gpu: None,
-                    is_remote: true,
-                    ..m1()
-                },
-                "session over SSH; log in",
-            ),
-        ] {
-            let message = usable_gpu(&facts).expect_err("it cannot be used");
-            assert!(message.contains(reason), "{message}");
+            }),
+            ..m1()
         }
+    }
+
+    fn check(facts: &MacFacts, reason: &str) {
+        let message = usable_gpu(facts).expect_err("it cannot be used");
+        assert!(message.contains(reason), "{message}");
+    }
+
+    #[test]
+    fn an_old_system_and_an_intel_processor_are_given_as_the_reason() {
+        let macos_14 = MacFacts {
+            macos: (14, 5),
+            gpu: None,
+            ..m1()
+        };
+        check(&macos_14, "macOS 15 or later, this is macOS 14.5");
+        let intel = MacFacts {
+            processor: Processor::Intel,
+            ..with_gpu("AMD Radeon Pro 5500M")
+        };
+        check(&intel, "an Intel Mac");
+        let rosetta = MacFacts {
+            processor: Processor::Rosetta,
+            ..m1()
+        };
+        check(&rosetta, "the build for Apple silicon");
+    }
+
+    #[test]
+    fn a_missing_or_older_gpu_is_given_as_the_reason() {
+        let paravirtual = with_gpu("Apple Paravirtual device");
+        check(&paravirtual, "virtual Mac (Apple Paravirtual device)");
+        check(&with_gpu("Apple A12Z"), "the GPU (Apple A12Z) lacks");
+        let without = MacFacts { gpu: None, ..m1() };
+        check(&without, "no GPU was found, as in a virtual Mac");
+        let over_ssh = MacFacts {
+            is_remote: true,
+            ..without
+        };
+        check(&over_ssh, "session over SSH; log in");
     }
 }

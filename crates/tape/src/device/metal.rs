@@ -74,7 +74,6 @@ fn gpu() -> Option<Gpu> {
 /// Describes the device that a run would use.
 pub(super) fn predict() -> Result<String> {
     let gpu = supported()?;
-    crate::kernels::metal::forget_pools();
     Ok(format!(
         "Metal on {gpu}, each operation checked on this Mac before its first run"
     ))

@@ -10,7 +10,8 @@ use crate::precision::Precision;
 use crate::pretrained;
 use dataset::Task;
 use models::{ModelId, Pretrained};
-use runlog::{Blocks, DeviceChoice, Interval, PrecisionChoice, RunConfig};
+use pressure::CourtesyMode;
+use runlog::{Blocks, CourtesyChoice, DeviceChoice, Interval, PrecisionChoice, RunConfig};
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
 
@@ -145,6 +146,7 @@ impl Plan {
             memory_cap_fraction: config.memory_cap_fraction,
             max_system_fraction: config.max_system_fraction,
             max_suspended_ms: config.max_suspended_minutes.map(|minutes| minutes * 60_000),
+            courtesy: courtesy(config),
             seed: config.seed.unwrap_or(defaults.seed),
             dev_samples: config.dev_samples,
             checkpoint_every: Interval::parse(checkpoint_every(config))?,
@@ -208,6 +210,14 @@ impl Plan {
                 .device_warning(&select_device(self.device)?, self.device)?;
         }
         Ok(())
+    }
+}
+
+fn courtesy(config: &RunConfig) -> CourtesyMode {
+    match config.courtesy.unwrap_or(CourtesyChoice::Auto) {
+        CourtesyChoice::Auto => CourtesyMode::Auto,
+        CourtesyChoice::Always => CourtesyMode::Always,
+        CourtesyChoice::Off => CourtesyMode::Off,
     }
 }
 

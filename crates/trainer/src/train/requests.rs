@@ -58,6 +58,10 @@ fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
 fn change<T: Task>(session: &mut Session<'_, T>, request: Request) -> Result<()> {
     match request {
         Request::Checkpoint => session.save_or_warn(CheckpointReason::Requested)?,
+        Request::CheckpointBeforeSleep => {
+            session.save_or_warn(CheckpointReason::Power)?;
+            session.control.ready_to_sleep();
+        }
         Request::SetMemoryCap(bytes) => session.controller.set_memory_cap(bytes),
         Request::SetMaxSystemFraction(fraction) => {
             session.controller.set_max_system_fraction(fraction);

@@ -152,6 +152,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         memory_cap_fraction: None,
         max_system_fraction: None,
         max_suspended_ms: None,
+        courtesy: Default::default(),
         seed: 7,
         dev_samples: None,
         checkpoint_every: Interval::parse("10min").unwrap(),

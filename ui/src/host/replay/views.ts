@@ -51,7 +51,7 @@ export const inspection: InspectionView = {
   plans: [{
     settings: {
       task: "image-classification", from: null, trains: "all", model: "vit_micro", resolution: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
-      checkpoint_every: "10min", max_system_fraction: 0.9, seed: 7,
+      checkpoint_every: "10min", max_system_fraction: 0.9, courtesy: "auto", seed: 7,
     },
     task: "Image classification", asks: "One subfolder per class.", sample: "image", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]],
     can_begin: true, trains: [["all", "Everything"]], resolutions: [64, 96, 128, 160, 224],
