@@ -27,10 +27,12 @@ check: setup-test ui-test lint
 	$(step) 'running unit tests'
 	cargo nextest run --release --workspace --lib --bins --test tidy
 
-# Slow tests that CI runs at night: every test of `make test` three times, and trainings under real memory pressure.
+# Slow tests that CI runs at night: every test of `make test` three times, 10,000 fault schedules, and trainings under real memory pressure.
 test-long: setup-test ui/dist/index.html
 	$(step) 'running every test three times'
 	scripts/with-display cargo nextest run --release --workspace --stress-count 3
+	$(step) 'training on a device that fails, 10,000 times'
+	EBB_FAULT_SCHEDULES=10000 cargo nextest run --release -p trainer --test device_faults --no-capture
 	$(step) 'training under real memory pressure'
 	scripts/hog-trial 50
 

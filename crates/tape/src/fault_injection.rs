@@ -53,7 +53,7 @@ impl Fault {
     pub const fn description(self) -> &'static str {
         match self {
             Fault::AllocationRefused => "Failed to create metal resource: Buffer",
-            Fault::TooManyThreads => "threads per group",
+            Fault::TooManyThreads => "needs groups of 1024 threads but this GPU allows 832",
             Fault::OutOfMemory => {
                 "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"
             }
@@ -90,7 +90,7 @@ impl Fault {
         match self {
             Fault::AllocationRefused => metal(self.description().to_owned()),
             Fault::TooManyThreads => TapeError::Device(format!(
-                "a kernel needs 1024 {}, but this device allows 832",
+                "cross_entropy {}; choose --device cpu",
                 self.description()
             )),
             _ => metal(format!(

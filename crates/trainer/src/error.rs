@@ -76,9 +76,7 @@ pub enum TrainError {
         next: String,
     },
     /// The device fails again and again.
-    #[error(
-        "the device failed {times} times in a row at {what} ({source}); the newest checkpoint is valid, resume from it{next}"
-    )]
+    #[error("the device failed {times} times in a row at {what} ({source}); {next}")]
     DeviceFailed {
         /// "step 12", or "a micro-batch of 1 sample".
         what: String,
@@ -86,7 +84,7 @@ pub enum TrainError {
         times: u32,
         /// The device's last error.
         source: Box<TrainError>,
-        /// What would help, after a comma; may be empty.
+        /// What to do next.
         next: &'static str,
     },
     /// The user ended the run while its GPU was being checked.

@@ -489,7 +489,7 @@ impl MemoryController {
                 what: format!("a micro-batch of {}", samples(micro_batch)),
                 times,
                 source: Box::new(error),
-                next: ", with smaller images or fewer --tokens, or on --device cpu",
+                next: "resume from the newest checkpoint, with smaller images or fewer --tokens, or on --device cpu",
             });
         }
         let advice = self.advice(micro_batch, 1);

@@ -421,7 +421,7 @@ impl<'a, T: Task> Session<'a, T> {
                 what: format!("step {step}"),
                 times,
                 source: Box::new(error),
-                next: ", or train on --device cpu",
+                next: "resume from the newest checkpoint, or train on --device cpu",
             });
         }
         let message = format!("step {step} is repeated: {error}");

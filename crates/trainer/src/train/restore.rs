@@ -25,7 +25,11 @@ pub(super) fn restore<T: Task>(session: &mut Session<'_, T>, error: TrainError) 
             what: format!("step {}", step + 1),
             times,
             source: Box::new(error),
-            next: ", or train on --device cpu",
+            next: if session.checkpointer.has_checkpoint() {
+                "the newest checkpoint is valid; resume from it, or train on --device cpu"
+            } else {
+                "no checkpoint was written yet; start again, or train on --device cpu"
+            },
         });
     }
     session.controller.wait_for(WAIT, &session.control);

@@ -1,0 +1,113 @@
+//! A device that fails at any dispatch of a training, an evaluation, a prediction, a checkpoint or
+//! a resume: the final weights are those of a run without failures bit for bit, or the run ends
+//! with an error that names the failure, and its newest checkpoint holds the right weights.
+//!
+//! `EBB_FAULT_SCHEDULES` sets the number of random schedules and `EBB_FAULT_SEED` the first of them;
+//! the seed alone replays one.
+
+// A helper that fails fails the test.
+#![allow(clippy::unwrap_used)]
+
+mod check;
+mod run;
+mod scenario;
+mod schedule;
+
+use check::{Outcome, check};
+use run::undisturbed;
+use scenario::Scenario;
+use schedule::Schedule;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Schedules that every test run plays; `make test-long` plays more.
+const SCHEDULES: u64 = 300;
+/// A schedule that takes longer hangs. It takes a fraction of a second.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+/// A number from the environment.
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().expect("a number"))
+}
+
+/// The seeds to play.
+fn seeds() -> std::ops::Range<u64> {
+    let count = setting("EBB_FAULT_SCHEDULES");
+    match setting("EBB_FAULT_SEED") {
+        Some(first) => first..first + count.unwrap_or(1),
+        None => 0..count.unwrap_or(SCHEDULES),
+    }
+}
+
+/// Ends the process if no schedule ends for a while: a thread that hangs cannot be stopped.
+struct Watchdog(std::sync::mpsc::Sender<u64>);
+
+impl Watchdog {
+    fn new() -> Self {
+        let (begins, next) = channel();
+        std::thread::spawn(move || {
+            let mut seed = 0;
+            loop {
+                match next.recv_timeout(HANGS_AFTER) {
+                    Ok(next) => seed = next,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {
+                        eprintln!("the schedule hangs: EBB_FAULT_SEED={seed}");
+                        std::process::exit(101);
+                    }
+                }
+            }
+        });
+        Watchdog(begins)
+    }
+
+    fn begin(&self, seed: u64) {
+        self.0.send(seed).unwrap();
+    }
+}
+
+#[test]
+fn no_fault_changes_a_training_silently() {
+    let watchdog = Watchdog::new();
+    let scenarios = Scenario::all();
+    let calm: Vec<_> = scenarios.iter().map(undisturbed).collect();
+    for (scenario, record) in scenarios.iter().zip(&calm) {
+        let name = scenario.name;
+        println!(
+            "{name}: {} dispatches, {:.0} ms",
+            record.dispatches, record.ms
+        );
+    }
+    let began = Instant::now();
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let mut failures = Vec::new();
+    let seeds = seeds();
+    for seed in seeds.clone() {
+        watchdog.begin(seed);
+        let index = Scenario::index_of_seed(seed);
+        let (scenario, calm) = (&scenarios[index], &calm[index]);
+        let schedule = Schedule::from_seed(seed, calm.dispatches);
+        let outcome = check(scenario, calm, &schedule);
+        if let Outcome::Failed(reason) = &outcome {
+            let name = scenario.name;
+            failures.push(format!(
+                "EBB_FAULT_SEED={seed} ({name}): {reason}\n{schedule}"
+            ));
+            eprintln!("{}", failures[failures.len() - 1]);
+        }
+        *counts.entry(outcome.class()).or_default() += 1;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!("{} schedules in {seconds:.1} s", seeds.end - seeds.start);
+    for (class, count) in counts {
+        println!("{count:>7}  {class}");
+    }
+    assert!(
+        failures.is_empty(),
+        "{} schedules failed:\n{}",
+        failures.len(),
+        failures[..failures.len().min(20)].join("\n")
+    );
+}

@@ -1,0 +1,279 @@
+//! One run with its interruptions, and what it left: checkpoints, evaluations and predictions.
+
+use crate::scenario::{Scenario, temporary_folder};
+use crate::schedule::{STEPS, Schedule};
+use runlog::{RunEvent, RunFolder, RunStore, StopReason};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::Path;
+use std::time::Instant;
+use tape::fault_injection::{Injection, ScheduledFault};
+use tempfile::TempDir;
+use trainer::internals::checkpoint;
+use trainer::{
+    Control, DevicePreference, Machine, MemoryScript, Replay, Request, Result, RunContext,
+    RunOutcome, ScriptBy, TrainError, TrainedModel,
+};
+
+/// Sessions after which a run should be at its end.
+const MOST_SESSIONS: usize = 60;
+
+/// What a run left behind.
+#[derive(Default)]
+pub struct Record {
+    /// Hash of weights, optimizer state and average in the checkpoint of each step. Several if a
+    /// step was saved several times with different values, which is wrong.
+    pub checkpoints: BTreeMap<u64, Vec<u64>>,
+    /// Loss and score after each evaluated step.
+    pub evaluations: BTreeMap<u64, Vec<f64>>,
+    /// Micro-batches of each step.
+    pub micro_batches: BTreeMap<u64, Vec<u32>>,
+    /// Loss of each step.
+    pub losses: BTreeMap<u64, f64>,
+    /// What the trained model says about its held-out samples.
+    pub held_out: Vec<f64>,
+    /// Dispatches of all sessions.
+    pub dispatches: u64,
+    /// Duration in milliseconds.
+    pub ms: f64,
+    /// Errors that ended sessions, with the step of the newest checkpoint and its hash then.
+    pub errors: Vec<EndedByError>,
+    /// Warnings of the run.
+    pub warnings: Vec<String>,
+    pub events: Vec<RunEvent>,
+    pub happened: Vec<ScheduledFault>,
+    pub garbage_results: u64,
+    has_something_to_save: bool,
+    /// Why the run never came to its end.
+    pub unfinished: Option<String>,
+}
+
+/// A session that ended with an error.
+pub struct EndedByError {
+    pub error: String,
+    pub code: &'static str,
+    /// Step and hash of the newest valid checkpoint.
+    pub checkpoint: Option<(u64, u64)>,
+    /// The run had written a checkpoint or done a step.
+    pub had_something_to_save: bool,
+}
+
+/// The hash of the lengths and checksums of a checkpoint's tensor files.
+fn hash(checkpoint: &Path) -> Option<u64> {
+    let state = std::fs::read(checkpoint.join("state.json")).ok()?;
+    let state: serde_json::Value = serde_json::from_slice(&state).ok()?;
+    let mut files: Vec<_> = state.get("files")?.as_object()?.iter().collect();
+    files.sort_by_key(|(name, _)| *name);
+    let mut hasher = DefaultHasher::new();
+    files.iter().for_each(|(name, sum)| {
+        hasher.write(name.as_bytes());
+        hasher.write(sum.to_string().as_bytes());
+    });
+    Some(hasher.finish())
+}
+
+/// A run in progress.
+struct Sessions<'a> {
+    scenario: &'a Scenario,
+    schedule: &'a Schedule,
+    replay: Option<Replay>,
+    /// Every step is saved.
+    saves_every_step: bool,
+    folder: TempDir,
+    run: RunFolder,
+    record: Record,
+    stopped: bool,
+}
+
+impl Sessions<'_> {
+    fn context(&self, control: &Control) -> RunContext {
+        RunContext {
+            control: control.clone(),
+            machine: Machine {
+                script: Some(MemoryScript {
+                    path: self.scenario.script.clone(),
+                    by: ScriptBy::Decision,
+                }),
+                ..Machine::default()
+            },
+            replay: self.replay.clone(),
+        }
+    }
+
+    /// Starts the run, or resumes it if it has a checkpoint.
+    fn session(&mut self) -> Result<RunOutcome> {
+        let control = Control::default();
+        let context = self.context(&control);
+        let (run, record) = (self.run.clone(), &mut self.record);
+        let stop_after = self.schedule.stop_after.filter(|_| !self.stopped);
+        let stopped = &mut self.stopped;
+        let saves_every_step = self.saves_every_step;
+        if saves_every_step && record.events.is_empty() {
+            control.send(Request::Checkpoint);
+        }
+        let mut observer = |event: &RunEvent| {
+            record.observe(&run.path, event);
+            if let RunEvent::Step { step, .. } = event {
+                if stop_after.is_some_and(|after| *step >= after) && !*stopped {
+                    *stopped = true;
+                    control.send(Request::Stop);
+                }
+                if saves_every_step || step.is_multiple_of(2) {
+                    control.send(Request::Checkpoint);
+                }
+            }
+        };
+        if checkpoint::newest(&run).is_ok() {
+            return trainer::resume(&run, context, &mut observer);
+        }
+        let plan = self.scenario.plan(self.schedule.automatic);
+        let found = self.scenario.found.clone();
+        trainer::start(plan, found, &run, context, &mut observer)
+    }
+
+    /// Trains to the end, through every error.
+    fn train(&mut self) {
+        for _ in 0..MOST_SESSIONS {
+            match self.session() {
+                Ok(outcome) if outcome.reason == StopReason::Finished => return,
+                Ok(outcome) if outcome.reason == StopReason::Requested => {}
+                Ok(outcome) => {
+                    self.record.unfinished = Some(format!("it stopped: {:?}", outcome.reason));
+                    return;
+                }
+                Err(error) => self.note(&error),
+            }
+            if checkpoint::newest(&self.run).is_err() {
+                self.run = new_run(&self.folder);
+                self.record.has_something_to_save = false;
+            }
+        }
+        self.record.unfinished = Some(format!("no end after {MOST_SESSIONS} sessions"));
+    }
+
+    fn note(&mut self, error: &TrainError) {
+        let newest = checkpoint::newest(&self.run).ok();
+        let newest = newest.and_then(|(loaded, _)| Some((loaded.state.step, hash(&loaded.path)?)));
+        self.record.errors.push(EndedByError {
+            error: error.to_string(),
+            code: error.code(),
+            checkpoint: newest,
+            had_something_to_save: self.record.has_something_to_save,
+        });
+    }
+
+    /// Evaluates the trained model until the device does it without an error.
+    fn predict(&mut self) {
+        for _ in 0..MOST_SESSIONS {
+            let evaluated = trainer::on_threads(1, || {
+                let model = TrainedModel::load(&self.run, DevicePreference::Cpu, None)?;
+                model.evaluate_own(&self.run)
+            });
+            match evaluated {
+                Ok(evaluation) => {
+                    let named = evaluation.metrics.by_name.values().copied();
+                    self.record.held_out = named.chain([evaluation.metrics.loss]).collect();
+                    return;
+                }
+                Err(error) => self.note(&error),
+            }
+        }
+        self.record.unfinished = Some("no evaluation came to its end".to_owned());
+    }
+}
+
+impl Record {
+    fn observe(&mut self, run: &Path, event: &RunEvent) {
+        self.has_something_to_save |=
+            matches!(event, RunEvent::Checkpoint { .. } | RunEvent::Step { .. });
+        match event {
+            RunEvent::Checkpoint { step, path, .. } => {
+                let found = hash(&run.join(path)).unwrap();
+                let all = self.checkpoints.entry(*step).or_default();
+                if !all.contains(&found) {
+                    all.push(found);
+                }
+            }
+            RunEvent::Evaluation {
+                step,
+                loss,
+                metrics,
+                ..
+            } => {
+                let values = metrics.values().copied().chain([*loss]).collect();
+                self.evaluations.insert(*step, values);
+            }
+            RunEvent::Step {
+                step,
+                loss,
+                micro_batches,
+                ..
+            } => {
+                self.micro_batches.insert(*step, micro_batches.clone());
+                self.losses.insert(*step, *loss);
+            }
+            RunEvent::Warning { code, message, .. } => {
+                self.warnings.push(format!("{code}: {message}"));
+            }
+            _ => {}
+        }
+        self.events.push(event.clone());
+    }
+}
+
+fn new_run(folder: &TempDir) -> RunFolder {
+    let store = RunStore::open(folder.path().join("runs"));
+    store.create("run").unwrap()
+}
+
+fn played(
+    scenario: &Scenario,
+    schedule: &Schedule,
+    replay: Option<Replay>,
+    saves_every_step: bool,
+) -> Record {
+    let began = Instant::now();
+    let injection = Injection::install(schedule.faults.clone(), schedule.seed);
+    let folder = temporary_folder();
+    let mut sessions = Sessions {
+        scenario,
+        schedule,
+        replay,
+        saves_every_step,
+        run: new_run(&folder),
+        folder,
+        record: Record::default(),
+        stopped: false,
+    };
+    sessions.train();
+    if sessions.record.unfinished.is_none() {
+        sessions.predict();
+    }
+    let mut record = sessions.record;
+    record.ms = began.elapsed().as_secs_f64() * 1000.0;
+    record.dispatches = injection.dispatches();
+    record.happened = injection.happened();
+    record.garbage_results = injection.garbage_results();
+    record
+}
+
+/// The run with its faults.
+pub fn disturbed(scenario: &Scenario, schedule: &Schedule) -> Record {
+    played(scenario, schedule, None, false)
+}
+
+/// The run without faults, which saves every step.
+pub fn undisturbed(scenario: &Scenario) -> Record {
+    let record = played(scenario, &Schedule::calm(false), None, true);
+    assert_eq!(record.unfinished, None);
+    assert!(record.errors.is_empty());
+    assert_eq!(record.checkpoints.len() as u64, STEPS + 1);
+    record
+}
+
+/// The run without faults in the micro-batches of a recorded one.
+pub fn repeated(scenario: &Scenario, schedule: &Schedule, events: &[RunEvent]) -> Record {
+    let calm = Schedule::calm(schedule.automatic);
+    let replay = Replay::from_events(events);
+    played(scenario, &calm, Some(replay), true)
+}
