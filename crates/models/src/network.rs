@@ -9,6 +9,10 @@ use tape::{Result, Tape, TapeError, Value};
 
 /// A network for images, texts or documents. It holds the ids of its parameters, not their values.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a process holds one or two networks"
+)]
 pub enum Network {
     /// A network for images.
     Image(Arc<dyn ImageNetwork>),

@@ -412,7 +412,7 @@ fn the_last_block_of_a_convnext_trains_with_its_downsampling() {
             .iter()
             .any(|prefix| name.starts_with(prefix))
     };
-    assert!(trained.iter().all(|name| expected(&name)), "{trained:?}");
+    assert!(trained.iter().all(expected), "{trained:?}");
     for name in [
         "blocks.3.downsample.conv.weight",
         "blocks.3.scale",

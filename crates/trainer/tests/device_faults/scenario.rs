@@ -2,13 +2,13 @@
 
 use crate::schedule::STEPS;
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
-use runlog::{DeviceChoice, OptimizerChoice, PrecisionChoice, RunConfig, TaskChoice};
+use runlog::{Augmentation, DeviceChoice, OptimizerChoice, PrecisionChoice, RunConfig, TaskChoice};
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tape::Rng;
 use tempfile::TempDir;
-use trainer::{Augmentation, Plan};
+use trainer::Plan;
 
 /// A training.
 pub struct Scenario {
