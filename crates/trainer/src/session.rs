@@ -468,6 +468,12 @@ impl<'a, T: Task> Session<'a, T> {
         checkpointer.save_for_suspension(&mut snapshot)
     }
 
+    /// Waits for the device and returns a failure of earlier work that it reports.
+    pub(crate) fn earlier_fault(&self) -> Option<TrainError> {
+        let error = TrainError::from(synchronize(&self.chosen.device).err()?);
+        error.device_fault().map(|_| error)
+    }
+
     /// Saves the last complete step of a run that ends with an error, if possible.
     pub(crate) fn save_after_error(&mut self) {
         let (checkpointer, mut snapshot) = self.snapshot();

@@ -190,8 +190,12 @@ impl Checkpointer {
     /// Saves the last complete step of a run that ends with an error, if possible.
     pub fn save_after_error(&mut self, from: &mut Snapshot) {
         if !self.is_updating && !self.is_saved(from.state.step) {
-            // A second error here would hide the one that ended the run.
-            let _ = self.save(from, CheckpointReason::Stop);
+            // A second error here would hide the one that ended the run, so it is a warning.
+            if let Err(error) = self.save(from, CheckpointReason::Stop) {
+                let step = from.state.step;
+                let message = format!("no checkpoint was saved at step {step}: {error}");
+                let _ = from.log.warn(error.code(), message);
+            }
         }
     }
 
