@@ -125,7 +125,7 @@ fn invalid_arguments_are_refused() {
         ),
         ("--model alexnet", &["model", "alexnet", "convnet"]),
         ("--task dance", &["task", "dance", "image-classification"]),
-        ("--optimizer lion", &["optimizer", "lion", "adamw"]),
+        ("--optimizer adagrad", &["optimizer", "adagrad", "lion"]),
         ("--device tpu", &["device", "tpu", "cpu"]),
         ("--image-size 8", &["--image-size", "8", "16 to 1024"]),
         (
@@ -148,14 +148,14 @@ fn invalid_arguments_are_refused() {
             "--micro-batch none",
             &["micro-batch", "none", "whole number from 1"],
         ),
-        ("--memory-cap 1MB", &["memory_cap", "at least"]),
+        ("--memory-cap 1MB", &["--memory-cap", "at least 64 MB"]),
         (
             "--memory-target 1",
-            &["memory-target", "0.1 to 0.95", "0.67"],
+            &["memory-target", "number from 0.1 to 0.95"],
         ),
         (
             "--memory-cap nonsense",
-            &["nonsense", "is not a size of memory", "8GB"],
+            &["nonsense", "must be a size", "8GB"],
         ),
         ("--checkpoint-every often", &["often", "10min"]),
         ("--precision f8", &["precision", "f8", "f32"]),
