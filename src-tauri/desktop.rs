@@ -67,15 +67,17 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
         Ok(Err(error)) => return no_window(&error.to_string()),
         Err(_) => return no_window("the display does not answer"),
     };
-    app.run(|app, event| {
-        crate::app_hooks::on_event(app, &event);
-        if let RunEvent::Exit = event {
-            // Destructors do not run when a process exits.
-            drop(app.state::<Arc<Shell>>().drill(DrillRequest::End));
-            crate::quit::at_exit(app);
-        }
-    });
+    app.run(|app, event| on_event(app, &event));
     ExitCode::SUCCESS
+}
+
+fn on_event(app: &AppHandle, event: &RunEvent) {
+    crate::app_hooks::on_event(app, event);
+    if let RunEvent::Exit = event {
+        // Destructors do not run when a process exits.
+        drop(app.state::<Arc<Shell>>().drill(DrillRequest::End));
+        crate::quit::at_exit(app);
+    }
 }
 
 fn no_window(why: &str) -> ExitCode {

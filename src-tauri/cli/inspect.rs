@@ -79,19 +79,7 @@ pub fn describe(inspection: &ImageInspection) {
     if let Some((width, height)) = inspection.typical_size {
         out!("Typical image: {width} x {height} px");
     }
-    let longest = inspection
-        .classes
-        .iter()
-        .map(|class| class.name.chars().count())
-        .max()
-        .unwrap_or(0);
-    for class in &inspection.classes {
-        out!(
-            "  {:longest$}  {:>6}",
-            class.name,
-            format_count(u64::from(class.samples()))
-        );
-    }
+    describe_classes(inspection);
     if inspection.refusal.is_none() {
         out!("Held out: {}", inspection.describe_split());
     }
@@ -118,6 +106,15 @@ pub fn describe(inspection: &ImageInspection) {
                 "files that are not images"
             )
         );
+    }
+}
+
+fn describe_classes(inspection: &ImageInspection) {
+    let lengths = inspection.classes.iter().map(|c| c.name.chars().count());
+    let longest = lengths.max().unwrap_or(0);
+    for class in &inspection.classes {
+        let samples = format_count(u64::from(class.samples()));
+        out!("  {:longest$}  {samples:>6}", class.name);
     }
 }
 

@@ -155,7 +155,7 @@ fn weights_that_cannot_be_begun_with_are_refused_in_the_terminals_words() {
         &[
             "GPT-2",
             "image classification",
-            "vit, deit, dinov2, resnet would fit",
+            "vit, deit, dinov2, resnet, convnext would fit",
         ],
     );
     let vit = place.published("vit");

@@ -55,7 +55,8 @@ fn expanded(tree: &str) -> Vec<String> {
     parts
         .flat_map(|part| {
             // A nested group that was cut at its closing brace gets it back.
-            let open = part.matches('{').count() - part.matches('}').count();
+            let open = part.matches('{').count();
+            let open = open.saturating_sub(part.matches('}').count());
             expanded(&format!("{part}{}", "}".repeat(open)))
         })
         .map(|path| format!("{prefix}{path}"))

@@ -18,7 +18,7 @@ image_size = 96
 memory_cap_bytes = \"8GB\"
 ```
 
-Former names of keys and flags still work; Ebb tells you the new one. `by_memory` sets values for machines of different sizes: it is
+Former names of keys and flags still work; Ebb names the new one. `by_memory` sets values for machines of different sizes: it is
 a list of tables with `at_least`, a size of memory, and `effective_batch` or `first_micro_batch` for machines with at least that
 much. The preset `low_memory` is an example.
 ";

@@ -435,7 +435,11 @@ mod tests {
         );
         let instead = check.apply(cpu(), DevicePreference::Auto).unwrap();
         assert_eq!(instead.kind, crate::DeviceKind::Cpu);
-        assert!(instead.reason.contains("refused"), "{}", instead.reason);
+        assert!(
+            instead.reason.contains("cannot be used"),
+            "{}",
+            instead.reason
+        );
     }
 
     /// A check that ends the process, as the file shows it afterwards.

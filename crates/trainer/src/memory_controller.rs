@@ -179,6 +179,13 @@ impl MemoryController {
         self.policy.cap_bytes(self.total_bytes())
     }
 
+    /// The smaller of physical memory and the user's cap, in bytes; 0 if neither is known.
+    pub fn ceiling_bytes(&self) -> u64 {
+        let ceilings = [Some(self.total_bytes()), self.cap_bytes()];
+        let known = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
+        known.min().unwrap_or(0)
+    }
+
     /// Footprint without a micro-batch, in bytes, including prefetched samples; 0 until
     /// micro-batches of two sizes were measured.
     pub fn standing_bytes(&self) -> u64 {

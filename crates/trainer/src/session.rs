@@ -148,9 +148,7 @@ impl<'a, T: Task> Session<'a, T> {
             MemoryController::new(plan, &chosen, &machine, &control, model, replay)?;
         controller.restore(&state.controller);
         let log = EventLog::open(run, observer, state.at_ms)?;
-        let ceilings = [Some(controller.total_bytes()), controller.cap_bytes()];
-        let ceiling = ceilings.into_iter().flatten().filter(|bytes| *bytes > 0);
-        let ceiling_bytes = ceiling.min().unwrap_or(0);
+        let ceiling_bytes = controller.ceiling_bytes();
         let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,

@@ -5,9 +5,9 @@
 /// exists since then.
 pub(super) const OLDEST_MACOS: u32 = 15;
 
-/// The processor that this program runs on.
+/// Whose processor this is, and whether it translates the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Processor {
+pub(super) enum CpuKind {
     AppleSilicon,
     Intel,
     /// Apple silicon, but the program was built for Intel.
@@ -27,7 +27,7 @@ pub(super) struct Gpu {
 pub(super) struct MacFacts {
     /// Major and minor version of macOS.
     pub macos: (u32, u32),
-    pub processor: Processor,
+    pub processor: CpuKind,
     /// The program runs in a session over SSH.
     pub is_remote: bool,
     /// The system's default GPU. Only asked for if everything before it holds.
@@ -43,11 +43,11 @@ pub(super) fn usable_gpu(facts: &MacFacts) -> Result<String, String> {
         ));
     }
     match facts.processor {
-        Processor::AppleSilicon => {}
-        Processor::Intel => {
+        CpuKind::AppleSilicon => {}
+        CpuKind::Intel => {
             return Err("Ebb uses the GPU of Apple silicon only, this is an Intel Mac".to_owned());
         }
-        Processor::Rosetta => {
+        CpuKind::Rosetta => {
             return Err(
                 "this Ebb was built for Intel and runs under Rosetta; use the build for Apple silicon"
                     .to_owned(),
@@ -79,7 +79,7 @@ mod tests {
     fn m1() -> MacFacts {
         MacFacts {
             macos: (15, 1),
-            processor: Processor::AppleSilicon,
+            processor: CpuKind::AppleSilicon,
             is_remote: false,
             gpu: Some(Gpu {
                 name: "Apple M1".to_owned(),
@@ -122,12 +122,12 @@ mod tests {
         };
         check(&macos_14, "macOS 15 or later, this is macOS 14.5");
         let intel = MacFacts {
-            processor: Processor::Intel,
+            processor: CpuKind::Intel,
             ..with_gpu("AMD Radeon Pro 5500M")
         };
         check(&intel, "an Intel Mac");
         let rosetta = MacFacts {
-            processor: Processor::Rosetta,
+            processor: CpuKind::Rosetta,
             ..m1()
         };
         check(&rosetta, "the build for Apple silicon");

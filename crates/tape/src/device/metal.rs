@@ -1,6 +1,6 @@
 //! Metal on macOS, with the same surface as `without_metal.rs`.
 
-use super::mac_support::{Gpu, MacFacts, OLDEST_MACOS, Processor, usable_gpu};
+use super::mac_support::{CpuKind, Gpu, MacFacts, OLDEST_MACOS, usable_gpu};
 use super::{DeviceKind, SelectedDevice};
 use crate::error::{Result, TapeError};
 use crate::objective_c::guarded;
@@ -44,13 +44,13 @@ fn facts() -> MacFacts {
     }
 }
 
-fn processor() -> Processor {
+fn processor() -> CpuKind {
     if cfg!(target_arch = "aarch64") {
-        Processor::AppleSilicon
+        CpuKind::AppleSilicon
     } else if is_translated() {
-        Processor::Rosetta
+        CpuKind::Rosetta
     } else {
-        Processor::Intel
+        CpuKind::Intel
     }
 }
 

@@ -1,3 +1,5 @@
+//! Errors as candle and Metal word them, and the faults that they are.
+
 use super::*;
 use candle_core::MetalError;
 

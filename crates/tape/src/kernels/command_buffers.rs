@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn candle_is_told_the_same_number() {
+    fn candle_counts_the_same_number() {
         assert_eq!(CANDLE_ENVIRONMENT[0].1, KERNELS.to_string());
     }
 }

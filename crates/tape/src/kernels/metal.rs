@@ -1,7 +1,7 @@
 //! Kernels on Metal: compiled from source once per process and encoded into candle's own command
 //! buffers. Buffers are bound with `set_input_buffer` and `set_output_buffer`, so that candle
-//! tracks hazards; the buffers themselves are untracked. Outputs, also of matrix products, come from
-//! our own pool, with finer size classes than candle's powers of two.
+//! tracks hazards; the buffers themselves are untracked. Outputs, also of matrix products, come
+//! from our own pool, with finer size classes than candle's powers of two.
 
 use super::buffer_pool::BufferPool;
 use super::{Argument, Grid, Kernel, Module, command_buffers, expect_contiguous, source};
@@ -152,8 +152,8 @@ pub(super) fn product(
     let bytes = a.dtype().size_in_bytes();
     let shape = [&a.dims()[..a.rank() - 2], &[m, n]].concat();
     let y = uninit(&shape, a.dtype(), device)?;
-    let [(a_guard, a_layout), (b_guard, b_layout), (y_guard, _)] =
-        [a, b, &y].map(Tensor::storage_and_layout);
+    let [(a_guard, a_layout), (b_guard, b_layout)] = [a, b].map(Tensor::storage_and_layout);
+    let (y_guard, _) = y.storage_and_layout();
     let (Storage::Metal(a), Storage::Metal(b), Storage::Metal(out)) =
         (&*a_guard, &*b_guard, &*y_guard)
     else {

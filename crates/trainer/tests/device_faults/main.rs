@@ -2,8 +2,8 @@
 //! a resume: the final weights are those of a run without failures bit for bit, or the run ends
 //! with an error that names the failure, and its newest checkpoint holds the right weights.
 //!
-//! `EBB_FAULT_SCHEDULES` sets the number of random schedules and `EBB_FAULT_SEED` the first of them;
-//! the seed alone replays one.
+//! `EBB_FAULT_SCHEDULES` sets the number of random schedules and `EBB_FAULT_SEED` the first of
+//! them; the seed alone replays one.
 
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]

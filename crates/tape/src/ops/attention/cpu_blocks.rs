@@ -130,7 +130,7 @@ impl<T: Float> Sample<'_, T> {
             self.scores(block, head, scores);
             wide(
                 #[inline(always)]
-                || self.weigh(block, &mut softmax, scores, y),
+                || self.to_weights(block, &mut softmax, scores, y),
             );
             let weights = Matrix::rows(scores, block.count(), block.width());
             let v = s.part(self.qkv, 2, head, block.keys);
@@ -152,7 +152,13 @@ impl<T: Float> Sample<'_, T> {
     /// Turns the scores of a block into weights relative to the highest scores so far, and scales
     /// the sums of the blocks before, which `y` holds, to match.
     #[inline(always)]
-    fn weigh(&self, block: Block, softmax: &mut RunningSoftmax<T>, scores: &mut [T], y: &mut [T]) {
+    fn to_weights(
+        &self,
+        block: Block,
+        softmax: &mut RunningSoftmax<T>,
+        scores: &mut [T],
+        y: &mut [T],
+    ) {
         let (s, width) = (self.sizes, block.width());
         let RunningSoftmax { highest, totals } = softmax;
         for i in 0..block.count() {
