@@ -26,6 +26,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
         crate::app_hooks::with_menu(tauri::Builder::default())
             .plugin(tauri_plugin_dialog::init())
             .manage(Arc::clone(&shell))
+            .manage(crate::quit::Quit::default())
             .invoke_handler(tauri::generate_handler![
                 commands::welcome,
                 commands::machine,

@@ -79,7 +79,7 @@ impl Quit {
 pub fn request(app: &AppHandle) -> bool {
     let shell = Arc::clone(&app.state::<Arc<Shell>>());
     let training = shell.active.running();
-    let answer = shell.quit.request(training.is_some());
+    let answer = app.state::<Quit>().request(training.is_some());
     let (Some(training), true) = (training, answer != Answer::Quit) else {
         return true;
     };
@@ -123,7 +123,7 @@ fn ask(
     let app = app.clone();
     // The dialog calls back on a thread of its own.
     dialog.show(move |yes| {
-        app.state::<Arc<Shell>>().quit.answered(yes);
+        app.state::<Quit>().answered(yes);
         if yes {
             std::thread::spawn(move || on_yes(app));
         }
@@ -135,7 +135,7 @@ fn ask(
 pub fn at_exit(app: &AppHandle) {
     let shell = app.state::<Arc<Shell>>();
     if let Some(training) = shell.active.running()
-        && !shell.quit.is_abandoned()
+        && !app.state::<Quit>().is_abandoned()
     {
         training.stop_and_wait_for(EXIT_WAIT);
     }

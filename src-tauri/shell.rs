@@ -5,7 +5,6 @@ use crate::active::Active;
 use crate::inspections::Inspections;
 use crate::lock::lock;
 use crate::machine_readings::Readings;
-use crate::quit::Quit;
 use crate::runs::Runs;
 use crate::stress_test::{Drill, SECONDS};
 use crate::view::{CommandError, DrillRequest, DrillView, SampleView, Show, Welcome};
@@ -38,8 +37,6 @@ pub struct Shell {
     /// What to show before the page listens.
     pub first: Mutex<Option<Show>>,
     pub page_listens: AtomicBool,
-    /// How far a request to quit has come.
-    pub quit: Quit,
 }
 
 impl Shell {
@@ -54,7 +51,6 @@ impl Shell {
             drill: Mutex::default(),
             first: Mutex::default(),
             page_listens: AtomicBool::new(false),
-            quit: Quit::default(),
         }
     }
 

@@ -91,11 +91,11 @@ fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
     let mut outcome = train_steps(session);
     // Whatever was not answered where it happened may have damaged the weights.
     while let Err(error) = outcome {
-        let fault = if error.device_fault().is_some() {
-            error
-        } else {
+        let fault = match error {
+            error if error.device_fault().is_some() => error,
+            TrainError::DeviceFailed { .. } => return Err(error),
             // An error of another kind may follow a failure that the device has not reported yet.
-            session.earlier_fault().ok_or(error)?
+            error => session.earlier_fault().ok_or(error)?,
         };
         outcome = restore(session, fault).and_then(|()| train_steps(session));
     }
