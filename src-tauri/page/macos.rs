@@ -7,7 +7,7 @@ use tauri::WebviewWindow;
 /// server unless the user is logged in at the screen.
 pub fn missing_display() -> Option<&'static str> {
     let missing = CGSessionCopyCurrentDictionary().is_none();
-    missing.then_some("nobody is logged in at this Mac's screen, as in a session over SSH")
+    missing.then_some("no user is logged in at this Mac's screen, as in a session over SSH")
 }
 
 /// Nothing to choose here.

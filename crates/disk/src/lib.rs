@@ -42,7 +42,7 @@ pub fn sync_path(path: &Path) -> io::Result<()> {
 }
 
 /// Syncs by `full`, or by `plain` if the volume refuses the former. A volume that refuses both
-/// cannot promise more than it did when it accepted the data.
+/// has no stronger guarantee than that it accepted the data.
 fn sync_with(
     full: impl FnOnce() -> io::Result<()>,
     plain: impl FnOnce() -> io::Result<()>,

@@ -125,9 +125,9 @@ fn check_checkpoint(error: &EndedByError, expected: &Record) -> Result<(), Strin
         Some((step, found)) if expected.checkpoints.get(&step) != Some(&vec![found]) => {
             Err(format!("wrong checkpoint after an error: step {step}"))
         }
-        None if text.contains("checkpoint is valid") => {
-            Err(format!("an error that promises a checkpoint: {text}"))
-        }
+        None if text.contains("checkpoint is valid") => Err(format!(
+            "an error that names a checkpoint which does not exist: {text}"
+        )),
         None if error.had_something_to_save && !text.contains("no checkpoint was written yet") => {
             Err(format!("lost checkpoint: {text}"))
         }
