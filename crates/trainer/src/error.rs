@@ -149,6 +149,9 @@ pub enum TrainError {
         /// The tensor and both shapes.
         problem: String,
     },
+    /// An error ended a run that had done steps but has no checkpoint.
+    #[error("{0}; no checkpoint was written yet, so start the run again")]
+    NothingSaved(Box<TrainError>),
     /// A network, its pretrained weights or its export.
     #[error(transparent)]
     Model(models::ModelError),
@@ -213,6 +216,7 @@ impl TrainError {
             TrainError::CheckpointDamaged { .. } => "checkpoint_damaged",
             TrainError::NoCheckpoint { .. } => "no_checkpoint",
             TrainError::TensorMismatch { .. } => "weights_mismatch",
+            TrainError::NothingSaved(error) => error.code(),
             TrainError::Model(error) => error.code(),
             TrainError::Memory(_) => "memory_source",
             TrainError::Run(_) => "run_folder",
@@ -221,6 +225,14 @@ impl TrainError {
             TrainError::File { .. } => "file",
             TrainError::Panicked(_) => "panicked",
         }
+    }
+
+    /// Whether the message says which checkpoint is left.
+    pub(crate) fn names_checkpoint(&self) -> bool {
+        matches!(
+            self,
+            TrainError::Diverged { .. } | TrainError::DeviceFailed { .. }
+        )
     }
 
     /// Names the file whose loss caused a divergence, if there is a single one.
@@ -235,6 +247,7 @@ impl TrainError {
     pub fn device_fault(&self) -> Option<DeviceFault> {
         match self {
             TrainError::Tape(error) => error.device_fault(),
+            TrainError::NothingSaved(error) => error.device_fault(),
             _ => None,
         }
     }

@@ -478,6 +478,15 @@ impl<'a, T: Task> Session<'a, T> {
         checkpointer.save_after_error(&mut snapshot);
     }
 
+    /// Says so if the run has done steps and no checkpoint of them exists.
+    pub(crate) fn with_missing_checkpoint(&self, error: TrainError) -> TrainError {
+        let lost_steps = self.faults.reached() > 0 && checkpoint::newest(&self.run).is_err();
+        if lost_steps && !error.names_checkpoint() {
+            return TrainError::NothingSaved(Box::new(error));
+        }
+        error
+    }
+
     fn snapshot(&mut self) -> (&mut Checkpointer, Snapshot<'_, 'a>) {
         let snapshot = Snapshot {
             learner: &self.learner,

@@ -80,11 +80,12 @@ pub(crate) fn with_sample_counts<T: Task>(plan: Plan, data: &T::Data) -> Plan {
 /// Trains to the end and emits how it ended.
 fn train<T: Task>(mut session: Session<'_, T>) -> Result<RunOutcome> {
     let outcome = train_loop(&mut session).and_then(|reason| finish(&mut session, reason));
-    if let Err(error) = &outcome {
+    outcome.map_err(|error| {
         session.save_after_error();
-        emit_failed(&mut session, error);
-    }
-    outcome
+        let error = session.with_missing_checkpoint(error);
+        emit_failed(&mut session, &error);
+        error
+    })
 }
 
 fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {

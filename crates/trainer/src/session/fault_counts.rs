@@ -24,6 +24,11 @@ impl FaultCounts {
         }
     }
 
+    /// The highest step that was completed in this session.
+    pub fn reached(&self) -> u64 {
+        self.reached
+    }
+
     /// A step is repeated. Returns the number of repetitions once there are too many.
     pub fn count_repeat(&mut self) -> Option<u32> {
         self.repeats += 1;
