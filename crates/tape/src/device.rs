@@ -23,7 +23,10 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use crate::host::{read, synchronize, to_host};
-pub use crate::kernels::command_buffers::{CANDLE_ENVIRONMENT, shorten as shorten_command_buffers};
+pub use crate::kernels::command_buffers::{
+    CANDLE_ENVIRONMENT, KernelTime, adapt as adapt_command_buffers,
+    shorten as shorten_command_buffers,
+};
 pub use crate::objective_c::{catch_exception, with_autorelease_pool};
 pub use metal::system_version;
 

@@ -27,6 +27,7 @@ use pressure::{
 };
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tape::device::KernelTime;
 use tape::device::SelectedDevice;
 use tape::{Cancel, DeviceFault};
 use usage::Usage;
@@ -429,6 +430,24 @@ impl MemoryController {
         }
         self.prediction = Prediction::new(&self.state, &self.model, &measured);
         self.observe(&measured);
+        if outcome == Outcome::Ok {
+            self.keep_gpu_time(&measured);
+        }
+    }
+
+    /// Adapts the command buffers to the measured time. If a single kernel delays the screen, the
+    /// next micro-batch is smaller, as after one that the system has ended.
+    fn keep_gpu_time(&mut self, measured: &MicroBatchRecord) {
+        let elapsed = Duration::from_secs_f64(measured.ms.max(0.0) / 1000.0);
+        let time = tape::device::adapt_command_buffers(elapsed);
+        let can_shrink = measured.micro_batch > 1 && self.policy.fixed_micro_batch.is_none();
+        if time == KernelTime::OverBudget && can_shrink {
+            self.observe(&MicroBatchRecord {
+                peak_bytes: 0,
+                outcome: Outcome::TooLong,
+                ..*measured
+            });
+        }
     }
 
     fn observe(&mut self, measured: &MicroBatchRecord) {

@@ -1,10 +1,15 @@
 //! How much work Ebb puts into one command buffer of Metal. macOS ends a command buffer that holds
-//! the GPU for too long, and draws the screen only between two of them.
+//! the GPU for too long, and draws the screen only between two of them. So a command buffer has a
+//! time budget, and the number of its kernels follows from how long the kernels take.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::Duration;
 
-/// Kernels per command buffer. A large micro-batch takes some 10 ms for each.
-pub(crate) const KERNELS: usize = 10;
+/// Most kernels per command buffer, which is the number that candle reads at its start.
+pub(crate) const KERNELS: u32 = 10;
+
+/// GPU time of a command buffer. A screen with 60 pictures per second has 16.7 ms for each.
+const BUDGET: Duration = Duration::from_millis(10);
 
 /// Environment variables that candle reads before its first Metal device is made, and their values.
 /// Set them before any thread starts, unless the user has set them. The first one shortens command
@@ -15,34 +20,93 @@ pub const CANDLE_ENVIRONMENT: [(&str, &str); 2] = [
     ("CANDLE_METAL_ENABLE_FAST_MATH", "false"),
 ];
 
-/// As how many kernels candle counts each of Ebb's.
-static WEIGHT: Weight = Weight(AtomicUsize::new(1));
+static PACE: Mutex<Pace> = Mutex::new(Pace::new());
 
-/// The number of kernels that one kernel counts as.
-struct Weight(AtomicUsize);
+/// The length of command buffers, and what was measured of the kernels in them.
+#[derive(Debug)]
+struct Pace {
+    /// Kernels per command buffer.
+    kernels: u32,
+    /// Most kernels per command buffer, fewer after each one that the system has ended.
+    most: u32,
+    /// Kernels since the last measurement.
+    launched: u64,
+}
 
-impl Weight {
-    /// Doubles the weight until each kernel has a command buffer of its own. True if that shortens
-    /// the buffers.
-    fn double(&self) -> bool {
-        let double = |weight: usize| (weight < KERNELS).then(|| (2 * weight).min(KERNELS));
-        self.0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, double)
-            .is_ok()
+/// Whether kernels fit into the time budget of a command buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelTime {
+    /// A command buffer with one kernel or more stays within the budget.
+    WithinBudget,
+    /// One kernel alone takes longer: only a smaller micro-batch helps.
+    OverBudget,
+}
+
+impl Pace {
+    const fn new() -> Self {
+        Pace {
+            kernels: KERNELS,
+            most: KERNELS,
+            launched: 0,
+        }
     }
+
+    /// Halves the command buffers for good. False if each kernel already has its own.
+    fn shorten(&mut self) -> bool {
+        let is_shorter = self.most > 1;
+        self.most = (self.most / 2).max(1);
+        self.kernels = self.kernels.min(self.most);
+        is_shorter
+    }
+
+    /// Counts a kernel and returns as how many candle has to count it, so that it begins another
+    /// command buffer after [`Self::kernels`] of them.
+    fn launch(&mut self) -> u32 {
+        self.launched += 1;
+        KERNELS.div_ceil(self.kernels)
+    }
+
+    /// Chooses the number of kernels that fit into the budget, if the kernels since the last call
+    /// took `elapsed` together.
+    fn measured(&mut self, elapsed: Duration) -> KernelTime {
+        let launched = std::mem::take(&mut self.launched);
+        if launched == 0 {
+            return KernelTime::WithinBudget;
+        }
+        let each = elapsed.as_secs_f64() / launched as f64;
+        let fitting = BUDGET.as_secs_f64() / each.max(1e-9);
+        self.kernels = (fitting as u32).clamp(1, self.most);
+        if fitting < 1.0 {
+            KernelTime::OverBudget
+        } else {
+            KernelTime::WithinBudget
+        }
+    }
+}
+
+fn with_pace<R>(change: impl FnOnce(&mut Pace) -> R) -> R {
+    change(&mut PACE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
 }
 
 /// Halves the number of kernels per command buffer for the rest of the process, after the system
 /// has ended one. False if each kernel already has its own: then only a smaller micro-batch helps.
 /// Other devices than Metal have no command buffers.
 pub fn shorten() -> bool {
-    WEIGHT.double()
+    with_pace(Pace::shorten)
 }
 
-/// As how many kernels the next one counts.
+/// Adapts the number of kernels per command buffer to their measured time. `elapsed` is the time of
+/// a micro-batch from its first kernel until the device was awaited, which is at least the GPU's
+/// time; earlier kernels count as its own. Other devices than Metal have no command buffers, so
+/// that nothing exceeds the budget there.
+pub fn adapt(elapsed: Duration) -> KernelTime {
+    with_pace(|pace| pace.measured(elapsed))
+}
+
+/// Counts a kernel that is launched now; returns as how many candle has to count it.
 #[cfg(any(target_os = "macos", test))]
-pub(crate) fn weight() -> usize {
-    WEIGHT.0.load(Ordering::Relaxed)
+pub(crate) fn launch() -> u32 {
+    with_pace(Pace::launch)
 }
 
 #[cfg(test)]
@@ -51,15 +115,48 @@ mod tests {
 
     #[test]
     fn command_buffers_are_halved_down_to_one_kernel() {
-        let weight = Weight(AtomicUsize::new(1));
+        let mut pace = Pace::new();
         let mut kernels = Vec::new();
-        while weight.double() {
-            kernels.push(KERNELS / weight.0.load(Ordering::Relaxed));
+        while pace.shorten() {
+            kernels.push(pace.kernels);
         }
-        assert_eq!(kernels, [5, 2, 1, 1]);
-        assert!(!weight.double());
-        assert_eq!(super::weight(), 1, "candle's own count until one was ended");
-        assert!(shorten() && super::weight() == 2);
+        assert_eq!(kernels, [5, 2, 1]);
+        assert_eq!(pace.launch(), KERNELS);
+    }
+
+    #[test]
+    fn slow_kernels_get_shorter_command_buffers_and_fast_ones_long_ones_again() {
+        let mut pace = Pace::new();
+        let mut after = |ms: u64| {
+            for _ in 0..100 {
+                pace.launch();
+            }
+            let time = pace.measured(Duration::from_millis(ms));
+            (time, pace.kernels, pace.launch())
+        };
+        assert_eq!(after(5), (KernelTime::WithinBudget, 10, 1));
+        // 4 ms for each kernel.
+        assert_eq!(after(404), (KernelTime::WithinBudget, 2, 5));
+        // 12 ms for each kernel.
+        assert_eq!(after(1212), (KernelTime::OverBudget, 1, 10));
+        assert_eq!(after(5), (KernelTime::WithinBudget, 10, 1));
+    }
+
+    #[test]
+    fn measured_time_does_not_undo_what_the_system_taught() {
+        let mut pace = Pace::new();
+        assert!(pace.shorten());
+        assert_eq!(pace.launch(), 2);
+        pace.measured(Duration::from_micros(10));
+        assert_eq!(pace.kernels, 5);
+    }
+
+    #[test]
+    fn without_kernels_of_metal_nothing_exceeds_the_budget() {
+        let mut pace = Pace::new();
+        let time = pace.measured(Duration::from_secs(60));
+        assert_eq!((time, pace.kernels), (KernelTime::WithinBudget, KERNELS));
+        assert_eq!(launch(), 1);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(crate) fn forget_pools() {
 /// Where the next kernel is written. Holds the lock of the queue until it is dropped. candle counts
 /// these requests, and after some of them begins another command buffer.
 fn encoder(device: &MetalDevice) -> Result<CommandsGuard<'_>> {
-    for _ in 1..command_buffers::weight() {
+    for _ in 1..command_buffers::launch() {
         drop(device.command_encoder()?);
     }
     Ok(device.command_encoder()?)
