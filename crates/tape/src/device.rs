@@ -221,6 +221,12 @@ pub fn trim(device: &Device) {
     metal::trim(device);
 }
 
+/// Tells the pool of kernel outputs that a micro-batch has ended: what none of the last few used is
+/// freed. Synchronize the device first.
+pub fn trim_old(device: &Device) {
+    metal::trim_old(device);
+}
+
 /// Makes a tensor of `values` in the given shape on the device. Large uploads to CUDA do not block.
 ///
 /// # Errors

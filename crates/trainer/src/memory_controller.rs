@@ -27,8 +27,7 @@ use pressure::{
 };
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tape::device::KernelTime;
-use tape::device::SelectedDevice;
+use tape::device::{KernelTime, SelectedDevice};
 use tape::{Cancel, DeviceFault};
 use usage::Usage;
 use workload::Workload;
@@ -431,6 +430,7 @@ impl MemoryController {
         self.prediction = Prediction::new(&self.state, &self.model, &measured);
         self.observe(&measured);
         if outcome == Outcome::Ok {
+            self.usage.trim_old();
             self.keep_gpu_time(&measured);
         }
     }

@@ -108,6 +108,13 @@ pub(super) fn trim(device: &Device) {
     }
 }
 
+/// Frees the kernel outputs in the pool that no recent micro-batch used.
+pub(super) fn trim_old(device: &Device) {
+    if let Device::Metal(metal) = device {
+        crate::kernels::metal::trim_old(metal);
+    }
+}
+
 /// The version of the system, which decides the compiler of the GPU's kernels.
 pub fn system_version() -> String {
     NSProcessInfo::processInfo()

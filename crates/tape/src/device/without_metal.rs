@@ -34,6 +34,9 @@ pub(super) fn name(_device: &Device) -> String {
 /// Does nothing: there is no pool of kernel outputs.
 pub(super) fn trim(_device: &Device) {}
 
+/// Does nothing: there is no pool of kernel outputs.
+pub(super) fn trim_old(_device: &Device) {}
+
 /// The name of the system; no GPU compiler depends on its version.
 pub fn system_version() -> String {
     std::env::consts::OS.to_owned()

@@ -18,20 +18,47 @@ pub(crate) fn class_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(octave / 2 / CLASSES)
 }
 
+/// A buffer may serve an output that is smaller by this factor.
+const LOOSEST: f64 = 1.25;
+/// A buffer that nothing used for this many micro-batches is freed: texts of all lengths would
+/// otherwise leave a set of buffers for each length.
+const KEPT_ROUNDS: u64 = 4;
+
+/// A buffer, and the micro-batch that last took it.
+#[derive(Debug)]
+struct Pooled<B> {
+    buffer: Arc<B>,
+    round: u64,
+}
+
+impl<B> Pooled<B> {
+    /// Whether nothing else holds it.
+    fn is_free(&self) -> bool {
+        Arc::strong_count(&self.buffer) == 1
+    }
+}
+
 /// The buffers of a device, by class.
 #[derive(Debug)]
-pub(crate) struct BufferPool<B>(BTreeMap<usize, Vec<Arc<B>>>);
+pub(crate) struct BufferPool<B> {
+    by_class: BTreeMap<usize, Vec<Pooled<B>>>,
+    /// Micro-batches so far.
+    round: u64,
+}
 
 impl<B> Default for BufferPool<B> {
     fn default() -> Self {
-        BufferPool(BTreeMap::new())
+        BufferPool {
+            by_class: BTreeMap::new(),
+            round: 0,
+        }
     }
 }
 
 impl<B> BufferPool<B> {
-    /// A buffer of at least `bytes` that nothing else holds, or a new one from `make`, which gets
-    /// the size of the class. The caller must use a single queue, so that earlier commands finish
-    /// with the buffer before later ones begin.
+    /// A buffer of at least `bytes` that nothing else holds, a little larger if there is none of its
+    /// class, or a new one from `make`, which gets the size of the class. The caller must use a
+    /// single queue, so that earlier commands finish with the buffer before later ones begin.
     ///
     /// # Errors
     /// Those of `make`; the pool is unchanged.
@@ -41,25 +68,46 @@ impl<B> BufferPool<B> {
         make: impl FnOnce(usize) -> Result<Arc<B>, E>,
     ) -> Result<Arc<B>, E> {
         let class = class_bytes(bytes);
-        let buffers = self.0.entry(class).or_default();
-        let free = buffers.iter().find(|buffer| Arc::strong_count(buffer) == 1);
-        if let Some(buffer) = free {
-            return Ok(buffer.clone());
+        let largest = (class as f64 * LOOSEST) as usize;
+        let fitting = self.by_class.range_mut(class..=largest);
+        let free = fitting
+            .flat_map(|(_, all)| all)
+            .find(|pooled| pooled.is_free());
+        if let Some(pooled) = free {
+            pooled.round = self.round;
+            return Ok(pooled.buffer.clone());
         }
         let buffer = make(class)?;
-        buffers.push(buffer.clone());
+        self.by_class.entry(class).or_default().push(Pooled {
+            buffer: buffer.clone(),
+            round: self.round,
+        });
         Ok(buffer)
+    }
+
+    /// Begins the next micro-batch. Removes and returns the buffers that no recent one used. The
+    /// caller drops them once no command uses them.
+    pub fn next_round(&mut self) -> Vec<Arc<B>> {
+        self.round += 1;
+        let oldest = self.round.saturating_sub(KEPT_ROUNDS);
+        self.extract(|pooled| pooled.round < oldest)
     }
 
     /// Removes and returns the buffers that nothing else holds. The caller drops them once no
     /// command uses them.
     pub fn idle(&mut self) -> Vec<Arc<B>> {
-        let mut idle = Vec::new();
-        for buffers in self.0.values_mut() {
-            idle.extend(buffers.extract_if(.., |buffer| Arc::strong_count(buffer) == 1));
+        self.extract(|_| true)
+    }
+
+    /// Removes and returns the free buffers for which `matches` holds.
+    fn extract(&mut self, matches: impl Fn(&Pooled<B>) -> bool) -> Vec<Arc<B>> {
+        let mut extracted = Vec::new();
+        for all in self.by_class.values_mut() {
+            let some = all.extract_if(.., |pooled| pooled.is_free() && matches(pooled));
+            extracted.extend(some.map(|pooled| pooled.buffer));
         }
-        self.0.retain(|_, buffers| !buffers.is_empty());
-        idle
+        self.by_class.retain(|_, all| !all.is_empty());
+        extracted
     }
 }
 
@@ -116,6 +164,37 @@ mod tests {
         assert!(pool.idle().is_empty(), "nothing is given back twice");
         drop(held);
         assert_eq!(pool.idle().len(), 1);
+    }
+
+    #[test]
+    fn a_slightly_larger_buffer_is_reused_and_a_much_larger_one_is_not() {
+        let mut pool = BufferPool::default();
+        drop(pool.take(10 << 20, make).expect("made"));
+        assert_eq!(*pool.take(8 << 20, make).expect("free"), 10 << 20);
+        assert_eq!(*pool.take(7 << 20, make).expect("made"), 7 << 20);
+        assert_eq!(*pool.take(6 << 20, make).expect("free"), 7 << 20);
+    }
+
+    #[test]
+    fn what_recent_micro_batches_did_not_use_is_freed() {
+        let mut pool = BufferPool::default();
+        let held = pool.take(4 << 20, make).expect("made");
+        for round in 0..10 {
+            // One buffer is used in each micro-batch, the other one was used in the first only.
+            drop(pool.take(1 << 20, make).expect("there"));
+            if round == 0 {
+                drop(pool.take(2 << 20, make).expect("made"));
+            }
+            let freed: Vec<usize> = pool.next_round().iter().map(|buffer| **buffer).collect();
+            let expected: &[usize] = if round == KEPT_ROUNDS {
+                &[2 << 20]
+            } else {
+                &[]
+            };
+            assert_eq!(freed, expected, "after micro-batch {round}");
+        }
+        drop(held);
+        assert_eq!(pool.next_round().len(), 1, "held for long, then given up");
     }
 
     #[test]

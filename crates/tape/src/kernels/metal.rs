@@ -4,7 +4,9 @@
 //! from our own pool, with finer size classes than candle's powers of two.
 
 use super::buffer_pool::BufferPool;
-use super::{Argument, Grid, Kernel, Module, command_buffers, expect_contiguous, source};
+use super::{
+    Argument, CompiledKernel, Grid, Kernel, Module, command_buffers, expect_contiguous, source,
+};
 use crate::error::{Result, TapeError};
 use crate::host::synchronize;
 use crate::objective_c::guarded;
@@ -65,6 +67,15 @@ pub(crate) fn trim(device: &MetalDevice) {
         pool.map(BufferPool::idle).unwrap_or_default()
     });
     device.unregister_buffers(idle.iter().map(|buffer| &**buffer));
+}
+
+/// Begins the next micro-batch, and frees the buffers that no recent one used. Synchronize first.
+pub(crate) fn trim_old(device: &MetalDevice) {
+    let old = POOLS.with_borrow_mut(|pools| {
+        let pool = pools.get_mut(&device.id());
+        pool.map(BufferPool::next_round).unwrap_or_default()
+    });
+    device.unregister_buffers(old.iter().map(|buffer| &**buffer));
 }
 
 /// Forgets the pools of all devices, which belong to runs that have ended or to a device that was
@@ -202,6 +213,18 @@ fn pipeline(kernel: Kernel, device: &MetalDevice) -> Result<ComputePipeline> {
         .map_err(failed)?;
     pipelines.insert(key, pipeline.clone());
     Ok(pipeline)
+}
+
+/// The kernels that were compiled for this GPU so far.
+pub(super) fn compiled(device: &MetalDevice) -> Vec<CompiledKernel> {
+    let gpu = device.metal_device().registry_id();
+    let pipelines = PIPELINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let here = pipelines.iter().filter(|((of, _), _)| *of == gpu);
+    here.map(|((_, kernel), pipeline)| CompiledKernel {
+        name: kernel.symbol(),
+        most_threads: pipeline.max_total_threads_per_threadgroup(),
+    })
+    .collect()
 }
 
 fn library(module: Module, device: &MetalDevice) -> Result<Library> {

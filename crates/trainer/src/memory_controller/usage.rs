@@ -8,7 +8,7 @@ use crate::optimizer::has_8bit_variant;
 use crate::plan::Plan;
 use candle_core::Device;
 use pressure::{MemoryModel, Moments, Monitor, RecoveryReserve};
-use tape::device::trim;
+use tape::device::{trim, trim_old};
 use tape::memory::{Purge, live_bytes, release, take_peak_bytes};
 
 /// Most faults that are read from a device after a failure.
@@ -79,6 +79,11 @@ impl Usage {
             (Moments::Mapped, Moments::Resident) => model.state_grew(bytes),
             (Moments::Resident, Moments::Resident) | (Moments::Mapped, Moments::Mapped) => {}
         }
+    }
+
+    /// Frees buffers of a GPU that no recent micro-batch used. One has just ended.
+    pub fn trim_old(&self) {
+        trim_old(&self.device);
     }
 
     /// Returns cached memory to the system.
