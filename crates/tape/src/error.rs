@@ -119,7 +119,14 @@ impl DeviceFault {
         let matching = FAULT_PHRASES
             .iter()
             .filter(|(_, phrases)| phrases.iter().any(|phrase| message.contains(phrase)));
-        matching.map(|&(fault, _)| fault).max()
+        let known = matching.map(|&(fault, _)| fault).max();
+        // A command buffer that failed for any other reason (an invalid resource, an error inside
+        // the driver) may have written anything.
+        known.or_else(|| {
+            message
+                .contains(FAILED_COMMAND_BUFFER)
+                .then_some(DeviceFault::Lost)
+        })
     }
 }
 
@@ -167,6 +174,9 @@ const FAULT_PHRASES: [(DeviceFault, &[&str]); 3] = [
         ],
     ),
 ];
+
+/// How candle begins the message of a command buffer that failed.
+const FAILED_COMMAND_BUFFER: &str = "Command buffer had following error";
 
 /// What the message of a failed command buffer contains: candle's words, or Metal's code.
 const COMMAND_BUFFER: [&str; 2] = ["Command buffer", "CommandBuffer"];

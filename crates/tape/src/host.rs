@@ -44,6 +44,8 @@ fn severer<R>(first: Result<R>, second: Result<()>) -> Result<R> {
 /// # Errors
 /// As [`synchronize`]: the values that a failed computation left behind are not returned.
 pub fn to_host(tensor: &Tensor) -> Result<Tensor> {
+    // Before the copy, for which candle frees the unused buffers of its pool.
+    note_peak(tensor.device());
     // candle waits for the copy only. A failure of earlier work shows in `synchronize`, which then
     // has nothing left to wait for.
     let copied = guarded(|| Ok(tensor.to_device(&Device::Cpu)?)).map(fault_injection::computed);

@@ -65,6 +65,11 @@ fn a_device_that_ignores_work_is_lost() {
         command_buffer(
             "Caused GPU Address Fault Error (0000000b:kIOGPUCommandBufferCallbackErrorPageFault)",
         ),
+        command_buffer(
+            "Invalid Resource (00000009:kIOGPUCommandBufferCallbackErrorInvalidResource)",
+        ),
+        command_buffer("Internal Error (0000000e:Internal Error)"),
+        command_buffer("Unbekannter Fehler (000000ff:kIOGPUCommandBufferCallbackErrorNew)"),
         candle_core::Error::msg("DriverError(CUDA_ERROR_LAUNCH_TIMEOUT, \"timed out\")").into(),
         candle_core::Error::msg("DriverError(CUDA_ERROR_ILLEGAL_ADDRESS, \"illegal\")").into(),
     ] {

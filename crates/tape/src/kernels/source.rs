@@ -27,6 +27,19 @@ const TYPED: [&str; 4] = [
     include_str!("source/attention.kernel"),
 ];
 
+/// The code that launches the kernels: their grids, and the options of the compiler.
+const LAUNCHES: [&str; 9] = [
+    include_str!("attention.rs"),
+    include_str!("batched_heads.rs"),
+    include_str!("cuda.rs"),
+    include_str!("elements.rs"),
+    include_str!("group.rs"),
+    include_str!("images.rs"),
+    include_str!("metal.rs"),
+    include_str!("multi_tensor.rs"),
+    include_str!("rows.rs"),
+];
+
 /// Source that is compiled once per number of register words.
 const ROW_REGISTERS: &str = include_str!("source/row_registers.kernel");
 
@@ -76,7 +89,7 @@ pub(super) fn text(prelude: &str, of: Module) -> String {
 /// candle run beside them.
 pub fn fingerprint() -> String {
     let mut hasher = DefaultHasher::new();
-    (CANDLE, METAL, CUDA, TENSOR_CORES).hash(&mut hasher);
+    (CANDLE, METAL, CUDA, TENSOR_CORES, LAUNCHES).hash(&mut hasher);
     for dtype in [DType::F32, DType::BF16, DType::F16] {
         text("", Module::Typed(dtype)).hash(&mut hasher);
     }

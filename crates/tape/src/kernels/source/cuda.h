@@ -30,6 +30,8 @@ typedef unsigned long ulong;
 #define SIMDS (blockDim.x >> 5)
 #define GROUP (blockIdx.x)
 #define BARRIER __syncthreads()
+// A barrier that also orders reads and writes of device memory.
+#define DEVICE_BARRIER __syncthreads()
 #define SIMD_BARRIER __syncwarp()
 #define INFINITE __int_as_float(0x7f800000)
 INLINE float as_float(uint v) { return __uint_as_float(v); }

@@ -138,6 +138,8 @@ struct ushort4 { ushort x, y, z, w; };
 #define SIMDS (lanes::simds)
 #define GROUP (lanes::group)
 #define BARRIER lanes::meet(lanes::of_group)
+// A barrier that also orders reads and writes of device memory.
+#define DEVICE_BARRIER BARRIER
 #define SIMD_BARRIER lanes::meet(lanes::of_simds[lanes::now / 32])
 #define INFINITE std::numeric_limits<float>::infinity()
 INLINE float as_float(uint v) { float f; std::memcpy(&f, &v, 4); return f; }

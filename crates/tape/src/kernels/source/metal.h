@@ -29,6 +29,8 @@ using namespace metal;
 #define SIMDS simds_
 #define GROUP group_
 #define BARRIER threadgroup_barrier(mem_flags::mem_threadgroup)
+// A barrier that also orders reads and writes of device memory.
+#define DEVICE_BARRIER threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)
 #define SIMD_BARRIER simdgroup_barrier(mem_flags::mem_threadgroup)
 #define INFINITE INFINITY
 INLINE float as_float(uint v) { return as_type<float>(v); }
