@@ -36,9 +36,16 @@ struct Shared {
     requests: Mutex<VecDeque<Request>>,
     arrived: Condvar,
     cancel: Cancel,
-    /// Answers to `CheckpointBeforeSleep`.
-    ready: Mutex<u64>,
+    ready: Mutex<Ready>,
     answered: Condvar,
+}
+
+/// Answers to `CheckpointBeforeSleep`.
+#[derive(Debug, Default)]
+struct Ready {
+    answers: u64,
+    /// The session is over: nobody answers any longer.
+    ended: bool,
 }
 
 impl Control {
@@ -54,21 +61,29 @@ impl Control {
     /// Asks for a checkpoint because the machine is about to sleep, and waits until it is written,
     /// at most `limit`. Returns whether it was.
     pub(crate) fn save_before_sleep(&self, limit: Duration) -> bool {
-        let ready = self.0.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = *ready;
+        let ready = self.ready();
+        let before = ready.answers;
+        let is_waiting = |ready: &mut Ready| !ready.ended && ready.answers == before;
         self.send(Request::CheckpointBeforeSleep);
-        let waited = self
-            .0
-            .answered
-            .wait_timeout_while(ready, limit, |ready| *ready == before);
+        let waited = self.0.answered.wait_timeout_while(ready, limit, is_waiting);
         let (ready, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *ready != before
+        ready.answers != before
     }
 
     /// The machine may sleep: the checkpoint is written, or none can be.
     pub(crate) fn ready_to_sleep(&self) {
-        *self.0.ready.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.ready().answers += 1;
         self.0.answered.notify_all();
+    }
+
+    /// The session is over: the machine may sleep now and whenever it asks.
+    pub(crate) fn end_answers(&self) {
+        self.ready().ended = true;
+        self.0.answered.notify_all();
+    }
+
+    fn ready(&self) -> MutexGuard<'_, Ready> {
+        self.0.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the next request from the queue.
@@ -122,5 +137,9 @@ mod tests {
         });
         assert!(control.save_before_sleep(Duration::from_secs(60)));
         thread.join().expect("it only waits");
+        control.end_answers();
+        let asked = std::time::Instant::now();
+        assert!(!control.save_before_sleep(Duration::from_secs(60)));
+        assert!(asked.elapsed() < Duration::from_secs(30), "nobody answers");
     }
 }

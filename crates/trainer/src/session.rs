@@ -177,6 +177,8 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Starts the next optimizer step and returns its number of samples.
     pub(crate) fn begin_step(&mut self) -> usize {
+        // No gradients exist that an earlier failure could have damaged.
+        self.checkpointer.take_reported_fault();
         self.loaders.train.begin(self.state.step)
     }
 
@@ -256,7 +258,7 @@ impl<'a, T: Task> Session<'a, T> {
     fn decide(&mut self, phase: Phase, remaining: usize, position: Position) -> Result<Answer> {
         let prefetched_bytes = self.loaders.prefetched_bytes();
         self.controller.set_prefetched_bytes(prefetched_bytes);
-        let disk_free = fs4::available_space(&self.run.path).ok();
+        let disk_free = disk::available_bytes(&self.run.path).ok();
         self.controller.set_disk_free(disk_free);
         let cost = self.loaders.sample_cost(phase, self.plan.sample_cost());
         self.controller.set_sample_cost(cost);
@@ -346,9 +348,14 @@ impl<'a, T: Task> Session<'a, T> {
     ///
     /// # Errors
     /// The device failed: the gradients are lost, the weights are not.
-    pub(crate) fn confirm_gradients(&self, batch: &AccumulatedBatch) -> Result<Health> {
-        synchronize(&self.chosen.device)?;
-        Ok(health(&batch.gradients)?)
+    pub(crate) fn confirm_gradients(&mut self, batch: &AccumulatedBatch) -> Result<Health> {
+        if let Some(fault) = self.checkpointer.take_reported_fault() {
+            return Err(fault);
+        }
+        with_autorelease_pool(|| {
+            synchronize(&self.chosen.device)?;
+            Ok(health(&batch.gradients)?)
+        })
     }
 
     /// Performs one optimizer step and emits it.
@@ -358,7 +365,8 @@ impl<'a, T: Task> Session<'a, T> {
     pub(crate) fn update(&mut self, batch: AccumulatedBatch, health: &Health) -> Result<()> {
         let step = self.state.step;
         self.checkpointer.begin_update();
-        let update = self.learner.apply(&batch, health, step).and_then(|update| {
+        let update = with_autorelease_pool(|| {
+            let update = self.learner.apply(&batch, health, step)?;
             synchronize(&self.chosen.device)?;
             Ok(update)
         });

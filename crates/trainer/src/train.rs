@@ -193,7 +193,7 @@ fn accumulate<T: Task>(session: &mut Session<'_, T>) -> Result<Accumulated> {
         {
             Ok(gradients) => {
                 session.controller.record(Outcome::Ok);
-                batch.add(gradients)?;
+                with_autorelease_pool(|| batch.add(gradients))?;
                 batch.record_checkpoint_blocks(answer.decision.checkpoint_blocks);
             }
             Err(error) => session.recover(error, batch.micro_batches() > 0)?,

@@ -29,6 +29,9 @@ pub struct Checkpointer {
     duration_ms: Option<f64>,
     /// An optimizer step is in progress: weights and moments may belong to different steps.
     is_updating: bool,
+    /// A failure that the device reported while a checkpoint was written. The work that failed may
+    /// be the gradients of the step in progress.
+    reported: Option<TrainError>,
 }
 
 /// The parts of a session that a checkpoint reads or informs.
@@ -48,7 +51,13 @@ impl Checkpointer {
             saved_step: None,
             duration_ms: None,
             is_updating: false,
+            reported: None,
         }
+    }
+
+    /// The failure that the device reported while checkpoints were written since the last call.
+    pub fn take_reported_fault(&mut self) -> Option<TrainError> {
+        self.reported.take()
     }
 
     /// Whether the newest checkpoint is of this step.
@@ -98,7 +107,10 @@ impl Checkpointer {
     pub fn save(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
         for _ in 1..ATTEMPTS {
             match self.try_save(from, reason) {
-                Err(error) if error.is_passing_fault() => drop(from.controller.drain()?),
+                Err(error) if error.is_passing_fault() => {
+                    from.controller.drain()?;
+                    self.reported.get_or_insert(error);
+                }
                 outcome => return outcome,
             }
         }
@@ -154,6 +166,7 @@ impl Checkpointer {
             }
             Err(error) if error.is_passing_fault() => {
                 let message = format!("no checkpoint was saved: {error}");
+                self.reported.get_or_insert(error);
                 from.log.warn("checkpoint_write", message)
             }
             other => other,

@@ -65,6 +65,6 @@ impl PowerCare {
 impl Drop for PowerCare {
     /// The session ends: a machine that waits for its checkpoint may sleep.
     fn drop(&mut self) {
-        self.control.ready_to_sleep();
+        self.control.end_answers();
     }
 }

@@ -6,7 +6,10 @@ use runlog::{RunEvent, RunFolder, RunStore, StopReason};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::path::Path;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tape::fault_injection::{Injection, ScheduledFault};
 use tempfile::TempDir;
 use trainer::internals::checkpoint;
@@ -104,6 +107,10 @@ impl Sessions<'_> {
     fn session(&mut self) -> Result<RunOutcome> {
         let control = Control::default();
         let context = self.context(&control);
+        let _asker = self
+            .schedule
+            .saves_within_steps
+            .then(|| Asker::new(&control));
         let (run, record) = (self.run.clone(), &mut self.record);
         let stop_after = self.schedule.stop_after.filter(|_| !self.stopped);
         let stopped = &mut self.stopped;
@@ -179,6 +186,36 @@ impl Sessions<'_> {
             }
         }
         self.record.unfinished = Some("no evaluation came to its end".to_owned());
+    }
+}
+
+/// A user who asks for checkpoints, at any moment, until it is dropped.
+struct Asker {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Asker {
+    fn new(control: &Control) -> Self {
+        let (control, ended) = (control.clone(), Arc::new(AtomicBool::new(false)));
+        let until = ended.clone();
+        let thread = std::thread::spawn(move || {
+            while !until.load(Ordering::Relaxed) {
+                control.send(Request::Checkpoint);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        Asker {
+            ended,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Schedule {
     pub stop_after: Option<u64>,
     /// The memory controller chooses the micro-batches.
     pub automatic: bool,
+    /// The user asks for checkpoints all the time, also within a step.
+    pub saves_within_steps: bool,
 }
 
 impl Schedule {
@@ -46,6 +48,7 @@ impl Schedule {
             faults,
             stop_after: (stream.uniform(1) < 0.3).then(|| 1 + below(2, STEPS - 1)),
             automatic: stream.uniform(3) < 0.25,
+            saves_within_steps: stream.uniform(4) < 0.1,
         }
     }
 
@@ -56,6 +59,7 @@ impl Schedule {
             faults: Vec::new(),
             stop_after: None,
             automatic,
+            saves_within_steps: false,
         }
     }
 }
@@ -66,6 +70,9 @@ impl fmt::Display for Schedule {
         write!(f, "  {micro_batches} micro-batches")?;
         if let Some(step) = self.stop_after {
             write!(f, ", stopped and resumed after step {step}")?;
+        }
+        if self.saves_within_steps {
+            write!(f, ", with checkpoints within steps")?;
         }
         for ScheduledFault { at, fault } in &self.faults {
             write!(f, "\n  dispatch {at}: {fault:?}")?;
