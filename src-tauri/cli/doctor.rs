@@ -25,7 +25,7 @@ const MONITORED: Duration = Duration::from_secs(2);
 /// precision on it.
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     let wanted = wanted(args.device.as_deref())?;
-    let chosen = select_device(wanted).map_err(|error| Failure::new(error.to_string()))?;
+    let mut chosen = select_device(wanted).map_err(|error| Failure::new(error.to_string()))?;
     let control = Control::default();
     interrupt::handle(&control)?;
     if !args.json {
@@ -37,7 +37,7 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     }
     let start = Instant::now();
     let mut display = Display::new(args.json, control);
-    let (check, findings) = DeviceCheck::run(&chosen, &mut display)?;
+    let (check, findings) = DeviceCheck::run(&mut chosen, &mut display)?;
     display.end();
     if !chosen.device.is_cpu() {
         check.save(&device_check_path());
@@ -46,6 +46,7 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
         print_json(&chosen, &check, &findings)?;
     } else {
         print_result(&check, &findings, start.elapsed());
+        print_kernels(&chosen);
     }
     outcome(&chosen, &findings)
 }
@@ -149,12 +150,42 @@ fn print_result(check: &DeviceCheck, findings: &[Finding], took: Duration) {
     );
 }
 
+/// Threads of a group that no kernel exceeds.
+const USUAL_THREADS: usize = 1024;
+
+/// How many kernels were compiled, and which may have fewer threads than usual.
+fn print_kernels(chosen: &SelectedDevice) {
+    let kernels = trainer::compiled_kernels(&chosen.device);
+    if kernels.is_empty() {
+        return;
+    }
+    let limited: Vec<String> = kernels
+        .iter()
+        .filter(|kernel| kernel.most_threads < USUAL_THREADS)
+        .map(|kernel| format!("{} {}", kernel.name, kernel.most_threads))
+        .collect();
+    let all = format!("{} kernels were compiled", kernels.len());
+    if limited.is_empty() {
+        out!("{all}, each for groups of {USUAL_THREADS} threads");
+    } else {
+        out!(
+            "{all}; those for groups of fewer than {USUAL_THREADS} threads: {}",
+            limited.join(", ")
+        );
+    }
+}
+
 fn print_json(
     chosen: &SelectedDevice,
     check: &DeviceCheck,
     findings: &[Finding],
 ) -> Result<(), Failure> {
+    let kernels: Vec<_> = trainer::compiled_kernels(&chosen.device)
+        .into_iter()
+        .map(|kernel| serde_json::json!({"name": kernel.name, "most_threads": kernel.most_threads}))
+        .collect();
     let report = serde_json::json!({
+        "kernels": kernels,
         "device": chosen.kind.name(),
         "reason": chosen.reason,
         "check": check,

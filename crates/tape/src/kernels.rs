@@ -226,6 +226,29 @@ impl Grid {
     }
 }
 
+/// A kernel as the device's compiler made it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CompiledKernel {
+    /// Its name with its element type, as in `layer_norm_f32`.
+    pub name: String,
+    /// Most threads of a group: fewer the more registers it uses.
+    pub most_threads: usize,
+}
+
+/// The kernels that were compiled for the device so far, by name; on CUDA those of this thread.
+pub fn compiled(device: &Device) -> Vec<CompiledKernel> {
+    #[allow(unused_mut, reason = "without a GPU nothing is compiled")]
+    let mut all: Vec<CompiledKernel> = match device {
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => cuda::compiled(device),
+        #[cfg(target_os = "macos")]
+        Device::Metal(device) => metal::compiled(device),
+        _ => Vec::new(),
+    };
+    all.sort();
+    all
+}
+
 /// An uninitialized tensor, which a kernel writes completely before anything reads it.
 pub(crate) fn uninit(shape: &[usize], dtype: DType, like: &Tensor) -> Result<Tensor> {
     #[cfg(target_os = "macos")]

@@ -13,17 +13,24 @@ pub use findings::Finding;
 use crate::error::{Result, TrainError};
 use crate::precision::Precision;
 use candle_core::DType;
-use findings::{CheckCase, check_cases, count_operations};
+use findings::{CaseError, CheckCase, check_cases, count_operations};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::Path;
-use tape::TapeError;
-use tape::device::{DevicePreference, SelectedDevice, gpu_name, select_device, system_version};
+use std::time::{Duration, Instant};
+use tape::device::{
+    DevicePreference, SelectedDevice, gpu_name, select_device, synchronize, system_version,
+};
 use tape::kernels::{KernelGroup, allow, allow_group, fingerprint, take_used};
+use tape::{DeviceFault, TapeError};
 
-/// Checks that may begin and not finish before the GPU is refused. The user may have ended one.
+/// Checks that may end the process in the same comparison before the GPU is refused.
 const MOST_UNFINISHED: u32 = 2;
+/// Attempts of a comparison during which the device fails.
+const ATTEMPTS: u32 = 3;
+/// Wait before another attempt: the GPU may be busy, or was reset.
+const WAIT: Duration = Duration::from_millis(200);
 
 /// Result of comparing a device with the CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,9 +57,12 @@ pub struct DeviceCheck {
     /// Ebb's own kernels that are not used. The fields above are about the device without them.
     #[serde(default)]
     refused_kernels: Vec<RefusedKernels>,
-    /// Number of checks that began and did not finish since the last one that did.
+    /// Number of checks that ended the process in the same comparison.
     #[serde(default)]
     unfinished: u32,
+    /// Which comparison that was.
+    #[serde(default)]
+    unfinished_at: usize,
 }
 
 /// Kernels of one operation that are wrong in one precision.
@@ -101,10 +111,13 @@ impl DeviceCheck {
     /// again without the kernels that it used. Returns the findings about the kernels that will be
     /// used.
     ///
+    /// A device that is lost during the check is replaced in `chosen`.
+    ///
     /// # Errors
-    /// The observer ended the check.
+    /// The observer ended the check, or the device fails again and again, which says nothing about
+    /// its results.
     pub fn run(
-        chosen: &SelectedDevice,
+        chosen: &mut SelectedDevice,
         observer: &mut dyn CheckObserver,
     ) -> Result<(Self, Vec<Finding>)> {
         allow(true);
@@ -115,7 +128,7 @@ impl DeviceCheck {
                 return Err(TrainError::CheckStopped);
             }
             take_used();
-            let finding = case.run(&chosen.device);
+            let finding = compare(case, chosen)?;
             observer.finding(&finding);
             findings.push(finding);
             used.push(take_used());
@@ -150,6 +163,7 @@ impl DeviceCheck {
             failed_halves: BTreeMap::new(),
             refused_kernels: Vec::new(),
             unfinished: 0,
+            unfinished_at: 0,
         }
     }
 
@@ -172,15 +186,12 @@ impl DeviceCheck {
         }
     }
 
-    /// Saves that this many checks have begun and not finished. The process may not survive one.
-    fn save_unfinished(path: &Path, chosen: &SelectedDevice, times: u32) {
-        if times == 0 {
-            // A missing file and one that cannot be removed both mean that nothing is known.
-            let _ = std::fs::remove_file(path);
-            return;
-        }
+    /// Saves that a comparison begins, which the process may not survive. `before` is what earlier
+    /// checks left.
+    fn save_unfinished(path: &Path, chosen: &SelectedDevice, before: Unfinished, at: usize) {
         let begun = DeviceCheck {
-            unfinished: times,
+            unfinished: if before.at == at { before.times + 1 } else { 1 },
+            unfinished_at: at,
             ..DeviceCheck::blank(chosen)
         };
         begun.save(path);
@@ -264,6 +275,32 @@ impl DeviceCheck {
     }
 }
 
+/// How often checks ended the process, all in the same comparison.
+#[derive(Debug, Clone, Copy, Default)]
+struct Unfinished {
+    times: u32,
+    at: usize,
+}
+
+/// Saves which comparison runs, and passes everything on.
+struct SavesProgress<'o> {
+    path: &'o Path,
+    blank: SelectedDevice,
+    before: Unfinished,
+    observer: &'o mut dyn CheckObserver,
+}
+
+impl CheckObserver for SavesProgress<'_> {
+    fn progress(&mut self, done: usize, total: usize) -> ControlFlow<()> {
+        DeviceCheck::save_unfinished(self.path, &self.blank, self.before, done);
+        self.observer.progress(done, total)
+    }
+
+    fn finding(&mut self, finding: &Finding) {
+        self.observer.finding(finding);
+    }
+}
+
 fn dtype_of(precision: &str) -> DType {
     match precision {
         "bf16" => DType::BF16,
@@ -272,10 +309,42 @@ fn dtype_of(precision: &str) -> DType {
     }
 }
 
+/// Runs a comparison, again if the device fails during it: a GPU that is busy, reset or lost says
+/// nothing about the operation. A device that may be unusable afterwards is replaced.
+///
+/// # Errors
+/// The device fails in every attempt.
+fn compare(case: &CheckCase, chosen: &mut SelectedDevice) -> Result<Finding> {
+    let mut attempts_left = ATTEMPTS;
+    loop {
+        attempts_left -= 1;
+        let began = Instant::now();
+        let error = match case.run(&chosen.device) {
+            Err(error) if error.fault().is_some() => error,
+            outcome => {
+                return Ok(Finding {
+                    ms: began.elapsed().as_secs_f64() * 1000.0,
+                    ..Finding::new(case, outcome)
+                });
+            }
+        };
+        // Whatever else the device reports belongs to the failed attempt.
+        let _ = synchronize(&chosen.device);
+        if error.fault() == Some(DeviceFault::Lost) {
+            chosen.device = select_device(chosen.kind.into())?.device;
+        }
+        match error {
+            _ if attempts_left > 0 => std::thread::sleep(WAIT),
+            CaseError::Failed(error) => return Err(error),
+            panicked => return Ok(Finding::new(case, Err(panicked))),
+        }
+    }
+}
+
 /// Repeats the failed comparisons without the kernels that they used. Kernels without which a
 /// comparison passes are refused from then on; if it still fails, the device itself is wrong.
 fn refuse_kernels(
-    chosen: &SelectedDevice,
+    chosen: &mut SelectedDevice,
     cases: &[CheckCase],
     findings: &mut [Finding],
     used: &[Used],
@@ -295,7 +364,7 @@ fn refuse_kernels(
             all.for_each(|&(group, precision)| allow_group(group, dtype_of(precision), allowed));
         };
         allow_suspects(false);
-        let again = cases[index].run(&chosen.device);
+        let again = compare(&cases[index], chosen)?;
         if !again.passed {
             let is_refused = |group: KernelGroup, precision: &str| {
                 let mut all = refused.iter();
@@ -363,37 +432,55 @@ pub fn checked_device_for(
     if chosen.device.is_cpu() {
         return Ok(chosen);
     }
-    let run = |observer: &mut dyn CheckObserver| Ok(DeviceCheck::run(&chosen, observer)?.0);
-    let check = saved_or_run(&chosen, path, observer, run)?;
+    let mut chosen = chosen;
+    let check = match saved_or_run(&mut chosen, path, observer, DeviceCheck::run) {
+        Err(error) if error.device_fault().is_some() && wanted == DevicePreference::Auto => {
+            let cpu = select_device(DevicePreference::Cpu)?;
+            let reason = format!("{} failed while it was checked: {error}", chosen.kind);
+            return Ok(SelectedDevice { reason, ..cpu });
+        }
+        outcome => outcome?,
+    };
     check.check_precision(precision)?;
     check.apply(chosen, wanted)
 }
 
 /// The saved result, or that of `run`, which is then saved.
 fn saved_or_run(
-    chosen: &SelectedDevice,
+    chosen: &mut SelectedDevice,
     path: Option<&Path>,
     observer: &mut dyn CheckObserver,
-    run: impl FnOnce(&mut dyn CheckObserver) -> Result<DeviceCheck>,
+    run: impl FnOnce(&mut SelectedDevice, &mut dyn CheckObserver) -> Result<(DeviceCheck, Vec<Finding>)>,
 ) -> Result<DeviceCheck> {
     let Some(path) = path else {
-        return run(observer);
+        return Ok(run(chosen, observer)?.0);
     };
     let saved = DeviceCheck::load(path, chosen);
-    let unfinished = saved.as_ref().map_or(0, |check| check.unfinished);
+    let before = saved
+        .as_ref()
+        .map_or_else(Unfinished::default, |check| Unfinished {
+            times: check.unfinished,
+            at: check.unfinished_at,
+        });
     match saved {
-        Some(check) if unfinished == 0 => return Ok(check),
-        _ if unfinished >= MOST_UNFINISHED => {
-            return Ok(DeviceCheck::of_unfinished(chosen, unfinished));
+        Some(check) if before.times == 0 => return Ok(check),
+        _ if before.times >= MOST_UNFINISHED => {
+            return Ok(DeviceCheck::of_unfinished(chosen, before.times));
         }
         _ => {}
     }
-    DeviceCheck::save_unfinished(path, chosen, unfinished + 1);
-    let outcome = run(observer);
+    let mut observer = SavesProgress {
+        path,
+        blank: chosen.clone(),
+        before,
+        observer,
+    };
+    let outcome = run(chosen, &mut observer).map(|(check, _)| check);
     match &outcome {
         Ok(check) => check.save(path),
-        // The user ended it: that says nothing about the device.
-        Err(_) => DeviceCheck::save_unfinished(path, chosen, unfinished),
+        // The user ended it, or the device was busy: that says nothing about its results. A missing
+        // file and one that cannot be removed both mean that nothing is known.
+        Err(_) => drop(std::fs::remove_file(path)),
     }
     outcome
 }
@@ -401,6 +488,7 @@ fn saved_or_run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tape::fault_injection::{Fault, Injection, ScheduledFault};
 
     fn findings(second_passes: bool) -> Vec<Finding> {
         let finding = |what: &str, passed| Finding {
@@ -410,6 +498,7 @@ mod tests {
             difference: 0.0,
             detail: String::new(),
             passed,
+            ms: 0.0,
         };
         vec![
             finding("linear", true),
@@ -442,25 +531,28 @@ mod tests {
         );
     }
 
-    /// A check that ends the process, as the file shows it afterwards.
-    fn interrupted(path: &Path) {
-        let before = DeviceCheck::load(path, &cpu()).map_or(0, |check| check.unfinished);
-        DeviceCheck::save_unfinished(path, &cpu(), before + 1);
+    /// A check that ends the process in the comparison `at`, as the file shows it afterwards.
+    fn interrupted(path: &Path, at: usize) {
+        let before =
+            DeviceCheck::load(path, &cpu()).map_or_else(Unfinished::default, |check| Unfinished {
+                times: check.unfinished,
+                at: check.unfinished_at,
+            });
+        DeviceCheck::save_unfinished(path, &cpu(), before, at);
     }
 
     #[test]
-    fn a_device_whose_check_never_finishes_is_refused() {
+    fn a_device_that_ends_the_process_twice_in_one_comparison_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("doctor.json");
-        let passed = || Ok(DeviceCheck::new(&cpu(), &findings(true)));
-        interrupted(&path);
-        // The second attempt runs; a stop by the user does not count.
-        let stopped = saved_or_run(&cpu(), Some(&path), &mut (), |_| {
-            Err(TrainError::CheckStopped)
+        let passed = || Ok((DeviceCheck::new(&cpu(), &findings(true)), Vec::new()));
+        interrupted(&path, 7);
+        // A process that was ended elsewhere was probably ended by the user.
+        interrupted(&path, 12);
+        interrupted(&path, 12);
+        let check = saved_or_run(&mut cpu(), Some(&path), &mut (), |_, _| {
+            panic!("no other attempt")
         });
-        assert!(matches!(stopped, Err(TrainError::CheckStopped)));
-        interrupted(&path);
-        let check = saved_or_run(&cpu(), Some(&path), &mut (), |_| panic!("no third attempt"));
         let check = check.unwrap();
         let refused = check.apply(cpu(), DevicePreference::Auto).unwrap();
         assert!(
@@ -470,10 +562,56 @@ mod tests {
         );
         // A check that finishes is trusted again.
         let path = folder.path().join("other.json");
-        interrupted(&path);
-        saved_or_run(&cpu(), Some(&path), &mut (), |_| passed()).unwrap();
-        let again = saved_or_run(&cpu(), Some(&path), &mut (), |_| panic!("it was saved"));
-        assert_eq!(again.unwrap(), passed().unwrap());
+        interrupted(&path, 7);
+        interrupted(&path, 12);
+        saved_or_run(&mut cpu(), Some(&path), &mut (), |_, _| passed()).unwrap();
+        let again = saved_or_run(&mut cpu(), Some(&path), &mut (), |_, _| {
+            panic!("it was saved")
+        });
+        assert_eq!(again.unwrap(), passed().unwrap().0);
+    }
+
+    #[test]
+    fn a_check_saves_which_comparison_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("doctor.json");
+        let outcome = saved_or_run(&mut cpu(), Some(&path), &mut (), |chosen, observer| {
+            let _ = observer.progress(3, 9);
+            let saved = DeviceCheck::load(&path, chosen).unwrap();
+            assert_eq!((saved.unfinished, saved.unfinished_at), (1, 3));
+            Err(TrainError::CheckStopped)
+        });
+        assert!(matches!(outcome, Err(TrainError::CheckStopped)));
+        assert!(!path.exists(), "a stop by the user says nothing");
+    }
+
+    /// The faults at these dispatches, and the check under them.
+    fn checked_under(faults: &[(u64, Fault)]) -> Result<DeviceCheck> {
+        let scheduled = |&(at, fault)| ScheduledFault { at, fault };
+        let injection = Injection::install(faults.iter().map(scheduled).collect(), 5);
+        let checked = DeviceCheck::run(&mut cpu(), &mut ());
+        assert_eq!(injection.happened().len(), faults.len());
+        Ok(checked?.0)
+    }
+
+    #[test]
+    fn a_gpu_that_fails_during_the_check_is_not_called_wrong() {
+        let check = checked_under(&[
+            (100, Fault::Timeout),
+            (400, Fault::InnocentVictim),
+            (900, Fault::DeviceLost),
+            (1300, Fault::SubmissionsIgnored),
+            (1500, Fault::AllocationRefused),
+        ]);
+        let check = check.unwrap();
+        assert_eq!((check.failed, check.refused_kernels.len()), (None, 0));
+        assert!(check.failed_halves.is_empty());
+        // One that always fails ends the check, and nothing is said about its results.
+        let all: Vec<_> = (0..5).map(|n| (3 * n, Fault::DeviceLost)).collect();
+        let scheduled = |&(at, fault)| ScheduledFault { at, fault };
+        let _injection = Injection::install(all.iter().map(scheduled).collect(), 5);
+        let error = DeviceCheck::run(&mut cpu(), &mut ()).unwrap_err();
+        assert!(error.device_fault().is_some(), "{error}");
     }
 
     #[test]
@@ -514,7 +652,7 @@ mod tests {
             }
         }
         let mut observer = Stop(0);
-        let outcome = DeviceCheck::run(&cpu(), &mut observer);
+        let outcome = DeviceCheck::run(&mut cpu(), &mut observer);
         assert!(matches!(outcome, Err(TrainError::CheckStopped)));
         assert_eq!(observer.0, 3);
     }

@@ -72,7 +72,10 @@ pub use tape::device::{
     predict_device, predict_device_kind, select_device,
 };
 pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
-pub use tape::kernels::{allow as allow_kernels, allowed as kernels_allowed};
+pub use tape::kernels::{
+    CompiledKernel, allow as allow_kernels, allowed as kernels_allowed,
+    compiled as compiled_kernels,
+};
 pub use tape::memory::{Counting, take_peak_bytes};
 pub use task::{EvaluationReport, MicroBatchResult, Prediction};
 pub use threads::on_threads;

@@ -61,6 +61,7 @@ impl Pace {
 
     /// Counts a kernel and returns as how many candle has to count it, so that it begins another
     /// command buffer after [`Self::kernels`] of them.
+    #[cfg(any(target_os = "macos", test))]
     fn launch(&mut self) -> u32 {
         self.launched += 1;
         KERNELS.div_ceil(self.kernels)

@@ -1,7 +1,9 @@
 //! Kernels on CUDA: compiled by NVRTC once per process, loaded once per device, launched on
 //! candle's own stream.
 
-use super::{Argument, Grid, Kernel, Module, TensorBatch, expect_contiguous, source};
+use super::{
+    Argument, CompiledKernel, Grid, Kernel, Module, TensorBatch, expect_contiguous, source,
+};
 use crate::error::{Result, TapeError};
 use candle_core::cuda_backend::cudarc::driver::{
     CudaSlice, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
@@ -131,6 +133,19 @@ fn function(kernel: Kernel, device: &CudaDevice) -> Result<Function> {
     let function = Rc::new(function.into_cuda_function());
     FUNCTIONS.with_borrow_mut(|all| all.insert(key, Rc::clone(&function)));
     Ok(function)
+}
+
+/// The kernels that this thread has loaded for the device.
+pub(super) fn compiled(device: &CudaDevice) -> Vec<CompiledKernel> {
+    let of_device = |functions: &HashMap<(DeviceId, Kernel), Function>| {
+        let here = functions.iter().filter(|((of, _), _)| *of == device.id());
+        here.map(|((_, kernel), function)| CompiledKernel {
+            name: kernel.symbol(),
+            most_threads: function.max_threads_per_block().unwrap_or(0) as usize,
+        })
+        .collect()
+    };
+    FUNCTIONS.with_borrow(of_device)
 }
 
 /// The PTX of a module for the architecture of the device.

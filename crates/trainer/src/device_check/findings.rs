@@ -4,13 +4,13 @@
 
 use super::difference::Difference;
 use super::small_models::SmallModel;
-use crate::error::Result;
+use crate::error::{Result, TrainError};
 use candle_core::{DType, Device, Tensor};
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tape::Kernels;
 use tape::check::{Case, CaseSpec, PASSES, Pass, case_specs, large_specs, run, wide_specs};
 use tape::device::catch_exception;
+use tape::{DeviceFault, Kernels};
 
 /// A precision and what holds in it.
 #[derive(Clone, Copy)]
@@ -71,13 +71,40 @@ pub struct Finding {
     pub detail: String,
     /// Whether the difference is within the tolerance.
     pub passed: bool,
+    /// Time of the comparison in milliseconds: the device's, the CPU's, and that of compiling
+    /// kernels that were not used before.
+    pub ms: f64,
+}
+
+/// Why a comparison has no result.
+#[derive(Debug)]
+pub(super) enum CaseError {
+    /// The device or the operation refused.
+    Failed(TrainError),
+    /// A panic or an exception of the system: candle's state in this process cannot be trusted.
+    Panicked(String),
+}
+
+impl CaseError {
+    /// Whether the device failed in a way that says nothing about the operation, and what helps:
+    /// to repeat it, on the same device or on a new one.
+    pub(super) fn fault(&self) -> Option<DeviceFault> {
+        match self {
+            CaseError::Failed(error) => error.device_fault(),
+            CaseError::Panicked(_) => Some(DeviceFault::Lost),
+        }
+    }
 }
 
 impl Finding {
-    fn new(case: &CheckCase, outcome: std::result::Result<Difference, String>) -> Self {
+    pub(super) fn new(
+        case: &CheckCase,
+        outcome: std::result::Result<Difference, CaseError>,
+    ) -> Self {
         let (difference, detail) = match outcome {
             Ok(difference) => (difference.relative, difference.of),
-            Err(detail) => (f64::NAN, detail),
+            Err(CaseError::Failed(error)) => (f64::NAN, error.to_string()),
+            Err(CaseError::Panicked(what)) => (f64::NAN, what),
         };
         Finding {
             precision: case.precision.name,
@@ -86,6 +113,7 @@ impl Finding {
             difference,
             detail,
             passed: difference <= case.tolerance(),
+            ms: 0.0,
         }
     }
 }
@@ -150,30 +178,34 @@ impl CheckCase {
         }
     }
 
-    /// Compares the device with the CPU in f64. An error and a panic are findings.
-    pub(super) fn run(&self, device: &Device) -> Finding {
+    /// Compares the device with the CPU in f64.
+    pub(super) fn run(&self, device: &Device) -> std::result::Result<Difference, CaseError> {
         let dtype = self.precision.dtype;
-        let outcome = attempt(|| match &self.subject {
+        attempt(|| match &self.subject {
             Subject::Operation(spec) => operation_difference(&spec.build()?, dtype, device),
             Subject::Pass(pass) => {
                 let expected = (pass.run)(&Device::Cpu, DType::F64)?;
                 Ok((pass.run)(device, dtype)?.difference(&expected).into())
             }
             Subject::Model(model) => model.difference(self.micro_batch, dtype, device),
-        });
-        Finding::new(self, outcome)
+        })
     }
 }
 
-/// Runs a comparison. An error, a panic and an exception of the system are its outcome.
-fn attempt(work: impl FnOnce() -> Result<Difference>) -> std::result::Result<Difference, String> {
+/// Runs a comparison. A panic and an exception of the system are errors.
+fn attempt(
+    work: impl FnOnce() -> Result<Difference>,
+) -> std::result::Result<Difference, CaseError> {
     match catch_unwind(AssertUnwindSafe(|| catch_exception(work))) {
-        Ok(Ok(outcome)) => outcome.map_err(|error| error.to_string()),
-        Ok(Err(exception)) => Err(exception.to_string()),
+        Ok(Ok(outcome)) => outcome.map_err(CaseError::Failed),
+        Ok(Err(exception)) => Err(CaseError::Panicked(exception.to_string())),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(format!("it panicked: {}", text.unwrap_or("no message")))
+            Err(CaseError::Panicked(format!(
+                "it panicked: {}",
+                text.unwrap_or("no message")
+            )))
         }
     }
 }
@@ -211,19 +243,19 @@ mod tests {
     #[test]
     fn a_panic_in_a_comparison_is_its_outcome() {
         let outcome = attempt(|| panic!("an encoder was missing"));
-        let detail = outcome.map(|difference| difference.relative).unwrap_err();
-        assert!(
-            detail.contains("panicked: an encoder was missing"),
-            "{detail}"
-        );
+        assert!(matches!(
+            outcome,
+            Err(CaseError::Panicked(what)) if what == "it panicked: an encoder was missing"
+        ));
         let outcome = attempt(|| Err(tape::TapeError::Cancelled.into()));
-        assert!(outcome.is_err_and(|detail| detail.contains("cancelled")));
+        assert!(outcome.is_err_and(|error| error.fault().is_none()));
     }
 
     #[test]
     fn every_comparison_passes_on_the_cpu() {
         let cases = check_cases();
-        let findings: Vec<Finding> = cases.iter().map(|case| case.run(&Device::Cpu)).collect();
+        let finding = |case: &CheckCase| Finding::new(case, case.run(&Device::Cpu));
+        let findings: Vec<Finding> = cases.iter().map(finding).collect();
         let failed: Vec<_> = findings.iter().filter(|finding| !finding.passed).collect();
         assert!(failed.is_empty(), "{failed:#?}");
         for model in SmallModel::ALL {
