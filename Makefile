@@ -14,7 +14,7 @@ sample := sample/groceries
 run: setup ui/dist/index.html
 	$(step) 'building Ebb (the first build takes some minutes)'
 	cargo build --release
-	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(uname -s)" = Darwin ]; then \
+	@if [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] || [ "$$(launchctl managername 2>/dev/null)" = Aqua ]; then \
 	  echo '== opening Ebb on the bundled sample'; target/release/ebb app $(sample); \
 	else \
 	  echo '== no display: training the bundled sample in the terminal'; target/release/ebb train $(sample); \

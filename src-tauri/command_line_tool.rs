@@ -20,9 +20,12 @@ const OWN: &str = ".local/bin";
 /// A sentence with the reason and the next step.
 #[cfg(target_os = "macos")]
 pub fn install_here() -> Result<String, String> {
-    let program = std::env::current_exe().map_err(|error| {
-        format!("Ebb does not know where it is installed: {error}. Install it again.")
-    })?;
+    // Started through the link, the program is known by the link.
+    let program = std::env::current_exe()
+        .and_then(fs::canonicalize)
+        .map_err(|error| {
+            format!("Ebb does not know where it is installed: {error}. Install it again.")
+        })?;
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.ok_or("There is no home folder. Set the variable HOME, then try again.")?;
     install(&program, &SHARED.map(PathBuf::from), &home)
@@ -71,10 +74,16 @@ fn in_the_way(folder: &Path) -> String {
     )
 }
 
-/// Refuses a program whose place will not last: on a disk image, or where macOS runs a download
-/// that was not moved.
+/// Refuses a program whose place will not last: outside an app, on a disk image, or where macOS
+/// runs a download that was not moved.
 fn check_place(program: &Path) -> Result<(), String> {
     let text = program.to_string_lossy();
+    if !text.contains(".app/Contents/MacOS/") {
+        return Err(
+            "This Ebb is not inside an app. Run `make app`, move Ebb.app to the Applications folder, open it there, then try again."
+                .to_owned(),
+        );
+    }
     if text.starts_with("/Volumes/") || text.contains("/AppTranslocation/") {
         return Err(
             "Ebb runs from a disk image or the Downloads folder. Move it to the Applications folder, open it there, then try again."

@@ -93,9 +93,13 @@ fn handle(window: &Window, event: &WindowEvent) {
     let shell = app.state::<Arc<Shell>>();
     match event {
         WindowEvent::DragDrop(DragDropEvent::Drop { paths, .. }) => {
-            if let Some(path) = paths.first() {
-                let show = shell.open(path);
-                shell.show(app, show);
+            if let Some(path) = paths.first().cloned() {
+                let (app, shell) = (app.clone(), Arc::clone(&shell));
+                // A folder on a sleeping network volume may take long to answer.
+                std::thread::spawn(move || {
+                    let show = shell.open(&path);
+                    shell.show(&app, show);
+                });
             }
         }
         WindowEvent::CloseRequested { api, .. } if !crate::quit::request(app) => {

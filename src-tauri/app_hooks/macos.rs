@@ -98,8 +98,11 @@ pub fn on_event(app: &AppHandle, event: &RunEvent) {
     if let RunEvent::Opened { urls } = event
         && let Some(path) = urls.iter().find_map(|url| url.to_file_path().ok())
     {
-        let shell = Arc::clone(&app.state::<Arc<Shell>>());
-        let show = shell.open(&path);
-        shell.show(app, show);
+        let (app, shell) = (app.clone(), Arc::clone(&app.state::<Arc<Shell>>()));
+        // A folder on a sleeping network volume may take long to answer.
+        std::thread::spawn(move || {
+            let show = shell.open(&path);
+            shell.show(&app, show);
+        });
     }
 }

@@ -1,8 +1,13 @@
 //! Files that survive a power failure, on every kind of volume.
 
+#[cfg_attr(target_os = "macos", path = "available/macos.rs")]
+#[cfg_attr(not(target_os = "macos"), path = "available/other.rs")]
+mod available;
 #[cfg_attr(target_os = "macos", path = "plain_sync/macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "plain_sync/other.rs")]
 mod plain_sync;
+
+pub use available::available_bytes;
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -115,5 +120,12 @@ mod tests {
         sync_path(folder.path()).expect("a folder can be synced");
         let missing = sync_path(&folder.path().join("missing"));
         assert!(missing.is_err_and(|error| error.kind() == ErrorKind::NotFound));
+    }
+
+    #[test]
+    fn the_space_of_a_volume_is_known_and_that_of_nothing_is_not() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        assert!(available_bytes(folder.path()).is_ok_and(|bytes| bytes > 0));
+        assert!(available_bytes(&folder.path().join("missing")).is_err());
     }
 }

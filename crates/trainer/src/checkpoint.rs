@@ -223,7 +223,7 @@ fn safetensors_error(error: SafeTensorError) -> io::Error {
 /// full, else empty.
 fn disk_space(parent: &Path, error: &io::Error, learner: &TrainState) -> String {
     let needed = learner.saved_bytes();
-    match fs4::available_space(parent) {
+    match disk::available_bytes(parent) {
         Ok(free) if error.kind() == io::ErrorKind::StorageFull || free < needed => format!(
             "; {} of {} are free on this disk; free {} and checkpoint again",
             runlog::format_bytes(free),

@@ -106,13 +106,13 @@ extern "C-unwind" fn on_message(
 
 impl Drop for SleepWatch {
     fn drop(&mut self) {
-        // SAFETY: everything was made by `start`. After the queue has run dry no callback runs, and
-        // the context can be freed.
+        // SAFETY: everything was made by `start`. A port that is destroyed delivers nothing more to
+        // its queue; after the queue has run dry no callback runs, and the context can be freed.
         unsafe {
             IODeregisterForSystemPower(&raw mut self.notifier);
+            IONotificationPortDestroy(self.port);
             self.queue.exec_sync(|| {});
             IOServiceClose((*self.context).connection.load(Ordering::Acquire));
-            IONotificationPortDestroy(self.port);
             drop(Box::from_raw(self.context));
         }
     }

@@ -17,6 +17,7 @@ use mach2::mach_init::mach_host_self;
 use mach2::port::mach_port_t;
 use mach2::vm_page_size::vm_kernel_page_size;
 use mach2::vm_statistics::vm_statistics64;
+use objc2::rc::autoreleasepool;
 use objc2_foundation::{NSProcessInfo, NSProcessInfoThermalState};
 use std::ffi::CStr;
 use std::io;
@@ -67,14 +68,17 @@ impl Machine {
         };
         self.device.fill(&mut sample);
         sample.own_bytes = self.device.own_bytes(sample.own_bytes);
-        pages(&mut sample, &statistics()?, page_bytes());
+        let pages = match PageCounts::read() {
+            Some(counts) => counts,
+            None => PageCounts::from_statistics(&statistics()?),
+        };
+        sample.available_bytes = (pages.available() * page_bytes()).min(sample.total_bytes);
         Ok(sample)
     }
-}
 
-impl MemorySource for Machine {
-    fn sample(&mut self) -> Result<MemorySample, PressureError> {
-        let slow = MemorySample {
+    /// A sample with all readings fresh.
+    fn sample_all(&mut self) -> Result<MemorySample, PressureError> {
+        let mut slow = MemorySample {
             total_bytes: self.total_bytes,
             swap_used_bytes: sysctl::<libc::xsw_usage>(c"vm.swapusage")
                 .map_or(0, |swap| swap.xsu_used),
@@ -83,8 +87,17 @@ impl MemorySource for Machine {
             low_power: Some(NSProcessInfo::processInfo().isLowPowerModeEnabled()),
             ..MemorySample::default()
         };
+        self.device.fill(&mut slow);
+        system(&mut slow, &statistics()?, page_bytes());
         self.newest = self.with_fast_readings(slow)?;
         Ok(self.newest)
+    }
+}
+
+impl MemorySource for Machine {
+    fn sample(&mut self) -> Result<MemorySample, PressureError> {
+        // The monitor's thread has no autorelease pool of its own.
+        autoreleasepool(|_| self.sample_all())
     }
 
     fn sample_fast(&mut self) -> Result<MemorySample, PressureError> {
@@ -104,15 +117,53 @@ impl MemorySource for Machine {
     }
 }
 
-/// Sets the fields that follow from the kernel's page counts.
+/// The pages that another app could get without pushing anyone's memory into the compressor.
+/// Anonymous memory of other apps is not among them.
 ///
-/// Speculative pages are counted both as free and as external, so they are subtracted once.
-/// Anonymous memory of other apps is not available: taking it would push them into the compressor.
-fn pages(sample: &mut MemorySample, counts: &vm_statistics64, page_bytes: u64) {
+/// The kernel may still compress idle memory of other apps before it drops recently used files, so
+/// that this is the most that can be had at once.
+#[derive(Debug, Clone, Copy)]
+struct PageCounts {
+    /// Free, without the speculative ones, which hold files that were read ahead.
+    free: u64,
+    /// Pages of files, with the speculative ones.
+    external: u64,
+    purgeable: u64,
+}
+
+impl PageCounts {
+    /// The counts of this moment. `host_statistics64` answers all apps together some ten times a
+    /// second and otherwise repeats itself (`rate_limit_host_statistics` in xnu's
+    /// `osfmk/kern/host.c`), so that its answers do not fit the footprint of the same moment.
+    fn read() -> Option<Self> {
+        Some(PageCounts {
+            free: page_count(c"vm.page_free_count")?,
+            external: page_count(c"vm.page_pageable_external_count")?,
+            purgeable: page_count(c"vm.page_purgeable_count")?,
+        })
+    }
+
+    /// The counts of a system without these values. Speculative pages are counted both as free and
+    /// as external.
+    fn from_statistics(counts: &vm_statistics64) -> Self {
+        PageCounts {
+            free: counts
+                .free_count
+                .saturating_sub(counts.speculative_count)
+                .into(),
+            external: counts.external_page_count.into(),
+            purgeable: counts.purgeable_count.into(),
+        }
+    }
+
+    fn available(self) -> u64 {
+        self.free + self.external + self.purgeable
+    }
+}
+
+/// Sets the system's own memory and the share of the compressor, which change slowly.
+fn system(sample: &mut MemorySample, counts: &vm_statistics64, page_bytes: u64) {
     let bytes = |count: u32| u64::from(count) * page_bytes;
-    let free = bytes(counts.free_count.saturating_sub(counts.speculative_count));
-    let available = free + bytes(counts.external_page_count) + bytes(counts.purgeable_count);
-    sample.available_bytes = available.min(sample.total_bytes);
     // GPU buffers of this process are wired too, but already part of its footprint.
     sample.system_bytes = bytes(counts.wire_count).saturating_sub(sample.device_allocated_bytes);
     let outside =
@@ -204,6 +255,23 @@ fn sysctl<T: Copy>(name: &CStr) -> Result<T, PressureError> {
     Ok(unsafe { value.assume_init() })
 }
 
+/// A count of pages, which the kernel keeps in four or eight bytes. `None` if it has none.
+fn page_count(name: &CStr) -> Option<u64> {
+    let (mut value, mut length) = (0u64, size_of::<u64>());
+    // SAFETY: the pointer and the length describe `value`; nothing is written by the caller's side.
+    let code = unsafe {
+        libc::sysctlbyname(
+            name.as_ptr(),
+            (&raw mut value).cast(),
+            &raw mut length,
+            std::ptr::null_mut(),
+            0,
+        )
+    };
+    // A value of four bytes leaves the upper ones, which come last, at 0.
+    (code == 0 && (length == 4 || length == 8)).then_some(value)
+}
+
 /// Free bytes of the volume at `path`.
 fn disk_free_bytes(path: &CStr) -> Option<u64> {
     let mut volume = MaybeUninit::<libc::statfs>::zeroed();
@@ -214,7 +282,7 @@ fn disk_free_bytes(path: &CStr) -> Option<u64> {
     }
     // SAFETY: the call succeeded and filled the struct of plain numbers, which was zeroed before.
     let volume = unsafe { volume.assume_init() };
-    Some(volume.f_bavail * u64::from(volume.f_bsize))
+    Some(volume.f_bavail.saturating_mul(volume.f_bsize.into()))
 }
 
 #[cfg(test)]
@@ -246,6 +314,13 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_keeps_fresh_page_counts() {
+        let counts = PageCounts::read().expect("macOS has these values");
+        let total: u64 = sysctl(c"hw.memsize").expect("it has memory");
+        assert!(counts.available() > 0 && counts.available() * page_bytes() < total);
+    }
+
+    #[test]
     fn anonymous_memory_of_others_is_not_available() {
         let counts = vm_statistics64 {
             free_count: 10,
@@ -263,8 +338,8 @@ mod tests {
             device_allocated_bytes: 500,
             ..MemorySample::default()
         };
-        pages(&mut sample, &counts, 100);
-        assert_eq!(sample.available_bytes, 2_900);
+        assert_eq!(PageCounts::from_statistics(&counts).available(), 29);
+        system(&mut sample, &counts, 100);
         assert_eq!(sample.system_bytes, 2_000);
         assert_eq!(sample.compressor_fraction, Some(0.3));
     }
