@@ -50,10 +50,10 @@ pub struct Bench {
     /// Blocks to checkpoint (their activations are recomputed in the backward pass)
     #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
     pub checkpoint_blocks: usize,
-    /// Keep the optimizer's moments in a memory-mapped file, as a training does before it suspends
+    /// Keep the optimizer's moments in a memory-mapped file, as training does before it suspends
     #[arg(long, conflicts_with_all = ["kernels", "gradients"])]
     pub moments_in_file: bool,
-    /// Number type: f32, bf16 or f16; bf16 and f16 are slow on the CPU
+    /// Data type: f32, bf16 or f16; bf16 and f16 are slow on the CPU
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     pub precision: String,
     /// Steps to measure, after two warm-up steps
