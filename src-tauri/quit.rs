@@ -88,7 +88,7 @@ pub fn request(app: &AppHandle) -> bool {
         Answer::AskToStop => ask(
             app,
             format!(
-                "A training is at step {step}. Stop & checkpoint saves it before Ebb closes; Resume goes on from there."
+                "Training is at step {step}. Stop & checkpoint saves the run before Ebb closes; Resume continues it."
             ),
             ["Stop the training?", "Stop & checkpoint", "Keep training"],
             move |app| {

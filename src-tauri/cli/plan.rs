@@ -139,7 +139,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         time: seconds.map(|seconds| Time {
             seconds,
             of: "step",
-            from: "its operations at the machine's measured matrix-product rate",
+            from: "its operation count and this machine's measured matrix-multiply speed",
         }),
         estimate_ms,
     })

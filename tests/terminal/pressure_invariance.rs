@@ -79,7 +79,7 @@ fn assert_follows_the_wave(events: &[RunEvent]) {
     assert!(shortened < shrunk, "{:#?}", messages(events));
     let message = decision_message(&events[shortened]).unwrap_or_default();
     assert!(
-        message.starts_with("Decoding fewer samples ahead: "),
+        message.starts_with("Decoding fewer samples in advance: "),
         "{message}"
     );
     let grown = first(events, critical, is_change(Change::Grow));

@@ -62,7 +62,7 @@ impl SplitCheck {
         }
         let next = match self.precision {
             ElementType::Single => {
-                "; run again with --double to see whether it is rounding of gradients that nearly cancel"
+                "; run again with --double: if the split then changes nothing, the difference is rounding of gradients that nearly cancel"
             }
             ElementType::Double => "",
         };
