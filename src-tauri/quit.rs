@@ -1,4 +1,4 @@
-//! Quitting while a training runs: Ebb asks first, saves a checkpoint on another thread, and never
+//! Quitting while training runs: Ebb asks first, saves a checkpoint on another thread, and never
 //! blocks the window's own thread for long. Every way to quit ends here: closing the window, the
 //! menu, the Dock, and logging out.
 
@@ -43,7 +43,7 @@ pub enum Answer {
 pub struct Quit(Mutex<State>);
 
 impl Quit {
-    /// The user or the system asks to quit; `training` is true while a training runs.
+    /// The user or the system asks to quit; `training` is true while training runs.
     pub fn request(&self, training: bool) -> Answer {
         let mut state = lock(&self.0);
         let (next, answer) = match *state {

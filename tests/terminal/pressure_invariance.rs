@@ -1,4 +1,4 @@
-//! Other apps take and return memory during a training: the micro-batch size follows, and the
+//! Other apps take and return memory during a run: the micro-batch size follows, and the
 //! losses stay the same.
 
 use crate::support::{TestHome, draw_classes, memory_script};
