@@ -203,14 +203,14 @@ pub struct Show {
 pub struct Report {
     /// Run, by its id, the beginning of its name, or its path
     pub run: String,
-    /// Folder to write to, instead of the run's own
+    /// Folder to write to, instead of the run's folder
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub struct Memory {
-    /// Print one sample and exit
+    /// Print one memory sample and exit
     #[arg(long)]
     pub once: bool,
     /// Print JSON lines

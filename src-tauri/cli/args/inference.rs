@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Evaluate {
     /// Run, by its id, the beginning of its name, or its path
     pub run: String,
-    /// Folder or file of new samples [default: the run's test samples, or its held-out ones]
+    /// Folder or file of new samples [default: the run's test samples, or its held-out samples]
     pub folder: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

@@ -65,7 +65,7 @@ fn print_rows(answer: &Answer) {
             .map(|(model, side)| format!("{model} {side}"))
             .collect();
         out!(
-            "  Not estimated in time: {}; allow more with --within SECONDS, or choose one with --model and --image-size",
+            "  Not estimated in time: {}; allow more time with --within SECONDS, or choose a model with --model and --image-size",
             left_out.join(", ")
         );
     }
