@@ -98,7 +98,7 @@ pub fn request(app: &AppHandle) -> bool {
         ),
         Answer::AskToAbandon => ask(
             app,
-            "The checkpoint is still being written. If you quit now, the run resumes from the one before it.".to_owned(),
+            "The checkpoint is still being written. If you quit now, the run resumes from the previous checkpoint.".to_owned(),
             ["Quit without the checkpoint?", "Quit now", "Wait"],
             |app| app.exit(0),
         ),
