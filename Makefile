@@ -27,7 +27,7 @@ check: setup-test ui-test lint
 	$(step) 'running unit tests'
 	cargo nextest run --release --workspace --lib --bins --test tidy
 
-# Slow tests that CI runs at night: every test of `make test` three times, 10,000 fault schedules, and trainings under real memory pressure.
+# Slow tests that CI runs at night: every test of `make test` three times, 10,000 fault schedules, and runs under real memory pressure.
 test-long: setup-test ui/dist/index.html
 	$(step) 'running every test three times'
 	scripts/with-display cargo nextest run --release --workspace --stress-count 3

@@ -79,14 +79,14 @@ impl Inspections {
     pub fn view(&self, id: &str, seen: u64) -> Result<Option<InspectionView>, CommandError> {
         let folder = self.folder(id)?;
         if seen == 0 {
-            // Read again, perhaps after a training: the folder may have changed.
+            // Read again, perhaps after a run: the folder may have changed.
             self.follow(&folder);
         }
         let state = lock(&folder.state);
         Ok(state.view.clone().filter(|view| view.version != seen))
     }
 
-    /// The dataset, for a training with this seed.
+    /// The dataset, for a run with this seed.
     ///
     /// # Errors
     /// The folder is still being read, or cannot be trained.

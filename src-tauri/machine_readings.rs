@@ -1,4 +1,4 @@
-//! The memory of this machine for the status bar, read at most once per second. While a training
+//! The memory of this machine for the status bar, read at most once per second. While training
 //! runs in this process, its own samples are shown instead, so that the bar and the charts agree.
 
 use crate::view::MachineView;

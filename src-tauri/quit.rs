@@ -1,4 +1,4 @@
-//! Quitting while a training runs: Ebb asks first, saves a checkpoint on another thread, and never
+//! Quitting while training runs: Ebb asks first, saves a checkpoint on another thread, and never
 //! blocks the window's own thread for long. Every way to quit ends here: closing the window, the
 //! menu, the Dock, and logging out.
 
@@ -43,7 +43,7 @@ pub enum Answer {
 pub struct Quit(Mutex<State>);
 
 impl Quit {
-    /// The user or the system asks to quit; `training` is true while a training runs.
+    /// The user or the system asks to quit; `training` is true while training runs.
     pub fn request(&self, training: bool) -> Answer {
         let mut state = lock(&self.0);
         let (next, answer) = match *state {
@@ -88,7 +88,7 @@ pub fn request(app: &AppHandle) -> bool {
         Answer::AskToStop => ask(
             app,
             format!(
-                "A training is at step {step}. Stop & checkpoint saves it before Ebb closes; Resume goes on from there."
+                "Training is at step {step}. Stop & checkpoint saves the run before Ebb closes; Resume continues it."
             ),
             ["Stop the training?", "Stop & checkpoint", "Keep training"],
             move |app| {
@@ -98,7 +98,7 @@ pub fn request(app: &AppHandle) -> bool {
         ),
         Answer::AskToAbandon => ask(
             app,
-            "The checkpoint is still being written. If you quit now, the run resumes from the one before it.".to_owned(),
+            "The checkpoint is still being written. If you quit now, the run resumes from the previous checkpoint.".to_owned(),
             ["Quit without the checkpoint?", "Quit now", "Wait"],
             |app| app.exit(0),
         ),

@@ -53,7 +53,7 @@ fn install_tool(app: AppHandle) {
     });
 }
 
-/// Makes *Quit* ask while a training runs, from the menu, the Dock and at logout. The toolkit's
+/// Makes *Quit* ask while training runs, from the menu, the Dock and at logout. The toolkit's
 /// application delegate has no `applicationShouldTerminate:`, so the method is added to its class.
 pub fn install(app: &AppHandle) {
     if APP.set(app.clone()).is_err() {

@@ -38,7 +38,7 @@ pub struct Ebb {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Describe a folder, and check whether it can be trained
+    /// Describe a folder, and check whether Ebb can train on it
     Inspect(Inspect),
     /// Estimate memory and time before anything trains
     Plan(Box<super::plan::Plan>),
@@ -63,7 +63,7 @@ pub enum Command {
     /// Run the memory controller on JSON lines from stdin
     #[command(alias = "pilot")]
     Controller(Controller),
-    /// Take memory for a while, to watch how a training reacts
+    /// Take memory for a while, to watch how training reacts
     #[command(alias = "drill")]
     Stress(Stress),
     #[command(hide = true)]
@@ -136,21 +136,21 @@ pub struct Train {
 /// Arguments for a simulated machine.
 #[derive(Args, Default)]
 pub struct Script {
-    /// Simulate this memory usage of other apps instead of measuring it: JSON lines such as
-    /// {"at_ms":0,"total_bytes":…,"others_bytes":…}
+    /// Read other apps' memory usage from this file instead of measuring it. One JSON object per
+    /// line, such as {"at_ms":0,"total_bytes":…,"others_bytes":…}
     #[arg(long, value_name = "FILE")]
     pub memory_script: Option<PathBuf>,
-    /// How the memory script advances
+    /// When Ebb moves to the next line of the memory script
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub memory_script_by: ScriptBy,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ScriptBy {
-    /// In real time, by the times in the script
+    /// At the times in the script, in real time
     #[default]
     Time,
-    /// One line per decision of the memory controller
+    /// At each decision of the memory controller
     #[value(alias = "piece")]
     Decision,
 }
@@ -203,14 +203,14 @@ pub struct Show {
 pub struct Report {
     /// Run, by its id, the beginning of its name, or its path
     pub run: String,
-    /// Folder to write to, instead of the run's own
+    /// Folder to write to, instead of the run's folder
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub struct Memory {
-    /// Print one sample and exit
+    /// Print one memory sample and exit
     #[arg(long)]
     pub once: bool,
     /// Print JSON lines

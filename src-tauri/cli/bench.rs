@@ -125,11 +125,11 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
             ..
         } = parting;
         out!(
-            "           on the same sides of the kinks: {}",
+            "           with the choices of ReLU and max pooling fixed: {}",
             describe(difference)
         );
         out!(
-            "           {other} of {taken} values took the other side of their kink in f64, at most {:.1e} of their operation's scale away",
+            "           in f64, {other} of {taken} values are on the other side of the kink, at most {:.1e} of the operation's scale away from it",
             parting.farthest
         );
     }
@@ -139,7 +139,7 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
 /// rounding. Comparing on the same sides would hide this fault.
 fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
-        "{} at batch {}: a value of operation {} took the other side of its kink in f64, {:.1e} of the operation's scale away, but rounding explains only {:.1e}; `ebb doctor` checks single operations",
+        "{} at batch {}: in f64, a value of operation {} is on the other side of the kink, {:.1e} of the operation's scale away from it, but rounding explains only {:.1e}; `ebb doctor` checks single operations",
         case.workload.name(),
         case.batch,
         parting.farthest_at + 1,

@@ -38,7 +38,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
         &args.batches,
         args.steps,
         &|fixed, after_step| trial.train(fixed, after_step),
-        || Failure::new("a training ended unexpectedly"),
+        || Failure::new("a run ended unexpectedly"),
     );
     // A model trained for a few steps is of no use.
     let _ = std::fs::remove_dir_all(&folder);

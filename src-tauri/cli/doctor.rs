@@ -129,7 +129,7 @@ fn print_machine(chosen: &SelectedDevice) -> Result<(), Failure> {
 fn print_result(check: &DeviceCheck, findings: &[Finding], took: Duration) {
     for refused in check.refused_kernels() {
         out!(
-            "Ebb's own kernels for {} are not used in {} here: {} is wrong with them",
+            "Ebb does not use its own kernels for {} in {} on this machine, because they get {} wrong",
             refused.group,
             refused.precision,
             refused.what

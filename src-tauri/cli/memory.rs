@@ -75,7 +75,7 @@ fn condition(sample: &MemorySample) -> String {
         None | Some(Thermal::Nominal) => "",
         Some(Thermal::Fair) => "; warm",
         Some(Thermal::Serious) => "; hot: the processors are slowed",
-        Some(Thermal::Critical) => "; too hot: it must cool down",
+        Some(Thermal::Critical) => "; too hot: the machine must cool down",
     };
     let saving = match sample.low_power {
         Some(true) => "; saving power",

@@ -40,7 +40,7 @@ pub struct Plan {
     pub workload: Option<String>,
     #[command(flatten)]
     pub settings: Settings<Planned>,
-    /// Number of equal trainings that run at the same time and share the memory
+    /// Number of identical runs that share the memory at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub processes: u32,
     /// Plan for a Mac with this much memory, such as 16GB
@@ -49,13 +49,13 @@ pub struct Plan {
     /// Plan as if other apps used this much memory, such as 4GB
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub what_if: Option<u64>,
-    /// A preset of the folder configs, such as quick or low_memory
+    /// A preset from the folder configs, such as quick or low_memory
     #[arg(long)]
     pub preset: Option<String>,
     /// A config file, TOML or JSON
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Time for the list of models; those that take longer are left out
+    /// Time limit for the list of models; models that would take longer are left out
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = machine::parse_seconds)]
     pub within: f64,
     /// Print JSON
@@ -139,7 +139,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         time: seconds.map(|seconds| Time {
             seconds,
             of: "step",
-            from: "its operations at the machine's measured matrix-product rate",
+            from: "its operation count and this machine's measured matrix-multiply speed",
         }),
         estimate_ms,
     })

@@ -1,4 +1,4 @@
-//! The live display of a training: a bar on a terminal, plain lines elsewhere, JSON lines on
+//! The live display of a run: a bar on a terminal, plain lines elsewhere, JSON lines on
 //! request. It shows only what the reducer returns.
 
 mod compressed;

@@ -1,4 +1,4 @@
-//! `ebb stress`: takes memory for a while, so that users can watch how a training reacts.
+//! `ebb stress`: takes memory for a while, so that users can watch how training reacts.
 
 use super::args;
 use super::failure::Failure;
@@ -11,7 +11,7 @@ pub fn run(args: &args::Stress) -> Result<(), Failure> {
     let mut drill = Drill::begin(args.size, args.seconds).map_err(Failure::new)?;
     let size = format_bytes(drill.bytes);
     out!(
-        "Taking {size} for {} s. A training that is running now makes room. Press Ctrl-C to give the memory back at once.",
+        "Taking {size} for {} s. If Ebb is training, it now makes room. Press Ctrl-C to give the memory back at once.",
         args.seconds
     );
     match drill.wait() {

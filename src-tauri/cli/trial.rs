@@ -14,7 +14,7 @@ use trainer::{Control, Plan, RunContext, TrainError};
 pub struct Attempt {
     pub plan: Plan,
     pub run: RunFolder,
-    /// Every event, also of a training that failed.
+    /// Every event, also of a run that failed.
     pub events: Vec<RunEvent>,
     /// Why the training failed, if it did.
     pub failed: Option<TrainError>,
@@ -28,7 +28,7 @@ pub struct Place<'a> {
     pub name: Option<&'a str>,
 }
 
-/// Inspects the folder of a config as a training would.
+/// Inspects the folder of a config as a run would.
 pub fn inspect(config: &RunConfig, folder: &Path) -> Result<DetectedDataset, Failure> {
     look_at(folder, config)
 }

@@ -108,7 +108,7 @@ fn last_words(best: &Outcome, all: u32, as_json: bool) -> Result<(), Failure> {
             json!({"best": best.settings.number, "run": best.run, "arguments": line})
         ),
         false => out!(
-            "Best of {} trainings: trial {}, {}. To train with it: ebb train FOLDER {line}",
+            "Best of {} runs: trial {}, {}. To train with these settings: ebb train FOLDER {line}",
             format_count(all.into()),
             best.settings.number,
             best.words

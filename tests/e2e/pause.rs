@@ -1,4 +1,4 @@
-//! The page of a training that is paused or has ended, in the smallest window.
+//! The page of a run that is paused or has ended, in the smallest window.
 
 use crate::support::home::Home;
 use crate::support::until;

@@ -1,4 +1,4 @@
-//! The button for the stress test: takes memory during a training, shows this, and gives it back.
+//! The button for the stress test: takes memory during a run, shows this, and gives it back.
 
 use crate::support::home::Home;
 use crate::support::until;

@@ -168,7 +168,7 @@ pub fn run_command(command: &mut Command) -> CommandOutput {
     }
 }
 
-/// A training in the background. Killed on drop.
+/// A run in the background. Killed on drop.
 pub struct RunningTraining {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,

@@ -254,7 +254,7 @@ fn pretrained_models_of_another_task_are_refused() {
         .expect_code(2)
         .err;
     assert!(
-        output.contains("BERT") && output.contains("leave --from out"),
+        output.contains("BERT") && output.contains("remove this setting or --from"),
         "{output}"
     );
     fs::remove_file(home.path("bert/tokenizer.json")).expect("the file exists");

@@ -1,4 +1,4 @@
-//! `--memory-target` limits the footprint to a fraction of all memory, in trainings and in plans.
+//! `--memory-target` limits the footprint to a fraction of all memory, in runs and in plans.
 
 use crate::support::{TestHome, draw_classes, memory_script};
 use runlog::RunEvent;
@@ -12,7 +12,7 @@ fn birds() -> TestHome {
     home
 }
 
-/// The highest budget in the memory events of a training.
+/// The highest budget in the memory events of a run.
 fn budget_bytes(options: &str) -> u64 {
     let home = birds();
     home.file("script", memory_script(TOTAL_BYTES, 250, [CALM]));

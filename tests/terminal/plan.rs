@@ -85,7 +85,7 @@ fn the_language_model_estimate_matches_the_measured_peak() {
     check_workload("gpt", 4, 2, 0);
 }
 
-/// The peak footprint of a training, polled from `/proc` until it ends.
+/// The peak footprint of a run, polled from `/proc` until it ends.
 #[cfg(target_os = "linux")]
 fn trained_peak_bytes(home: &TestHome, line: &str) -> f64 {
     use crate::support::EBB;

@@ -1,4 +1,4 @@
-//! Other apps take and return memory during a training: the micro-batch size follows, and the
+//! Other apps take and return memory during a run: the micro-batch size follows, and the
 //! losses stay the same.
 
 use crate::support::{TestHome, draw_classes, memory_script};
@@ -79,7 +79,7 @@ fn assert_follows_the_wave(events: &[RunEvent]) {
     assert!(shortened < shrunk, "{:#?}", messages(events));
     let message = decision_message(&events[shortened]).unwrap_or_default();
     assert!(
-        message.starts_with("Decoding fewer samples ahead: "),
+        message.starts_with("Decoding fewer samples in advance: "),
         "{message}"
     );
     let grown = first(events, critical, is_change(Change::Grow));

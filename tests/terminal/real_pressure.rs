@@ -45,7 +45,7 @@ with open(sys.argv[1], 'w+b') as file:
         sum(pages[at] for at in range(0, len(pages), 4096))
 ";
 
-/// A training in the background whose events a thread collects. Killed on drop.
+/// A run in the background whose events a thread collects. Killed on drop.
 struct PressedTraining {
     child: Child,
     events: Arc<Mutex<Vec<RunEvent>>>,

@@ -175,7 +175,7 @@ fn a_killed_run_resumes_with_the_same_targets_and_loss_weights() {
 fn unsupported_options_are_refused_with_a_remedy() {
     let home = plates();
     for (options, expected) in [
-        ("--mix mixup", "a mixed image has none"),
+        ("--mix mixup", "mixed images have none"),
         ("--targets fat_g", "There are image, mass_g, length_cm"),
         ("--group-by plate", "There are image, mass_g, length_cm"),
     ] {

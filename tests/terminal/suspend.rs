@@ -133,7 +133,7 @@ fn an_evaluation_suspends_and_starts_again() {
     let calm = trained(&[CALM], 40, 1);
     let (mut training, mut evaluating) = (0, 0);
     for seed in 0..3u64 {
-        // Random single lines leave no memory: some fall into a training, some into an evaluation.
+        // Random single lines leave no memory: some fall into a run, some into an evaluation.
         let line = |line: u64| match (line + 101 * seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 59 {
             0 => TOTAL_BYTES,
             _ => CALM,

@@ -43,7 +43,7 @@ impl StepTimes {
     }
 }
 
-/// Called after each step of a training.
+/// Called after each step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterStep {
     /// Works the next step.
@@ -52,7 +52,7 @@ pub enum AfterStep {
     Stop,
 }
 
-/// A training that [`compare_controller`] runs on a thread of its own. It calls the function after
+/// A run that [`compare_controller`] runs on a thread of its own. It calls the function after
 /// each step, with the number of the step and its micro-batches.
 pub type Train<'a, E> = dyn Fn(Option<u32>, &mut (dyn FnMut(u64, &[u32]) -> AfterStep + Send)) -> Result<(), E>
     + Sync
@@ -62,7 +62,7 @@ pub type Train<'a, E> = dyn Fn(Option<u32>, &mut (dyn FnMut(u64, &[u32]) -> Afte
 /// warm-up. Gives the times of the automatic one first.
 ///
 /// # Errors
-/// The first error of a training. `panicked` makes the error of one that panicked.
+/// The first error of a run. `panicked` makes the error of one that panicked.
 pub fn compare_controller<E: Send>(
     fixed: &[u32],
     steps: u64,
@@ -127,7 +127,7 @@ fn train_in_turn<E>(
     Ok(times)
 }
 
-/// Lets trainings take turns. All of them make the same number of steps.
+/// Lets runs take turns. All of them make the same number of steps.
 struct Turns {
     ring: Mutex<Ring>,
     passed: Condvar,
@@ -190,7 +190,7 @@ impl Turns {
         self.change(finish, |ring| ring.finished < ring.members)
     }
 
-    /// Takes a training out that has ended, after its last step or earlier.
+    /// Takes a run out that has ended, after its last step or earlier.
     fn leave(&self) {
         let mut ring = self.lock();
         ring.broken |= ring.finished < ring.members;

@@ -28,7 +28,7 @@ pub struct Case {
     pub steps: usize,
     /// Precision of forward and backward passes.
     pub precision: Precision,
-    /// Whether the optimizer's moments are in a memory-mapped file, as in a training's last step
+    /// Whether the optimizer's moments are in a memory-mapped file, as in a run's last step
     /// before it suspends.
     pub moments_in_file: bool,
 }

@@ -20,7 +20,7 @@ use serde::Serialize;
 ///
 /// Another split adds samples and tokens in another order. That costs about the square root of
 /// their number in units of 6e-8 (f32) or 1e-16 (f64), and a larger fraction if the gradients of
-/// single samples nearly cancel. A training that depends on the split differs by percents.
+/// single samples nearly cancel. A run that depends on the split differs by percents.
 pub fn rounding_bound(element_type: ElementType) -> f64 {
     match element_type {
         ElementType::Single => 1e-4,
@@ -62,7 +62,7 @@ impl SplitCheck {
         }
         let next = match self.precision {
             ElementType::Single => {
-                "; run again with --double to see whether it is rounding of gradients that nearly cancel"
+                "; run again with --double: if the split then changes nothing, the difference is rounding of gradients that nearly cancel"
             }
             ElementType::Double => "",
         };

@@ -160,12 +160,12 @@ pub(crate) fn beyond_limits(width: u32, height: u32, decoded_bytes: u64) -> Opti
         Some("Its header declares no size, so the file is damaged. Copy it here again.".to_string())
     } else if w * h > MAX_PIXELS {
         Some(format!(
-            "It has {width} x {height} pixels; at most 100 million are supported. Save it smaller."
+            "It has {width} x {height} pixels; at most 100 million are supported. Resize it."
         ))
     } else if decoded_bytes > MAX_DECODED_BYTES {
         let megabytes = decoded_bytes >> 20;
         Some(format!(
-            "It would take {megabytes} MiB decoded; at most 512 are supported. Save it smaller or with 8 bits per channel."
+            "It would take {megabytes} MiB decoded; at most 512 are supported. Resize it, or save it with 8 bits per channel."
         ))
     } else if w.max(h) > MAX_ASPECT * w.min(h) {
         Some(format!(

@@ -110,7 +110,7 @@ impl Pretrained {
         if network.has_linear_blocks() {
             return Ok(());
         }
-        let allowed = "a ResNet is made of convolutions, which do not support this; leave it out";
+        let allowed = "a ResNet consists of convolutions, which support neither adapters nor quantization; remove this setting";
         match (tuning.adapter, tuning.bits) {
             (Some(shape), _) => Err(ModelError::setting("adapter_rank", shape.rank, allowed)),
             (None, Some(Bits::Eight)) => Err(ModelError::setting("quantize", 8, allowed)),
@@ -227,7 +227,7 @@ impl Pretrained {
             (None, TrainedLayers::Last(n)) => {
                 format!("the last {n} blocks and a new head train")
             }
-            (None, TrainedLayers::All) => "all of it trains".to_owned(),
+            (None, TrainedLayers::All) => "the whole network trains".to_owned(),
         };
         if self.folder.architecture().network().has_new_head() {
             trained
@@ -257,7 +257,7 @@ impl FineTuningSettings {
         for (key, value) in needing_folder {
             if let Some(value) = value {
                 let allowed =
-                    "it is for pretrained weights; name them with --from, or leave it out";
+                    "it is for pretrained weights; name them with --from, or remove this setting";
                 return Err(ModelError::setting(key, value, allowed));
             }
         }
@@ -273,7 +273,7 @@ impl FineTuningSettings {
                 .unwrap_or(ALPHA_PER_RANK * f64::from(rank)),
         });
         if let (None, Some(alpha)) = (adapter, self.adapter_alpha) {
-            let allowed = "it is for adapters; add --adapter RANK, or leave it out";
+            let allowed = "it is for adapters; add --adapter RANK, or remove this setting";
             return Err(ModelError::setting("adapter_alpha", alpha, allowed));
         }
         let trained = match self.train_only.as_deref() {
@@ -283,7 +283,7 @@ impl FineTuningSettings {
         };
         if adapter.is_some() && trained != TrainedLayers::Head {
             let text = self.train_only.as_deref().unwrap_or_default();
-            let allowed = "adapters are for weights that do not train; write head, or leave it out";
+            let allowed = "adapters are for frozen weights; write head, or remove this setting";
             return Err(ModelError::setting("train_only", text, allowed));
         }
         let bits = match self.quantize {
@@ -293,7 +293,7 @@ impl FineTuningSettings {
             Some(other) => return Err(ModelError::setting("quantize", other, "write 8 or 4")),
         };
         if let (Some(bits), TrainedLayers::All) = (self.quantize, trained) {
-            let allowed = "only weights that do not train can be quantized; add --adapter RANK, or --train-only head or last:N";
+            let allowed = "only frozen weights can be quantized; add --adapter RANK, or --train-only head or last:N";
             return Err(ModelError::setting("quantize", bits, allowed));
         }
         Ok(FineTuning {

@@ -167,7 +167,7 @@ fn unsupported_configs_are_refused_by_key() {
             "vit",
             "num_attention_heads",
             json!(5),
-            "a width of 24 is not a multiple of 5 heads",
+            "the width 24 is not divisible by the number of heads, 5",
         ),
         ("vit", "hidden_size", json!(-24), "hidden_size = -24"),
         ("vit", "num_channels", json!(1), "3 channels"),

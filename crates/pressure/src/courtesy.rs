@@ -1,4 +1,4 @@
-//! Rule: how much a training rests between micro-batches so that the machine stays cool and its
+//! Rule: how much training rests between micro-batches so that the machine stays cool and its
 //! battery lasts, and when the battery is so low that a checkpoint must be written. Pure: the state
 //! of the power comes in as a value.
 
@@ -14,7 +14,7 @@ const REST_IF_TOO_HOT: f64 = 3.0;
 /// Longest rest after one micro-batch, in milliseconds.
 const LONGEST_REST_MS: f64 = 10_000.0;
 
-/// When a training rests.
+/// When training rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CourtesyMode {
     /// On battery, in low power mode and while the machine is hot.
@@ -26,7 +26,7 @@ pub enum CourtesyMode {
     Off,
 }
 
-/// Why a training rests, the strongest reason first.
+/// Why training rests, the strongest reason first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CourtesyCause {
     /// The machine must cool down.
@@ -49,7 +49,7 @@ impl CourtesyCause {
             CourtesyCause::Hot => "the machine is hot",
             CourtesyCause::LowPower => "low power mode is on",
             CourtesyCause::Battery => "the machine runs on its battery",
-            CourtesyCause::Asked => "you asked for courtesy",
+            CourtesyCause::Asked => "courtesy is set to always",
         }
     }
 
@@ -71,7 +71,7 @@ pub struct CourtesyChange {
     pub checkpoint: bool,
 }
 
-/// Decides how much a training rests.
+/// Decides how much training rests.
 #[derive(Debug, Clone, Default)]
 pub struct Courtesy {
     mode: CourtesyMode,
@@ -135,9 +135,9 @@ fn cause(mode: CourtesyMode, power: &PowerState) -> Option<CourtesyCause> {
 
 fn message(cause: Option<CourtesyCause>) -> String {
     match cause {
-        None => "the training runs at full speed again".to_owned(),
+        None => "training runs at full speed again".to_owned(),
         Some(cause) => format!(
-            "{}: the training rests {} % of the time and takes about {} times as long; its result is the same; set courtesy to off to prevent this",
+            "{}: training rests {} % of the time and takes about {} times as long, but the result is the same; set courtesy to off to prevent this",
             cause.text(),
             (100.0 * cause.rest() / (1.0 + cause.rest())).round(),
             1.0 + cause.rest()

@@ -19,8 +19,8 @@ pub fn describe_decision(previous: u32, decision: &Decision) -> String {
         }
         (Change::Continue, _) => format!("Continuing with {size}: {reason}"),
         (Change::Prefetch, _) => match decision.prefetch {
-            Prefetch::Short => format!("Decoding fewer samples ahead: {reason}"),
-            Prefetch::Long => format!("Decoding further ahead again: {reason}"),
+            Prefetch::Short => format!("Decoding fewer samples in advance: {reason}"),
+            Prefetch::Long => format!("Decoding more samples in advance again: {reason}"),
         },
         (Change::CheckpointMore | Change::CheckpointLess, _) => {
             format!("{}: {reason}", describe_checkpointing(decision))
@@ -70,7 +70,7 @@ mod tests {
             (
                 Change::Prefetch,
                 Action::Run,
-                "Decoding further ahead again: because",
+                "Decoding more samples in advance again: because",
             ),
             (
                 Change::CheckpointLess,

@@ -84,7 +84,7 @@ pub(crate) fn start(ctx: &DecisionContext, track: &Track) -> Option<RuleOutcome>
         return None;
     }
     if !ctx.model.is_ready(ctx.kind) {
-        let reason = "one sample first, to measure what it needs";
+        let reason = "one sample first, to measure how much memory it needs";
         return Some(RuleOutcome::run(1, Component::Headroom, reason));
     }
     let (most, available) = if track.earlier_size == 0 {
@@ -154,12 +154,12 @@ fn grow_at_start(ctx: &DecisionContext, own: &mut State, track: &Track, size: u3
     };
     let slowed = ctx.pressure.value >= ctx.policy.slowed_pressure;
     if track.micro_batches == 0 || (tried < enough && !slowed) {
-        return hold(track, "measuring what it needs");
+        return hold(track, "measuring how much memory this size needs");
     }
     let reason = if ctx.model.is_ready(ctx.kind) {
-        "there is memory for it"
+        "there is memory for a larger micro-batch"
     } else {
-        "to measure what each sample needs"
+        "to measure how much memory each sample needs"
     };
     own.grow(ctx.sample.at_ms, size, reason.into())
 }
@@ -241,8 +241,10 @@ pub(crate) fn stay(track: &Track, target: &Target) -> RuleOutcome {
     let reason = match target.limit {
         _ if track.size >= track.batch => "the whole batch is one micro-batch",
         GrowthLimit::Plateau if !limited_by_memory => NO_FASTER,
-        GrowthLimit::Refused if !limited_by_memory => "a larger one was refused a short while ago",
-        _ => "a larger one would not fit",
+        GrowthLimit::Refused if !limited_by_memory => {
+            "a larger micro-batch was refused a short while ago"
+        }
+        _ => "a larger micro-batch would not fit",
     };
     hold(track, reason)
 }

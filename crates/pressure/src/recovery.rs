@@ -37,7 +37,7 @@ pub(crate) struct State {
     calm_needed_ms: u64,
 }
 
-/// How memory holds a training down.
+/// How memory holds a run down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shortage {
     /// Not even one sample was given memory.

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 pub enum RecoveryStep {
     /// Release cached buffers.
     ReleaseCaches,
-    /// Decode fewer samples ahead and cache no decoded images.
+    /// Decode fewer samples in advance and cache no decoded images.
     ShortenPrefetch,
     /// Use a smaller micro-batch; gradients are accumulated.
     ShrinkMicroBatch,
@@ -128,7 +128,7 @@ const fn other_result(
 #[rustfmt::skip]
 pub(crate) const RECOVERY_STEPS: [RecoveryOption; 14] = [
     same_result(RecoveryStep::ReleaseCaches, "Release cached memory", Freed::Caches, 0.0),
-    same_result(RecoveryStep::ShortenPrefetch, "Decode fewer samples ahead and cache no decoded images", Freed::Prefetched, 0.02),
+    same_result(RecoveryStep::ShortenPrefetch, "Decode fewer samples in advance and cache no decoded images", Freed::Prefetched, 0.02),
     same_result(RecoveryStep::ShrinkMicroBatch, "Halve the micro-batch", Freed::ActivationsFraction(0.5), 0.05),
     same_result(RecoveryStep::CancelMicroBatch, "Cancel one micro-batch and retry it smaller", Freed::ActivationsFraction(1.0), 0.05),
     same_result(RecoveryStep::Pause, "Wait until memory is free", Freed::ActivationsFraction(1.0), 0.0),

@@ -46,7 +46,7 @@ macro_rules! choice {
 }
 
 choice! {
-    /// What a training learns.
+    /// What a run learns.
     TaskChoice {
         /// Classes of images, regression targets, or both.
         ImageClassification = "image-classification",
@@ -100,7 +100,7 @@ choice! {
 }
 
 choice! {
-    /// When a training rests between micro-batches.
+    /// When a run rests between micro-batches.
     CourtesyChoice {
         /// On battery, in low power mode and while the machine is hot.
         Auto = "auto",

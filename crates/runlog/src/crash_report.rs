@@ -300,7 +300,7 @@ fn cause_text(cause: Component, sample: &MemorySample) -> String {
         Component::Kernel => "the system was compressing other apps' memory".into(),
         Component::Disk => "the disk was nearly full".into(),
         Component::System => "the system reported memory pressure".into(),
-        Component::User => "you asked for it".into(),
+        Component::User => "you requested it".into(),
         Component::Speed => "a larger micro-batch would not have been faster".into(),
     }
 }

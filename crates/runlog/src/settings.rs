@@ -1,4 +1,4 @@
-//! Every setting of a training, declared once: key, type, allowed values, default, help and group.
+//! Every setting of a run, declared once: key, type, allowed values, default, help and group.
 //! The run config, its checks, the command line's flags, the page of settings and the window's
 //! limits all come from this table.
 //!
@@ -162,24 +162,24 @@ settings! {
     train_only: String = { Allowed::Name, Model, flag: "train-only" "head|last:N|all", default: "all" };
     /// Freeze the pretrained weights and train low-rank adapters of this rank (LoRA)
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
-    /// The adapters are scaled by this value divided by their rank
+    /// Scale the adapters by this value divided by their rank
     adapter_alpha: f64 = { Allowed::Number(1e-3, 1e4), Model, flag: "adapter-alpha" "ALPHA", default: "twice the rank" };
     /// Store frozen weights in 8 or 4 bits: less memory, slightly less exact
     quantize: u32 = { Allowed::Integer(4, 8), Model, flag: "quantize" "8|4", default: "not quantized" };
     /// Side of the square input image in pixels
     image_size: u32 = { Allowed::Integer(16, 1024), Data, flag: "image-size" "PIXELS", default: "the network's usual size" };
-    /// Longest text, or length of a window of documents, in tokens
+    /// Maximum length of a text or, for a language model, context length, in tokens
     tokens: u32 = { Allowed::Integer(8, 4096), Data, flag: "tokens" "TOKENS", default: "chosen from the texts" };
-    /// Number of tokens of the vocabulary that is learned from the texts
-    vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; bytes for documents" };
-    /// Weights of the classes of texts: none, or balanced, which gives rare classes as much weight
-    /// as frequent ones
+    /// Size of the vocabulary to learn from the texts, in tokens
+    vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; language models use single bytes" };
+    /// Class weights for texts: none, or balanced, which gives rare classes as much weight as
+    /// frequent ones
     class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none" };
     /// Column that holds the texts, by name or by number from 1
     text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from its content" };
     /// Column that holds the labels, by name or by number from 1
     label_column: String = { Allowed::Name, Data, flag: "label-column" "COLUMN", default: "recognized from its content" };
-    /// How tokens are chosen to be kept: learned, random, every-kth or frequency
+    /// How Ebb chooses the tokens to keep: learned, random, every-kth or frequency
     policy: DropPolicyChoice = { Allowed::Words(DropPolicyChoice::WORDS), Compression, flag: "policy" "POLICY", default: "learned" };
     /// How the policy is trained: joint, gumbel or policy-gradient
     policy_training: PolicyTraining = { Allowed::Words(PolicyTraining::WORDS), Compression, flag: "policy-training" "METHOD", default: "joint", key_was: "policy_learning", flag_was: "policy-learning" };
@@ -209,7 +209,7 @@ settings! {
     effective_batch: u32 = { Allowed::Integer(1, 65_536), Training, flag: "effective-batch" "SAMPLES", default: "chosen from the number of samples" };
     /// Fixed number of samples that are processed at once
     micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "micro-batch" "auto|SAMPLES", default: "automatic: follows the free memory" };
-    /// First micro-batch to try; measurements replace it
+    /// Size of the first micro-batch; Ebb then measures and chooses
     first_micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "" "SAMPLES", default: "1" };
     /// Optimizer that updates the weights
     optimizer: OptimizerChoice = { Allowed::Words(OptimizerChoice::WORDS), Training, flag: "optimizer" "NAME", default: "adamw" };
@@ -223,7 +223,7 @@ settings! {
     schedule: ScheduleChoice = { Allowed::Words(ScheduleChoice::WORDS), Training, flag: "" "cosine|rising", default: "cosine" };
     /// Fraction of each target that is spread over all classes
     label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0" };
-    /// Largest norm of all gradients; larger ones are scaled down
+    /// Maximum norm of all gradients; larger gradients are scaled down
     clip_norm: f64 = { Allowed::Number(1e-6, 1e6), Training, flag: "" "NORM", default: "1" };
     /// Evaluate a moving average of the weights with this decay, such as 0.999
     ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "no average" };
@@ -235,25 +235,25 @@ settings! {
     held_out_fraction: f64 = { Allowed::Number(0.0, 0.99), Data, flag: "" "FRACTION", default: "0.2" };
     /// Device that trains: auto, metal, cuda or cpu
     device: DeviceChoice = { Allowed::Words(DeviceChoice::WORDS), Compute, flag: "device" "DEVICE", default: "auto" };
-    /// Number type of activations and gradients: f32, bf16, f16, or f64 on the CPU
+    /// Data type of activations and gradients: f32, bf16, f16, or f64 on the CPU
     precision: PrecisionChoice = { Allowed::Words(PrecisionChoice::WORDS), Compute, flag: "precision" "TYPE", default: "f32" };
     /// Number of blocks to checkpoint (their activations are recomputed in the backward pass), or
     /// all
     checkpoint_blocks: Blocks = { Allowed::Blocks, Memory, flag: "checkpoint-blocks" "N|all", default: "0; more under memory pressure" };
     /// Threads of the CPU kernels
     threads: u32 = { Allowed::Integer(1, 1024), Compute, flag: "threads" "THREADS", default: "the number of fast cores" };
-    /// Threads that decode images ahead; 0 decodes in the training thread
-    workers: u32 = { Allowed::Integer(0, 256), Compute, flag: "workers" "THREADS", default: "chosen by device" };
-    /// Rest as long as each micro-batch took, so that the machine stays cool and its battery lasts;
-    /// the training takes twice as long: auto, always or off
+    /// Threads that decode images in advance; 0 decodes in the training thread
+    workers: u32 = { Allowed::Integer(0, 256), Compute, flag: "workers" "THREADS", default: "depends on the device" };
+    /// Rest after each micro-batch for as long as it took, so that the machine stays cool and its
+    /// battery lasts; training then takes twice as long: auto, always or off
     courtesy: CourtesyChoice = { Allowed::Words(CourtesyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
-    /// Largest memory footprint of Ebb, such as 8GB
+    /// Maximum memory footprint of Ebb, such as 8GB
     memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "what other apps leave" };
-    /// Largest memory footprint of Ebb as a fraction of all memory; the smaller of the two caps
-    /// counts
+    /// Maximum memory footprint of Ebb as a fraction of all memory; the smaller of the two caps
+    /// applies
     memory_cap_fraction: f64 = { Allowed::Number(0.1, 0.95), Memory, flag: "memory-target" "FRACTION", default: "no cap" };
-    /// Fraction of all memory that Ebb and all other apps may use together; a smaller one leaves
-    /// more to other apps
+    /// Fraction of all memory that Ebb and all other apps may use together; a smaller fraction
+    /// leaves more to other apps
     max_system_fraction: f64 = { Allowed::Number(0.5, 0.95), Memory, flag: "max-system-fraction" "FRACTION", default: "0.9", key_was: "politeness", flag_was: "politeness" };
     /// Minutes that a run may stay suspended before it ends with a checkpoint
     max_suspended_minutes: u64 = { Allowed::Integer(1, 100_000), Memory, flag: "" "MINUTES", default: "120", key_was: "parked_most_minutes" };

@@ -72,7 +72,7 @@ pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u
         // A shrink for speed does not end when memory is free.
         Change::Shrink if decision.cause == Component::Speed => ("now ", ""),
         Change::Shrink | Change::Cancel => {
-            ("now ", " It grows back by itself when memory is free.")
+            ("now ", " The micro-batch grows again when memory is free.")
         }
         Change::Grow | Change::Continue => ("now ", ""),
         _ => ("", ""),
@@ -208,7 +208,7 @@ mod tests {
         };
         let now = "The training is unchanged: 16 samples per step, now in 2 micro-batches of 8.";
         check(Component::Speed, now);
-        let by_itself = format!("{now} It grows back by itself when memory is free.");
+        let by_itself = format!("{now} The micro-batch grows again when memory is free.");
         check(Component::Headroom, &by_itself);
     }
 

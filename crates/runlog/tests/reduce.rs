@@ -89,7 +89,7 @@ fn the_status_line_has_a_message_and_a_detail() {
         line.message,
         "Shrunk 16 to 8: another app took 6.1 GB in 20 s"
     );
-    let detail = "The training is unchanged: 64 samples per step, now in 8 micro-batches of 8. It grows back by itself when memory is free.";
+    let detail = "The training is unchanged: 64 samples per step, now in 8 micro-batches of 8. The micro-batch grows again when memory is free.";
     assert_eq!(line.detail, detail);
     let line = fold(&until(90)).status_line().clone();
     assert!(

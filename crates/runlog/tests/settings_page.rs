@@ -9,7 +9,7 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/settin
 const HEAD: &str = "# Settings
 
 Every setting can be a key in a config file (`--config run.toml`, or JSON) and, if the table names one, a flag. A flag overrides
-the file, and the file overrides a preset (`--preset quick`). Everything that is not set is chosen by Ebb.
+the file, and the file overrides a preset (`--preset quick`). Ebb chooses everything that you do not set.
 
 ```toml
 # run.toml
@@ -18,9 +18,11 @@ image_size = 96
 memory_cap_bytes = \"8GB\"
 ```
 
-Former names of keys and flags still work; Ebb names the new one. `by_memory` sets values for machines of different sizes: it is
-a list of tables with `at_least`, a size of memory, and `effective_batch` or `first_micro_batch` for machines with at least that
-much. The preset `low_memory` is an example.
+Former names of keys and flags still work; a message names the new one.
+
+`by_memory` sets values that depend on the machine's memory. It is a list of tables. Each table has `at_least`, an amount of
+memory, and `effective_batch` or `first_micro_batch` for machines with at least that amount. The preset `low_memory` is an
+example.
 ";
 
 fn values(allowed: Allowed) -> String {

@@ -76,7 +76,7 @@ pub enum TapeError {
     },
     /// A run that follows a kink log, but is not a repetition of the recorded run.
     #[error(
-        "operation {at} of those with kinks differs from that of the recorded run; follow a run of the same network on the same samples"
+        "operation {at} with a kink differs from the same operation of the recorded run; follow a run of the same network on the same samples"
     )]
     DifferentRun {
         /// Operations with kinks before the difference.

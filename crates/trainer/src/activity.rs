@@ -1,4 +1,4 @@
-//! Keeps the system awake while a training computes, but not while it waits for the user or for
+//! Keeps the system awake while a run computes, but not while it waits for the user or for
 //! memory, which can take hours. One file per platform with the same surface.
 
 #[cfg_attr(target_os = "macos", path = "activity/macos.rs")]

@@ -135,6 +135,6 @@ pub(crate) fn expect_texts<'a>(
 
 fn wrong_dataset(needed: &str, found: &str) -> TrainError {
     TrainError::NotTrainable {
-        message: format!("this task needs a folder of {needed}, and this one contains {found}"),
+        message: format!("this task needs a folder of {needed}, but this folder contains {found}"),
     }
 }

@@ -201,7 +201,7 @@ impl DeviceCheck {
     fn of_unfinished(chosen: &SelectedDevice, times: u32) -> Self {
         DeviceCheck {
             failed: Some(format!(
-                "its check, which began {times} times and never finished,"
+                "an operation whose check began {times} times and never finished"
             )),
             unfinished: times,
             ..DeviceCheck::blank(chosen)

@@ -1,4 +1,4 @@
-//! Everything that can go wrong in a training. Each message says what failed, where, and what to do
+//! Everything that can go wrong in training. Each message says what failed, where, and what to do
 //! next. A stop by the user is not an error.
 
 use runlog::counted;
@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Result of the trainer's functions.
 pub type Result<T> = std::result::Result<T, TrainError>;
 
-/// Why a training failed.
+/// Why training failed.
 #[derive(Debug, Error)]
 pub enum TrainError {
     /// The folder was read, but nothing can be trained from it.
@@ -88,7 +88,7 @@ pub enum TrainError {
         next: &'static str,
     },
     /// The user ended the run while its GPU was being checked.
-    #[error("stopped while the GPU was being checked; the next run checks it again")]
+    #[error("stopped while the GPU was being checked; the next run repeats the check")]
     CheckStopped,
     /// According to the estimate, not even the smallest micro-batch fits beside other apps.
     #[error(
@@ -109,7 +109,7 @@ pub enum TrainError {
     NoThreads(String),
     /// No sample of an effective batch could be read.
     #[error(
-        "no sample of step {step} could be read; allow Ebb to read it and check that the folder {folder} is still there, then resume"
+        "no sample of step {step} could be read; check that Ebb may read the samples and that the folder {folder} is still there, then resume"
     )]
     NoData {
         /// The step.

@@ -1,4 +1,4 @@
-//! Estimates the memory of a training before it starts, by model, resolution, micro-batch,
+//! Estimates the memory of a run before it starts, by model, resolution, micro-batch,
 //! checkpointed blocks, precision and optimizer. The state is counted from shapes; a micro-batch is
 //! measured in a dry run.
 
@@ -150,7 +150,7 @@ impl MemoryEstimate {
         estimate.with_variants(&dry_run, plan.checkpoint_blocks, variants, time)
     }
 
-    /// Estimates a network outside of a plan, without anything that a training has besides its
+    /// Estimates a network outside of a plan, without anything that a run has besides its
     /// steps.
     ///
     /// # Errors
@@ -181,7 +181,7 @@ impl MemoryEstimate {
         })
     }
 
-    /// Adds what a training has besides its steps: decoded samples, texts, averages and a rounded
+    /// Adds what a run has besides its steps: decoded samples, texts, averages and a rounded
     /// copy of the weights.
     fn add_training(&mut self, plan: &Plan, image_size: u32, masters: &Parameters) -> Result<()> {
         let dtype = plan.precision.dtype();

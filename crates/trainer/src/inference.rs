@@ -301,7 +301,7 @@ impl TrainedModel {
             let found = known.iter().position(|name| *name == class.name);
             found.map(|label| label as u32).ok_or_else(|| TrainError::NotTrainable {
                 message: format!(
-                    "the class {} of {name} is unknown to this run, which knows {}; name the folder as in training or leave it out",
+                    "the class {} of {name} is unknown to this run, which knows {}; name its folder as in training, or remove it",
                     class.name,
                     list_classes(known, &class.name)
                 ),

@@ -203,7 +203,7 @@ impl MemoryController {
         needed.map_or(1, |needed| needed.saturating_sub(available).max(1))
     }
 
-    /// Advice for the user: the first setting that would free `missing_bytes` for a training
+    /// Advice for the user: the first setting that would free `missing_bytes` for a run
     /// micro-batch of `micro_batch` samples.
     pub fn advice(&self, micro_batch: u32, missing_bytes: u64) -> Option<String> {
         self.situation().advice(micro_batch, missing_bytes)

@@ -1,4 +1,4 @@
-//! A training before it starts: the network of a config, how much memory each part of the training
+//! A run before it starts: the network of a config, how much memory each part of the training
 //! needs, what to start with, and what would help if that does not fit. `ebb plan` and the window
 //! use it.
 //!
@@ -28,7 +28,7 @@
 //! assert_eq!(parts.optimizer_bytes, 2 * parts.weights_bytes, "AdamW keeps two moments");
 //! assert!(parts.activations.is_sorted_by_key(|(_, bytes)| *bytes));
 //!
-//! // What to start with on a machine of 8 GB if other apps use 4 GB and two trainings share the
+//! // What to start with on a machine of 8 GB if other apps use 4 GB and two runs share the
 //! // rest.
 //! let device = DeviceLimits {
 //!     total_bytes: 8 << 30,
@@ -72,7 +72,7 @@ pub struct ModelBuilder {
     plan: Plan,
 }
 
-/// Memory that a training needs.
+/// Memory that a run needs.
 #[derive(Debug, Clone)]
 pub struct Estimate {
     /// Memory by micro-batch.
@@ -80,7 +80,7 @@ pub struct Estimate {
     data: DataNeed,
 }
 
-/// Memory that a training needs, by part.
+/// Memory that a run needs, by part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Parts {
     /// Number of trained parameters.

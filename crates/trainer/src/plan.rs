@@ -1,4 +1,4 @@
-//! A plan: everything a training does, decided. It is checked once against the config and the
+//! A plan: everything that a run does, decided. It is checked once against the config and the
 //! dataset, then trusted.
 
 mod augmentation;
@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tape::device::DevicePreference;
 
-/// Intervalthing a training does, decided.
+/// Everything that a run does, decided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The dataset folder.

@@ -67,7 +67,7 @@ pub(crate) fn check_task(pretrained: &Pretrained, task: Task) -> Result<()> {
         .map(PretrainedFamily::name)
         .collect();
     let next = if fitting.is_empty() {
-        "no pretrained network fits it; leave --from out".to_owned()
+        "no pretrained network supports this task; remove --from".to_owned()
     } else {
         format!("a folder of {} would fit", fitting.join(", "))
     };
@@ -95,7 +95,7 @@ pub(crate) fn tokenizer(pretrained: &Pretrained) -> Result<Tokenizer> {
         let error = ModelError::HubFolder {
             path: pretrained.path().to_owned(),
             reason: format!(
-                "its tokenizer.json has {} tokens and its weights have rows for {}; download both from one place",
+                "its tokenizer.json has {} tokens, but its weights have rows for {}; download both from the same model",
                 format_count(tokenizer.vocabulary() as u64),
                 format_count(rows as u64)
             ),

@@ -1,4 +1,4 @@
-//! What a caller passes to a training beside its plan, and what it gets back.
+//! What a caller passes to a run beside its plan, and what it gets back.
 
 use crate::control::Control;
 use crate::machine::Machine;
@@ -16,7 +16,7 @@ pub struct RunContext {
     pub replay: Option<Replay>,
 }
 
-/// How a training ended.
+/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunOutcome {
     /// Why it ended.

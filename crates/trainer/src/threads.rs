@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 /// Stack of each training thread, in bytes.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Address space in bytes mapped for the stacks of a training: those of its pool and that of the
+/// Address space in bytes mapped for the stacks of a run: those of its pool and that of the
 /// calling thread. Almost none of it is ever touched.
 pub(crate) fn stack_bytes(threads: u32) -> u64 {
     (u64::from(threads) + 1) * STACK_BYTES as u64

@@ -44,7 +44,7 @@ fn saved_bytes(samples: usize) -> u64 {
     tape.saved_bytes()
 }
 
-/// Outcome and events of a training in f64 on a device with this limit per micro-batch.
+/// Outcome and events of a run in f64 on a device with this limit per micro-batch.
 fn trained(
     micro_batch_limit_bytes: Option<u64>,
     fixed: Option<u32>,

@@ -1,4 +1,4 @@
-//! A device that fails during a training: whatever fails where, the run ends with the losses of a
+//! A device that fails during a run: whatever fails where, the run ends with the losses of a
 //! run without failures, bit for bit.
 
 // A helper that fails fails the test.

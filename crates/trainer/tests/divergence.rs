@@ -1,4 +1,4 @@
-//! A training that diverges: each skipped step names the gradients that were not finite, five in a
+//! A run that diverges: each skipped step names the gradients that were not finite, five in a
 //! row end the run, and its error names a checkpoint with finite weights.
 
 // A helper that fails fails the test.

@@ -1,4 +1,4 @@
-//! A training on battery: it rests, saves at low battery and before the machine sleeps, and
+//! A run on battery: it rests, saves at low battery and before the machine sleeps, and
 //! computes the same.
 
 // A helper that fails fails the test.

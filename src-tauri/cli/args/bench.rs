@@ -11,10 +11,11 @@ pub struct VerifySplit {
     /// Check a workload instead: gpt, gpt125m, resnet18, vit_tiny or bert_mini
     #[arg(long, conflicts_with = "target")]
     pub workload: Option<String>,
-    /// Samples of the effective batch [default: that of the run, 16 for a workload]
+    /// Samples of the effective batch [default: the run's own, 16 for a workload]
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub effective_batch: Option<u32>,
-    /// Splits to check, such as 5+5+5+1,8+8, or a number of random splits besides the fixed ones
+    /// Splits to check, such as 5+5+5+1,8+8, or the number of random splits to check besides the
+    /// fixed splits
     #[arg(long)]
     pub splits: Option<String>,
     /// Blocks of the workload to checkpoint (their activations are recomputed in the backward pass)
@@ -50,10 +51,10 @@ pub struct Bench {
     /// Blocks to checkpoint (their activations are recomputed in the backward pass)
     #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
     pub checkpoint_blocks: usize,
-    /// Keep the optimizer's moments in a memory-mapped file, as a training does before it suspends
+    /// Keep the optimizer's moments in a memory-mapped file, as training does before it suspends
     #[arg(long, conflicts_with_all = ["kernels", "gradients"])]
     pub moments_in_file: bool,
-    /// Number type: f32, bf16 or f16; bf16 and f16 are slow on the CPU
+    /// Data type: f32, bf16 or f16; bf16 and f16 are slow on the CPU
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     pub precision: String,
     /// Steps to measure, after two warm-up steps

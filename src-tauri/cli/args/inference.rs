@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Evaluate {
     /// Run, by its id, the beginning of its name, or its path
     pub run: String,
-    /// Folder or file of new samples [default: the run's test samples, or its held-out ones]
+    /// Folder or file of new samples [default: the run's test samples, or its held-out samples]
     pub folder: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -22,7 +22,7 @@ pub struct Predict {
     /// Image files, or texts if the run was trained on texts; a text may also be a file
     #[arg(required = true, value_name = "IMAGE|TEXT")]
     pub files: Vec<PathBuf>,
-    /// Number of classes to print for each
+    /// Number of classes to print for each image or text
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub top: u32,
     /// Print JSON lines
@@ -37,7 +37,7 @@ pub struct Generate {
     /// Text to continue
     #[arg(long, default_value = "")]
     pub prompt: String,
-    /// Largest number of tokens to generate
+    /// Maximum number of tokens to generate
     #[arg(long, default_value_t = 200)]
     pub tokens: usize,
     /// Sampling temperature; 0 always takes the most probable token

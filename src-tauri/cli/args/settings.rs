@@ -1,4 +1,4 @@
-//! Flags of the settings of a training, generated from the table of settings. This file names a
+//! Flags of the settings of a run, generated from the table of settings. This file names a
 //! setting only to say which command takes it.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -20,7 +20,7 @@ impl Takes for Everything {
     }
 }
 
-/// `ebb plan`: what changes how much memory a training needs.
+/// `ebb plan`: what changes how much memory training needs.
 pub struct Planned;
 
 impl Takes for Planned {
@@ -82,7 +82,7 @@ impl Takes for Read {
     }
 }
 
-/// Commands that train several times: what all of these trainings share.
+/// Commands that train several times: what all of these runs share.
 pub struct Shared;
 
 impl Takes for Shared {

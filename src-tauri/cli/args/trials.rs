@@ -6,7 +6,7 @@ use clap::Args;
 use runlog::RunConfig;
 use std::path::PathBuf;
 
-/// The folder, and what all trainings share.
+/// The folder, and what all runs share.
 #[derive(Args)]
 pub struct Tried {
     /// Folder of images or texts, or a file of texts
@@ -22,7 +22,7 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// The config that all trainings share.
+    /// The config that all runs share.
     pub fn config(&self) -> Result<RunConfig, runlog::RunlogError> {
         let typed = RunConfig {
             folder: Some(self.folder.clone()),
@@ -43,8 +43,8 @@ pub struct SweepBatch {
     /// Steps to measure for each size, after a warm-up step
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub steps: u64,
-    /// Compare the memory controller with fixed micro-batches: train with the automatic size and
-    /// with each of these sizes, taking turns; the largest of them is the effective batch
+    /// Compare the memory controller with fixed micro-batches: train in turns with the automatic
+    /// size and with each of these sizes; the largest size is the effective batch
     #[arg(long, alias = "pilot", conflicts_with = "alone")]
     pub controller: bool,
     /// Measure this one batch in a process of its own
@@ -59,7 +59,7 @@ pub struct FindLr {
     /// Steps from the lowest learning rate to the highest
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(20..=10_000))]
     pub steps: u64,
-    /// Highest learning rate; the lowest is a millionth of it
+    /// Highest learning rate; the lowest is one millionth of this rate
     #[arg(long, default_value_t = 1.0, value_name = "RATE")]
     pub highest: f64,
 }
@@ -71,7 +71,7 @@ pub struct Tune {
     /// Trials in the first round
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub trials: u32,
-    /// Epochs per trial in the first round; each further round has three times as many
+    /// Epochs per trial in the first round; each further round has three times as many epochs
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub epochs: u64,
 }

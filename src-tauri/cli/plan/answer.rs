@@ -107,7 +107,7 @@ impl Answer {
         }
     }
 
-    /// The error for a training that does not fit.
+    /// The error for a run that does not fit.
     pub fn refusal(&self, no: &DoesNotFit) -> Failure {
         does_not_fit(
             &self.chosen().memory,

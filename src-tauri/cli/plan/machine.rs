@@ -20,7 +20,7 @@ pub(super) struct PlannedMachine {
     pub kind: trainer::DeviceKind,
     pub device: DeviceLimits,
     pub processes: Processes,
-    /// Number of trainings that share it.
+    /// Number of runs that share it.
     pub trainings: u32,
     /// Assumptions about values that cannot be read here, as sentences without a full stop.
     pub assumed: Vec<String>,
@@ -136,7 +136,7 @@ impl PlannedMachine {
         })
     }
 
-    /// Memory that one of the trainings may use.
+    /// Memory that one of the runs may use.
     pub fn budget_bytes(&self) -> u64 {
         self.device.budget_bytes(&self.processes) / u64::from(self.trainings.max(1))
     }

@@ -38,10 +38,7 @@ fn print_machine(answer: &Answer) {
         machine.kind
     );
     if machine.trainings > 1 {
-        out!(
-            "This is the share of each of {} trainings",
-            machine.trainings
-        );
+        out!("Each of the {} runs gets this share", machine.trainings);
     }
     for assumed in &machine.assumed {
         out!("Assumed: {assumed}");
@@ -68,7 +65,7 @@ fn print_rows(answer: &Answer) {
             .map(|(model, side)| format!("{model} {side}"))
             .collect();
         out!(
-            "  Not estimated in time: {}; allow more with --within SECONDS, or choose one with --model and --image-size",
+            "  Not estimated in time: {}; allow more time with --within SECONDS, or choose a model with --model and --image-size",
             left_out.join(", ")
         );
     }
@@ -168,10 +165,15 @@ fn print_chosen(answer: &Answer) {
     );
     match &answer.time {
         Some(time) if time.seconds < 10.0 => {
-            out!("One {}: {:.2} s, from {}", time.of, time.seconds, time.from)
+            out!(
+                "One {}: about {:.2} s, estimated from {}",
+                time.of,
+                time.seconds,
+                time.from
+            )
         }
         Some(time) => out!(
-            "One {}: {}, from {}",
+            "One {}: about {}, estimated from {}",
             time.of,
             format_duration(time.seconds),
             time.from

@@ -46,7 +46,7 @@ pub(crate) fn apply(layout: &mut Layout, table: &ImageTable, options: &TableOpti
         }
         *placement = match (row, &table.label) {
             (None, _) => Err(format!(
-                "No row of {} names it. Add a row, or remove the image.",
+                "No row of {} names this image. Add a row, or remove the image.",
                 table.file
             )),
             (Some(row), Some(column)) => match &row.label {
@@ -113,12 +113,12 @@ pub(crate) fn describe_groups(by: &str, images: &[(Option<&str>, Split)]) -> (u6
     let groups = grouped(count);
     let note = if torn > 0 {
         format!(
-            "The dataset's own split divides {torn} of {groups} groups by {by} between sets, so the evaluation may look better \
-             than it is."
+            "The dataset's own split divides {torn} of {groups} groups by {by} between sets, so the results may look better \
+             than they are."
         )
     } else if by == BY_TIME {
         format!(
-            "The names of the images contain times. Images taken at most {} minutes apart are grouped ({groups} groups), \
+            "The image names contain times. Images taken at most {} minutes apart are grouped ({groups} groups), \
              and no group is in both the training and the held-out set.",
             GAP_SECONDS / 60
         )

@@ -146,7 +146,7 @@ impl ParquetFile {
                 unpacked += self.declared_bytes(column)?;
                 if unpacked > MAX_UNPACKED_BYTES {
                     return Err(
-                        "A column would take more than 2 GiB unpacked. Split it into smaller files."
+                        "A column would take more than 2 GiB unpacked. Split this file into smaller ones."
                             .to_owned(),
                     );
                 }

@@ -151,7 +151,7 @@ fn keep_splits(files: Vec<ChosenFile>, skipped: &mut Vec<SkippedFile>) -> Vec<Ch
         files.into_iter().partition(|file| file.split.is_some());
     for file in others {
         skipped.push(file.entry.skip(
-            "Other files are named after splits, such as train and test, and this one is not. Rename it, or remove it."
+            "Other files are named after splits, such as train and test, but this file is not. Rename it, or remove it."
                 .to_owned(),
         ));
     }

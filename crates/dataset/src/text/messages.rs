@@ -108,7 +108,7 @@ pub(crate) fn repeats(task: Task, repeats: &Repeats) -> Vec<String> {
     }
     if repeats.across_splits > 0 {
         notes.push(format!(
-            "{} in two sets, so the evaluation looks better than it is. Remove them from one set.",
+            "{} in two sets, so the results look better than they are. Remove them from one set.",
             counted(
                 repeats.across_splits,
                 &format!("{one} is"),
@@ -185,7 +185,7 @@ pub(crate) fn unused_files(files: &[String]) -> Option<String> {
 /// A note that there are more rows than Ebb reads.
 pub(crate) fn too_many_rows(limit: u64) -> String {
     format!(
-        "Only the first {} rows were read, the most that Ebb uses. To use other rows, split the file.",
+        "Ebb read only the first {} rows, because it cannot use more. To use other rows, split the file.",
         grouped(limit)
     )
 }
@@ -195,6 +195,7 @@ pub(crate) fn encodings(found: &[DetectedEncoding]) -> Vec<String> {
     let mut notes = Vec::new();
     for one in found {
         let files = counted(one.files, "file is", "files are");
+        let them = if one.files == 1 { "it" } else { "them" };
         let replaced = match one.replaced_bytes {
             0 => String::new(),
             n => format!(
@@ -204,11 +205,11 @@ pub(crate) fn encodings(found: &[DetectedEncoding]) -> Vec<String> {
             ),
         };
         if one.guessed_bytes > 0 {
-            let read = counted(one.guessed_bytes, "byte", "bytes");
-            let none = "none had to be replaced".to_owned();
+            let guessed = counted(one.guessed_bytes, "byte is", "bytes are");
+            let none = "all could be read".to_owned();
             let replaced = if replaced.is_empty() { none } else { replaced };
             notes.push(format!(
-                "{files} not UTF-8 and read as {}: {read} beyond ASCII, {replaced}.",
+                "{files} not UTF-8, so Ebb read {them} as {}. {guessed} not ASCII; {replaced}.",
                 one.name
             ));
         } else if one.name != "UTF-8" {
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(
             encodings(&[found, damaged]),
             [
-                "12 files are not UTF-8 and read as windows-1252: 31 bytes beyond ASCII, none had to be replaced.",
+                "12 files are not UTF-8, so Ebb read them as windows-1252. 31 bytes are not ASCII; all could be read.",
                 "UTF-8 is damaged: 2 bytes could not be read and were replaced.",
                 "1 file starts with a byte-order mark, which is not part of the text.",
             ]

@@ -168,7 +168,7 @@ fn a_file_beyond_the_size_limit_is_not_read() {
     for name in ["large.csv", "large.parquet", "large.jsonl"] {
         assert_eq!(
             reason(&found, name),
-            "It has 5000 MB; at most 536 MB are read from one file. Split it into smaller files."
+            "It has 5000 MB; at most 536 MB are read from one file. Split this file into smaller ones."
         );
     }
     assert_eq!(found.samples.len(), 3);

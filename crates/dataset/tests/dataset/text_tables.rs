@@ -244,7 +244,7 @@ fn folders_of_texts_are_classes_in_any_encoding() {
     );
     assert_eq!(
         found.notes[0],
-        "1 file is not UTF-8 and read as windows-1252: 3 bytes beyond ASCII, none had to be replaced."
+        "1 file is not UTF-8, so Ebb read it as windows-1252. 3 bytes are not ASCII; all could be read."
     );
     let reasons: Vec<&str> = found.skipped.iter().map(|s| s.reason.as_str()).collect();
     assert_eq!(

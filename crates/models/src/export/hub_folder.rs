@@ -33,7 +33,7 @@ const ENCODER_CODE: (&str, &str) = (
 /// The folder is not empty or cannot be written; the network is a token compression.
 pub fn export_hub_folder(trained: &TrainedNetwork, folder: &Path) -> Result<Exported> {
     if trained.model.task() == ModelTask::TokenCompression {
-        let reason = "a token compression is two networks at once, and other programs have no format for that; the run itself stays usable";
+        let reason = "token compression trains two networks at once, and no other program has a format for them; the run itself stays usable";
         return Err(ModelError::hub_folder(folder, reason));
     }
     let fine_tuned = FineTunedFolder::new(trained, trained.output_names())?;
@@ -86,7 +86,7 @@ fn write_image_network(trained: &TrainedNetwork, draft: &Path) -> Result<HashMap
     write(draft, PREPROCESSOR, pretty(&preprocessor))?;
     let side = trained.input_size as usize;
     let Some(architecture) = trained.model.image_architecture(side) else {
-        let reason = "it was fine-tuned from pretrained weights, and those are not there";
+        let reason = "it was fine-tuned from pretrained weights, which are missing";
         return Err(ModelError::hub_folder(draft, reason));
     };
     let HubExport { config, tensors } = architecture.hub_export();

@@ -102,7 +102,7 @@ impl JsonConfig {
             return Ok(());
         }
         Err(self.refuse(format!(
-            "{key} is {found:?}, and Ebb supports {}",
+            "{key} is {found:?}, but Ebb supports only {}",
             allowed.join(", ")
         )))
     }
@@ -136,7 +136,7 @@ impl JsonConfig {
             return Ok(heads);
         }
         Err(self.refuse(format!(
-            "a width of {width} is not a multiple of {heads} heads"
+            "the width {width} is not divisible by the number of heads, {heads}"
         )))
     }
 
@@ -146,7 +146,7 @@ impl JsonConfig {
             "gelu" | "gelu_python" => Ok(Gelu::Erf),
             "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Ok(Gelu::Tanh),
             other => Err(self.refuse(format!(
-                "{key} is {other:?}, and Ebb supports gelu, gelu_new, gelu_fast and gelu_pytorch_tanh"
+                "{key} is {other:?}, but Ebb supports only gelu, gelu_new, gelu_fast and gelu_pytorch_tanh"
             ))),
         }
     }

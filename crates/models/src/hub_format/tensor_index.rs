@@ -244,7 +244,7 @@ fn read_header(path: &Path) -> Result<Vec<(String, Location)>> {
         serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))?;
     if begin + header.data_len() as u64 != bytes {
         return Err(refuse(format!(
-            "its tensors take {} bytes and it has {}; download it again",
+            "its tensors take {} bytes, but the file has {}; download it again",
             header.data_len(),
             bytes - begin
         )));

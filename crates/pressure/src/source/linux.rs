@@ -199,13 +199,13 @@ impl Machine {
         let notice = match lost {
             None => return,
             Some(_) if self.stalls.is_empty() => {
-                "Memory stalls can no longer be read. Ebb continues with available memory."
+                "Ebb can no longer read how long apps wait for memory (PSI). It uses the available memory alone instead."
             }
             Some(StallOwner::Cgroup) => {
-                "The stalls of the control group can no longer be read. Ebb continues with those of the machine."
+                "Ebb can no longer read how long its cgroup waits for memory (PSI). It uses the figures of the whole machine instead."
             }
             Some(StallOwner::Machine) => {
-                "The machine's memory stalls can no longer be read. Ebb continues with those of its control group."
+                "Ebb can no longer read how long the whole machine waits for memory (PSI). It uses the figures of its cgroup instead."
             }
         };
         self.notice = Some(notice.to_owned());
@@ -228,7 +228,7 @@ impl MemorySource for Machine {
             .headroom(sample.at_ms, sample.own_bytes)
             .unwrap_or_else(|lost| {
                 self.notice = Some(format!(
-                    "The control group's limit can no longer be read ({lost}). Ebb continues with MemAvailable."
+                    "Ebb can no longer read the limit of its cgroup ({lost}). It uses MemAvailable alone instead."
                 ));
                 None
             });
@@ -252,9 +252,9 @@ impl MemorySource for Machine {
             read.push("the limit set on this process".into());
         }
         read.push(if self.stalls.is_empty() {
-            "no memory stalls (this kernel does not report them)".into()
+            "no PSI (this kernel does not report how long apps wait for memory)".into()
         } else {
-            "memory stalls".into()
+            "PSI (how long apps wait for memory)".into()
         });
         read.join(", ")
     }

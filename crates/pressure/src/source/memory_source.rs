@@ -22,7 +22,7 @@ pub trait MemorySource: Send {
         self.sample()
     }
 
-    /// A description of the readings, for the user: "MemAvailable, memory stalls".
+    /// A description of the readings, for the user: "MemAvailable, PSI".
     fn describe(&self) -> String;
 
     /// This process's footprint now, in bytes. Much cheaper than a sample.

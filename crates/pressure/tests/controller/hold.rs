@@ -28,7 +28,7 @@ fn the_rest_of_a_batch_is_split_evenly_without_a_change() {
     assert!(
         decisions
             .iter()
-            .all(|d| d.reason == "a larger one would not fit")
+            .all(|d| d.reason == "a larger micro-batch would not fit")
     );
 }
 

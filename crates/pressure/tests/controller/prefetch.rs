@@ -48,7 +48,7 @@ fn prefetch_is_shortened_before_the_micro_batch_shrinks() {
         assert!(first.release_caches);
         let sentence = describe_decision(64, first);
         assert!(
-            sentence.starts_with("Decoding fewer samples ahead: another app took "),
+            sentence.starts_with("Decoding fewer samples in advance: another app took "),
             "{sentence}"
         );
         let after = kinds(&changes[1..]);
@@ -93,7 +93,7 @@ fn prefetch_is_lengthened_last() {
     );
     let sentence = describe_decision(64, last);
     assert!(
-        sentence.starts_with("Decoding further ahead again: memory has been free for "),
+        sentence.starts_with("Decoding more samples in advance again: memory has been free for "),
         "{sentence}"
     );
     let before = kinds(before);

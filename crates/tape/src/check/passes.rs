@@ -1,4 +1,4 @@
-//! What a training computes beside the operations of a tape: sums of gradients, their norm, and
+//! What a run computes beside the operations of a tape: sums of gradients, their norm, and
 //! optimizer steps, over many parameters. And kernels of attention that are chosen by the number of
 //! tokens, at every size.
 

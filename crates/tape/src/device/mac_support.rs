@@ -68,7 +68,7 @@ pub(super) fn usable_gpu(facts: &MacFacts) -> Result<String, String> {
             "no GPU was found in this session over SSH; log in at the Mac's screen, then try again"
                 .to_owned(),
         ),
-        None => Err("no GPU was found, as in a virtual Mac without one".to_owned()),
+        None => Err("no GPU was found; a virtual Mac may have none".to_owned()),
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         check(&paravirtual, "virtual Mac (Apple Paravirtual device)");
         check(&with_gpu("Apple A12Z"), "the GPU (Apple A12Z) lacks");
         let without = MacFacts { gpu: None, ..m1() };
-        check(&without, "no GPU was found, as in a virtual Mac");
+        check(&without, "no GPU was found; a virtual Mac");
         let over_ssh = MacFacts {
             is_remote: true,
             ..without

@@ -1,4 +1,4 @@
-//! Prevents App Nap, and idle sleep while a training computes. Same surface as `other.rs`.
+//! Prevents App Nap, and idle sleep while a run computes. Same surface as `other.rs`.
 
 use super::Activity;
 use objc2::rc::Retained;

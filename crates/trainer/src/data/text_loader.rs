@@ -41,7 +41,7 @@ impl TextData {
         let truncated = self.train.truncated() + self.held_out.truncated();
         (truncated > 0).then(|| {
             format!(
-                "{} of {} texts are longer than {tokens} tokens and are cut; a larger length (--tokens in the terminal) uses more of them",
+                "{} of {} texts are longer than {tokens} tokens and are cut; a larger maximum length (--tokens in the terminal) keeps more of each text",
                 format_count(truncated),
                 format_count((self.train.len() + self.held_out.len()) as u64)
             )

@@ -36,7 +36,7 @@ pub fn alignment(
 fn head_note(AttentionSize { width, heads }: AttentionSize) -> Option<String> {
     if heads == 0 || !width.is_multiple_of(heads) {
         return Some(format!(
-            "a width of {width} is not a multiple of {heads} heads; choose a multiple of {heads}"
+            "the width {width} is not divisible by the number of heads, {heads}; choose a multiple of {heads}"
         ));
     }
     let head_width = width / heads;
@@ -91,7 +91,11 @@ mod tests {
         };
         check(384, 6, &[]);
         check(192, 3, &[]);
-        check(128, 5, &["a width of 128 is not a multiple of 5 heads"]);
+        check(
+            128,
+            5,
+            &["the width 128 is not divisible by the number of heads, 5"],
+        );
         check(120, 10, &["width 12", "multiple of 8"]);
     }
 

@@ -1,4 +1,4 @@
-//! Refuses a training that cannot fit by estimate, and names a cap that would be enough.
+//! Refuses a run that cannot fit by estimate, and names a cap that would be enough.
 
 use super::{MemoryEstimate, Prefetched, Requirement, Target, Variants};
 use crate::error::{Result, TrainError};
@@ -77,7 +77,7 @@ fn estimate_under_cap(plan: &Plan, config: &RunConfig, cap_bytes: u64) -> Result
 }
 
 impl MemoryEstimate {
-    /// The error for a training that does not fit: the memory that is missing for its smallest
+    /// The error for a run that does not fit: the memory that is missing for its smallest
     /// micro-batch, with the number of checkpointed blocks that needs the least memory.
     pub fn stuck(&self, no: &DoesNotFit) -> Shortage {
         let (needed_bytes, checkpointed_blocks) = no.least;
@@ -102,7 +102,7 @@ impl MemoryEstimate {
     }
 }
 
-/// The error for a training that does not fit below the user's cap, or on the machine.
+/// The error for a run that does not fit below the user's cap, or on the machine.
 pub fn does_not_fit(
     estimate: &MemoryEstimate,
     no: &DoesNotFit,

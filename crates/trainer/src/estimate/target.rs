@@ -9,7 +9,7 @@ use tape::memory::live_bytes;
 const CUDA_RESIDENT_FACTOR: f64 = 1.03;
 
 /// The fraction of the freed blocks of other sizes that a CPU process still holds: its allocator
-/// keeps them for half a second and reuses them in part. Measured over the workloads and trainings
+/// keeps them for half a second and reuses them in part. Measured over the workloads and runs
 /// on images. See `docs/decisions/008-allocator-replay.md`.
 const UNREUSED_FRACTION: f64 = 0.4;
 
@@ -18,9 +18,9 @@ const UNREUSED_FRACTION: f64 = 0.4;
 /// the workloads.
 const KERNELS_BYTES: u64 = 36 << 20;
 
-/// Memory of a training besides its steps: threads that decode, sample memory and write, with the
+/// Memory of a run besides its steps: threads that decode, sample memory and write, with the
 /// memory that the allocator holds for each, and evaluations between steps. Chosen by measuring
-/// trainings on images.
+/// runs on images.
 const BESIDES_STEPS_BYTES: u64 = 8 << 20;
 
 /// The properties of the device that affect memory.
@@ -62,7 +62,7 @@ impl Target {
         }
     }
 
-    /// What a training takes before anything is built, and besides its steps.
+    /// What a run takes before anything is built, and besides its steps.
     pub(super) fn training_base_bytes(&self) -> u64 {
         self.base_bytes + BESIDES_STEPS_BYTES
     }

@@ -179,7 +179,7 @@ impl Situation<'_> {
         })
     }
 
-    /// Advice for the user: the first setting that would free `missing_bytes` for a training
+    /// Advice for the user: the first setting that would free `missing_bytes` for a run
     /// micro-batch of `micro_batch` samples.
     pub fn advice(&self, micro_batch: u32, missing_bytes: u64) -> Option<String> {
         let planned = self.workload.kind(Phase::Train);

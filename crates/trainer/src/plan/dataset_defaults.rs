@@ -170,7 +170,7 @@ fn images(
     let side = pretrained.map_or(usual, |p| (p.input_size().default, p.input_size().multiple));
     let all = found.count(Split::Train);
     let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
-    let foreign = "it is for texts; leave it out for images";
+    let foreign = "it is for texts; remove this setting for images";
     refuse("tokens", config.tokens, foreign)?;
     refuse("vocabulary", config.vocabulary, foreign)?;
     refuse("class_weights", config.class_weights.as_ref(), foreign)?;
@@ -223,7 +223,7 @@ fn pretrained_model(config: &RunConfig, pretrained: &Pretrained) -> Result<Model
         return Ok(ModelId::Pretrained(family));
     }
     let allowed = format!(
-        "it cannot be combined with the pretrained weights of a {}; leave it out, or leave --from out",
+        "it cannot be combined with the pretrained weights of a {}; remove this setting or --from",
         family.label()
     );
     Err(invalid_setting("model", asked, allowed))

@@ -27,10 +27,10 @@ pub(super) fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> R
         (Mix::None, _) => return Ok(mix),
         (_, Task::ImageClassification) if columns.is_empty() => return Ok(mix),
         (_, Task::ImageClassification) => {
-            "this folder has regression targets, and a mixed image has none; leave it out"
+            "this folder has regression targets, but mixed images have none; remove this setting"
         }
         (_, Task::TextClassification | Task::LanguageModel | Task::TokenCompression) => {
-            "it is for images; leave it out for texts"
+            "it is for images; remove this setting for texts"
         }
     };
     Err(invalid_setting("mix", asked, problem))
@@ -39,7 +39,7 @@ pub(super) fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> R
 /// How the losses of regression targets are weighed.
 pub(super) fn balance(config: &RunConfig, columns: &[TargetColumn]) -> Result<Balance> {
     if columns.is_empty() {
-        let problem = "the folder has no table with regression targets; leave it out";
+        let problem = "the folder has no table with regression targets; remove this setting";
         if let Some(asked) = config.loss_balance {
             return Err(invalid_setting("loss_balance", asked, problem));
         }

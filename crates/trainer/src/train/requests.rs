@@ -33,7 +33,7 @@ pub(super) fn handle_requests<T: Task>(session: &mut Session<'_, T>) -> Result<b
 /// Waits for the user with all state in memory. Returns `true` if the run shall stop.
 fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
     session.controller.release()?;
-    let reason = "you asked for it; all state stays in memory";
+    let reason = "requested by you; all state stays in memory";
     emit_user_decision(session, Action::Pause, Change::Pause, reason)?;
     activity::set(Activity::Waits);
     loop {
@@ -50,7 +50,7 @@ fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
     }
     activity::set(Activity::Computes);
     session.timer.restart();
-    emit_user_decision(session, Action::Run, Change::Continue, "you asked for it")?;
+    emit_user_decision(session, Action::Run, Change::Continue, "requested by you")?;
     Ok(false)
 }
 

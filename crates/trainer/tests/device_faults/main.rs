@@ -1,4 +1,4 @@
-//! A device that fails at any dispatch of a training, an evaluation, a prediction, a checkpoint or
+//! A device that fails at any dispatch of a run, an evaluation, a prediction, a checkpoint or
 //! a resume: the final weights are those of a run without failures bit for bit, or the run ends
 //! with an error that names the failure, and its newest checkpoint holds the right weights.
 //!

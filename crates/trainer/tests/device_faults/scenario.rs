@@ -1,4 +1,4 @@
-//! The trainings that the schedules disturb: small ones of the four tasks.
+//! The runs that the schedules disturb: small ones of the four tasks.
 
 use crate::schedule::STEPS;
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
@@ -10,7 +10,7 @@ use tape::Rng;
 use tempfile::TempDir;
 use trainer::Plan;
 
-/// A training.
+/// A run.
 pub struct Scenario {
     pub name: &'static str,
     pub found: DetectedDataset,
@@ -28,7 +28,7 @@ struct Draft {
     config: RunConfig,
 }
 
-/// The trainings. Pretrained weights are those of the smallest networks there are.
+/// The runs. Pretrained weights are those of the smallest networks there are.
 fn drafts() -> [Draft; 5] {
     let texts = |optimizer, precision| RunConfig {
         tokens: Some(8),

@@ -20,7 +20,7 @@ fn conflicting_settings_are_refused() {
         &["train_only", "last:1 to last:2"],
     );
     check(vit(Some("tail"), None, None), &["head, all"]);
-    check(vit(Some("all"), Some(4), None), &["do not train"]);
+    check(vit(Some("all"), Some(4), None), &["frozen weights"]);
     check(vit(None, None, Some(8)), &["--adapter RANK"]);
     check(vit(Some("head"), None, Some(5)), &["write 8 or 4"]);
     check(

@@ -81,7 +81,7 @@ fn read_file(file: &mut impl Read) -> Result<Vec<u8>, Unreadable> {
         .map_err(|source| Unreadable::File(unreadable(&source)))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(Unreadable::File(format!(
-            "It is larger than {} MiB, the limit for this format. Save it smaller.",
+            "It is larger than {} MiB, the limit for this format. Resize it.",
             MAX_FILE_BYTES >> 20
         )));
     }

@@ -273,8 +273,8 @@ impl HubImageNetwork for HubVit {
         };
         if shape.image == 0 || !shape.image.is_multiple_of(shape.patch) {
             return Err(format!(
-                "its patches of {} px do not divide images of {} px; choose a multiple",
-                shape.patch, shape.image
+                "images of {} px cannot be cut into patches of {1} px; choose a multiple of {1}",
+                shape.image, shape.patch
             ));
         }
         let style = if is_new_head {

@@ -139,13 +139,13 @@ impl Cgroups {
             .collect()
     }
 
-    /// "the control group's limit (version 2)"; `None` without a limit.
+    /// "the limit of the cgroup (version 2)"; `None` without a limit.
     pub(super) fn describe(&self) -> Option<String> {
         let version = match self.groups.iter().find(|group| group.is_limited())?.version {
             Version::One => 1,
             Version::Two => 2,
         };
-        Some(format!("the control group's limit (version {version})"))
+        Some(format!("the limit of the cgroup (version {version})"))
     }
 }
 

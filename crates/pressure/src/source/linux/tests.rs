@@ -79,7 +79,7 @@ fn a_free_machine_is_read_from_meminfo() {
     assert_eq!(sample.stall_fraction, None);
     assert_eq!(
         read,
-        "MemAvailable, no memory stalls (this kernel does not report them)"
+        "MemAvailable, no PSI (this kernel does not report how long apps wait for memory)"
     );
 }
 
@@ -121,7 +121,7 @@ fn a_limit_on_a_parent_group_counts() {
     );
     assert_eq!(
         read,
-        "the control group's limit (version 2) and MemAvailable, memory stalls"
+        "the limit of the cgroup (version 2) and MemAvailable, PSI (how long apps wait for memory)"
     );
 }
 
@@ -144,7 +144,7 @@ fn cgroup_version_1_is_read_if_version_2_has_no_memory() {
     let (sample, read) = sample(&root);
     assert_eq!((sample.total_bytes, sample.available_bytes), (GB, 513 * MB));
     assert!(
-        read.starts_with("the control group's limit (version 1)"),
+        read.starts_with("the limit of the cgroup (version 1)"),
         "{read}"
     );
 }
@@ -242,9 +242,7 @@ fn a_new_group_counts_within_a_second() {
     let mut machine = open(&root);
     assert_eq!(machine.sample().expect("readable").total_bytes, 16 * GB);
     assert!(
-        machine
-            .describe()
-            .starts_with("MemAvailable, no memory stalls"),
+        machine.describe().starts_with("MemAvailable, no PSI"),
         "{}",
         machine.describe()
     );
@@ -258,7 +256,7 @@ fn a_new_group_counts_within_a_second() {
         "the group counts its stalls"
     );
     assert!(
-        machine.describe().starts_with("the control group's limit"),
+        machine.describe().starts_with("the limit of the cgroup"),
         "{}",
         machine.describe()
     );
@@ -276,11 +274,11 @@ fn a_lost_reading_is_left_out_and_reported_once() {
     for (file, part) in [
         (
             "sys/fs/cgroup/app.slice/job/memory.current",
-            "control group's limit can no longer be read",
+            "no longer read the limit of its cgroup",
         ),
         (
             "proc/pressure/memory",
-            "Memory stalls can no longer be read",
+            "no longer read how long apps wait for memory",
         ),
     ] {
         write(&root, file, "a sandbox\n");
@@ -295,7 +293,7 @@ fn a_lost_reading_is_left_out_and_reported_once() {
     }
     assert_eq!(
         machine.describe(),
-        "MemAvailable, no memory stalls (this kernel does not report them)"
+        "MemAvailable, no PSI (this kernel does not report how long apps wait for memory)"
     );
 }
 

@@ -143,22 +143,23 @@ fn refuse_foreign(
         "it is for images; --tokens sets the length of texts",
     )?;
     if task != Task::TokenCompression {
-        let foreign = "it is for --task token-compression; leave it out";
+        let foreign = "it is for --task token-compression; remove this setting";
         refuse("policy", config.policy.as_ref(), foreign)?;
         refuse("keep_fraction", config.keep_fraction, foreign)?;
         refuse("keep_cost", config.keep_cost, foreign)?;
     } else {
-        let bytes = "texts are compressed byte by byte, from scratch; leave it out";
+        let bytes = "token compression always works on bytes; remove this setting";
         refuse("vocabulary", config.vocabulary, bytes)?;
         let from = config.from.as_ref().map(|from| from.display().to_string());
-        refuse("from", from, bytes)?;
+        let scratch = "token compression always trains from scratch; remove this setting";
+        refuse("from", from, scratch)?;
     }
     if is_language {
-        let none = "documents have no classes; leave it out";
+        let none = "documents have no classes; remove this setting";
         refuse("class_weights", config.class_weights.as_ref(), none)?;
     }
     if pretrained.is_some() {
-        let own = "pretrained weights bring their own; leave it out";
+        let own = "pretrained weights bring their own vocabulary; remove this setting";
         refuse("vocabulary", config.vocabulary, own)?;
     }
     Ok(())
