@@ -2,7 +2,7 @@
 //! elsewhere.
 //!
 //! [`Policy`] holds what a user or a test may set; the constants below it are fixed. "Simulated"
-//! refers to the runs of `tests/simulation.rs`.
+//! refers to the runs of `tests/simulation/main.rs`.
 
 use serde::{Deserialize, Serialize};
 
