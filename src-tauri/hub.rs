@@ -19,7 +19,7 @@ use thiserror::Error;
 /// Environment variable with the hub's address.
 const ENDPOINT: &str = "HF_ENDPOINT";
 /// File that is written last. A folder that contains it is complete.
-const WHOLE: &str = "fetched.json";
+const DOWNLOAD_MARKER: &str = "fetched.json";
 
 /// Why weights could not be downloaded.
 #[derive(Debug, Error)]
@@ -155,7 +155,7 @@ pub fn folder(name: &str, home: &Path, print: &dyn Fn(&str)) -> Result<PathBuf, 
         commit: listing.commit,
         files,
     };
-    let path = folder.join(WHOLE);
+    let path = folder.join(DOWNLOAD_MARKER);
     let text = serde_json::to_vec_pretty(&fetched).map_err(|error| disk(&path)(error.into()))?;
     fs::write(&path, text).map_err(disk(&path))?;
     print(&format!("{name} was downloaded: {}", folder.display()));
@@ -169,7 +169,7 @@ fn whole(place: &Path) -> Option<PathBuf> {
         .flatten()
         .map(|entry| entry.path());
     let unchanged = |folder: &PathBuf| {
-        let text = fs::read(folder.join(WHOLE)).ok()?;
+        let text = fs::read(folder.join(DOWNLOAD_MARKER)).ok()?;
         let fetched: Fetched = serde_json::from_slice(&text).ok()?;
         let mut files = fetched.files.iter();
         files

@@ -48,7 +48,8 @@ mod weights;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: trainer::Counting<allocator::Chosen> = trainer::Counting(allocator::CHOSEN);
+static ALLOCATOR: trainer::CountingAllocator<allocator::Chosen> =
+    trainer::CountingAllocator(allocator::CHOSEN);
 
 /// Sets what candle reads from the environment, unless the user has set it.
 fn configure_candle() {

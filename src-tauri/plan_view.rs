@@ -9,7 +9,7 @@ use crate::task_labels::{asks, capital, learned};
 use crate::view::{ForecastView, PlanSettings, PlanView};
 use dataset::{DetectedDataset, Task};
 use pressure::{DeviceLimits, ModelNeed, Policy, Processes};
-use runlog::{CourtesyChoice, RunConfig, format_count};
+use runlog::{PowerPolicyChoice, RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants, does_not_fit};
 use trainer::{
@@ -59,8 +59,8 @@ pub fn begun(
     Ok(view(&plan, Some(id), machine))
 }
 
-fn courtesy(plan: &Plan) -> CourtesyChoice {
-    plan.config.courtesy.unwrap_or(CourtesyChoice::Auto)
+fn courtesy(plan: &Plan) -> PowerPolicyChoice {
+    plan.config.courtesy.unwrap_or(PowerPolicyChoice::Auto)
 }
 
 fn view(plan: &Plan, from: Option<&str>, machine: &Reported) -> PlanView {

@@ -4,7 +4,7 @@
 //! Refuses to know how memory is estimated.
 
 mod answer;
-mod machine;
+mod planned_machine;
 mod models;
 mod table;
 mod threads;
@@ -18,9 +18,9 @@ use super::verify_split::workload;
 use answer::{Answer, Row, Time};
 use bench::{estimate_workload, seconds_per_step};
 use clap::Args;
-use machine::PlannedMachine;
 use models::{large_models, listed, unit};
-use pressure::DataNeed;
+use planned_machine::PlannedMachine;
+use pressure::BatchConfig;
 use runlog::{Blocks, DeviceChoice, RunConfig};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub struct Plan {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub processes: u32,
     /// Plan for a Mac with this much memory, such as 16GB
-    #[arg(long = "for", value_name = "SIZE", value_parser = machine::parse_mac)]
+    #[arg(long = "for", value_name = "SIZE", value_parser = planned_machine::parse_mac)]
     pub mac: Option<u64>,
     /// Plan as if other apps used this much memory, such as 4GB
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
@@ -56,7 +56,7 @@ pub struct Plan {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Time limit for the list of models; models that would take longer are left out
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = machine::parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = planned_machine::parse_seconds)]
     pub within: f64,
     /// Print JSON
     #[arg(long)]
@@ -110,7 +110,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         .unwrap_or(WORKLOAD_BATCH);
     let variants = min_checkpointing(&machine, effective_batch, None);
     let memory = estimate_workload(workload, blocks, target, variants)?;
-    let data = DataNeed {
+    let data = BatchConfig {
         effective_batch,
         fixed_micro_batch: None,
     };

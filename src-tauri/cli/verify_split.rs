@@ -7,7 +7,9 @@ use super::failure::Failure;
 use super::output::{out, status};
 use super::train::{find, machine};
 use bench::Workload;
-use bench::split_check::{Difference, ElementType, Question, SplitCheck, Splits, rounding_bound};
+use bench::split_equivalence::{
+    Difference, ElementType, SplitCheck, SplitCheckOptions, SplitSelection, rounding_bound,
+};
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{RunFolder, format_count};
 use std::path::Path;
@@ -31,9 +33,9 @@ pub fn run(args: &args::VerifySplit) -> Result<(), Failure> {
     }
 }
 
-fn question(args: &args::VerifySplit) -> Result<Question, Failure> {
+fn question(args: &args::VerifySplit) -> Result<SplitCheckOptions, Failure> {
     let splits = args.splits.as_deref().map(|text| {
-        Splits::parse(text).ok_or_else(|| {
+        SplitSelection::parse(text).ok_or_else(|| {
             Failure::usage(format!(
                 "--splits {text} is not a split; write sizes such as 5+5+5+1,8+8, or a number of random splits"
             ))
@@ -44,7 +46,7 @@ fn question(args: &args::VerifySplit) -> Result<Question, Failure> {
     } else {
         ElementType::Single
     };
-    Ok(Question {
+    Ok(SplitCheckOptions {
         batch: BatchSettings {
             effective_batch: args.effective_batch,
             element_type,
@@ -54,7 +56,7 @@ fn question(args: &args::VerifySplit) -> Result<Question, Failure> {
     })
 }
 
-fn check(args: &args::VerifySplit, question: &Question) -> Result<SplitCheck, Failure> {
+fn check(args: &args::VerifySplit, question: &SplitCheckOptions) -> Result<SplitCheck, Failure> {
     let machine = machine(&args::Script::default());
     let Some(target) = &args.target else {
         let workload = workload(args.workload.as_deref().unwrap_or_default())?;

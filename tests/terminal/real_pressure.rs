@@ -2,7 +2,7 @@
 //! limit changed by `prlimit`. The training survives, uses smaller micro-batches, grows again, and
 //! its losses are those of a calm run.
 
-use crate::memory_group::Group;
+use crate::memory_cgroup::Group;
 use crate::support::{COMMON_ARGS, EBB, TestHome, event, losses};
 use pressure::{Change, Level};
 use runlog::RunEvent;

@@ -8,7 +8,7 @@ mod links;
 mod mac;
 mod modules;
 mod sources;
-mod texts;
+mod consistency;
 mod words;
 
 /// The checkout that is being tested.

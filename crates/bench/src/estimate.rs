@@ -1,7 +1,7 @@
 //! Estimates the memory of a workload, and the time of its steps from its operations.
 
 use crate::model::{ForwardOptions, Model};
-use crate::peak::peak_gflops;
+use crate::peak_gflops::peak_gflops;
 use crate::workload::Workload;
 use candle_core::{DType, Device};
 use tape::{Cancel, Kernels, Parameters, Tape};

@@ -4,15 +4,15 @@
 //!
 //! Training never depends on this crate.
 
-mod batch;
+mod synthetic_batch;
 mod controller_cost;
 mod estimate;
 mod flops;
 mod gradients;
 mod measure;
 mod model;
-mod peak;
-pub mod split_check;
+mod peak_gflops;
+pub mod split_equivalence;
 mod workload;
 
 pub use controller_cost::{AfterStep, StepTimes, compare_controller, total_steps};
@@ -21,7 +21,7 @@ pub use gradients::{
     GradientComparison, RelativeDifference, gradients_against_f64, kink_tolerance,
 };
 pub use measure::{Case, Measurement, measure};
-pub use peak::peak_gflops;
+pub use peak_gflops::peak_gflops;
 pub use tape::KinkDivergence;
 pub use tape::kernels::bandwidth::{Reading, measure as measure_kernels};
 pub use workload::Workload;

@@ -1,7 +1,7 @@
 //! Times the optimizer steps of one workload: forward, backward, accumulation, clipping and update.
 
-use crate::batch::Batch;
 use crate::model::{ForwardOptions, Model};
+use crate::synthetic_batch::Batch;
 use crate::workload::Workload;
 use candle_core::Device;
 use std::time::Instant;

@@ -1,9 +1,9 @@
 //! A workload's network: how it is built, its loss and its gradients.
 
-use crate::batch::Batch;
+use crate::synthetic_batch::Batch;
 use crate::workload::{IMAGE, IMAGE_CLASSES, Shape, TEXT_CLASSES, Workload};
 use candle_core::{DType, Device};
-use models::{Builder, Gpt, ResNet, TextEncoder, Vit};
+use models::{Gpt, ParameterBuilder, ResNet, TextEncoder, Vit};
 use tape::device::synchronize;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
@@ -13,19 +13,24 @@ impl Workload {
     /// Builds the network on `device`, with initial weights of a fixed seed.
     pub(crate) fn build(self, dtype: DType, device: &Device) -> Result<(Model, Parameters)> {
         let mut parameters = Parameters::default();
-        let model = self.build_with(&mut Builder::new(&mut parameters, 1, dtype, device))?;
+        let model = self.build_with(&mut ParameterBuilder::new(
+            &mut parameters,
+            1,
+            dtype,
+            device,
+        ))?;
         Ok((model, parameters))
     }
 
     /// Builds the network on the CPU with zeros for weights, which takes neither time nor memory.
     pub(crate) fn build_zeros(self, dtype: DType) -> Result<(Model, Parameters)> {
         let mut parameters = Parameters::default();
-        let builder = Builder::new(&mut parameters, 1, dtype, &Device::Cpu);
+        let builder = ParameterBuilder::new(&mut parameters, 1, dtype, &Device::Cpu);
         let model = self.build_with(&mut builder.with_zeros())?;
         Ok((model, parameters))
     }
 
-    fn build_with(self, b: &mut Builder) -> Result<Model> {
+    fn build_with(self, b: &mut ParameterBuilder) -> Result<Model> {
         Ok(match self.shape() {
             Shape::Language(shape) => Model::Language(Gpt::build(b, shape)?),
             Shape::Text(shape) => Model::Text(TextEncoder::build(b, shape, TEXT_CLASSES)?),

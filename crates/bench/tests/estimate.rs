@@ -3,15 +3,15 @@
 
 use bench::{Case, Workload, estimate_workload, measure};
 use candle_core::Device;
-use tape::memory::{Counting, live_bytes, take_peak_bytes};
+use tape::memory::{CountingAllocator, live_bytes, take_peak_bytes};
 use trainer::estimate::{Target, Variants};
 use trainer::{Precision, on_threads};
 
 #[global_allocator]
-static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
 
 /// Heaps are counted exactly. The difference is the threads' own scratch memory.
-const BAR: f64 = 0.05;
+const MAX_RELATIVE_ERROR: f64 = 0.05;
 
 /// One test for all workloads, since the count is the process's.
 #[test]
@@ -53,6 +53,6 @@ fn estimated_heaps_agree_with_measured_ones() {
             100.0 * off
         );
         println!("{what}");
-        assert!(off.abs() <= BAR, "{what}");
+        assert!(off.abs() <= MAX_RELATIVE_ERROR, "{what}");
     }
 }

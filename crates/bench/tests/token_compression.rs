@@ -4,7 +4,7 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
-use bench::split_check::{Splits, compare};
+use bench::split_equivalence::{SplitSelection, compare};
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{
     DeviceChoice, DropPolicyChoice, PolicyTraining, PrecisionChoice, RunConfig, RunFolder,
@@ -139,7 +139,7 @@ fn check(name: &str, config: &RunConfig) {
     assert!(short.len() < first.len(), "the last batch is short");
     let train_state = train_state(plan);
     for batch in [&first, &short] {
-        let splits = Splits::Standard { random: 4 };
+        let splits = SplitSelection::Standard { random: 4 };
         let splits = splits.for_batch(batch.len(), Rng::new(2)).unwrap();
         let gradients = |range| train_state.gradients(Cancel::default(), &batch[range]);
         let found = compare(&train_state.parameters, batch.len(), splits, gradients).unwrap();

@@ -1,12 +1,12 @@
 //! Assigns images to classes, labels and splits. Reads no file.
 
-use crate::groups;
+use crate::folder_layout::Layout;
+use crate::folder_listing::Entry;
+use crate::image_groups;
 use crate::image_inspection::ImageFile;
 use crate::image_table::{Groups, ImageTable};
-use crate::layout::Layout;
 use crate::sampling;
 use crate::types::{Class, SkippedFile, Split};
-use crate::walk::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Images and their metadata. All lists are in the same order.
@@ -108,11 +108,11 @@ fn hold_out_groups(placed: &mut [PlacedImage], fraction: f64, seed: u64) {
         .map(|&i| &placed[i])
         .map(|p| (p.class.clone(), p.group.clone().unwrap_or_else(|| own(p))))
         .collect();
-    let members: Vec<groups::Member> = named
+    let members: Vec<image_groups::Member> = named
         .iter()
-        .map(|(class, group)| groups::Member { class, group })
+        .map(|(class, group)| image_groups::Member { class, group })
         .collect();
-    let held_out = groups::choose_held_out(seed, &members, fraction);
+    let held_out = image_groups::choose_held_out(seed, &members, fraction);
     for (i, held) in trained.into_iter().zip(held_out) {
         if held {
             placed[i].split = Split::HeldOut;

@@ -1,7 +1,7 @@
 //! Decodes one file to 8-bit RGB. Checks its size before decoding, applies its EXIF orientation,
 //! and shrinks it to little more than training needs.
 
-pub(crate) mod system;
+pub(crate) mod system_decoder;
 
 use crate::decoded_image::DecodedImage;
 use crate::image_header::beyond_limits;
@@ -11,7 +11,7 @@ use image::{DynamicImage, ImageDecoder, ImageReader};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use system::Decoders;
+use system_decoder::Decoders;
 
 /// Decodes a file upright, with a shorter side of at most `short_side` pixels. Smaller images keep
 /// their size.
@@ -23,8 +23,8 @@ pub(crate) fn decode(
     let file = File::open(path).map_err(|source| unreadable(&source))?;
     let mut reader = BufReader::new(file);
     let start = reader.fill_buf().map_err(|source| unreadable(&source))?;
-    let (image, orientation) = match system::detect_format(start) {
-        Some(format) => system::decode(decoders(format), &mut reader)
+    let (image, orientation) = match system_decoder::detect_format(start) {
+        Some(format) => system_decoder::decode(decoders(format), &mut reader)
             .map_err(|error| error.reason(format.name()))?,
         None => decode_built_in(reader)?,
     };

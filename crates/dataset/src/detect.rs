@@ -1,8 +1,9 @@
 //! Detects the contents of a dropped folder or file, and the task that it is for. Images come
 //! first: a table beside images describes them. The folder is listed once for all inspections.
 
-use crate::decode::system;
+use crate::decode::system_decoder;
 use crate::error::DatasetError;
+use crate::folder_listing::{Listing, resolve};
 use crate::image_inspection::ImageInspection;
 use crate::inspect_images::inspect_listing;
 use crate::model_folder::{self, is_model_folder};
@@ -10,7 +11,6 @@ use crate::options::{InspectOptions, TextOptions};
 use crate::readers::FileFormat;
 use crate::text::{TextInspection, inspect_texts};
 use crate::types::Task;
-use crate::walk::{Listing, resolve};
 use std::path::Path;
 
 /// A detected dataset, by the kind of its samples.
@@ -93,7 +93,12 @@ fn detect_folder(
             .label_column
             .clone_from(&texts.label_column);
     }
-    let images = inspect_listing(&listing, &for_images, system::installed, on_progress)?;
+    let images = inspect_listing(
+        &listing,
+        &for_images,
+        system_decoder::installed,
+        on_progress,
+    )?;
     let wants_texts = wants_texts || texts.label_column.is_some() && images.table.is_none();
     if wants_images || !wants_texts && is_image_dataset(&images, &listing) {
         return Ok(DetectedDataset::Images(images));

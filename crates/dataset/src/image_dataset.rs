@@ -3,7 +3,7 @@
 
 use crate::augment::{self, Mix};
 use crate::decode::decode;
-use crate::decode::system::{self, Decoders};
+use crate::decode::system_decoder::{self, Decoders};
 use crate::decoded_image::DecodedImage;
 use crate::error::SampleError;
 use crate::image_cache::ImageCache;
@@ -106,7 +106,7 @@ impl ImageDataset {
             columns: inspection.targets.clone(),
             options,
             cache: ImageCache::new(cache_bytes),
-            decoders: system::installed,
+            decoders: system_decoder::installed,
         }
     }
 

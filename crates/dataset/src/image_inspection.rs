@@ -1,7 +1,7 @@
 //! The result of inspecting a folder of images: values only. Paths are relative to the folder.
 //! Displayed names are in composed Unicode (NFC), whatever the file system stores.
 
-use crate::groups::BY_TIME;
+use crate::image_groups::BY_TIME;
 use crate::messages::grouped;
 use crate::target_column::TargetColumn;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};

@@ -3,17 +3,17 @@
 //! nothing and writes nothing.
 
 use crate::assign_splits::{self, ImagePlacements, PlacedImage};
-use crate::classify_file::{FileClass, classify};
-use crate::decode::system::{self, Decoders};
+use crate::decode::system_decoder::{self, Decoders};
 use crate::error::DatasetError;
+use crate::folder_layout::{Layout, lay_out};
+use crate::folder_listing::{Entry, Listing, resolve};
+use crate::identify_image::{ImageFileKind, classify};
 use crate::image_inspection::{ImageFile, ImageInspection};
 use crate::image_table::{self, Groups, ImageTable};
-use crate::layout::{Layout, lay_out};
 use crate::messages::{self, ImageCounts};
 use crate::options::{InspectOptions, TableOptions};
 use crate::target_column::TargetColumn;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
-use crate::walk::{Entry, Listing, resolve};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub fn inspect_images(
     options: &InspectOptions,
     on_progress: &dyn Fn(u64),
 ) -> Result<ImageInspection, DatasetError> {
-    inspect_with(folder, options, system::installed, on_progress)
+    inspect_with(folder, options, system_decoder::installed, on_progress)
 }
 
 /// Inspects a folder with other decoders than this machine's.
@@ -184,23 +184,23 @@ fn classify_all<'a>(
     };
     let mut count = 0;
     for chunk in listing.files.chunks(FILES_PER_REPORT) {
-        let classes: Vec<FileClass> = chunk
+        let classes: Vec<ImageFileKind> = chunk
             .par_iter()
             .map(|entry| classify(&listing.root.join(&entry.path), entry.bytes, decoders))
             .collect();
         for (entry, class) in chunk.iter().zip(classes) {
             match class {
-                FileClass::Image { width, height } => {
+                ImageFileKind::Image { width, height } => {
                     images.entries.push(entry);
                     images.sizes.push((width, height));
                 }
-                FileClass::Refused { reason, format } => {
+                ImageFileKind::Refused { reason, format } => {
                     if let Some(name) = format {
                         *images.unsupported.entry(name).or_default() += 1;
                     }
                     left_out.skipped.push(entry.skip(reason));
                 }
-                FileClass::Other => left_out.ignored.other += 1,
+                ImageFileKind::Other => left_out.ignored.other += 1,
             }
         }
         count += chunk.len() as u64;

@@ -38,12 +38,12 @@ mod rng;
 
 mod sampling;
 
-mod groups;
+mod image_groups;
 
 // Listing a folder, and reading its names.
-mod walk;
+mod folder_listing;
 
-mod layout;
+mod folder_layout;
 
 // Image files: headers, and pixels.
 mod image_header;
@@ -52,7 +52,7 @@ mod decoded_image;
 
 mod decode;
 
-mod classify_file;
+mod identify_image;
 
 // Text and table files: rows and columns.
 mod readers;
@@ -84,7 +84,7 @@ mod image_cache;
 mod image_dataset;
 
 // Samples in order and ahead of time.
-mod order;
+mod sample_order;
 
 mod queue;
 
@@ -94,7 +94,7 @@ mod loader;
 mod watch;
 
 #[cfg(test)]
-mod system_format_tests;
+mod heic_avif_tests;
 
 pub use augment::Mix;
 pub use detect::{DetectedDataset, detect};
@@ -105,11 +105,11 @@ pub use inspect_images::inspect_images;
 pub use loader::{Loader, LoaderOptions};
 pub use model_folder::is_model_folder;
 pub use options::{DEFAULT_SEED, InspectOptions, TableOptions, TextOptions};
-pub use order::{CachedOrder, Order};
+pub use sample_order::{CachedOrder, Order};
 pub use target_column::TargetColumn;
 pub use text::{
-    Buckets, CachedTexts, Column, Documents, Lengths, Packing, SkippedRows, TextDataset,
-    TextInspection, TextSample, Tokenizer, Vocabulary, Window,
+    Buckets, Column, Documents, Lengths, Packing, SkippedRows, TextDataset, TextInspection,
+    TextManifest, TextSample, Tokenizer, Vocabulary, Window,
 };
 pub use types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
 pub use watch::{Watch, watch};

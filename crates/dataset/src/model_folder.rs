@@ -1,7 +1,7 @@
 //! Detects folders that contain a pretrained model instead of data, by the names of their files.
 //! Opens none of these files.
 
-use crate::classify_file::has_image_extension;
+use crate::identify_image::has_image_extension;
 use crate::readers::{FileFormat, Use};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ mod delimited;
 mod json;
 mod label_lines;
 mod parquet_file;
-mod thrift;
+mod parquet_headers;
 mod whole_text;
 
 // The first rows of a file, and the table of formats.

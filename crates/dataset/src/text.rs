@@ -8,7 +8,7 @@ mod text_inspection;
 mod file_splits;
 mod messages;
 
-mod decision;
+mod task_decision;
 
 mod decide_task;
 mod labeled_tables;
@@ -20,7 +20,7 @@ mod assign_splits;
 mod inspect_texts;
 
 // Loading: the texts of one split as arrays.
-mod cached_texts;
+mod text_manifest;
 mod read_samples;
 
 mod text_dataset;
@@ -33,11 +33,11 @@ mod packing;
 mod buckets;
 
 pub use buckets::Buckets;
-pub use cached_texts::CachedTexts;
 pub use documents::Documents;
 pub use packing::{Packing, Window};
 pub use text_dataset::TextDataset;
 pub use text_inspection::{Column, Lengths, SkippedRows, TextInspection, TextSample};
+pub use text_manifest::TextManifest;
 pub use tokenizer::{Tokenizer, Vocabulary};
 
 pub(crate) use inspect_texts::inspect_texts;

@@ -3,8 +3,8 @@
 //! starts at zero, so training begins with the output of the frozen map. The frozen map may be
 //! quantized to 8 or 4 bits. Adapters are saved separately and can be merged into the map.
 
-use crate::builder::{AdapterShape, Builder};
 use crate::error::{ModelError, Result, naming};
+use crate::parameter_builder::{AdapterShape, ParameterBuilder};
 use candle_core::{DType, Device, Tensor, safetensors};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -107,14 +107,18 @@ pub(crate) struct Adapter {
 impl Adapter {
     /// The adapter of the linear map [outputs, inputs] under the builder's prefix; `None` if maps
     /// there are not adapted.
-    pub fn for_map(b: &mut Builder, outputs: usize, inputs: usize) -> tape::Result<Option<Self>> {
+    pub fn for_map(
+        b: &mut ParameterBuilder,
+        outputs: usize,
+        inputs: usize,
+    ) -> tape::Result<Option<Self>> {
         b.adapter_shape()
             .map(|shape| Adapter::build(b, shape, outputs, inputs))
             .transpose()
     }
 
     fn build(
-        b: &mut Builder,
+        b: &mut ParameterBuilder,
         shape: AdapterShape,
         outputs: usize,
         inputs: usize,
@@ -150,7 +154,7 @@ pub struct AdaptedLinear {
 impl AdaptedLinear {
     /// Builds an adapter of `base` under `name`.
     pub fn build(
-        b: &mut Builder,
+        b: &mut ParameterBuilder,
         name: &str,
         base: FrozenLinear,
         shape: AdapterShape,

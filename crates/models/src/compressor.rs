@@ -3,9 +3,9 @@
 //! share no parameters. How tokens are chosen from the scores, and how the policy is rewarded, is
 //! up to the task.
 
-use crate::backbone::{Backbone, SequenceShape};
-use crate::builder::Builder;
 use crate::layers::Linear;
+use crate::parameter_builder::ParameterBuilder;
+use crate::text_backbone::{Backbone, SequenceShape};
 use crate::transformer::DEVIATION;
 use candle_core::Tensor;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ struct NeighborMixer(Linear);
 const REACH: usize = 4;
 
 impl NeighborMixer {
-    fn build(b: &mut Builder, width: usize) -> Result<Self> {
+    fn build(b: &mut ParameterBuilder, width: usize) -> Result<Self> {
         let inputs = (2 * REACH + 1) * width;
         let deviation = 1.0 / (inputs as f64).sqrt();
         Ok(NeighborMixer(Linear::build(
@@ -79,13 +79,13 @@ impl NeighborMixer {
     }
 }
 
-fn backbone(b: &mut Builder, shape: SequenceShape) -> Result<Backbone> {
+fn backbone(b: &mut ParameterBuilder, shape: SequenceShape) -> Result<Backbone> {
     Backbone::build(b, shape, shape.block(false), 0)
 }
 
 impl Compressor {
     /// Builds both networks, under `model` and `policy`.
-    pub fn build(b: &mut Builder, shape: CompressorShape) -> Result<Self> {
+    pub fn build(b: &mut ParameterBuilder, shape: CompressorShape) -> Result<Self> {
         Ok(Compressor {
             model: b.within("model", |b| backbone(b, shape.model))?,
             mixer: b.within("model", |b| NeighborMixer::build(b, shape.model.width))?,

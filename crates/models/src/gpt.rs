@@ -1,9 +1,9 @@
 //! Decoder-only language model (GPT-2, Radford et al. 2019): learned positions, causal blocks, and
 //! output weights tied to the embeddings.
 
-use crate::backbone::{Backbone, SequenceShape};
-use crate::builder::Builder;
 use crate::kv_cache::KvCache;
+use crate::parameter_builder::ParameterBuilder;
+use crate::text_backbone::{Backbone, SequenceShape};
 use crate::transformer::BlockShape;
 use tape::{Loss, Result, Tape, Value};
 
@@ -13,13 +13,13 @@ pub struct Gpt(Backbone);
 
 impl Gpt {
     /// Builds a network to train from scratch.
-    pub fn build(b: &mut Builder, shape: SequenceShape) -> Result<Self> {
+    pub fn build(b: &mut ParameterBuilder, shape: SequenceShape) -> Result<Self> {
         Gpt::with_block(b, shape, shape.block(true))
     }
 
     /// Builds a network of other blocks.
     pub(crate) fn with_block(
-        b: &mut Builder,
+        b: &mut ParameterBuilder,
         shape: SequenceShape,
         block: BlockShape,
     ) -> Result<Self> {

@@ -1,8 +1,8 @@
 //! What every image network has in common: its description, from which it is built and exported,
 //! and the network itself.
 
-use crate::builder::Builder;
 use crate::onnx_graph::{Features, Graph};
+use crate::parameter_builder::ParameterBuilder;
 use crate::tensor_map::TensorTable;
 use serde_json::Value as Json;
 use std::fmt::Debug;
@@ -36,7 +36,7 @@ pub(crate) trait ImageArchitecture: Debug {
     ///
     /// # Errors
     /// The device cannot allocate the parameters.
-    fn build(&self, b: &mut Builder, outputs: usize) -> Result<Arc<dyn ImageNetwork>>;
+    fn build(&self, b: &mut ParameterBuilder, outputs: usize) -> Result<Arc<dyn ImageNetwork>>;
 
     /// How the network is written as a folder of the Hugging Face hub after training from scratch.
     fn hub_export(&self) -> HubExport;

@@ -2,8 +2,8 @@
 //! parameter.
 
 use crate::adapter::Adapter;
-use crate::builder::Builder;
 use crate::error::naming;
+use crate::parameter_builder::ParameterBuilder;
 use std::sync::Arc;
 use tape::{Activation, Conv2dShape, DeferredOutput, ParameterId, Result, Tape, Value};
 
@@ -19,7 +19,7 @@ pub struct Linear {
 impl Linear {
     /// Maps `inputs` to `outputs`. Weights start with standard deviation `deviation`, biases at 0.
     pub fn build(
-        b: &mut Builder,
+        b: &mut ParameterBuilder,
         name: &str,
         inputs: usize,
         outputs: usize,
@@ -126,7 +126,7 @@ pub struct LayerNorm {
 
 impl LayerNorm {
     /// Normalizes rows of `width`. Weights start at 1, biases at 0.
-    pub fn build(b: &mut Builder, name: &str, width: usize, epsilon: f64) -> Result<Self> {
+    pub fn build(b: &mut ParameterBuilder, name: &str, width: usize, epsilon: f64) -> Result<Self> {
         b.within(name, |b| {
             Ok(LayerNorm {
                 name: b.prefix(),
@@ -158,7 +158,12 @@ pub(crate) const GROUP_EPSILON: f64 = 1e-5;
 
 impl GroupNorm {
     /// Normalizes `channels` in `groups`. Weights start at 1, biases at 0.
-    pub fn build(b: &mut Builder, name: &str, channels: usize, groups: usize) -> Result<Self> {
+    pub fn build(
+        b: &mut ParameterBuilder,
+        name: &str,
+        channels: usize,
+        groups: usize,
+    ) -> Result<Self> {
         b.within(name, |b| {
             Ok(GroupNorm {
                 name: b.prefix(),
@@ -206,7 +211,7 @@ impl Conv {
     ///
     /// # Errors
     /// The device cannot allocate the weight.
-    pub fn build(b: &mut Builder, name: &str, size: ConvSize) -> Result<Self> {
+    pub fn build(b: &mut ParameterBuilder, name: &str, size: ConvSize) -> Result<Self> {
         let ConvSize {
             inputs,
             outputs,

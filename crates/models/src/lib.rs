@@ -30,12 +30,12 @@
 mod error;
 
 // What networks are made of.
-mod builder;
+mod parameter_builder;
 mod adapter;
 mod layers;
 mod transformer;
 mod kv_cache;
-mod backbone;
+mod text_backbone;
 
 // How networks are described to other programs.
 mod tensor_map;
@@ -49,8 +49,8 @@ mod image_network;
 mod network;
 
 // What goes into a network and what its outputs mean.
-mod normalization;
-mod heads;
+mod pixel_normalization;
+mod output_heads;
 
 // Weights in.
 pub mod hub_format;
@@ -65,8 +65,6 @@ pub mod export;
 pub use adapter::{
     AdaptedLinear, FrozenLinear, is_adapter, load_adapters, merged_parameters, save_adapters,
 };
-pub use backbone::SequenceShape;
-pub use builder::{AdapterShape, Builder};
 pub use catalog::{
     DropPolicy, ImageModel, ModelId, ModelTask, PretrainedFamily, ResNet, ResNetBranch, ResNetNorm,
     ResNetShape, ResNetStem, ResNetStyle, TextModel, TextSize, Vit, VitShape,
@@ -75,10 +73,12 @@ pub use catalog::{
 pub use compressor::{Compressor, KeepScores};
 pub use error::{ModelError, Result};
 pub use gpt::Gpt;
-pub use heads::{BALANCE, Balance, HUBER_DELTA, Heads};
 pub use image_network::{AttentionHeads, ImageNetwork};
 pub use kv_cache::KvCache;
 pub use network::Network;
-pub use normalization::PixelNormalization;
+pub use output_heads::{BALANCE, Balance, HUBER_DELTA, Heads};
+pub use parameter_builder::{AdapterShape, ParameterBuilder};
+pub use pixel_normalization::PixelNormalization;
 pub use pretrained::Pretrained;
+pub use text_backbone::SequenceShape;
 pub use text_encoder::TextEncoder;

@@ -8,12 +8,12 @@ mod run_copy;
 pub use choices::FineTuningChoice;
 pub use run_copy::verify_run_copy;
 
-use crate::builder::AdapterShape;
 use crate::catalog::PretrainedFamily;
 use crate::error::{ModelError, Result};
 use crate::hub_format::{FineTuning, Head, HubFolder, LoadOptions, TextLimits, TrainedLayers};
 use crate::network::Network;
-use crate::normalization::PixelNormalization;
+use crate::parameter_builder::AdapterShape;
+use crate::pixel_normalization::PixelNormalization;
 use candle_core::{DType, Device};
 use std::path::{Path, PathBuf};
 use tape::{Bits, Parameters};

@@ -2,9 +2,9 @@
 //! mean token or the first one. Texts of different lengths are padded to the longest; no token
 //! attends to padding.
 
-use crate::backbone::{Backbone, SequenceShape};
-use crate::builder::Builder;
 use crate::layers::Linear;
+use crate::parameter_builder::ParameterBuilder;
+use crate::text_backbone::{Backbone, SequenceShape};
 use crate::transformer::{BlockShape, DEVIATION};
 use tape::{Result, Tape, Value};
 
@@ -51,13 +51,13 @@ pub struct TextEncoder {
 
 impl TextEncoder {
     /// Builds a network to train from scratch.
-    pub fn build(b: &mut Builder, shape: SequenceShape, classes: usize) -> Result<Self> {
+    pub fn build(b: &mut ParameterBuilder, shape: SequenceShape, classes: usize) -> Result<Self> {
         TextEncoder::with_style(b, shape, TextEncoderStyle::from_scratch(shape), classes)
     }
 
     /// Builds a network of other blocks or with another pooling.
     pub(crate) fn with_style(
-        b: &mut Builder,
+        b: &mut ParameterBuilder,
         shape: SequenceShape,
         style: TextEncoderStyle,
         classes: usize,

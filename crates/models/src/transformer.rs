@@ -3,10 +3,10 @@
 //! a shift of all scores.
 
 use crate::adapter::Adapter;
-use crate::builder::Builder;
 use crate::error::naming;
 use crate::kv_cache::{BlockCache, KvCache};
 use crate::layers::{LayerNorm, Linear, LinearMap};
+use crate::parameter_builder::ParameterBuilder;
 use std::sync::Arc;
 use tape::{AttentionShape, DeferredOutput, GeluLinear, ParameterId, Result, Tape, Value};
 
@@ -101,7 +101,7 @@ pub(crate) const DEVIATION: f64 = 0.02;
 
 impl Block {
     /// Builds one block.
-    pub fn build(b: &mut Builder, shape: BlockShape) -> Result<Self> {
+    pub fn build(b: &mut ParameterBuilder, shape: BlockShape) -> Result<Self> {
         let width = shape.width;
         Ok(Block {
             name: format!("{}.qkv", b.prefix()).into(),
@@ -250,7 +250,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// Builds `depth` blocks under `blocks.0`, `blocks.1`, …
-    pub fn build(b: &mut Builder, shape: BlockShape, depth: usize) -> Result<Self> {
+    pub fn build(b: &mut ParameterBuilder, shape: BlockShape, depth: usize) -> Result<Self> {
         let blocks =
             (0..depth).map(|i| b.within(&format!("blocks.{i}"), |b| Block::build(b, shape)));
         Ok(Blocks {

@@ -6,7 +6,9 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
-use models::{AdaptedLinear, AdapterShape, Builder, FrozenLinear, load_adapters, save_adapters};
+use models::{
+    AdaptedLinear, AdapterShape, FrozenLinear, ParameterBuilder, load_adapters, save_adapters,
+};
 use std::collections::HashMap;
 use tape::inplace::to_f64;
 use tape::{Bits, Cancel, Kernels, Parameters, Rng, Tape, Value};
@@ -39,7 +41,7 @@ fn base(bits: Option<Bits>, dtype: DType) -> FrozenLinear {
 
 fn adapted(bits: Option<Bits>, dtype: DType) -> (AdaptedLinear, Parameters) {
     let mut parameters = Parameters::default();
-    let b = &mut Builder::new(&mut parameters, 5, dtype, &Device::Cpu);
+    let b = &mut ParameterBuilder::new(&mut parameters, 5, dtype, &Device::Cpu);
     let layer = AdaptedLinear::build(b, "query", base(bits, dtype), SHAPE).unwrap();
     (layer, parameters)
 }
@@ -169,7 +171,7 @@ fn adapters_are_saved_and_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("adapters.safetensors");
     let mut parameters = Parameters::default();
-    let b = &mut Builder::new(&mut parameters, 5, DType::F32, &Device::Cpu);
+    let b = &mut ParameterBuilder::new(&mut parameters, 5, DType::F32, &Device::Cpu);
     AdaptedLinear::build(b, "query", base(None, DType::F32), SHAPE).unwrap();
     b.constant("head.weight", &[3, 3], 1.0).unwrap();
     trained(&mut parameters);

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
-use models::{Builder, Gpt, ResNet, ResNetShape, SequenceShape, TextEncoder, Vit, VitShape};
+use models::{
+    Gpt, ParameterBuilder, ResNet, ResNetShape, SequenceShape, TextEncoder, Vit, VitShape,
+};
 use tape::{Cancel, Kernels, Parameters, Tape, Value};
 
 const VIT: VitShape = VitShape {
@@ -22,12 +24,12 @@ fn images(side: usize) -> Value {
 
 /// The error of a model's forward pass with the parameter `spoilt` in another shape.
 fn refusal(
-    build: impl Fn(&mut Builder) -> tape::Result<Box<dyn Fn(&Tape) -> tape::Result<Value>>>,
+    build: impl Fn(&mut ParameterBuilder) -> tape::Result<Box<dyn Fn(&Tape) -> tape::Result<Value>>>,
     spoilt: &str,
     shape: &[usize],
 ) -> String {
     let mut parameters = Parameters::default();
-    let forward = build(&mut Builder::new(
+    let forward = build(&mut ParameterBuilder::new(
         &mut parameters,
         1,
         DType::F32,
@@ -62,7 +64,7 @@ fn check(message: &str, words: &[&str]) {
 #[test]
 fn a_transformer_names_the_parameter_that_does_not_fit() {
     let spoil = |name: &str, shape: &[usize]| {
-        let build = |b: &mut Builder| {
+        let build = |b: &mut ParameterBuilder| {
             let network = Vit::build(b, VIT, 3)?;
             let forward = move |t: &Tape| network.forward(t, &images(16), 0);
             Ok(Box::new(forward) as Box<dyn Fn(&Tape) -> tape::Result<Value>>)
@@ -98,7 +100,7 @@ fn a_transformer_names_the_parameter_that_does_not_fit() {
 #[test]
 fn a_residual_network_names_the_parameter_that_does_not_fit() {
     let spoil = |name: &str, shape: &[usize]| {
-        let build = |b: &mut Builder| {
+        let build = |b: &mut ParameterBuilder| {
             let shape = ResNetShape {
                 channels: 4,
                 blocks: vec![(8, 2)],
@@ -133,7 +135,7 @@ fn a_residual_network_names_the_parameter_that_does_not_fit() {
 
 #[test]
 fn text_models_name_the_parameter_that_does_not_fit() {
-    let text = |b: &mut Builder| {
+    let text = |b: &mut ParameterBuilder| {
         let shape = SequenceShape {
             tokens: 4,
             vocabulary: 9,
@@ -145,7 +147,7 @@ fn text_models_name_the_parameter_that_does_not_fit() {
         let forward = move |t: &Tape| network.forward(t, &[1; 8], &[4, 4], 0);
         Ok(Box::new(forward) as Box<dyn Fn(&Tape) -> tape::Result<Value>>)
     };
-    let language = |b: &mut Builder| {
+    let language = |b: &mut ParameterBuilder| {
         let shape = SequenceShape {
             tokens: 4,
             vocabulary: 9,

@@ -1,9 +1,9 @@
 //! How much memory Ebb allows itself now: what is available, less the reserve, less what other apps
 //! may take while a micro-batch runs.
 
+use crate::memory_sample::{Component, MemorySample};
 use crate::other_apps::History;
 use crate::policy::Policy;
-use crate::sample::{Component, MemorySample};
 
 /// Limits on Ebb's footprint, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

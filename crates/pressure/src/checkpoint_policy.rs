@@ -5,8 +5,8 @@
 
 use crate::context::DecisionContext;
 use crate::decision::Action;
+use crate::memory_sample::Level;
 use crate::policy::{CHECKPOINT_AHEAD, DISK_BYTES_PER_MS, HEADROOM_EDGES};
-use crate::sample::Level;
 
 /// What is known of checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

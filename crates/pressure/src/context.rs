@@ -2,12 +2,12 @@
 
 use crate::budget::Budget;
 use crate::decision::{Action, MicroBatchKind, Outcome, SampleCost};
+use crate::explain_shortage::explain_shortage;
 use crate::memory_model::MemoryModel;
+use crate::memory_sample::{Component, Level, MemorySample};
 use crate::other_apps::History;
 use crate::policy::{CHANGES_WINDOW_MS, Policy};
-use crate::sample::{Component, Level, MemorySample};
-use crate::shortage::explain_shortage;
-use crate::signal::Reading;
+use crate::pressure_level::Reading;
 use crate::sizing::{Track, largest_within};
 use std::collections::VecDeque;
 

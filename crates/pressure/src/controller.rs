@@ -6,23 +6,26 @@
 //! training state itself does not fit it suspends. [`decide`] lists the rules in the order in which
 //! they apply.
 
-use crate::answer::answer;
 use crate::budget::Budget;
 use crate::context::{DecisionContext, Failure, FailureCause, RuleOutcome};
-use crate::decision::{Ask, Decision, MicroBatchKind, MicroBatchRecord, Phase};
+use crate::decision::{Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Phase};
+use crate::explain_shortage::explain_shortage;
+use crate::make_decision::answer;
 use crate::memory_model::MemoryModel;
+use crate::memory_sample::{Level, MemorySample};
 use crate::policy::{DEFAULT_MICRO_BATCH_MS, Policy, UNMEASURED_MICRO_BATCHES};
-use crate::sample::{Level, MemorySample};
-use crate::shortage::explain_shortage;
 use crate::sizing::Track;
 use crate::state::{ControllerState, Rules};
-use crate::{caches, checkpoint_policy, fallback, growth, prefetch, recovery, shrink, stop, wait};
+use crate::{
+    checkpoint_policy, fallback, growth, pause_and_suspend, prefetch, recovery, release_caches,
+    shrink, stop,
+};
 
 /// Decides what to do next. Pass the returned state to the next call.
 pub fn decide(
     policy: &Policy,
     state: ControllerState,
-    ask: &Ask,
+    ask: &DecisionInput,
     model: &MemoryModel,
 ) -> (ControllerState, Decision) {
     let mut state = record_sample(policy, state, &ask.sample);
@@ -53,9 +56,9 @@ pub fn decide(
 /// The rules with a memory model: wait, start, resume, shrink, or grow.
 fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     let track = rules.tracks.get_mut(ctx.kind);
-    let waits = wait::suspend(ctx, &mut rules.wait).or_else(|| {
+    let waits = pause_and_suspend::suspend(ctx, &mut rules.wait).or_else(|| {
         let one_sample_bytes = recovery::one_sample_bytes(ctx, &rules.recovery, Some(track));
-        wait::pause(ctx, &mut rules.wait, one_sample_bytes)
+        pause_and_suspend::pause(ctx, &mut rules.wait, one_sample_bytes)
     });
     if let Some(waits) = waits {
         shrink::record(ctx, &mut rules.growth, &mut rules.prefetch, track);
@@ -66,9 +69,9 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     if let Some(starts) = growth::start(ctx, track) {
         return starts;
     }
-    let critical = caches::answer_critical(ctx, &mut rules.caches);
+    let critical = release_caches::answer_critical(ctx, &mut rules.caches);
     let size = shrink::allowed_size(ctx, track, critical);
-    if let Some(resumes) = wait::resume(ctx, has_waited, size) {
+    if let Some(resumes) = pause_and_suspend::resume(ctx, has_waited, size) {
         return resumes.releasing_caches(critical);
     }
     if shrink::must_shrink(ctx, track, size) {
@@ -84,7 +87,7 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     }
     let target = growth::Target::new(ctx, track);
     growth::settle(ctx, track, &target);
-    let release = critical || caches::are_due(ctx, &rules.caches, track);
+    let release = critical || release_caches::are_due(ctx, &rules.caches, track);
     let (growth, changes) = (&mut rules.growth, &rules.changes);
     let resized_ms = growth.resized_ms();
     prefetch::lengthen(ctx, &mut rules.prefetch, track, &target, resized_ms)
@@ -98,14 +101,14 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
 fn by_fallback(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     let track = rules.tracks.get_mut(ctx.kind);
     let outcome = fallback::step(ctx, &mut rules.fallback, track, &rules.changes);
-    let critical = caches::answer_critical(ctx, &mut rules.caches);
+    let critical = release_caches::answer_critical(ctx, &mut rules.caches);
     outcome.releasing_caches(critical)
 }
 
 /// The user's own micro-batch.
 fn fixed(ctx: &DecisionContext, rules: &mut Rules) -> Option<RuleOutcome> {
     let size = ctx.policy.fixed_micro_batch?.max(1);
-    let critical = caches::answer_critical(ctx, &mut rules.caches);
+    let critical = release_caches::answer_critical(ctx, &mut rules.caches);
     let reason = "the micro-batch is fixed";
     let outcome = RuleOutcome::run(size, ctx.pressure.cause, reason);
     Some(outcome.releasing_caches(critical))
@@ -141,7 +144,7 @@ fn recover(
 }
 
 /// Takes the footprint and the samples that come with a question.
-fn record_ask(rules: &mut Rules, ask: &Ask) {
+fn record_ask(rules: &mut Rules, ask: &DecisionInput) {
     let own_bytes = ask.sample.own_bytes.saturating_sub(ask.spare_bytes);
     rules.wait.record_footprint(rules.last.action, own_bytes);
     let kind = rules.recovery.current_kind(ask.kind);
@@ -152,7 +155,7 @@ fn record_ask(rules: &mut Rules, ask: &Ask) {
 fn new_context<'a>(
     policy: &'a Policy,
     state: &'a mut ControllerState,
-    ask: &'a Ask,
+    ask: &'a DecisionInput,
     model: &'a MemoryModel,
 ) -> (DecisionContext<'a>, &'a mut Rules) {
     let (history, rules) = (&state.history, &mut state.rules);

@@ -1,7 +1,7 @@
 //! The types between the training loop and the controller: the question, the answer, and the result
 //! that is reported back. Plain data; the rules are called from `controller.rs`.
 
-use crate::sample::{Component, MemorySample};
+use crate::memory_sample::{Component, MemorySample};
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
@@ -30,7 +30,7 @@ pub struct SampleCost(pub u64);
 pub struct MicroBatchKind {
     /// Training or evaluation.
     pub phase: Phase,
-    /// Number of checkpointed blocks. In an [`Ask`] this is the minimum; the controller may add
+    /// Number of checkpointed blocks. In a [`DecisionInput`] this is the minimum; the controller may add
     /// some.
     pub checkpoint_blocks: u32,
     /// Bytes of one activation element: 8, 4 or 2.
@@ -42,7 +42,7 @@ pub struct MicroBatchKind {
 
 /// The question before every micro-batch: what may run next?
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct DecisionInput<'a> {
     /// The newest sample. Its `at_ms` is the only clock.
     pub sample: MemorySample,
     /// The samples of the effective batch that are still to be processed, in order.
@@ -161,7 +161,7 @@ pub enum Moments {
     Mapped,
 }
 
-/// The answer to an [`Ask`].
+/// The answer to a [`DecisionInput`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
 pub struct Decision {
     /// Run, pause, suspend or stop.

@@ -4,7 +4,7 @@
 
 use crate::context::{DecisionContext, RuleOutcome, VoluntaryChanges};
 use crate::decision::Phase;
-use crate::sample::Level;
+use crate::memory_sample::Level;
 use crate::sizing::{Track, largest_up_to, sizes};
 
 /// What the fallback rules remember.

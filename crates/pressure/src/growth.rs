@@ -2,10 +2,10 @@
 //! the throughput plateau.
 
 use crate::context::{DecisionContext, RuleOutcome, VoluntaryChanges};
+use crate::memory_sample::Component;
 use crate::policy::{
     GAIN_MIN_MICRO_BATCHES, PROBE, Policy, SPEED_MIN_MICRO_BATCHES, WORTHWHILE_GROWTH,
 };
-use crate::sample::Component;
 use crate::sizing::{GrowthLimit, Speed, Track, growth_limit, largest_up_to};
 use format::format_bytes;
 

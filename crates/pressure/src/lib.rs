@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use pressure::{
-//!     Action, Ask, ControllerState, MemoryModel, MemorySample, MicroBatchKind, MicroBatchRecord,
+//!     Action, DecisionInput, ControllerState, MemoryModel, MemorySample, MicroBatchKind, MicroBatchRecord,
 //!     Outcome, Policy, SampleCost, decide, observe,
 //! };
 //!
@@ -23,7 +23,7 @@
 //!         ..MemorySample::default()
 //!     };
 //!     let remaining = &[SampleCost(1); 32];
-//!     let ask = Ask { sample, remaining, kind, spare_bytes: 0 };
+//!     let ask = DecisionInput { sample, remaining, kind, spare_bytes: 0 };
 //!     let (next, decision) = decide(&policy, state, &ask, &model);
 //!     assert_eq!(decision.action, Action::Run);
 //!     sizes.push(decision.micro_batch);
@@ -45,25 +45,25 @@
 
 // Values.
 mod error;
-mod sample;
+mod memory_sample;
 mod policy;
 mod decision;
 mod describe;
 
 // What is known: pressure, other apps, budget, the need and speed of micro-batches.
-mod signal;
+mod pressure_level;
 mod other_apps;
 mod budget;
 mod memory_model;
 mod sizing;
-mod shortage;
+mod explain_shortage;
 
 // The rules, in the order in which `controller` applies them.
 mod context;
 mod stop;
 mod recovery;
-mod wait;
-mod caches;
+mod pause_and_suspend;
+mod release_caches;
 mod growth;
 mod prefetch;
 mod shrink;
@@ -72,10 +72,10 @@ mod checkpoint_policy;
 
 // The controller.
 mod state;
-mod answer;
+mod make_decision;
 mod controller;
 mod persisted;
-mod jsonl;
+mod jsonl_controller;
 
 // Advice without a run.
 mod recovery_options;
@@ -85,41 +85,41 @@ mod stress_test;
 // Reading the machine.
 pub mod source;
 mod cpu_time;
-mod wake_up;
+mod pressure_notification;
 mod monitor;
 
 // Power beside memory.
 mod power;
 mod sleep_watch;
-mod courtesy;
+mod power_policy;
 
 pub use budget::Budget;
 pub use controller::{budget_bytes, decide, observe, record_sample, should_cancel};
-pub use courtesy::{Courtesy, CourtesyChange, CourtesyMode};
 pub use decision::{
-    Action, Ask, Change, Decision, MicroBatchKind, MicroBatchRecord, Moments, Outcome, Phase,
-    Prefetch, SampleCost,
+    Action, Change, Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Moments, Outcome,
+    Phase, Prefetch, SampleCost,
 };
 pub use describe::describe_decision;
 pub use error::PressureError;
-pub use jsonl::JsonlController;
+pub use jsonl_controller::JsonlController;
 pub use memory_model::{Allocator, MemoryModel};
+pub use memory_sample::{Component, Level, MemorySample, Thermal};
 pub use monitor::Monitor;
 pub use persisted::PersistedState;
 pub use policy::Policy;
 pub use power::{PowerSource, PowerState, ScriptedPower, open_power_source};
+pub use power_policy::{PowerPolicy, PowerPolicyChange, PowerPolicyMode};
+pub use pressure_level::{LevelTracker, Reading, pressure};
 pub use recovery::RecoveryReserve;
 pub use recovery_options::{
     RecoveryOption, Shortage, cheapest_setting, options_needing_consent, settings_that_help,
     suggest_recovery,
 };
-pub use sample::{Component, Level, MemorySample, Thermal};
-pub use signal::{LevelTracker, Reading, pressure};
 pub use sleep_watch::SleepWatch;
 pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};
 pub use state::ControllerState;
 pub use stress_test::{stress_test_bytes, stress_test_is_full, stress_test_is_over};
 pub use suggest::{
-    DataNeed, DeviceLimits, DoesNotFit, ModelNeed, ModelVariant, Peak, Processes, SuggestedConfig,
-    sensible_sizes, suggest_config,
+    BatchConfig, DeviceLimits, DoesNotFit, ModelNeed, ModelVariant, Peak, Processes,
+    SuggestedConfig, sensible_sizes, suggest_config,
 };

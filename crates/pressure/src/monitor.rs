@@ -5,14 +5,14 @@
 use crate::controller::should_cancel;
 use crate::cpu_time::cpu_ms_of;
 use crate::error::PressureError;
+use crate::memory_sample::{Level, MemorySample};
 use crate::policy::{
     BUFFERED_SAMPLES, FAST_SAMPLE_INTERVAL, FAST_SAMPLES, Policy, SAMPLE_INTERVAL,
 };
-use crate::sample::{Level, MemorySample};
-use crate::signal::pressure;
+use crate::pressure_level::pressure;
+use crate::pressure_notification::PressureNotification;
 use crate::source::MemorySource;
 use crate::state::ControllerState;
-use crate::wake_up::WakeUp;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub struct Monitor {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    _wake_up: Option<WakeUp>,
+    _wake_up: Option<PressureNotification>,
 }
 
 struct Shared {
@@ -74,7 +74,7 @@ impl Monitor {
             drop(shared.sleeper.set(thread.thread().clone()));
         }
         let weak = Arc::downgrade(&shared);
-        let wake_up = WakeUp::on_pressure(move || {
+        let wake_up = PressureNotification::on_pressure(move || {
             if let Some(shared) = weak.upgrade() {
                 shared.wake();
             }

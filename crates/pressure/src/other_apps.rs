@@ -1,11 +1,11 @@
 //! How much memory other apps and the system use, over the last minute, and how much they may use
 //! soon.
 
+use crate::memory_sample::MemorySample;
 use crate::policy::{
     HISTORY_STEP_MS, MARGIN_INTERVAL_MS, MARGIN_MIN_OBSERVATIONS, MARGIN_PERCENTILE,
     MENTIONED_GROWTH_BYTES, Policy, SLOPE_MAX_AGE_MS, SLOPE_MIN_POINTS,
 };
-use crate::sample::MemorySample;
 use format::format_bytes;
 use std::collections::VecDeque;
 

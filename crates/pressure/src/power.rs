@@ -5,7 +5,7 @@
 #[cfg_attr(not(target_os = "macos"), path = "power/linux.rs")]
 mod platform;
 
-use crate::sample::Thermal;
+use crate::memory_sample::Thermal;
 
 /// The machine's power at one instant. What is unknown is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

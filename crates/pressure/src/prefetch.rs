@@ -4,7 +4,7 @@
 use crate::context::{DecisionContext, RuleOutcome};
 use crate::decision::Prefetch;
 use crate::growth::Target;
-use crate::sample::Component;
+use crate::memory_sample::Component;
 use crate::sizing::Track;
 
 /// Whether the prefetch is short.

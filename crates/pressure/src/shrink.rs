@@ -2,7 +2,7 @@
 //! system is critical.
 
 use crate::context::{DecisionContext, RuleOutcome};
-use crate::sample::Component;
+use crate::memory_sample::Component;
 use crate::sizing::{Track, largest_up_to};
 use crate::{growth, prefetch};
 

@@ -3,18 +3,21 @@
 
 use crate::context::{Failure, VoluntaryChanges};
 use crate::decision::{Action, MicroBatchKind, Prefetch};
+use crate::memory_sample::{Level, MemorySample};
 use crate::other_apps::History;
 use crate::policy::Policy;
+use crate::pressure_level::{self, Reading};
 use crate::recovery::RecoveryReserve;
-use crate::sample::{Level, MemorySample};
-use crate::signal::{self, Reading};
 use crate::sizing::Tracks;
-use crate::{caches, checkpoint_policy, fallback, growth, prefetch, recovery, stop, wait};
+use crate::{
+    checkpoint_policy, fallback, growth, pause_and_suspend, prefetch, recovery, release_caches,
+    stop,
+};
 
 /// The controller's memory. Start with `ControllerState::default()`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ControllerState {
-    pub(crate) signal: signal::State,
+    pub(crate) signal: pressure_level::State,
     /// Other apps' use over the last minute.
     pub(crate) history: History,
     pub(crate) rules: Rules,
@@ -30,10 +33,10 @@ pub(crate) struct Rules {
     pub(crate) last: LastDecision,
     pub(crate) stop: stop::State,
     pub(crate) recovery: recovery::State,
-    pub(crate) wait: wait::State,
+    pub(crate) wait: pause_and_suspend::State,
     pub(crate) prefetch: prefetch::State,
     pub(crate) growth: growth::State,
-    pub(crate) caches: caches::State,
+    pub(crate) caches: release_caches::State,
     pub(crate) fallback: fallback::State,
     pub(crate) checkpoint: checkpoint_policy::State,
 }

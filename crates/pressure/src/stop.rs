@@ -2,8 +2,8 @@
 
 use crate::context::{DecisionContext, RuleOutcome};
 use crate::decision::Action;
+use crate::memory_sample::{Component, MemorySample};
 use crate::policy::Policy;
-use crate::sample::{Component, MemorySample};
 use format::format_bytes;
 
 /// Since when there has been a reason to stop.

@@ -4,8 +4,8 @@
 
 use crate::budget::reserve_bytes;
 use crate::error::PressureError;
+use crate::memory_sample::{Level, MemorySample};
 use crate::policy::{MIN_STRESS_TEST_BYTES, Policy, STRESS_TEST_PART};
-use crate::sample::{Level, MemorySample};
 use format::format_bytes;
 
 /// Bytes that a stress test takes: `requested`, or a quarter of available memory. The reserve that

@@ -2,9 +2,9 @@
 //! estimate, with the fewest checkpointed blocks. A first guess that the controller corrects.
 
 use crate::budget::Budget;
+use crate::memory_sample::MemorySample;
 use crate::other_apps::History;
 use crate::policy::{Policy, SUGGESTED_CAP_FACTOR, SUGGESTED_CAP_STEP_BYTES};
-use crate::sample::MemorySample;
 use crate::sizing::sizes;
 use serde::Serialize;
 
@@ -42,7 +42,7 @@ pub struct Peak {
 
 /// The batch to be trained on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct DataNeed {
+pub struct BatchConfig {
     /// Samples per step; never changed.
     pub effective_batch: u32,
     /// The micro-batch, if the user fixed it.
@@ -148,7 +148,7 @@ pub fn sensible_sizes(effective_batch: u32) -> Vec<u32> {
 /// the result are listed by [`suggest_recovery`](crate::suggest_recovery).
 pub fn suggest_config(
     model: &ModelNeed,
-    data: &DataNeed,
+    data: &BatchConfig,
     device: &DeviceLimits,
     processes: &Processes,
 ) -> Result<SuggestedConfig, DoesNotFit> {

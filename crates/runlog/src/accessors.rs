@@ -1,11 +1,11 @@
 //! Read access to a folded run: its status, records and result. The time range that the window
 //! draws is in `window.rs`.
 
+use crate::amounts::{format_count, format_duration, format_percent};
 use crate::event::{Started, StopReason};
 use crate::records::{self, CheckpointRecord, EvaluationRecord, PredictionRecord};
 use crate::reduce::Run;
 use crate::view::{Figures, Mark, RunStatus, StatusLine};
-use crate::words::{format_count, format_duration, format_percent};
 
 impl Run {
     /// The run's head, once it has started.

@@ -101,7 +101,7 @@ choice! {
 
 choice! {
     /// When a run rests between micro-batches.
-    CourtesyChoice {
+    PowerPolicyChoice {
         /// On battery, in low power mode and while the machine is hot.
         Auto = "auto",
         /// Always.

@@ -1,8 +1,8 @@
 //! The crash report: what happened in the last two minutes of a run whose process exited without an
 //! end event. It is written from the events alone.
 
+use crate::amounts::format_bytes;
 use crate::event::RunEvent;
-use crate::words::format_bytes;
 use jiff::{Timestamp, Zoned};
 use pressure::{Action, Component, Level, MemorySample, Phase, Reading, pressure};
 use serde::Serialize;

@@ -40,7 +40,7 @@ pub enum RunEvent {
         /// and the samples that wait to be trained on.
         state_bytes: u64,
         /// Pressure, `0.0..=1.0`.
-        #[serde(deserialize_with = "crate::finite::or_null")]
+        #[serde(deserialize_with = "crate::json_floats::or_null")]
         pressure: f64,
         /// Pressure level, with hysteresis.
         level: Level,
@@ -86,7 +86,7 @@ pub enum RunEvent {
         /// The measured peak footprint.
         measured_peak_bytes: u64,
         /// `predicted / measured - 1`: +0.04 is 4 % too high.
-        #[serde(deserialize_with = "crate::finite::or_null")]
+        #[serde(deserialize_with = "crate::json_floats::or_null")]
         error_fraction: f64,
     },
     /// One optimizer step.
@@ -98,21 +98,21 @@ pub enum RunEvent {
         /// Epoch of this step, from 0.
         epoch: u64,
         /// Mean loss over the effective batch.
-        #[serde(with = "crate::finite")]
+        #[serde(with = "crate::json_floats")]
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         loss: f64,
         /// Learning rate of this step.
-        #[serde(deserialize_with = "crate::finite::or_null")]
+        #[serde(deserialize_with = "crate::json_floats::or_null")]
         learning_rate: f64,
         /// Global norm of the gradient before clipping.
-        #[serde(with = "crate::finite")]
+        #[serde(with = "crate::json_floats")]
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         gradient_norm: f64,
         /// Throughput of this step, in samples per second.
-        #[serde(deserialize_with = "crate::finite::or_null")]
+        #[serde(deserialize_with = "crate::json_floats::or_null")]
         samples_per_second: f64,
         /// Milliseconds that this step waited for data.
-        #[serde(deserialize_with = "crate::finite::or_null")]
+        #[serde(deserialize_with = "crate::json_floats::or_null")]
         wait_ms: f64,
         /// The sizes of the micro-batches in order: the exact schedule, for a replay.
         #[serde(alias = "pieces")]
@@ -129,7 +129,7 @@ pub enum RunEvent {
             default,
             alias = "measures",
             skip_serializing_if = "BTreeMap::is_empty",
-            deserialize_with = "crate::finite::map_or_null"
+            deserialize_with = "crate::json_floats::map_or_null"
         )]
         #[ts(optional, as = "Option<BTreeMap<String, f64>>")]
         metrics: BTreeMap<String, f64>,
@@ -145,13 +145,13 @@ pub enum RunEvent {
         /// Number of held-out samples.
         samples: u64,
         /// Mean held-out loss.
-        #[serde(with = "crate::finite")]
+        #[serde(with = "crate::json_floats")]
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         loss: f64,
         /// Metrics by name: `accuracy`, `top_5` and `macro_f1` as fractions; `bits_per_byte`;
         /// `mae.COLUMN`, the mean absolute error in the column's unit; and `mae_of_mean.COLUMN`,
         /// the error of always predicting the mean of the training samples.
-        #[serde(deserialize_with = "crate::finite::map_or_null")]
+        #[serde(deserialize_with = "crate::json_floats::map_or_null")]
         metrics: BTreeMap<String, f64>,
         /// True if this is the best evaluation of the run so far.
         best: bool,
@@ -167,7 +167,7 @@ pub enum RunEvent {
         /// Size in bytes.
         bytes: u64,
         /// Milliseconds from the request until the checkpoint was durable.
-        #[serde(alias = "ms", deserialize_with = "crate::finite::or_null")]
+        #[serde(alias = "ms", deserialize_with = "crate::json_floats::or_null")]
         duration_ms: f64,
         /// Why it was written.
         #[serde(alias = "why")]

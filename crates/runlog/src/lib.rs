@@ -34,9 +34,9 @@
 
 // Events, and the files that contain them.
 mod event;
-pub mod finite;
+pub mod json_floats;
 mod folder;
-mod log;
+mod event_file;
 mod store;
 
 // The fold: from events to a run.
@@ -44,7 +44,7 @@ mod metric_text;
 mod records;
 mod reduce;
 mod series;
-mod smoothing;
+mod loss_smoothing;
 mod status_text;
 mod throughput;
 mod view;
@@ -53,37 +53,42 @@ mod view;
 mod accessors;
 mod crash_report;
 mod decimate;
-mod replay;
+mod load_run;
 mod report;
 mod window;
 
 // Settings.
-mod blocks;
+mod checkpoint_blocks;
 mod choices;
 mod config_file;
 mod interval;
 mod preset;
 mod settings;
 mod settings_check;
-mod tier;
+mod memory_tier;
 
 // Errors and text.
 mod error;
-mod words;
+mod amounts;
 
 #[doc(hidden)]
 pub mod bindings;
 
-pub use blocks::Blocks;
+pub use amounts::{
+    MISSING, counted, format_bytes, format_count, format_duration, format_percent, most_like,
+    parse_bytes,
+};
+pub use checkpoint_blocks::CheckpointBlocks;
 pub use choices::{
-    Augmentation, ClassWeights, CourtesyChoice, DeviceChoice, DropPolicyChoice, LossBalance,
-    MixChoice, OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
+    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
+    OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
+    TaskChoice,
 };
 pub use error::RunlogError;
 pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
+pub use event_file::{EventReader, EventWriter, Tail, read_events};
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
 pub use interval::Interval;
-pub use log::{EventReader, EventWriter, Tail, read_events};
 pub use metric_text::{describe_metrics, format_metrics, headline_metric};
 pub use preset::{preset, preset_names, preset_purpose};
 pub use records::PredictionRecord;
@@ -93,7 +98,3 @@ pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
 pub use store::RunStore;
 pub use view::{Figures, PullHeader, RunStatus};
 pub use window::Pull;
-pub use words::{
-    MISSING, counted, format_bytes, format_count, format_duration, format_percent, most_like,
-    parse_bytes,
-};

@@ -4,9 +4,9 @@
 
 use crate::crash_report::CrashReport;
 use crate::event::{RunEvent, Started, StopReason};
+use crate::loss_smoothing::LossSmoother;
 use crate::records::{CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation};
 use crate::series::Series;
-use crate::smoothing::LossSmoother;
 use crate::status_text::{self, StatusText};
 use crate::throughput::Throughput;
 use crate::view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};

@@ -13,7 +13,7 @@ mod panels;
 mod png;
 
 use crate::{Run, RunFolder, RunlogError};
-use page::{Backend, Drawn, EDGE, Page, SCALE, WIDTH};
+use page::{Backend, DrawResult, EDGE, Page, SCALE, WIDTH};
 use plotters::prelude::{BitMapBackend, DrawingBackend, SVGBackend};
 use std::fs;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ fn draw_pixels(run: &Run, id: &str, size: Size) -> Result<Vec<u8>, String> {
     Ok(pixels)
 }
 
-fn draw<B: DrawingBackend>(run: &Run, id: &str, backend: B, target: Backend) -> Drawn {
+fn draw<B: DrawingBackend>(run: &Run, id: &str, backend: B, target: Backend) -> DrawResult {
     let page = Page::new(backend, target)?;
     head::draw(run, id, &page)?;
     panels::draw(run, &page)?;

@@ -4,12 +4,13 @@
 //!
 //! To add a setting, add a row. A row whose help, default or range is missing fails a test.
 
-use crate::Blocks;
+use crate::CheckpointBlocks;
 use crate::choices::{
-    Augmentation, ClassWeights, CourtesyChoice, DeviceChoice, DropPolicyChoice, LossBalance,
-    MixChoice, OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
+    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
+    OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
+    TaskChoice,
 };
-use crate::tier::Tier;
+use crate::memory_tier::MemoryTier;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -119,7 +120,7 @@ macro_rules! settings {
             pub $key: Option<$kind>,)+
             /// Values that depend on the machine's memory; see [`RunConfig::for_memory`].
             #[serde(skip_serializing_if = "Vec::is_empty")]
-            pub by_memory: Vec<Tier>,
+            pub by_memory: Vec<MemoryTier>,
         }
 
         /// Every setting, in the order of a config file.
@@ -239,14 +240,14 @@ settings! {
     precision: PrecisionChoice = { Allowed::Words(PrecisionChoice::WORDS), Compute, flag: "precision" "TYPE", default: "f32" };
     /// Number of blocks to checkpoint (their activations are recomputed in the backward pass), or
     /// all
-    checkpoint_blocks: Blocks = { Allowed::Blocks, Memory, flag: "checkpoint-blocks" "N|all", default: "0; more under memory pressure" };
+    checkpoint_blocks: CheckpointBlocks = { Allowed::Blocks, Memory, flag: "checkpoint-blocks" "N|all", default: "0; more under memory pressure" };
     /// Threads of the CPU kernels
     threads: u32 = { Allowed::Integer(1, 1024), Compute, flag: "threads" "THREADS", default: "the number of fast cores" };
     /// Threads that decode images in advance; 0 decodes in the training thread
     workers: u32 = { Allowed::Integer(0, 256), Compute, flag: "workers" "THREADS", default: "depends on the device" };
     /// Rest after each micro-batch for as long as it took, so that the machine stays cool and its
     /// battery lasts; training then takes twice as long: auto, always or off
-    courtesy: CourtesyChoice = { Allowed::Words(CourtesyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
+    courtesy: PowerPolicyChoice = { Allowed::Words(PowerPolicyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
     /// Maximum memory footprint of Ebb, such as 8GB
     memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "what other apps leave" };
     /// Maximum memory footprint of Ebb as a fraction of all memory; the smaller of the two caps

@@ -1,9 +1,9 @@
 //! Checks the entries of a config against the table of settings, and translates keys of earlier
 //! versions.
 
+use crate::amounts::{format_bytes, nearest, parse_bytes};
 use crate::settings::{Allowed, EXACT, RunConfig, SETTINGS, Setting, setting};
-use crate::words::{format_bytes, nearest, parse_bytes};
-use crate::{Blocks, Interval, RunlogError};
+use crate::{CheckpointBlocks, Interval, RunlogError};
 use serde_json::{Map, Value};
 
 /// The one key that is no setting: values by the machine's memory.
@@ -49,7 +49,7 @@ impl Allowed {
             Allowed::Number(least, most) => {
                 value.as_f64().is_some_and(|v| (least..=most).contains(&&v))
             }
-            Allowed::Blocks => serde_json::from_value::<Blocks>(value.clone()).is_ok(),
+            Allowed::Blocks => serde_json::from_value::<CheckpointBlocks>(value.clone()).is_ok(),
             Allowed::Interval => value.as_str().is_some_and(|v| Interval::parse(v).is_ok()),
             Allowed::Bytes(least) => {
                 let bytes = match value {

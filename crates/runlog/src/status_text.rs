@@ -1,8 +1,8 @@
 //! The text of the status line: what was done, and what it means for the training.
 
+use crate::amounts::{format_count, format_percent};
 use crate::event::{CheckpointReason, Started, StopReason};
 use crate::records::{CheckpointRecord, EvaluationRecord};
-use crate::words::{format_count, format_percent};
 use pressure::{Action, Change, Component, Decision, Level, Moments, Prefetch};
 
 /// The text and the detail of a status line.

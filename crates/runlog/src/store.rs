@@ -1,7 +1,7 @@
 //! The folder of all runs, shared by the app and the terminal. `folder.rs` reads one run folder.
 
 use crate::folder::{RunFolder, is_run_folder};
-use crate::{RunlogError, words};
+use crate::{RunlogError, amounts};
 use jiff::Zoned;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -115,10 +115,10 @@ impl RunStore {
 
     fn unknown_run(&self, text: &str, runs: &[RunFolder]) -> RunlogError {
         let ids: Vec<String> = runs.iter().map(RunFolder::id).collect();
-        let near = words::nearest(text, ids.iter().map(String::as_str)).or_else(|| {
+        let near = amounts::nearest(text, ids.iter().map(String::as_str)).or_else(|| {
             let name = |id: &'_ String| id.get(DATE_CHARS + 1..).map(str::to_owned);
             let names: Vec<String> = ids.iter().filter_map(name).collect();
-            let near = words::nearest(text, names.iter().map(String::as_str))?;
+            let near = amounts::nearest(text, names.iter().map(String::as_str))?;
             let at = names.iter().position(|name| name == near)?;
             ids.get(at).map(String::as_str)
         });

@@ -214,10 +214,10 @@ fn tiers_choose_by_memory_and_what_is_reported_beside_them_wins() {
 
 #[test]
 fn all_blocks_are_a_word_and_some_are_a_number() {
-    use runlog::Blocks;
+    use runlog::CheckpointBlocks;
     for (text, blocks) in [
-        ("checkpoint_blocks = \"all\"\n", Blocks::All),
-        ("checkpoint_blocks = 3\n", Blocks::Count(3)),
+        ("checkpoint_blocks = \"all\"\n", CheckpointBlocks::All),
+        ("checkpoint_blocks = 3\n", CheckpointBlocks::Count(3)),
     ] {
         let config = load("blocks.toml", text).expect("both are allowed");
         assert_eq!(config.checkpoint_blocks, Some(blocks));

@@ -27,11 +27,11 @@ pub fn synchronize(device: &Device) -> Result<()> {
 /// On Metal, candle's wait returns at the first failed command buffer: it forgets the others, but
 /// keeps the fences of the failed ones and the unused buffers. Another wait releases these.
 fn wait(mut until_done: impl FnMut() -> Result<()>) -> Result<()> {
-    until_done().or_else(|error| severer(Err(error), until_done()))
+    until_done().or_else(|error| more_severe(Err(error), until_done()))
 }
 
 /// The error of the more severe fault, or the first one.
-fn severer<R>(first: Result<R>, second: Result<()>) -> Result<R> {
+fn more_severe<R>(first: Result<R>, second: Result<()>) -> Result<R> {
     match (first, second) {
         (Err(first), Err(second)) if second.device_fault() > first.device_fault() => Err(second),
         (Ok(_), Err(second)) => Err(second),
@@ -49,7 +49,7 @@ pub fn to_host(tensor: &Tensor) -> Result<Tensor> {
     // candle waits for the copy only. A failure of earlier work shows in `synchronize`, which then
     // has nothing left to wait for.
     let copied = guarded(|| Ok(tensor.to_device(&Device::Cpu)?)).map(fault_injection::computed);
-    severer(copied, synchronize(tensor.device()))
+    more_severe(copied, synchronize(tensor.device()))
 }
 
 /// The values of a tensor of type `T`, in row-major order.
@@ -110,10 +110,10 @@ mod tests {
 
     #[test]
     fn values_are_not_returned_if_earlier_work_failed() {
-        let values = severer(Ok(vec![1.0]), Err(too_long()));
+        let values = more_severe(Ok(vec![1.0]), Err(too_long()));
         assert!(values.is_err_and(|error| error.device_fault() == Some(DeviceFault::TooLong)));
         let mistake = TapeError::Device("a mistake".to_owned());
-        let copy = severer::<()>(Err(mistake), Err(too_long()));
+        let copy = more_severe::<()>(Err(mistake), Err(too_long()));
         assert!(copy.is_err_and(|error| error.device_fault().is_some()));
     }
 

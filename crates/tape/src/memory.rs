@@ -11,10 +11,10 @@ static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);
 static PEAK_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Wraps an allocator and counts. The binary uses it as its global allocator.
-pub struct Counting<A>(pub A);
+pub struct CountingAllocator<A>(pub A);
 
 // SAFETY: every call goes unchanged to the wrapped allocator; the counters are plain numbers.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
+unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size() as u64);
         // SAFETY: the caller keeps the contract of `alloc`.
@@ -63,7 +63,7 @@ fn grow(bytes: u64) {
     }
 }
 
-/// Heap bytes in use now; 0 if the binary does not use [`Counting`].
+/// Heap bytes in use now; 0 if the binary does not use [`CountingAllocator`].
 pub fn live_bytes() -> u64 {
     LIVE_BYTES.load(Ordering::Relaxed)
 }

@@ -5,11 +5,11 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device};
-use tape::memory::{Counting, live_bytes, take_peak_bytes};
+use tape::memory::{CountingAllocator, live_bytes, take_peak_bytes};
 use tape::{Cancel, Kernels, Parameters, Tape};
 
 #[global_allocator]
-static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
 
 const SAMPLES: usize = 64;
 const WIDTH: usize = 16 * 1024;

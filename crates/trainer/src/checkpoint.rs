@@ -2,12 +2,12 @@
 //! one verifies the length and checksum of every file. `kill -9` at any instant leaves the last
 //! valid one.
 
-use crate::average::fill;
 use crate::controller_state::{self, SavedControllerState};
 use crate::error::{Result, TrainError, at};
 use crate::precision::LossScale;
-use crate::skipped::SkippedSteps;
+use crate::skipped_steps::SkippedSteps;
 use crate::train_state::TrainState;
+use crate::weight_ema::fill;
 use ::safetensors::tensor::{SafeTensorError, serialize_to_file};
 use candle_core::{Device, Tensor, safetensors};
 use models::is_adapter;
@@ -96,7 +96,7 @@ pub fn write(run: &RunFolder, learner: &TrainState, state: &RunState) -> Result<
     let last = run.path.join(&path);
     let draft = parent.join(format!("{DRAFT}{}.{}", state.step, std::process::id()));
     let bytes = write_files(&draft, learner, state)
-        .and_then(|bytes| publish(&draft, &last).map(|()| bytes));
+        .and_then(|bytes| replace_checkpoint(&draft, &last).map(|()| bytes));
     let bytes = bytes.map_err(|source| {
         // An incomplete checkpoint is useless: free its disk space at once.
         let _ = fs::remove_dir_all(&draft);
@@ -179,7 +179,7 @@ fn weight_files(learner: &TrainState) -> Vec<(&'static str, HashMap<String, Tens
     files
 }
 
-fn publish(draft: &Path, last: &Path) -> io::Result<()> {
+fn replace_checkpoint(draft: &Path, last: &Path) -> io::Result<()> {
     if has_same_tensors(draft, last) {
         // The same weights were saved before. Replacing only the state leaves a valid checkpoint at
         // every instant.

@@ -2,21 +2,21 @@
 //! checkpointed blocks, precision and optimizer. The state is counted from shapes; a micro-batch is
 //! measured in a dry run.
 
-mod alignment;
-mod baseline;
+mod size_notes;
+mod fixed_footprint;
 mod dry_run;
 mod heap;
 mod min_checkpointing;
-mod refusal;
+mod memory_cap_check;
 mod seconds;
-mod target;
+mod target_device;
 
-pub use alignment::{AttentionSize, alignment};
-use baseline::Baseline;
 pub use dry_run::DryRun;
-pub use refusal::{does_not_fit, plan_within_cap};
+use fixed_footprint::Baseline;
+pub use memory_cap_check::{does_not_fit, plan_within_cap};
 pub use seconds::seconds_per_sample;
-pub use target::Target;
+pub use size_notes::{AttentionSize, size_notes};
+pub use target_device::Target;
 
 use crate::data::PrefetchOptions;
 use crate::error::Result;

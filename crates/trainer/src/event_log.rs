@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::memory_controller::Prediction;
-use crate::skipped::Skipped;
+use crate::skipped_steps::Skipped;
 use dataset::SampleError;
 use pressure::{Decision, Level, MemorySample, Phase, Reading, describe_decision};
 use runlog::{EventWriter, RunEvent, RunFolder};

@@ -14,7 +14,7 @@ use crate::checkpoint::{self, OptimizerState, RunState};
 use crate::data::{EvalLoader, TOKENIZER};
 use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
-use crate::export;
+use crate::export_inputs;
 use crate::manifest;
 use crate::plan::Plan;
 use crate::precision::Precision;
@@ -170,12 +170,12 @@ impl TrainedModel {
     /// The folder is not empty or cannot be written, or the format cannot express the network.
     pub fn export(&self, folder: &Path, format: ExportFormat) -> Result<Exported> {
         let average = self.train_state.average.as_ref();
-        let tokenizer = export::tokenizer_file(&self.tokenizer)?;
+        let tokenizer = export_inputs::tokenizer_file(&self.tokenizer)?;
         let trained = TrainedNetwork {
             model: self.plan.model,
             input_size: self.plan.input_size,
             classes: &self.plan.classes,
-            targets: &export::regression_targets(&self.plan.columns),
+            targets: &export_inputs::regression_targets(&self.plan.columns),
             parameters: average.map_or(&self.train_state.parameters, |a| &a.parameters),
             pretrained: self.plan.pretrained.as_deref(),
             tokenizer: Some(&tokenizer),

@@ -21,16 +21,16 @@ mod task;
 mod manifest;
 
 // Weights: initialization, updates, export.
-mod average;
+mod weight_ema;
 mod effective_batch;
-mod export;
+mod export_inputs;
 mod optimizer;
 pub mod pretrained;
-mod skipped;
+mod skipped_steps;
 mod train_state;
 
 // The memory controller, and the machine that it runs on.
-mod activity;
+mod keep_awake;
 mod controller_state;
 mod device_check;
 mod machine;
@@ -40,7 +40,7 @@ mod threads;
 // One run: its loop, events and checkpoints.
 mod checkpoint;
 mod control;
-mod durable;
+mod write_atomic;
 mod error;
 mod event_log;
 mod replay;
@@ -76,7 +76,7 @@ pub use tape::kernels::{
     CompiledKernel, allow as allow_kernels, allowed as kernels_allowed,
     compiled as compiled_kernels,
 };
-pub use tape::memory::{Counting, take_peak_bytes};
+pub use tape::memory::{CountingAllocator, take_peak_bytes};
 pub use task::{EvaluationReport, MicroBatchResult, Prediction};
 pub use threads::on_threads;
 pub use train::{resume, start};
@@ -86,12 +86,12 @@ pub use train::{resume, start};
 pub mod internals {
     pub use crate::data::{ImageLoader, PrefetchOptions, TrainLoader};
     pub use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
-    pub use crate::export::tokenizer_file;
+    pub use crate::export_inputs::tokenizer_file;
     pub use crate::optimizer::OptimizerState;
     pub use crate::plan::Augmentation;
     pub use crate::sample_queue::SampleQueue;
     pub use crate::schedule::{LrSchedule, Schedule};
-    pub use crate::skipped::Skipped;
+    pub use crate::skipped_steps::Skipped;
     pub use crate::task::{
         CompressionTask, ForwardContext, ImageSample, ImageTask, LanguageTask, MetricInputs,
         MicroBatchResult, Sample, Sequence, Task, Text, TextTask,

@@ -1,11 +1,11 @@
 //! The manifest of a run: the exact list of its samples, saved in the run folder. A resumed run
 //! uses the same samples, whatever has been added to the dataset folder since.
 
-use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
+use crate::write_atomic::write_atomic;
 use dataset::{
-    CachedTexts, Class, DetectedDataset, Ignored, ImageFile, ImageInspection, Split, SplitKind,
-    TargetColumn, TextInspection,
+    Class, DetectedDataset, Ignored, ImageFile, ImageInspection, Split, SplitKind, TargetColumn,
+    TextInspection, TextManifest,
 };
 use runlog::RunFolder;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ struct FileRow(PathBuf, u32, u8, u32, u32, u64);
 #[serde(untagged)]
 enum Manifest {
     Images(ImageManifest),
-    Texts { texts: CachedTexts },
+    Texts { texts: TextManifest },
 }
 
 /// Writes the manifest of a run.
@@ -50,12 +50,12 @@ pub fn write(run: &RunFolder, found: &DetectedDataset) -> Result<()> {
     let manifest = match found {
         DetectedDataset::Images(found) => Manifest::Images(ImageManifest::from(found)),
         DetectedDataset::Texts(found) => Manifest::Texts {
-            texts: CachedTexts::from(found),
+            texts: TextManifest::from(found),
         },
     };
     let path = run.path.join(FILE);
     let text = serde_json::to_vec(&manifest).map_err(|error| damaged(&path, error))?;
-    publish(&path, &text)
+    write_atomic(&path, &text)
 }
 
 impl From<&ImageInspection> for ImageManifest {

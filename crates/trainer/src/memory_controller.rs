@@ -6,12 +6,12 @@ mod changes;
 mod in_flight;
 mod prediction;
 mod usage;
-mod workload;
+mod micro_batch_cost;
 
-use crate::activity::{self, Activity};
 use crate::control::Control;
 use crate::controller_state::{Environment, SavedControllerState, StateFile};
 use crate::error::{Result, TrainError, samples};
+use crate::keep_awake::{self, Activity};
 use crate::machine::{Machine, SharedDevice};
 use crate::plan::Plan;
 use crate::replay::{Position, Replay};
@@ -20,17 +20,18 @@ use admission::{Admission, Situation};
 use candle_core::Device;
 use changes::Changes;
 use in_flight::InFlight;
+use micro_batch_cost::Workload;
 use pressure::{
-    Action, Allocator, Ask, Change, ControllerState, Decision, Level, MemoryModel, MemorySample,
-    MicroBatchKind, MicroBatchRecord, Moments, Monitor, Outcome, PersistedState, Phase, Policy,
-    Reading, RecoveryReserve, SampleCost, budget_bytes, decide, observe, record_sample,
+    Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
+    MemorySample, MicroBatchKind, MicroBatchRecord, Moments, Monitor, Outcome, PersistedState,
+    Phase, Policy, Reading, RecoveryReserve, SampleCost, budget_bytes, decide, observe,
+    record_sample,
 };
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tape::device::{KernelTime, SelectedDevice};
 use tape::{Cancel, DeviceFault};
 use usage::Usage;
-use workload::Workload;
 
 pub use prediction::Prediction;
 
@@ -344,7 +345,7 @@ impl MemoryController {
         remaining: usize,
     ) -> Decision {
         let costs = vec![SampleCost(self.workload.sample_cost()); remaining];
-        let ask = Ask {
+        let ask = DecisionInput {
             sample: *sample,
             remaining: &costs,
             kind,
@@ -391,7 +392,7 @@ impl MemoryController {
         let situation = self.situation();
         self.admission
             .check(&situation, kind, &sample, micro_batch)?;
-        activity::set(Activity::Computes);
+        keep_awake::set(Activity::Computes);
         self.cancel.store(false, Ordering::Relaxed);
         self.monitor.watch(self.policy.clone(), self.state.clone());
         self.usage.start_peak(&self.monitor);
@@ -548,7 +549,7 @@ impl MemoryController {
 
     /// As [`MemoryController::wait`], for a given time.
     pub fn wait_for(&self, time: Duration, control: &Control) {
-        activity::set(Activity::Waits);
+        keep_awake::set(Activity::Waits);
         if !self.is_stepped {
             control.wait(time);
         }

@@ -59,7 +59,7 @@ use crate::plan::{DatasetRef, Plan};
 use candle_core::Device;
 use models::{ModelId, Network};
 use pressure::{
-    DataNeed, DeviceLimits, DoesNotFit, ModelNeed, Processes, RecoveryOption, SuggestedConfig,
+    BatchConfig, DeviceLimits, DoesNotFit, ModelNeed, Processes, RecoveryOption, SuggestedConfig,
     suggest_config, suggest_recovery,
 };
 use runlog::RunConfig;
@@ -77,7 +77,7 @@ pub struct ModelBuilder {
 pub struct Estimate {
     /// Memory by micro-batch.
     pub memory: MemoryEstimate,
-    data: DataNeed,
+    data: BatchConfig,
 }
 
 /// Memory that a run needs, by part.
@@ -139,7 +139,7 @@ impl ModelBuilder {
         target: Target,
         forms: Variants,
     ) -> Result<Estimate> {
-        let data = DataNeed {
+        let data = BatchConfig {
             effective_batch: self.plan.effective_batch,
             fixed_micro_batch: self.plan.fixed_micro_batch,
         };
@@ -150,7 +150,7 @@ impl ModelBuilder {
 
 impl Estimate {
     /// Combines a memory estimate with the size of an effective batch.
-    pub fn new(memory: MemoryEstimate, data: DataNeed) -> Self {
+    pub fn new(memory: MemoryEstimate, data: BatchConfig) -> Self {
         Estimate { memory, data }
     }
 

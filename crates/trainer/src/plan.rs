@@ -20,7 +20,7 @@ use crate::precision::Precision;
 use crate::schedule::LrSchedule;
 use dataset::{Mix, TargetColumn, Task, Tokenizer};
 use models::{Balance, Heads, ModelId, Pretrained, TextModel};
-use pressure::CourtesyMode;
+use pressure::PowerPolicyMode;
 use runlog::{Interval, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ pub struct Plan {
     /// A run that is suspended for longer than this ends, in milliseconds.
     pub max_suspended_ms: Option<u64>,
     /// When the training rests.
-    pub courtesy: CourtesyMode,
+    pub courtesy: PowerPolicyMode,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Trains on this many samples only.

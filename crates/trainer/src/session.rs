@@ -4,7 +4,7 @@
 mod checkpointer;
 mod fault_counts;
 mod loaders;
-mod power_care;
+mod power_monitor;
 mod started;
 mod step_timer;
 
@@ -26,7 +26,7 @@ use crate::train_state::TrainState;
 use checkpointer::{Checkpointer, Snapshot};
 use fault_counts::FaultCounts;
 use loaders::Loaders;
-use power_care::PowerCare;
+use power_monitor::PowerMonitor;
 use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
 use runlog::{CheckpointReason, Claim, RunEvent, RunFolder};
 use started::started_event;
@@ -57,7 +57,7 @@ pub struct Session<'a, T: Task> {
     pub(crate) shortage: Option<String>,
     micro_batch_limit_bytes: Option<u64>,
     chosen: SelectedDevice,
-    power: PowerCare,
+    power: PowerMonitor,
     _claim: Claim,
 }
 
@@ -152,7 +152,7 @@ impl<'a, T: Task> Session<'a, T> {
         let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,
-            power: PowerCare::new(plan, &machine, &control),
+            power: PowerMonitor::new(plan, &machine, &control),
             run: run.clone(),
             control,
             controller,
@@ -222,7 +222,7 @@ impl<'a, T: Task> Session<'a, T> {
         remaining: usize,
         done: usize,
     ) -> Result<Answer> {
-        self.care_for_power()?;
+        self.apply_power_policy()?;
         let position = Position {
             step: match phase {
                 Phase::Train => self.state.step + 1,
@@ -239,7 +239,7 @@ impl<'a, T: Task> Session<'a, T> {
     }
 
     /// Rests if the machine runs on its battery or is hot, and saves if the battery is low.
-    fn care_for_power(&mut self) -> Result<()> {
+    fn apply_power_policy(&mut self) -> Result<()> {
         let change = self.power.observe();
         if let Some(message) = change.message {
             self.log.warn("courtesy", message)?;

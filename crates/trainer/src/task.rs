@@ -4,7 +4,7 @@
 //!
 //! To add a task, write its module and add a row to [`with_task!`].
 
-mod compression;
+mod token_compression;
 mod evaluation;
 mod forward_context;
 mod images;
@@ -16,7 +16,6 @@ mod report;
 mod texts;
 
 pub use crate::data::Text;
-pub use compression::{CompressionTask, Sequence};
 pub use evaluation::{ConfusionEntry, EvaluatedMicroBatch, MetricInputs, Metrics};
 pub use forward_context::{ForwardContext, MicroBatchResult};
 pub use images::{ImageSample, ImageTask, Prediction};
@@ -28,6 +27,7 @@ pub use regression::{RegressionErrors, RegressionReport};
 pub(crate) use report::split_name;
 pub use report::{EvaluationReport, ReportInputs};
 pub use texts::TextTask;
+pub use token_compression::{CompressionTask, Sequence};
 
 use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
 use crate::error::Result;

@@ -1,7 +1,7 @@
 //! The thread pool of one training. Deep networks recurse, so every thread has a large stack.
 
-use crate::activity::Awake;
 use crate::error::{Result, TrainError};
+use crate::keep_awake::Awake;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 

@@ -2,18 +2,18 @@
 //! precision, micro-batches are computed on a rounded copy of the parameters, which follows every
 //! step.
 
-use crate::average::Average;
 use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError};
 use crate::optimizer::OptimizerState;
 use crate::plan::{Compression, Plan};
 use crate::precision::{LossScale, Precision};
 use crate::schedule::Schedule;
-use crate::skipped::{Skipped, SkippedSteps, first_non_finite};
+use crate::skipped_steps::{Skipped, SkippedSteps, first_non_finite};
 use crate::task::{
     BALANCE, Balance, EvaluatedMicroBatch, ForwardContext, Heads, MicroBatchResult,
     PixelNormalization, Sample,
 };
+use crate::weight_ema::WeightEma;
 use candle_core::Device;
 use models::Network;
 use pressure::{Moments, RecoveryReserve};
@@ -34,7 +34,7 @@ pub struct TrainState {
     /// The optimizer with its state.
     pub optimizer: OptimizerState,
     /// Moving average of the parameters, if the plan asks for one.
-    pub average: Option<Average>,
+    pub average: Option<WeightEma>,
     schedule: Schedule,
     clip_norm: f64,
     precision: Precision,
@@ -84,7 +84,7 @@ impl TrainState {
             .with_seed(plan.seed);
         let average = plan
             .ema_decay
-            .map(|decay| Average::new(decay, &parameters))
+            .map(|decay| WeightEma::new(decay, &parameters))
             .transpose()?;
         let mut state = TrainState {
             network,

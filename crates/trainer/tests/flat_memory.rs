@@ -7,17 +7,17 @@
 mod support;
 
 use candle_core::{DType, Device};
-use models::{Builder, Network, ResNet, ResNetShape};
+use models::{Network, ParameterBuilder, ResNet, ResNetShape};
 use pressure::own_footprint_bytes;
 use std::sync::Arc;
 use support::{plan, samples};
-use tape::memory::{Counting, live_bytes};
+use tape::memory::{CountingAllocator, live_bytes};
 use tape::{Cancel, Parameters};
 use trainer::internals::{EffectiveBatch, MicroBatchResult, OptimizerState, TrainState};
 use trainer::{ModelId, OptimizerKind};
 
 #[global_allocator]
-static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
 
 /// Micro-batches of the whole measurement.
 const MICRO_BATCHES: usize = 5_000;
@@ -37,7 +37,7 @@ fn tiny() -> TrainState {
         groups: 2,
         ..ResNetShape::convnet()
     };
-    let mut builder = Builder::new(&mut parameters, 7, DType::F32, &Device::Cpu);
+    let mut builder = ParameterBuilder::new(&mut parameters, 7, DType::F32, &Device::Cpu);
     let network = ResNet::build(&mut builder, &shape, support::CLASSES).unwrap();
     train_state.optimizer = OptimizerState::new(OptimizerKind::AdamW, 0.05, &parameters).unwrap();
     (train_state.network, train_state.parameters) = (Network::Image(Arc::new(network)), parameters);

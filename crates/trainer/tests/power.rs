@@ -7,7 +7,7 @@
 use dataset::InspectOptions;
 use pressure::{PowerSource, PowerState, ScriptedPower};
 use runlog::{
-    CheckpointReason, CourtesyChoice, DeviceChoice, RunConfig, RunEvent, RunFolder, RunStore,
+    CheckpointReason, DeviceChoice, PowerPolicyChoice, RunConfig, RunEvent, RunFolder, RunStore,
 };
 use std::path::Path;
 use tape::Rng;
@@ -45,7 +45,7 @@ fn low_battery() -> Box<dyn PowerSource> {
 /// Trains six steps on a machine with this power, with `requests` waiting: all events.
 fn events(
     power: fn() -> Box<dyn PowerSource>,
-    courtesy: CourtesyChoice,
+    courtesy: PowerPolicyChoice,
     requests: &[Request],
 ) -> Vec<RunEvent> {
     let folder = tempfile::tempdir().unwrap();
@@ -118,10 +118,10 @@ fn saved_for_power(events: &[RunEvent]) -> usize {
 
 #[test]
 fn on_battery_a_training_rests_saves_and_computes_the_same() {
-    let usual = events(plugged_in, CourtesyChoice::Auto, &[]);
+    let usual = events(plugged_in, PowerPolicyChoice::Auto, &[]);
     assert_eq!(warnings(&usual), [""; 0]);
     assert_eq!(saved_for_power(&usual), 0);
-    let on_battery = events(low_battery, CourtesyChoice::Auto, &[]);
+    let on_battery = events(low_battery, PowerPolicyChoice::Auto, &[]);
     assert_eq!(warnings(&on_battery), ["courtesy", "battery_low"]);
     assert_eq!(saved_for_power(&on_battery), 1);
     assert_eq!(losses(&on_battery).len(), 6);
@@ -130,16 +130,16 @@ fn on_battery_a_training_rests_saves_and_computes_the_same() {
 
 #[test]
 fn without_courtesy_only_the_low_battery_is_reported() {
-    let full_speed = events(low_battery, CourtesyChoice::Off, &[]);
+    let full_speed = events(low_battery, PowerPolicyChoice::Off, &[]);
     assert_eq!(warnings(&full_speed), ["battery_low"]);
-    let asked = events(plugged_in, CourtesyChoice::Always, &[]);
+    let asked = events(plugged_in, PowerPolicyChoice::Always, &[]);
     assert_eq!(warnings(&asked), ["courtesy"]);
 }
 
 #[test]
 fn a_machine_that_is_about_to_sleep_gets_a_checkpoint_first() {
     let requests = [Request::CheckpointBeforeSleep];
-    let slept = events(plugged_in, CourtesyChoice::Auto, &requests);
+    let slept = events(plugged_in, PowerPolicyChoice::Auto, &requests);
     assert_eq!(saved_for_power(&slept), 1);
     assert_eq!(losses(&slept).len(), 6, "the training goes on");
 }

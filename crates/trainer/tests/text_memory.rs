@@ -7,16 +7,16 @@ use dataset::{InspectOptions, TextOptions, detect};
 use runlog::{DeviceChoice, RunConfig, RunFolder};
 use std::path::Path;
 use tape::Rng;
-use tape::memory::{Counting, live_bytes};
+use tape::memory::{CountingAllocator, live_bytes};
 use trainer::Plan;
 use trainer::estimate::{MemoryEstimate, Target, Variants};
 use trainer::internals::{LanguageTask, Task, TextTask};
 
 #[global_allocator]
-static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
 
 /// Largest relative error of the count for documents that are read byte by byte.
-const BAR: f64 = 0.05;
+const MAX_RELATIVE_ERROR: f64 = 0.05;
 /// Largest ratio of counted to actual bytes of labeled texts. The count assumes three characters
 /// per token; banking77 has 4.3, sms_spam 3.2, the texts below 4.6.
 const MOST: f64 = 1.5;
@@ -98,7 +98,7 @@ fn text_bytes<T: Task>(folder: &Path, config: &RunConfig) -> Bytes {
 fn check(bytes: Bytes) {
     let Bytes { counted, taken } = bytes;
     assert!(
-        taken > 100_000.0 && (counted / taken - 1.0).abs() <= BAR,
+        taken > 100_000.0 && (counted / taken - 1.0).abs() <= MAX_RELATIVE_ERROR,
         "{counted} {taken}"
     );
 }

@@ -7,7 +7,7 @@
 mod support;
 
 use candle_core::{DType, Device};
-use models::{Builder, SequenceShape, TextEncoder};
+use models::{ParameterBuilder, SequenceShape, TextEncoder};
 use support::{distance, norm};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape};
@@ -26,7 +26,7 @@ const LENGTHS: [usize; 11] = [4, 19, 1, 7, 12, 2, 18, 3, 9, 19, 5];
 
 fn built() -> (TextEncoder, Parameters) {
     let mut parameters = Parameters::default();
-    let b = &mut Builder::new(&mut parameters, 7, DType::F64, &Device::Cpu);
+    let b = &mut ParameterBuilder::new(&mut parameters, 7, DType::F64, &Device::Cpu);
     let network = TextEncoder::build(b, SHAPE, CLASSES).unwrap();
     (network, parameters)
 }

@@ -1,11 +1,11 @@
 //! The answer of `ebb plan`, and how it is printed as JSON.
 
 use super::LISTED_MICRO_BATCHES;
-use super::machine::PlannedMachine;
+use super::planned_machine::PlannedMachine;
 use crate::cli::failure::Failure;
 use pressure::{DoesNotFit, ModelNeed, SuggestedConfig, options_needing_consent};
 use serde_json::{Value, json};
-use trainer::estimate::{MemoryEstimate, alignment, does_not_fit};
+use trainer::estimate::{MemoryEstimate, does_not_fit, size_notes};
 use trainer::{Estimate, Parts};
 
 /// One model at one resolution, and whether it fits.
@@ -97,7 +97,7 @@ impl Answer {
     pub fn notes(&self) -> Vec<String> {
         let row = self.chosen();
         match &row.suggested {
-            Ok(found) => alignment(
+            Ok(found) => size_notes(
                 &row.memory,
                 row.blocks(),
                 found.micro_batch,

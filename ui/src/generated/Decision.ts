@@ -6,7 +6,7 @@ import type { Moments } from "./Moments";
 import type { Prefetch } from "./Prefetch";
 
 /**
- * The answer to an [`Ask`].
+ * The answer to a [`DecisionInput`].
  */
 export type Decision = { 
 /**

@@ -5,7 +5,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use models::{
-    Builder, Gpt, ResNet, ResNetShape, ResNetStem, SequenceShape, TextEncoder, Vit, VitShape,
+    Gpt, ParameterBuilder, ResNet, ResNetShape, ResNetStem, SequenceShape, TextEncoder, Vit,
+    VitShape,
 };
 use std::ops::Range;
 use tape::inplace::to_f64;
@@ -14,7 +15,7 @@ use trainer::MicroBatchResult;
 
 /// A small model of each architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Made {
+pub enum SmallModel {
     ConvNet,
     ResNet18,
     VitMicro,
@@ -52,31 +53,34 @@ pub struct Samples {
     count: usize,
 }
 
-impl Made {
-    pub const ALL: [Made; 6] = [
-        Made::ConvNet,
-        Made::ResNet18,
-        Made::VitMicro,
-        Made::VitTiny,
-        Made::Gpt,
-        Made::TextEncoder,
+impl SmallModel {
+    pub const ALL: [SmallModel; 6] = [
+        SmallModel::ConvNet,
+        SmallModel::ResNet18,
+        SmallModel::VitMicro,
+        SmallModel::VitTiny,
+        SmallModel::Gpt,
+        SmallModel::TextEncoder,
     ];
 
     /// Blocks that can be checkpointed.
     pub fn blocks(self) -> usize {
         match self {
-            Made::ConvNet | Made::ResNet18 => 4,
-            Made::VitMicro | Made::VitTiny | Made::Gpt | Made::TextEncoder => 2,
+            SmallModel::ConvNet | SmallModel::ResNet18 => 4,
+            SmallModel::VitMicro
+            | SmallModel::VitTiny
+            | SmallModel::Gpt
+            | SmallModel::TextEncoder => 2,
         }
     }
 
     // tidy: table
     pub fn build(self, dtype: DType) -> Model {
         let mut parameters = Parameters::default();
-        let b = &mut Builder::new(&mut parameters, 7, dtype, &Device::Cpu);
+        let b = &mut ParameterBuilder::new(&mut parameters, 7, dtype, &Device::Cpu);
         let classes = CLASSES as usize;
         let (network, side) = match self {
-            Made::ConvNet => {
+            SmallModel::ConvNet => {
                 let shape = ResNetShape {
                     channels: 8,
                     blocks: vec![(8, 2), (8, 1), (16, 2), (16, 1)],
@@ -88,7 +92,7 @@ impl Made {
                     14,
                 )
             }
-            Made::ResNet18 => {
+            SmallModel::ResNet18 => {
                 let shape = ResNetShape {
                     stem: ResNetStem::Pooled,
                     channels: 8,
@@ -101,7 +105,7 @@ impl Made {
                     30,
                 )
             }
-            Made::VitMicro => {
+            SmallModel::VitMicro => {
                 let shape = VitShape {
                     width: 32,
                     depth: 2,
@@ -109,7 +113,7 @@ impl Made {
                 };
                 (Network::Vit(Vit::build(b, shape, classes).unwrap()), 24)
             }
-            Made::VitTiny => {
+            SmallModel::VitTiny => {
                 let shape = VitShape {
                     width: 24,
                     depth: 2,
@@ -117,7 +121,7 @@ impl Made {
                 };
                 (Network::Vit(Vit::build(b, shape, classes).unwrap()), 32)
             }
-            Made::Gpt => {
+            SmallModel::Gpt => {
                 let shape = SequenceShape {
                     tokens: TOKENS,
                     vocabulary: VOCABULARY as usize,
@@ -127,7 +131,7 @@ impl Made {
                 };
                 (Network::Gpt(Gpt::build(b, shape).unwrap()), 0)
             }
-            Made::TextEncoder => {
+            SmallModel::TextEncoder => {
                 let shape = SequenceShape {
                     tokens: TOKENS,
                     vocabulary: VOCABULARY as usize,

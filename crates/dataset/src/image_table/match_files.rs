@@ -1,7 +1,7 @@
 //! Finds the image that a cell of a table names. Only listed images are found: whatever a cell
 //! says, nothing outside the folder is opened.
 
-use crate::walk::Entry;
+use crate::folder_listing::Entry;
 use std::collections::HashMap;
 use unicode_normalization::UnicodeNormalization;
 

@@ -3,8 +3,8 @@
 //! gigabytes. Nested columns are ignored.
 
 use super::encoding::TextEncoding;
+use super::parquet_headers;
 use super::rows::{Contents, Row, RowVisitor, Rows};
-use super::thrift;
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -181,7 +181,7 @@ impl ParquetFile {
         };
         let mut unpacked = 0u64;
         while !rest.is_empty() {
-            let page = match thrift::read_page_header(rest) {
+            let page = match parquet_headers::read_page_header(rest) {
                 Ok(page) => page,
                 // Padding after the last page.
                 Err(_) if unpacked > 0 => break,
@@ -243,7 +243,7 @@ fn check_footer(bytes: &[u8]) -> Result<(), String> {
     if length > MAX_FOOTER_BYTES {
         return Err("Its footer is larger than 16 MiB. Save it with fewer row groups.".to_owned());
     }
-    thrift::check_footer(&rest[rest.len() - length..]).map_err(|_| damaged())
+    parquet_headers::check_footer(&rest[rest.len() - length..]).map_err(|_| damaged())
 }
 
 /// Runs the library on a hostile file: a panic costs the file, not the process.

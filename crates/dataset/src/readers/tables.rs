@@ -2,8 +2,8 @@
 
 use super::formats::{Dialect, FileFormat, OpenFile, Use};
 use super::preview::TablePreview;
+use crate::folder_listing::Entry;
 use crate::types::SkippedFile;
-use crate::walk::Entry;
 use std::collections::BTreeMap;
 use std::path::Path;
 

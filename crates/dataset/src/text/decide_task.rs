@@ -1,16 +1,16 @@
 //! Decides what text files are for: labeled rows, class folders, lines with a label, or documents.
 //! Opens tables to preview their columns.
 
-use super::decision::{ChosenFile, Decision, LabelSource};
 use super::file_splits::splits_by_name;
 use super::labeled_tables::{self, chosen_column};
+use super::task_decision::{ChosenFile, Decision, LabelSource};
 use super::text_inspection::{Column, Role};
 use crate::error::DatasetError;
-use crate::layout::lay_out;
+use crate::folder_layout::lay_out;
+use crate::folder_listing::Entry;
 use crate::options::TextOptions;
 use crate::readers::{Candidate, OpenFile, PreviewedTable, Use, preview_tables};
 use crate::types::{SkippedFile, Split, Task};
-use crate::walk::Entry;
 use std::path::Path;
 
 /// Most plain files that are searched for lines with a label; more files are documents.

@@ -2,15 +2,15 @@
 
 use super::assign_splits::{Assigned, HoldOut, assign};
 use super::decide_task::decide;
-use super::decision::{ChosenFile, Decision, LabelSource};
 use super::messages::{self, TextCounts};
 use super::scan_rows::{ScannedRows, scan_rows};
+use super::task_decision::{ChosenFile, Decision, LabelSource};
 use super::text_inspection::{Lengths, TextInspection};
 use crate::error::DatasetError;
+use crate::folder_listing::{Entry, Listing};
 use crate::options::{InspectOptions, TextOptions};
 use crate::readers::{Candidate, FileFormat};
 use crate::types::{Ignored, SkippedFile, Split, SplitKind, Task};
-use crate::walk::{Entry, Listing};
 
 /// Inspects the texts of a folder; `None` if it has no file that may contain texts. `on_progress`
 /// gets the number of files read so far.

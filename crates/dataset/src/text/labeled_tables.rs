@@ -1,9 +1,9 @@
 //! Tables with a text column and a label column. Tables whose columns have the same names are read
 //! together.
 
-use super::decision::{ChosenFile, Decision, LabelSource};
 use super::file_splits::splits_by_name;
 use super::messages::listed;
+use super::task_decision::{ChosenFile, Decision, LabelSource};
 use super::text_inspection::{Column, Role};
 use crate::error::DatasetError;
 use crate::options::TextOptions;

@@ -2,7 +2,7 @@
 //! label and a hash of its text. Stores no text, so that a large folder needs little memory. Counts
 //! the rows that are left out.
 
-use super::decision::{ChosenFile, LabelSource};
+use super::task_decision::{ChosenFile, LabelSource};
 use super::text_inspection::{DetectedEncoding, SkippedRows, TextFile};
 use crate::readers::{Dialect, OpenFile, Row};
 use crate::rng;

@@ -1,12 +1,12 @@
 //! Builds networks by their row in the catalog, and opens folders of the formats in it.
 
 use super::{Architecture, ModelId, PretrainedFamily};
-use crate::builder::Builder;
 use crate::compressor::Compressor;
 use crate::error;
 use crate::gpt::Gpt;
 use crate::hub_format::HubFolder;
 use crate::network::Network;
+use crate::parameter_builder::ParameterBuilder;
 use crate::text_encoder::TextEncoder;
 use candle_core::{DType, Device};
 use std::path::Path;
@@ -28,7 +28,7 @@ impl Network {
         device: &Device,
     ) -> Result<(Network, Parameters)> {
         let mut parameters = Parameters::default();
-        let builder = &mut Builder::new(&mut parameters, seed, dtype, device);
+        let builder = &mut ParameterBuilder::new(&mut parameters, seed, dtype, device);
         let network = Network::build_with(builder, model, input_size, outputs)?;
         Ok((network, parameters))
     }
@@ -45,13 +45,13 @@ impl Network {
         dtype: DType,
     ) -> Result<(Network, Parameters)> {
         let mut parameters = Parameters::default();
-        let builder = Builder::new(&mut parameters, 0, dtype, &Device::Cpu);
+        let builder = ParameterBuilder::new(&mut parameters, 0, dtype, &Device::Cpu);
         let network = Network::build_with(&mut builder.with_zeros(), model, input_size, outputs)?;
         Ok((network, parameters))
     }
 
     fn build_with(
-        b: &mut Builder,
+        b: &mut ParameterBuilder,
         model: ModelId,
         input_size: usize,
         outputs: usize,

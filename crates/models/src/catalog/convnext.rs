@@ -6,12 +6,12 @@ mod hub_format;
 
 pub(crate) use hub_format::HubConvNext;
 
-use crate::builder::Builder;
 use crate::error::naming;
 use crate::hub_format::HubNetwork;
 use crate::image_network::{HubExport, HubTensors, ImageArchitecture, ImageNetwork};
 use crate::layers::{LayerNorm, Linear};
 use crate::onnx_graph::{Features, Graph};
+use crate::parameter_builder::ParameterBuilder;
 use crate::transformer::{DEVIATION, Gelu};
 use std::sync::Arc;
 use tape::{Conv2dShape, ParameterId, Result, Tape, Value};
@@ -87,7 +87,7 @@ impl ConvNextArchitecture {
         places
     }
 
-    fn build_blocks(&self, b: &mut Builder) -> Result<Vec<Block>> {
+    fn build_blocks(&self, b: &mut ParameterBuilder) -> Result<Vec<Block>> {
         let places = self.places().into_iter().enumerate();
         let blocks = places
             .map(|(i, place)| b.within(&format!("blocks.{i}"), |b| Block::build(b, place, self)));
@@ -105,7 +105,7 @@ impl ImageArchitecture for ConvNextArchitecture {
         self.depths.iter().sum()
     }
 
-    fn build(&self, b: &mut Builder, outputs: usize) -> Result<Arc<dyn ImageNetwork>> {
+    fn build(&self, b: &mut ParameterBuilder, outputs: usize) -> Result<Arc<dyn ImageNetwork>> {
         let stem = ConvShape {
             inputs: 3,
             outputs: self.widths[0],
@@ -198,7 +198,7 @@ struct BiasedConv {
 }
 
 impl BiasedConv {
-    fn build(b: &mut Builder, name: &str, size: ConvShape) -> Result<Self> {
+    fn build(b: &mut ParameterBuilder, name: &str, size: ConvShape) -> Result<Self> {
         let ConvShape {
             inputs,
             outputs,
@@ -243,7 +243,11 @@ struct Block {
 }
 
 impl Block {
-    fn build(b: &mut Builder, place: BlockPlace, sizes: &ConvNextArchitecture) -> Result<Self> {
+    fn build(
+        b: &mut ParameterBuilder,
+        place: BlockPlace,
+        sizes: &ConvNextArchitecture,
+    ) -> Result<Self> {
         let width = place.width;
         let downsample = if place.is_downsampling() {
             let conv = ConvShape {

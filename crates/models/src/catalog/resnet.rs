@@ -9,10 +9,10 @@ mod onnx;
 pub(crate) use hub_format::HubResNet;
 pub use shape::{ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle};
 
-use crate::builder::Builder;
 use crate::image_network::{HubExport, HubTensors, ImageArchitecture, ImageNetwork};
 use crate::layers::{Conv, ConvSize, Linear};
 use crate::onnx_graph::{Features, Graph};
+use crate::parameter_builder::ParameterBuilder;
 use norm::Norm;
 use shape::KERNEL;
 use std::ops::Range;
@@ -95,13 +95,13 @@ const STEM_POOL: PoolShape = PoolShape {
 
 impl ResNet {
     /// Builds a network to train from scratch.
-    pub fn build(b: &mut Builder, shape: &ResNetShape, classes: usize) -> Result<Self> {
+    pub fn build(b: &mut ParameterBuilder, shape: &ResNetShape, classes: usize) -> Result<Self> {
         ResNet::with_style(b, shape, ResNetStyle::BASIC, classes)
     }
 
     /// Builds a network with other branches or norms.
     pub(crate) fn with_style(
-        b: &mut Builder,
+        b: &mut ParameterBuilder,
         shape: &ResNetShape,
         style: ResNetStyle,
         classes: usize,
@@ -259,7 +259,7 @@ struct BlockSize {
 
 impl Block {
     fn build(
-        b: &mut Builder,
+        b: &mut ParameterBuilder,
         size: BlockSize,
         shape: &ResNetShape,
         style: ResNetStyle,
@@ -377,7 +377,7 @@ impl ImageArchitecture for ResNetArchitecture {
         self.shape.blocks.len()
     }
 
-    fn build(&self, b: &mut Builder, outputs: usize) -> Result<Arc<dyn ImageNetwork>> {
+    fn build(&self, b: &mut ParameterBuilder, outputs: usize) -> Result<Arc<dyn ImageNetwork>> {
         let network = ResNet::with_style(b, &self.shape, self.style, outputs)?;
         Ok(Arc::new(network))
     }
@@ -418,7 +418,7 @@ mod tests {
             activation: Activation::Relu,
         };
         let mut parameters = Parameters::default();
-        let mut builder = Builder::new(&mut parameters, 3, DType::F64, &Device::Cpu);
+        let mut builder = ParameterBuilder::new(&mut parameters, 3, DType::F64, &Device::Cpu);
         let network = ResNet::build(&mut builder, &shape, 3).expect("a network");
         let stream = Rng::new(5);
         let pixels = (0..SAMPLES as u64 * 3 * 256).map(|i| stream.normal(i));

@@ -7,7 +7,6 @@ mod onnx;
 
 pub(crate) use hub_format::{HubVit, VitFamily};
 
-use crate::builder::Builder;
 use crate::error::naming;
 use crate::hub_format::HubNetwork;
 use crate::image_network::{
@@ -15,6 +14,7 @@ use crate::image_network::{
 };
 use crate::layers::{LayerNorm, Linear};
 use crate::onnx_graph::{Features, Graph};
+use crate::parameter_builder::ParameterBuilder;
 use crate::transformer::{BlockShape, Blocks, DEVIATION};
 use std::sync::Arc;
 use tape::{ParameterId, Result, Tape, Value};
@@ -141,13 +141,13 @@ const EPSILON: f64 = 1e-6;
 
 impl Vit {
     /// Builds a network to train from scratch.
-    pub fn build(b: &mut Builder, shape: VitShape, classes: usize) -> Result<Self> {
+    pub fn build(b: &mut ParameterBuilder, shape: VitShape, classes: usize) -> Result<Self> {
         Vit::with_style(b, shape, VitStyle::from_scratch(shape), classes)
     }
 
     /// Builds a network with other blocks, tokens or pooling.
     pub(crate) fn with_style(
-        b: &mut Builder,
+        b: &mut ParameterBuilder,
         shape: VitShape,
         style: VitStyle,
         classes: usize,
@@ -301,7 +301,7 @@ impl ImageArchitecture for VitArchitecture {
         })
     }
 
-    fn build(&self, b: &mut Builder, outputs: usize) -> Result<Arc<dyn ImageNetwork>> {
+    fn build(&self, b: &mut ParameterBuilder, outputs: usize) -> Result<Arc<dyn ImageNetwork>> {
         let network = Vit::with_style(b, self.shape, self.style, outputs)?;
         Ok(Arc::new(network))
     }

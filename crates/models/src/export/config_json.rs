@@ -1,7 +1,7 @@
 //! The JSON files of exported folders.
 
-use crate::backbone::SequenceShape;
-use crate::normalization::PixelNormalization;
+use crate::pixel_normalization::PixelNormalization;
+use crate::text_backbone::SequenceShape;
 use crate::text_encoder::TextEncoderStyle;
 use crate::transformer::BlockShape;
 use serde_json::{Map, Value, json};

@@ -3,11 +3,11 @@
 //! free.
 
 use super::trained_network::RegressionTarget;
-use crate::backbone::SequenceShape;
 use crate::error::{ModelError, Result};
 use crate::image_network::ImageArchitecture;
 use crate::onnx_graph::transformer::{TextInput, text_features};
 use crate::onnx_graph::{Axis, Features, Graph, Name};
+use crate::text_backbone::SequenceShape;
 use crate::text_encoder::TextEncoderStyle;
 use candle_core::{Device, Tensor};
 use prost::Message;

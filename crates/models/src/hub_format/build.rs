@@ -6,10 +6,10 @@ use super::fill::WeightFiller;
 use super::fine_tuning::FineTuning;
 use super::folder::HubFolder;
 use super::hub_network::HubNetwork;
-use crate::builder::Builder;
 use crate::error::{ModelError, Result};
 use crate::gpt::Gpt;
 use crate::network::Network;
+use crate::parameter_builder::ParameterBuilder;
 use crate::tensor_map::TensorTable;
 use crate::text_encoder::TextEncoder;
 use candle_core::{DType, Device};
@@ -169,11 +169,12 @@ impl HubFolder {
         options: &LoadOptions,
         weights: Weights,
         table: &TensorTable,
-        build: impl FnOnce(&mut Builder) -> tape::Result<N>,
+        build: impl FnOnce(&mut ParameterBuilder) -> tape::Result<N>,
     ) -> Result<Loaded<N>> {
         let mut parameters = Parameters::default();
         let layout = self.architecture().network().blocks();
-        let builder = Builder::new(&mut parameters, options.seed, options.dtype, options.device);
+        let builder =
+            ParameterBuilder::new(&mut parameters, options.seed, options.dtype, options.device);
         let builder = match (weights, options.head) {
             (Weights::Zeros, _) => builder.with_zeros(),
             (Weights::Pretrained, Head::Pretrained) => builder.with_random_under(&[]),

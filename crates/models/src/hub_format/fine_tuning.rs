@@ -2,8 +2,8 @@
 //! recognized by their names, for every architecture.
 
 use crate::adapter::is_adapter;
-use crate::builder::AdapterShape;
 use crate::error::Result;
+use crate::parameter_builder::AdapterShape;
 use tape::{Bits, ParameterId, Parameters};
 
 /// Which pretrained weights are trained. A new head always is.

@@ -5,9 +5,9 @@
 use super::fine_tuning::{BlockLayout, LastNorm};
 use super::hub_network::{HubNetwork, TextLimits, block_parameters, text_parameters};
 use super::json_config::JsonConfig;
-use crate::backbone::SequenceShape;
 use crate::error::Result;
 use crate::tensor_map::{TensorLayout, TensorRow, TensorTable, rows};
+use crate::text_backbone::SequenceShape;
 use crate::transformer::BlockShape;
 
 // tidy: table

@@ -1,9 +1,9 @@
 //! The common interface of all pretrained architectures.
 
 use super::fine_tuning::BlockLayout;
-use crate::backbone::SequenceShape;
 use crate::image_network::ImageArchitecture;
 use crate::tensor_map::TensorTable;
+use crate::text_backbone::SequenceShape;
 use crate::transformer::BlockShape;
 use serde_json::Value as Json;
 use std::fmt::Debug;

@@ -3,7 +3,7 @@
 
 use super::json_config::JsonConfig;
 use crate::error::Result;
-use crate::normalization::PixelNormalization;
+use crate::pixel_normalization::PixelNormalization;
 use serde_json::Value;
 
 /// Sizes and normalization of images.

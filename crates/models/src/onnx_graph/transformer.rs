@@ -1,8 +1,8 @@
 //! Transformers as graphs: the shared blocks, and text encoders.
 
 use super::{Attribute, Features, Graph, Name};
-use crate::backbone::SequenceShape;
 use crate::error::Result;
+use crate::text_backbone::SequenceShape;
 use crate::text_encoder::{Pooling, TextEncoderStyle};
 use crate::transformer::{BlockShape, Gelu, NormPlacement, ResidualScale};
 use candle_core::Tensor;

@@ -1,7 +1,7 @@
 //! The monitor with a source that the test controls. Waiting uses channels, never sleep.
 
 use super::*;
-use crate::sample::Level;
+use crate::memory_sample::Level;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 const GB: u64 = 1 << 30;

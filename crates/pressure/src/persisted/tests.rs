@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::controller::{decide, observe};
-use crate::decision::{Ask, Change, Decision, MicroBatchRecord, Outcome, SampleCost};
+use crate::decision::{Change, Decision, DecisionInput, MicroBatchRecord, Outcome, SampleCost};
 use crate::memory_model::Allocator;
+use crate::memory_sample::MemorySample;
 use crate::policy::Policy;
 use crate::recovery::RecoveryReserve;
-use crate::sample::MemorySample;
 
 const MB: u64 = 1 << 20;
 const TOTAL_BYTES: u64 = 16 << 30;
@@ -43,7 +43,7 @@ fn step(
     model: MemoryModel,
 ) -> (ControllerState, MemoryModel, Decision) {
     let policy = Policy::default();
-    let ask = Ask {
+    let ask = DecisionInput {
         sample: MemorySample {
             at_ms,
             total_bytes: TOTAL_BYTES,
@@ -173,7 +173,7 @@ fn a_larger_process_is_covered_after_its_first_peak() {
 #[test]
 fn the_fallback_rules_start_with_the_earlier_size() {
     let unreadable = |state, at_ms| {
-        let ask = Ask {
+        let ask = DecisionInput {
             sample: MemorySample {
                 at_ms,
                 ..MemorySample::default()

@@ -3,7 +3,7 @@
 
 use super::memory_source::MemorySource;
 use crate::error::PressureError;
-use crate::sample::MemorySample;
+use crate::memory_sample::MemorySample;
 use std::time::Instant;
 
 pub(super) struct FallbackSource<S> {

@@ -22,7 +22,7 @@ mod stalls;
 
 use super::memory_source::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
-use crate::sample::MemorySample;
+use crate::memory_sample::MemorySample;
 use cgroup::Cgroups;
 use fast_estimate::FullReading;
 use footprint::{page_bytes, take_own_peak_bytes};

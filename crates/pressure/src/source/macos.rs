@@ -9,7 +9,7 @@ pub mod footprint;
 
 use super::memory_source::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
-use crate::sample::{Level, MemorySample, Thermal};
+use crate::memory_sample::{Level, MemorySample, Thermal};
 use footprint::own_footprint_bytes;
 use mach2::host_info::HOST_VM_INFO64_COUNT;
 use mach2::kern_return::KERN_SUCCESS;

@@ -2,7 +2,7 @@
 
 use super::platform::footprint;
 use crate::error::PressureError;
-use crate::sample::MemorySample;
+use crate::memory_sample::MemorySample;
 
 /// Reads the machine's memory.
 pub trait MemorySource: Send {

@@ -3,8 +3,8 @@
 
 use super::memory_source::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
+use crate::memory_sample::{Level, MemorySample};
 use crate::policy::MAX_INTEGER;
-use crate::sample::{Level, MemorySample};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 

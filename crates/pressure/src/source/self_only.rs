@@ -4,7 +4,7 @@
 use super::memory_source::{DeviceReadings, MemorySource};
 use super::platform::footprint::own_footprint_bytes;
 use crate::error::PressureError;
-use crate::sample::MemorySample;
+use crate::memory_sample::MemorySample;
 use std::time::Instant;
 
 /// Reads only this process.

@@ -26,8 +26,8 @@ fn model(batch: u32) -> ModelNeed {
     }
 }
 
-fn data(effective_batch: u32) -> DataNeed {
-    DataNeed {
+fn data(effective_batch: u32) -> BatchConfig {
+    BatchConfig {
         effective_batch,
         fixed_micro_batch: None,
     }
@@ -92,7 +92,7 @@ fn a_refusal_names_a_cap_that_would_be_enough() {
 fn a_fixed_micro_batch_is_accepted_or_refused() {
     let mut model = model(32);
     model.variants.truncate(1);
-    let fixed = DataNeed {
+    let fixed = BatchConfig {
         fixed_micro_batch: Some(8),
         ..data(32)
     };

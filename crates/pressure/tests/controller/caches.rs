@@ -1,7 +1,7 @@
 //! When caches are released, and how long samples keep them small.
 
 use crate::fixture::{GB, Simulation, TRAIN};
-use pressure::{Ask, Change, Decision, MemorySample, SampleCost, decide};
+use pressure::{Change, Decision, DecisionInput, MemorySample, SampleCost, decide};
 
 /// The next answer to a simulation whose device holds `allocated` of a working set of `limit`,
 /// with samples of this cost.
@@ -15,7 +15,7 @@ fn asked(simulation: &Simulation, allocated: u64, limit: u64, cost: u64) -> Deci
         device_live_bytes: 2 * GB,
         ..simulation.sample()
     };
-    let ask = Ask {
+    let ask = DecisionInput {
         spare_bytes: 0,
         sample,
         remaining: &costs,

@@ -1,9 +1,9 @@
 //! A simulated machine that runs the micro-batches of the controller. Asserts nothing itself.
 
 use pressure::{
-    Action, Ask, ControllerState, Decision, Level, MemoryModel, MemorySample, MicroBatchKind,
-    MicroBatchRecord, Moments, Outcome, Phase, Policy, Prefetch, RecoveryReserve, SampleCost,
-    decide, observe,
+    Action, ControllerState, Decision, DecisionInput, Level, MemoryModel, MemorySample,
+    MicroBatchKind, MicroBatchRecord, Moments, Outcome, Phase, Policy, Prefetch, RecoveryReserve,
+    SampleCost, decide, observe,
 };
 
 pub const GB: u64 = 1 << 30;
@@ -95,7 +95,7 @@ impl Simulation {
 
     pub fn decide(&mut self) -> Decision {
         let costs = vec![SampleCost(4096); self.remaining];
-        let ask = Ask {
+        let ask = DecisionInput {
             spare_bytes: self.spare,
             sample: self.sample(),
             remaining: &costs,

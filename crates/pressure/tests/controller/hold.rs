@@ -2,7 +2,8 @@
 
 use crate::fixture::{GB, Simulation, TRAIN};
 use pressure::{
-    Action, Ask, Change, Level, MemorySample, Outcome, Policy, SampleCost, decide, should_cancel,
+    Action, Change, DecisionInput, Level, MemorySample, Outcome, Policy, SampleCost, decide,
+    should_cancel,
 };
 
 #[test]
@@ -46,7 +47,7 @@ fn heavy_samples_run_in_fewer_without_a_change() {
         .map(|i| SampleCost(if i < 22 { 8192 } else { 2048 }))
         .collect();
     simulation.remaining = 64;
-    let ask = Ask {
+    let ask = DecisionInput {
         spare_bytes: 0,
         sample: simulation.sample(),
         remaining: &costs,

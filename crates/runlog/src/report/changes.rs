@@ -1,10 +1,10 @@
 //! The report's list of the latest changes of the micro-batch, with time and reason.
 
 use super::frame;
-use super::page::{Align, Drawn, EDGE, Page, Point, Type, WIDTH, colour};
+use super::page::{Align, DrawResult, EDGE, Page, Point, Type, WIDTH, colour};
 use crate::Run;
+use crate::amounts::{format_count, format_duration};
 use crate::view::Mark;
-use crate::words::{format_count, format_duration};
 use plotters::prelude::DrawingBackend;
 use pressure::Change;
 
@@ -23,7 +23,7 @@ pub(super) fn height(run: &Run) -> f64 {
     }
 }
 
-pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> Drawn {
+pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> DrawResult {
     let earlier = run.marks.len().saturating_sub(MAX_ROWS);
     let shown = &run.marks[earlier..];
     if shown.is_empty() {
@@ -59,7 +59,7 @@ pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> Drawn {
     Ok(())
 }
 
-fn row<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point, width: f64) -> Drawn {
+fn row<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point, width: f64) -> DrawResult {
     let (strong, plain) = (
         Type::strong(12.0, colour::TEXT),
         Type::plain(12.0, colour::TEXT_2),
@@ -91,7 +91,7 @@ pub(super) fn changes_micro_batch(change: Change) -> bool {
 
 /// Draws the symbol of a change. A filled triangle down is a smaller micro-batch, a hollow triangle
 /// up a larger one, two bars a pause, a square the end, a diamond any other change.
-pub(super) fn glyph<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point) -> Drawn {
+pub(super) fn glyph<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point) -> DrawResult {
     match mark.change {
         Change::Shrink | Change::Cancel => page.shape(
             &[(x - 5.5, y - 4.5), (x + 5.5, y - 4.5), (x, y + 5.0)],

@@ -1,10 +1,10 @@
 //! Shared parts of the report's panels: their positions, time axis, grid, level tint and legend.
 
-use super::page::{Align, Dashes, Drawn, EDGE, Page, Point, Type, WIDTH, colour};
+use super::page::{Align, Dashes, DrawResult, EDGE, Page, Point, Type, WIDTH, colour};
 use super::scale::Scale;
+use crate::amounts::format_duration;
 use crate::view::LevelSpan;
 use crate::window::Pull;
-use crate::words::format_duration;
 use plotters::prelude::{DrawingBackend, RGBColor};
 use pressure::Level;
 
@@ -86,7 +86,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
     }
 
     /// Tints the background of all panels for a period of warning or critical level.
-    pub(super) fn tint(&self, span: &LevelSpan) -> Drawn {
+    pub(super) fn tint(&self, span: &LevelSpan) -> DrawResult {
         let (wash, strip, text) = match span.level {
             Level::Critical => (
                 colour::CRITICAL_WASH,
@@ -117,7 +117,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
 
     /// A triangle for warning, an octagon for critical: the level must not be shown by color
     /// alone.
-    fn level_glyph(&self, level: Level, (x, y): Point, ink: RGBColor) -> Drawn {
+    fn level_glyph(&self, level: Level, (x, y): Point, ink: RGBColor) -> DrawResult {
         let outline: &[Point] = match level {
             Level::Critical => &[
                 (-2.5, -6.0),
@@ -139,14 +139,14 @@ impl<B: DrawingBackend> Panels<'_, B> {
             .rect((x - 0.75, y + 2.5), (x + 0.75, y + 4.0), colour::BG)
     }
 
-    pub(super) fn title(&self, band: Band, title: &str, note: &str) -> Drawn {
+    pub(super) fn title(&self, band: Band, title: &str, note: &str) -> DrawResult {
         let y = band.top - 12.0;
         self.page.text((EDGE, y), title, HEAD, Align::Left)?;
         self.page
             .text((EDGE + HEAD.width(title) + 7.0, y), note, NOTE, Align::Left)
     }
 
-    pub(super) fn grid(&self, band: Band, scale: &Scale, top: f64, unit: f64) -> Drawn {
+    pub(super) fn grid(&self, band: Band, scale: &Scale, top: f64, unit: f64) -> DrawResult {
         for tick in scale.ticks() {
             let y = band.y(tick * unit, top);
             self.page
@@ -161,13 +161,13 @@ impl<B: DrawingBackend> Panels<'_, B> {
         Ok(())
     }
 
-    pub(super) fn rhombus(&self, (x, y): Point, inside: RGBColor) -> Drawn {
+    pub(super) fn rhombus(&self, (x, y): Point, inside: RGBColor) -> DrawResult {
         let corners = [(x, y - 5.0), (x + 5.0, y), (x, y + 5.0), (x - 5.0, y)];
         self.page.shape(&corners, inside, colour::EVALUATION)
     }
 
     /// Draws the legend. Entries are moved apart and kept inside the panel.
-    pub(super) fn legend(&self, mut entries: Vec<LegendEntry>, band: Band) -> Drawn {
+    pub(super) fn legend(&self, mut entries: Vec<LegendEntry>, band: Band) -> DrawResult {
         const DISTANCE: f64 = 17.0;
         entries.sort_by(|a, b| a.y.total_cmp(&b.y));
         let mut free = band.top;
@@ -204,7 +204,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
     }
 
     /// Draws the time axis below the panels.
-    pub(super) fn axis(&self) -> Drawn {
+    pub(super) fn axis(&self) -> DrawResult {
         self.page.line(
             &[(LEFT, LOSS.bottom), (RIGHT, LOSS.bottom)],
             1.0,

@@ -1,7 +1,7 @@
 //! The head of the report: what was trained, on which data, and the results.
 
-use super::page::{Align, Drawn, EDGE, Page, Type, WIDTH, colour};
-use crate::words::{MISSING, format_bytes, format_count, format_duration, format_percent};
+use super::page::{Align, DrawResult, EDGE, Page, Type, WIDTH, colour};
+use crate::amounts::{MISSING, format_bytes, format_count, format_duration, format_percent};
 use crate::{Run, Started};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -17,7 +17,7 @@ const ROW: f64 = 104.0;
 const ROW_HEIGHT: f64 = 64.0;
 
 /// Draws the head. `id` is the title of a run without a name.
-pub(super) fn draw<B: DrawingBackend>(run: &Run, id: &str, page: &Page<B>) -> Drawn {
+pub(super) fn draw<B: DrawingBackend>(run: &Run, id: &str, page: &Page<B>) -> DrawResult {
     let started = run.started.clone().unwrap_or_default();
     let right = WIDTH - EDGE;
     let name = if started.name.is_empty() {

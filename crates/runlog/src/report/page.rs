@@ -46,7 +46,7 @@ pub(super) mod colour {
 }
 
 /// The result of drawing; the error is the drawing library's message.
-pub(super) type Drawn = Result<(), String>;
+pub(super) type DrawResult = Result<(), String>;
 /// A position on the page, in logical pixels.
 pub(super) type Point = (f64, f64);
 
@@ -155,12 +155,12 @@ impl<B: DrawingBackend> Page<B> {
         Ok(page)
     }
 
-    pub fn finish(&self) -> Drawn {
+    pub fn finish(&self) -> DrawResult {
         self.area.present().map_err(message)
     }
 
     /// Draws a text whose baseline starts or ends at a position.
-    pub fn text(&self, (x, y): Point, text: &str, kind: Type, align: Align) -> Drawn {
+    pub fn text(&self, (x, y): Point, text: &str, kind: Type, align: Align) -> DrawResult {
         let h_pos = match align {
             Align::Left => HPos::Left,
             Align::Right => HPos::Right,
@@ -174,7 +174,7 @@ impl<B: DrawingBackend> Page<B> {
     }
 
     /// Draws a line through points.
-    pub fn line(&self, points: &[Point], width: f64, colour: RGBColor) -> Drawn {
+    pub fn line(&self, points: &[Point], width: f64, colour: RGBColor) -> DrawResult {
         let style = colour.stroke_width((width * f64::from(SCALE)).round() as u32);
         match points.len() {
             0 | 1 => Ok(()),
@@ -186,7 +186,13 @@ impl<B: DrawingBackend> Page<B> {
     }
 
     /// Draws a dashed line.
-    pub fn dashes(&self, points: &[Point], pattern: Dashes, width: f64, colour: RGBColor) -> Drawn {
+    pub fn dashes(
+        &self,
+        points: &[Point],
+        pattern: Dashes,
+        width: f64,
+        colour: RGBColor,
+    ) -> DrawResult {
         let Dashes { on, off } = pattern;
         // The pattern continues at the corners.
         let mut at = 0.0;
@@ -216,13 +222,13 @@ impl<B: DrawingBackend> Page<B> {
         Ok(())
     }
 
-    pub fn fill(&self, points: &[Point], colour: impl Color) -> Drawn {
+    pub fn fill(&self, points: &[Point], colour: impl Color) -> DrawResult {
         self.area
             .draw(&Polygon::new(device_points(points), colour.filled()))
             .map_err(message)
     }
 
-    pub fn rect(&self, (left, top): Point, (right, bottom): Point, colour: RGBColor) -> Drawn {
+    pub fn rect(&self, (left, top): Point, (right, bottom): Point, colour: RGBColor) -> DrawResult {
         let corners = [device_point((left, top)), device_point((right, bottom))];
         self.area
             .draw(&Rectangle::new(corners, colour.filled()))
@@ -231,7 +237,7 @@ impl<B: DrawingBackend> Page<B> {
 
     /// Draws a small filled shape with an outline. The outline is a larger filled shape, because
     /// plotters breaks thick outlines at sharp corners.
-    pub fn shape(&self, points: &[Point], inside: RGBColor, edge: RGBColor) -> Drawn {
+    pub fn shape(&self, points: &[Point], inside: RGBColor, edge: RGBColor) -> DrawResult {
         self.fill(points, edge)?;
         let count = points.len() as f64;
         let sum = points

@@ -2,18 +2,18 @@
 
 use super::changes::{changes_micro_batch, glyph};
 use super::frame::{Key, LEFT, LOSS, LegendEntry, MEMORY, MICRO, Panels, RIGHT, VALUE};
-use super::page::{Align, Dashes, Drawn, Page, Point, colour};
+use super::page::{Align, Dashes, DrawResult, Page, Point, colour};
 use super::scale::Scale;
 use crate::Run;
+use crate::amounts::MISSING;
 use crate::window::{LOSS_CURVES, LossCurve};
-use crate::words::MISSING;
 use plotters::prelude::{Color, DrawingBackend};
 
 const GB: f64 = 1073741824.0;
 /// Top of a curve's own scale, as a multiple of its highest value.
 const OWN_SCALE: f64 = 1.1;
 
-pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> Drawn {
+pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> DrawResult {
     let pull = run.window(None, None, (RIGHT - LEFT) as u32, 0);
     let end_ms = pull.header.to_ms as f64;
     let panels = Panels { page, pull, end_ms };
@@ -27,7 +27,7 @@ pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> Drawn {
 }
 
 impl<B: DrawingBackend> Panels<'_, B> {
-    fn draw_memory(&self) -> Drawn {
+    fn draw_memory(&self) -> DrawResult {
         self.title(MEMORY, "Memory", "GB")?;
         let parts = [
             ("memory.system", "System", colour::SYSTEM),
@@ -99,7 +99,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
             .collect()
     }
 
-    fn draw_micro_batch(&self) -> Drawn {
+    fn draw_micro_batch(&self) -> DrawResult {
         self.title(MICRO, "Micro-batch", "samples")?;
         let sizes = self.pull.array("micro.value");
         let scale = Scale::binary(sizes.iter().copied().fold(2.0, f64::max), 2.0);
@@ -150,7 +150,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
 
     /// Draws a dotted line through all panels for each change. Of overlapping labels the older one
     /// is left out.
-    fn draw_marks(&self, top: f64) -> Drawn {
+    fn draw_marks(&self, top: f64) -> DrawResult {
         let mut free = RIGHT;
         for mark in self.pull.header.marks.iter().rev() {
             let x = self.x(mark.at_ms as f64);
@@ -188,7 +188,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
         Ok(())
     }
 
-    fn draw_loss(&self) -> Drawn {
+    fn draw_loss(&self) -> DrawResult {
         let started = self.pull.header.started.as_ref();
         let note = match started.map(|started| started.task.as_str()) {
             Some("image-classification") => "cross-entropy",

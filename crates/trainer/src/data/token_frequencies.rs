@@ -1,8 +1,8 @@
 //! The relative frequency of each token in the training texts: counted once and saved in the run
 //! folder.
 
-use crate::durable::publish;
 use crate::error::{Result, at};
+use crate::write_atomic::write_atomic;
 use dataset::{Documents, Tokenizer};
 use runlog::RunFolder;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) fn token_frequencies(documents: &Documents, run: &RunFolder) -> Resul
     let path = run.path.join(FILE);
     if !path.exists() {
         let json = serde_json::to_string(&frequencies).map_err(std::io::Error::other);
-        publish(&path, json.map_err(at(&path))?.as_bytes())?;
+        write_atomic(&path, json.map_err(at(&path))?.as_bytes())?;
     }
     Ok(frequencies.into())
 }

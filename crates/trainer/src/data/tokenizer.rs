@@ -1,9 +1,9 @@
 //! The tokenizer of a run: the one of its pretrained model, a vocabulary learned once from the
 //! training texts, or bytes.
 
-use crate::durable::publish;
 use crate::error::{Result, TrainError, at};
 use crate::plan::Plan;
+use crate::write_atomic::write_atomic;
 use dataset::{Split, TextDataset, TextInspection, Tokenizer, Vocabulary};
 use runlog::{RunFolder, format_count};
 
@@ -54,7 +54,7 @@ fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Res
         .to_json()
         .ok_or_else(unwritable)
         .map_err(at(&path))?;
-    publish(&path, json.as_bytes())?;
+    write_atomic(&path, json.as_bytes())?;
     // Reloaded from the file, so that a resumed run uses exactly the same vocabulary.
     Ok(Tokenizer::load(&path)?)
 }

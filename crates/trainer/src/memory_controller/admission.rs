@@ -2,8 +2,8 @@
 //! controller rejects first: a micro-batch larger than the machine, its cgroup or the limits on
 //! this process allow, and a wait for memory that no other app can free.
 
+use super::micro_batch_cost::Workload;
 use super::usage::Usage;
-use super::workload::Workload;
 use crate::error::TrainError;
 use pressure::{
     Action, Change, ControllerState, Decision, MemoryModel, MemorySample, MicroBatchKind, Monitor,

@@ -10,8 +10,10 @@ use crate::precision::Precision;
 use crate::pretrained;
 use dataset::Task;
 use models::{ModelId, Pretrained};
-use pressure::CourtesyMode;
-use runlog::{Blocks, CourtesyChoice, DeviceChoice, Interval, PrecisionChoice, RunConfig};
+use pressure::PowerPolicyMode;
+use runlog::{
+    CheckpointBlocks, DeviceChoice, Interval, PowerPolicyChoice, PrecisionChoice, RunConfig,
+};
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
 
@@ -190,7 +192,7 @@ impl Plan {
             clip_norm: Some(self.clip_norm),
             augment: Some(self.augment),
             precision: Some(self.precision.into()),
-            checkpoint_blocks: Some(Blocks::Count(self.checkpoint_blocks)),
+            checkpoint_blocks: Some(CheckpointBlocks::Count(self.checkpoint_blocks)),
             seed: Some(self.seed),
             checkpoint_every: Some(checkpoint_every(asked).to_owned()),
             evaluate_every_epochs: Some(self.evaluate_every_epochs),
@@ -213,11 +215,11 @@ impl Plan {
     }
 }
 
-fn courtesy(config: &RunConfig) -> CourtesyMode {
-    match config.courtesy.unwrap_or(CourtesyChoice::Auto) {
-        CourtesyChoice::Auto => CourtesyMode::Auto,
-        CourtesyChoice::Always => CourtesyMode::Always,
-        CourtesyChoice::Off => CourtesyMode::Off,
+fn courtesy(config: &RunConfig) -> PowerPolicyMode {
+    match config.courtesy.unwrap_or(PowerPolicyChoice::Auto) {
+        PowerPolicyChoice::Auto => PowerPolicyMode::Auto,
+        PowerPolicyChoice::Always => PowerPolicyMode::Always,
+        PowerPolicyChoice::Off => PowerPolicyMode::Off,
     }
 }
 
@@ -229,8 +231,8 @@ fn checkpoint_every(config: &RunConfig) -> &str {
     config.checkpoint_every.as_deref().unwrap_or("10min")
 }
 
-fn checkpoint_blocks(asked: Option<Blocks>, model: ModelId, blocks: u32) -> Result<u32> {
-    let asked = asked.unwrap_or(Blocks::Count(0));
+fn checkpoint_blocks(asked: Option<CheckpointBlocks>, model: ModelId, blocks: u32) -> Result<u32> {
+    let asked = asked.unwrap_or(CheckpointBlocks::Count(0));
     asked.resolve(blocks).ok_or_else(|| {
         let allowed = format!(
             "{} has {blocks} blocks; write 0 to {blocks}, or all",

@@ -1,7 +1,7 @@
 //! Further metrics of a task as sums: for each name, the sum and its divisor. No mean is formed
 //! before the last micro-batch.
 
-use crate::skipped::Skipped;
+use crate::skipped_steps::Skipped;
 use std::collections::BTreeMap;
 
 /// Sums and their weights by name.

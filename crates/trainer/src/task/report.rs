@@ -2,8 +2,8 @@
 //! intervals.
 
 use super::{ConfusionEntry, EvaluatedMicroBatch, Metrics, RegressionReport};
-use crate::durable::publish;
 use crate::error::{Result, at};
+use crate::write_atomic::write_atomic;
 use dataset::{Split, TargetColumn};
 use runlog::RunFolder;
 use serde::Serialize;
@@ -132,7 +132,7 @@ impl EvaluationReport {
     pub fn save(&self, run: &RunFolder) -> Result<()> {
         let path = run.path.join(format!("metrics-{}.json", self.part));
         let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
-        publish(&path, &text.map_err(at(&path))?)
+        write_atomic(&path, &text.map_err(at(&path))?)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Handles the user's requests between micro-batches.
 
-use crate::activity::{self, Activity};
 use crate::control::Request;
 use crate::error::Result;
 use crate::event_log::DecisionRecord;
+use crate::keep_awake::{self, Activity};
 use crate::session::Session;
 use crate::task::Task;
 use pressure::{Action, Change, Component, Decision, Moments, Phase};
@@ -35,7 +35,7 @@ fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
     session.controller.release()?;
     let reason = "requested by you; all state stays in memory";
     emit_user_decision(session, Action::Pause, Change::Pause, reason)?;
-    activity::set(Activity::Waits);
+    keep_awake::set(Activity::Waits);
     loop {
         match session.control.poll() {
             Some(Request::Stop) => return Ok(true),
@@ -48,7 +48,7 @@ fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
             }
         }
     }
-    activity::set(Activity::Computes);
+    keep_awake::set(Activity::Computes);
     session.timer.restart();
     emit_user_decision(session, Action::Run, Change::Continue, "requested by you")?;
     Ok(false)

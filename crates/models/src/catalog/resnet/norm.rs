@@ -1,9 +1,9 @@
 //! What follows each convolution of a residual network: GroupNorm, or a frozen BatchNorm.
 
 use super::shape::ResNetNorm;
-use crate::builder::Builder;
 use crate::error::naming;
 use crate::layers::GroupNorm;
+use crate::parameter_builder::ParameterBuilder;
 use std::sync::Arc;
 use tape::{Activation, ParameterId, Result, Tape, Value};
 
@@ -17,7 +17,7 @@ pub struct ChannelScale {
 
 impl ChannelScale {
     /// Factors of 1 and terms of 0 for `channels`.
-    pub fn build(b: &mut Builder, name: &str, channels: usize) -> Result<Self> {
+    pub fn build(b: &mut ParameterBuilder, name: &str, channels: usize) -> Result<Self> {
         b.within(name, |b| {
             Ok(ChannelScale {
                 name: b.prefix(),
@@ -51,7 +51,7 @@ pub(crate) enum Norm {
 impl Norm {
     /// Builds a norm of this kind; only GroupNorm uses `groups`.
     pub fn build(
-        b: &mut Builder,
+        b: &mut ParameterBuilder,
         name: &str,
         channels: usize,
         groups: usize,

@@ -3,9 +3,9 @@
 
 use super::{BATCH, DEVICE, GB, LINE, RAM, TICK, truth::Truth};
 use pressure::{
-    Action, Allocator, Ask, Change, ControllerState, Decision, Level, MemoryModel, MemorySample,
-    MicroBatchKind, MicroBatchRecord, Outcome as Result, Policy, SampleCost, decide, observe,
-    record_sample, should_cancel,
+    Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
+    MemorySample, MicroBatchKind, MicroBatchRecord, Outcome as Result, Policy, SampleCost, decide,
+    observe, record_sample, should_cancel,
 };
 
 /// Cost of one ordinary sample, in tokens.
@@ -139,7 +139,7 @@ impl Strategy for Ebb {
 
     fn ask(&mut self, seen: &Reading, remaining: usize, length: f64) -> Choice {
         let costs = vec![SampleCost((TOKENS * length) as u64); remaining];
-        let ask = Ask {
+        let ask = DecisionInput {
             sample: MemorySample {
                 at_ms: ms(seen.t),
                 ..self.sample

@@ -1,0 +1,181 @@
+//! Creates named parameters. Initial values depend only on the seed and the name, so neither the
+//! order of creation nor the device changes them.
+
+use candle_core::{DType, Device};
+use std::sync::Arc;
+use tape::{ParameterId, Parameters, Result, Rng};
+
+/// Adds parameters under a name prefix, as candle's `VarBuilder` does for weights that exist.
+pub struct ParameterBuilder<'a> {
+    parameters: &'a mut Parameters,
+    prefix: String,
+    stream: Rng,
+    dtype: DType,
+    device: &'a Device,
+    initial: InitialValues,
+    adapter: Option<AdapterShape>,
+}
+
+/// Only linear maps below this prefix get adapters.
+const ADAPTED: &str = "blocks.";
+
+/// Sizes of a low-rank adapter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdapterShape {
+    /// Rows of `A`.
+    pub rank: usize,
+    /// The adapter's term is multiplied by `alpha / rank`, so that a learning rate that suits one
+    /// rank suits others.
+    pub alpha: f64,
+}
+
+impl AdapterShape {
+    /// `alpha / rank`.
+    pub(crate) fn factor(self) -> f64 {
+        self.alpha / self.rank.max(1) as f64
+    }
+}
+
+/// Which parameters get random initial values.
+#[derive(Clone, Copy)]
+enum InitialValues {
+    Random,
+    /// None: the network is only built for its shapes.
+    Zeros,
+    /// Those directly below one of these names; all others are zero.
+    RandomUnder(&'static [&'static str]),
+}
+
+impl<'a> ParameterBuilder<'a> {
+    /// A builder at the root of all names.
+    pub fn new(
+        parameters: &'a mut Parameters,
+        seed: u64,
+        dtype: DType,
+        device: &'a Device,
+    ) -> Self {
+        ParameterBuilder {
+            parameters,
+            prefix: String::new(),
+            stream: Rng::new(seed).site("parameters"),
+            dtype,
+            device,
+            initial: InitialValues::Random,
+            adapter: None,
+        }
+    }
+
+    /// Adds an adapter of this shape to every linear map of the blocks.
+    pub(crate) fn with_adapters(self, adapter: Option<AdapterShape>) -> Self {
+        ParameterBuilder { adapter, ..self }
+    }
+
+    /// Fills all parameters with zeros, which takes neither time nor memory.
+    pub fn with_zeros(self) -> Self {
+        ParameterBuilder {
+            initial: InitialValues::Zeros,
+            ..self
+        }
+    }
+
+    /// Draws initial values only for parameters directly below one of these names. All others are
+    /// zero, to be filled with pretrained weights.
+    pub(crate) fn with_random_under(self, names: &'static [&'static str]) -> Self {
+        ParameterBuilder {
+            initial: InitialValues::RandomUnder(names),
+            ..self
+        }
+    }
+
+    /// Calls `build` with `name` added to the prefix.
+    pub fn within<R>(
+        &mut self,
+        name: &str,
+        build: impl FnOnce(&mut ParameterBuilder) -> Result<R>,
+    ) -> Result<R> {
+        let prefix = self.full_name(name);
+        let mut inner = ParameterBuilder {
+            parameters: self.parameters,
+            prefix,
+            stream: self.stream,
+            dtype: self.dtype,
+            device: self.device,
+            initial: self.initial,
+            adapter: self.adapter,
+        };
+        build(&mut inner)
+    }
+
+    /// Shape of the adapter for the linear map that is built here, if it gets one.
+    pub(crate) fn adapter_shape(&self) -> Option<AdapterShape> {
+        self.adapter.filter(|_| self.prefix.starts_with(ADAPTED))
+    }
+
+    /// Like [`ParameterBuilder::normal`], for parameters that no pretrained weights contain: they are random
+    /// unless all values are zero.
+    pub(crate) fn new_normal(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        deviation: f64,
+    ) -> Result<ParameterId> {
+        let initial = self.initial;
+        if let InitialValues::RandomUnder(_) = initial {
+            self.initial = InitialValues::Random;
+        }
+        let id = self.normal(name, shape, deviation);
+        self.initial = initial;
+        id
+    }
+
+    /// The current prefix: `blocks.0.up`.
+    pub fn prefix(&self) -> Arc<str> {
+        self.prefix.as_str().into()
+    }
+
+    /// Adds a parameter with truncated normal values.
+    pub fn normal(&mut self, name: &str, shape: &[usize], deviation: f64) -> Result<ParameterId> {
+        let name = self.full_name(name);
+        if !self.is_random() {
+            return self.zeros(name, shape);
+        }
+        let values = self
+            .stream
+            .site(&name)
+            .truncated_normal(shape.iter().product(), deviation);
+        self.parameters
+            .add(name, values, shape, self.dtype, self.device)
+    }
+
+    /// Adds a parameter that is `value` everywhere.
+    pub fn constant(&mut self, name: &str, shape: &[usize], value: f64) -> Result<ParameterId> {
+        if !self.is_random() {
+            let name = self.full_name(name);
+            return self.zeros(name, shape);
+        }
+        let values = vec![value; shape.iter().product()];
+        self.parameters
+            .add(self.full_name(name), values, shape, self.dtype, self.device)
+    }
+
+    fn is_random(&self) -> bool {
+        match self.initial {
+            InitialValues::Random => true,
+            InitialValues::Zeros => false,
+            InitialValues::RandomUnder(names) => names.contains(&&*self.prefix),
+        }
+    }
+
+    fn zeros(&mut self, name: String, shape: &[usize]) -> Result<ParameterId> {
+        self.parameters
+            .add_zeros(name, shape, self.dtype, self.device)
+    }
+
+    fn full_name(&self, name: &str) -> String {
+        if self.prefix.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{}.{name}", self.prefix)
+        }
+    }
+}

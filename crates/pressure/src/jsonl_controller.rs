@@ -1,0 +1,265 @@
+//! The controller over JSON lines, so that another trainer or a recorded trace can use it. Pure:
+//! one line in, lines out. Time comes with the samples.
+
+use crate::controller::{decide, observe, should_cancel};
+use crate::decision::{
+    Action, Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Outcome, Phase, SampleCost,
+};
+use crate::error::PressureError;
+use crate::memory_model::{Allocator, MemoryModel};
+use crate::memory_sample::MemorySample;
+use crate::policy::{MAX_INTEGER, MAX_SAMPLE_GAP_MS, Policy};
+use crate::state::ControllerState;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// Keys that are fractions, `0.0..=1.0`.
+const FRACTIONS: [&str; 2] = ["stall_fraction", "compressor_fraction"];
+/// Keys that a sample must have.
+const REQUIRED: [&str; 4] = ["at_ms", "total_bytes", "available_bytes", "own_bytes"];
+/// The largest batch; every sample of it is processed.
+const MAX_BATCH: u64 = 1 << 20;
+
+/// The kind of every micro-batch. Costs are in samples.
+const KIND: MicroBatchKind = MicroBatchKind {
+    phase: Phase::Train,
+    checkpoint_blocks: 0,
+    element_bytes: 4,
+    input_size: 1,
+};
+
+const NO_SAMPLE: &str = "there is no sample before this line; start with one";
+
+/// The controller behind JSON lines.
+#[derive(Debug)]
+pub struct JsonlController {
+    policy: Policy,
+    state: ControllerState,
+    model: MemoryModel,
+    /// Number of lines so far.
+    lines: usize,
+    sample: Option<MemorySample>,
+    running: Option<Running>,
+}
+
+/// The micro-batch that the last decision started.
+#[derive(Debug)]
+struct Running {
+    begun_at_ms: u64,
+    /// State of the decision with every sample since, as the monitor's thread has it while a
+    /// micro-batch runs.
+    watched: ControllerState,
+    cancelled: bool,
+}
+
+/// A line about a micro-batch that ended.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ended {
+    size: u32,
+    #[serde(default)]
+    peak_bytes: u64,
+    ms: f64,
+    outcome: Outcome,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DecisionRequest {
+    remaining: u64,
+}
+
+impl JsonlController {
+    /// A controller without any sample.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            // The caller decides when a run ends, since checkpoints and their disk are unknown
+            // here.
+            policy: Policy {
+                max_suspended_ms: u64::MAX,
+                min_disk_bytes: 0,
+                ..policy
+            },
+            state: ControllerState::default(),
+            model: MemoryModel::new(Allocator::Exact),
+            lines: 0,
+            sample: None,
+            running: None,
+        }
+    }
+
+    /// Takes one line and returns the lines that answer it: a decision for each `ask`, and a
+    /// `cancel` if a sample requires one.
+    ///
+    /// # Errors
+    /// The line is not a sample, a micro-batch or a question, time goes back, or samples are too
+    /// far apart. The error has the line's number.
+    pub fn handle_line(&mut self, line: &str) -> Result<Vec<String>, PressureError> {
+        self.lines += 1;
+        let answers = self.answer(line);
+        answers.map_err(|problem| PressureError::JsonLine {
+            line: self.lines,
+            problem,
+        })
+    }
+
+    fn answer(&mut self, line: &str) -> Result<Vec<String>, String> {
+        if line.trim().is_empty() {
+            return Err("the line is empty".into());
+        }
+        let value: Value = serde_json::from_str(line)
+            .map_err(|e| format!("this is not JSON ({})", on_one_line(&e)))?;
+        let Value::Object(mut object) = value else {
+            return Err("this is not a JSON object".into());
+        };
+        let kind = object.remove("kind");
+        check_bounds(&object)?;
+        match kind.as_ref().and_then(Value::as_str) {
+            Some("sample") => self.record_sample(object),
+            // `piece` is the former name.
+            Some("micro_batch" | "piece") => self.record_ended(object).map(|()| Vec::new()),
+            Some("ask") => self.decide(object),
+            Some(other) => Err(format!(
+                "the kind \"{other}\" is unknown; known kinds are sample, micro_batch and ask"
+            )),
+            None => Err("\"kind\" is missing: sample, micro_batch or ask".into()),
+        }
+    }
+
+    /// Takes a sample. While a micro-batch runs, it may be answered by a cancel, once.
+    fn record_sample(&mut self, object: Map<String, Value>) -> Result<Vec<String>, String> {
+        if let Some(missing) = REQUIRED.iter().find(|key| !object.contains_key(**key)) {
+            return Err(format!("the sample has no \"{missing}\""));
+        }
+        let sample: MemorySample = read(object, "sample")?;
+        if sample.available_bytes > sample.total_bytes {
+            return Err(format!(
+                "{} bytes are available of a total of {}",
+                sample.available_bytes, sample.total_bytes
+            ));
+        }
+        if let Some(before) = self.sample.map(|before| before.at_ms) {
+            if sample.at_ms < before {
+                return Err(format!(
+                    "times must not decrease, but {} ms follows {before} ms",
+                    sample.at_ms
+                ));
+            }
+            if sample.at_ms - before > MAX_SAMPLE_GAP_MS {
+                return Err(format!(
+                    "{} ms without a sample; the longest allowed gap is {MAX_SAMPLE_GAP_MS} ms",
+                    sample.at_ms - before
+                ));
+            }
+        }
+        self.sample = Some(sample);
+        self.state.record(&self.policy, &sample);
+        let running = self.running.as_mut();
+        let Some(running) = running.filter(|running| !running.cancelled) else {
+            return Ok(Vec::new());
+        };
+        running.watched.record(&self.policy, &sample);
+        let cancel = should_cancel(&self.policy, &running.watched, &sample);
+        running.cancelled = cancel.is_some();
+        let line = |reason| json!({"kind": "cancel", "reason": reason}).to_string();
+        Ok(cancel.map(line).into_iter().collect())
+    }
+
+    fn record_ended(&mut self, object: Map<String, Value>) -> Result<(), String> {
+        let ended: Ended = read(object, "micro-batch")?;
+        if ended.size == 0 {
+            return Err("a micro-batch has at least one sample".into());
+        }
+        if !(ended.ms >= 0.0 && ended.ms.is_finite()) {
+            return Err(format!("\"ms\" is {}, which is not a duration", ended.ms));
+        }
+        let begun = self.running.take().map(|running| running.begun_at_ms);
+        let now = self.sample.map(|sample| sample.at_ms);
+        let begun = begun.or(now).ok_or(NO_SAMPLE)?;
+        let record = MicroBatchRecord {
+            at_ms: begun + ended.ms as u64,
+            kind: KIND,
+            micro_batch: ended.size,
+            cost: u64::from(ended.size),
+            peak_bytes: ended.peak_bytes,
+            ms: ended.ms,
+            outcome: ended.outcome,
+        };
+        let state = std::mem::take(&mut self.state);
+        let model = std::mem::take(&mut self.model);
+        (self.state, self.model) = observe(&self.policy, state, model, &record);
+        Ok(())
+    }
+
+    fn decide(&mut self, object: Map<String, Value>) -> Result<Vec<String>, String> {
+        let question: DecisionRequest = read(object, "ask")?;
+        if !(1..=MAX_BATCH).contains(&question.remaining) {
+            return Err(format!(
+                "\"remaining\" is {}; ask with 1 to {MAX_BATCH} samples",
+                question.remaining
+            ));
+        }
+        let sample = self.sample.ok_or(NO_SAMPLE)?;
+        let ask = DecisionInput {
+            sample,
+            remaining: &vec![SampleCost(1); question.remaining as usize],
+            kind: KIND,
+            spare_bytes: 0,
+        };
+        let state = std::mem::take(&mut self.state);
+        let (state, decision) = decide(&self.policy, state, &ask, &self.model);
+        self.state = state;
+        self.running = (decision.action == Action::Run).then(|| Running {
+            begun_at_ms: sample.at_ms,
+            watched: self.state.clone(),
+            cancelled: false,
+        });
+        Ok(vec![decision_line(&decision)])
+    }
+}
+
+/// Refuses numbers so large that their sums could overflow, and fractions outside `0.0..=1.0`.
+fn check_bounds(object: &Map<String, Value>) -> Result<(), String> {
+    for (key, value) in object {
+        let number = value.as_f64().unwrap_or(0.0);
+        if number > MAX_INTEGER as f64 {
+            return Err(format!(
+                "\"{key}\" is {value}; the largest number is {MAX_INTEGER}"
+            ));
+        }
+        if FRACTIONS.contains(&key.as_str()) && !(0.0..=1.0).contains(&number) {
+            return Err(format!("\"{key}\" is {value}; a fraction is 0 to 1"));
+        }
+    }
+    Ok(())
+}
+
+fn read<T: for<'de> Deserialize<'de>>(object: Map<String, Value>, kind: &str) -> Result<T, String> {
+    serde_json::from_value(Value::Object(object))
+        .map_err(|error| format!("this is not a valid {kind} ({error})"))
+}
+
+/// The parser's error without its line number, which is always 1.
+fn on_one_line(error: &serde_json::Error) -> String {
+    error
+        .to_string()
+        .replace(" at line 1 column ", " at character ")
+}
+
+fn decision_line(decision: &Decision) -> String {
+    json!({
+        "kind": "decision",
+        "action": decision.action,
+        "micro_batch": decision.micro_batch,
+        "change": decision.change,
+        "release_caches": decision.release_caches,
+        "checkpoint_first": decision.checkpoint_first,
+        "predicted_peak_bytes": decision.predicted_peak_bytes,
+        "budget_bytes": decision.budget_bytes,
+        "reason": decision.reason,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests;

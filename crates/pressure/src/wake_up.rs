@@ -1,9 +1,0 @@
-//! The system's own notification of memory pressure: it wakes the monitor and decides nothing. It
-//! may be late or missing, so the monitor polls as well. Each platform has a file with the same
-//! interface.
-
-#[cfg_attr(target_os = "macos", path = "wake_up/macos.rs")]
-#[cfg_attr(not(target_os = "macos"), path = "wake_up/other.rs")]
-mod platform;
-
-pub(crate) use platform::WakeUp;
