@@ -113,7 +113,7 @@ pub struct Train {
     pub settings: Settings<Everything>,
     #[command(flatten)]
     pub script: Script,
-    /// Repeat the micro-batches and checkpointed blocks of a recorded run
+    /// Use the same micro-batch sizes and checkpointed blocks, step by step, as a recorded run
     #[arg(long, value_name = "RUN")]
     pub replay: Option<String>,
     /// A preset: quick, few_images, low_memory or token_compression
@@ -166,7 +166,7 @@ impl From<ScriptBy> for trainer::ScriptBy {
 
 #[derive(Args)]
 pub struct Resume {
-    /// Run, by its id, the beginning of its name, or its path
+    /// The run: its id, the beginning of its name, or its path
     pub run: String,
     #[command(flatten)]
     pub script: Script,
@@ -192,7 +192,7 @@ pub enum RunsCommand {
 
 #[derive(Args)]
 pub struct Show {
-    /// Run, by its id, the beginning of its name, or its path
+    /// The run: its id, the beginning of its name, or its path
     pub run: String,
     /// Print JSON
     #[arg(long)]
@@ -201,7 +201,7 @@ pub struct Show {
 
 #[derive(Args)]
 pub struct Report {
-    /// Run, by its id, the beginning of its name, or its path
+    /// The run: its id, the beginning of its name, or its path
     pub run: String,
     /// Folder to write to, instead of the run's folder
     #[arg(long, value_name = "FOLDER")]

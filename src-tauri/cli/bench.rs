@@ -139,7 +139,7 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
 /// rounding. Comparing on the same sides would hide this fault.
 fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
-        "{} at batch {}: in f64, a value of operation {} is on the other side of the kink, {:.1e} of the operation's scale away from it, but rounding explains only {:.1e}; `ebb doctor` checks single operations",
+        "{} at batch {}: operation {} (counting ReLU and max pooling in forward order) chooses differently than in f64. Its value is {:.1e} times the operation's root mean square away from the switching point; rounding explains at most {:.1e}. Run `ebb doctor` to check each operation",
         case.workload.name(),
         case.batch,
         parting.farthest_at + 1,

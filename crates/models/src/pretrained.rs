@@ -218,16 +218,16 @@ impl Pretrained {
         }
     }
 
-    /// What is trained, in words: "the last 2 blocks and a new head train".
+    /// What is trained, in words: "the last 2 blocks and a new head".
     pub fn trained_in_words(&self) -> String {
         let trained = match (self.tuning.adapter, self.tuning.trained) {
-            (Some(shape), _) => format!("adapters of rank {} and a new head train", shape.rank),
-            (None, TrainedLayers::Head) => "a new head trains".to_owned(),
-            (None, TrainedLayers::Last(1)) => "the last block and a new head train".to_owned(),
+            (Some(shape), _) => format!("adapters of rank {} and a new head", shape.rank),
+            (None, TrainedLayers::Head) => "a new head".to_owned(),
+            (None, TrainedLayers::Last(1)) => "the last block and a new head".to_owned(),
             (None, TrainedLayers::Last(n)) => {
-                format!("the last {n} blocks and a new head train")
+                format!("the last {n} blocks and a new head")
             }
-            (None, TrainedLayers::All) => "the whole network trains".to_owned(),
+            (None, TrainedLayers::All) => "the whole network".to_owned(),
         };
         if self.folder.architecture().network().has_new_head() {
             trained

@@ -110,7 +110,7 @@ fn smaller(ctx: &DecisionContext, own: &State, track: &Track) -> Option<Size> {
         let reason = if is_over_cap(ctx) {
             "the memory cap is exceeded"
         } else {
-            "memory is getting short"
+            "memory is running low"
         };
         return Some(Size::new(largest_up_to(track.batch, less), reason));
     }

@@ -29,7 +29,7 @@ pub enum RecoveryStep {
     /// Checkpoint, free everything, and resume when memory is back.
     #[serde(alias = "park")]
     Suspend,
-    /// Stop with a checkpoint on disk.
+    /// Save a checkpoint and stop.
     Stop,
     /// Use smaller images or shorter sequences.
     LowerResolution,

@@ -245,8 +245,8 @@ settings! {
     threads: u32 = { Allowed::Integer(1, 1024), Compute, flag: "threads" "THREADS", default: "the number of fast cores" };
     /// Threads that decode images in advance; 0 decodes in the training thread
     workers: u32 = { Allowed::Integer(0, 256), Compute, flag: "workers" "THREADS", default: "depends on the device" };
-    /// Rest after each micro-batch for as long as it took, so that the machine stays cool and its
-    /// battery lasts; training then takes twice as long: auto, always or off
+    /// When to pause after each micro-batch, for as long as the micro-batch took, to save battery
+    /// and keep the machine cool: auto, always or off. Training then takes about twice as long
     courtesy: PowerPolicyChoice = { Allowed::Words(PowerPolicyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
     /// Maximum memory footprint of Ebb, such as 8GB
     memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "what other apps leave" };

@@ -105,15 +105,15 @@ pub(crate) fn tokenizer(pretrained: &Pretrained) -> Result<Tokenizer> {
     Ok(tokenizer)
 }
 
-/// "Starts from the weights of models/minilm (BERT, 22,713,216 parameters); a new head trains (770
-/// parameters)".
+/// "Starts from the weights of models/minilm (BERT, 22,713,216 parameters). Trains a new head (770
+/// parameters).".
 pub fn describe(pretrained: &Pretrained, trained_parameters: u64) -> String {
     let bits = pretrained.tuning().bits.map_or("", |bits| match bits {
-        Bits::Eight => ", the rest in 8 bits",
-        Bits::Four => ", the rest in 4 bits",
+        Bits::Eight => " The other weights are kept in 8 bits.",
+        Bits::Four => " The other weights are kept in 4 bits.",
     });
     format!(
-        "Starts from the weights of {} ({}, {} parameters); {} ({} parameters){bits}",
+        "Starts from the weights of {} ({}, {} parameters). Trains {} ({} parameters).{bits}",
         pretrained.path().display(),
         pretrained.family().label(),
         format_count(pretrained.folder().count_values()),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Evaluate {
-    /// Run, by its id, the beginning of its name, or its path
+    /// The run: its id, the beginning of its name, or its path
     pub run: String,
     /// Folder or file of new samples [default: the run's test samples, or its held-out samples]
     pub folder: Option<PathBuf>,
@@ -17,7 +17,7 @@ pub struct Evaluate {
 
 #[derive(Args)]
 pub struct Predict {
-    /// Run, by its id, the beginning of its name, or its path
+    /// The run: its id, the beginning of its name, or its path
     pub run: String,
     /// Image files, or texts if the run was trained on texts; a text may also be a file
     #[arg(required = true, value_name = "IMAGE|TEXT")]
@@ -32,7 +32,7 @@ pub struct Predict {
 
 #[derive(Args)]
 pub struct Generate {
-    /// Run, by its id, the beginning of its name, or its path
+    /// The run: its id, the beginning of its name, or its path
     pub run: String,
     /// Text to continue
     #[arg(long, default_value = "")]

@@ -72,7 +72,7 @@ impl<'a> MatchedRows<'a> {
                 )
             }
             CellMatch::NotFound => format!(
-                "{named} is not an image that can be read. Put it into the folder, or remove the row."
+                "{named} was not found among the folder's readable images. Add it to the folder, or remove the row."
             ),
         };
         self.left_out.push((line, reason));

@@ -118,7 +118,7 @@ fn rows_that_name_files_outside_the_folder_are_refused() {
         );
     };
     check("outside the folder", 3);
-    check("not an image that can be read", 1);
+    check("not found among the folder's readable images", 1);
     check("earlier row", 1);
     let [alone] = &reasons(&found, "images/10.jpg")[..] else {
         panic!("{:?}", found.skipped)

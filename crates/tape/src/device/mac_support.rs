@@ -39,7 +39,7 @@ pub(super) fn usable_gpu(facts: &MacFacts) -> Result<String, String> {
     let (major, minor) = facts.macos;
     if major < OLDEST_MACOS {
         return Err(format!(
-            "the GPU needs macOS {OLDEST_MACOS} or later, this is macOS {major}.{minor}"
+            "the GPU needs macOS {OLDEST_MACOS} or later, and this Mac runs {major}.{minor}"
         ));
     }
     match facts.processor {
