@@ -45,7 +45,7 @@ pub(super) fn usable_gpu(facts: &MacFacts) -> Result<String, String> {
     match facts.processor {
         CpuKind::AppleSilicon => {}
         CpuKind::Intel => {
-            return Err("Ebb uses the GPU of Apple silicon only, this is an Intel Mac".to_owned());
+            return Err("Ebb uses the GPU of Apple silicon only, and this is an Intel Mac".to_owned());
         }
         CpuKind::Rosetta => {
             return Err(
@@ -120,7 +120,7 @@ mod tests {
             gpu: None,
             ..m1()
         };
-        check(&macos_14, "macOS 15 or later, this is macOS 14.5");
+        check(&macos_14, "macOS 15 or later, and this Mac runs 14.5");
         let intel = MacFacts {
             processor: CpuKind::Intel,
             ..with_gpu("AMD Radeon Pro 5500M")
