@@ -2,9 +2,9 @@
 //! size and shape. Code that needs to know something about a network reads its row.
 //!
 //! To add an image network, write `catalog/NAME.rs` with its layers and an `ImageArchitecture`,
-//! declare it below, and add a variant to [`ImageModel`] and a row. If others publish weights for
-//! it, describe them in `catalog/NAME/hub_format.rs`, and add a variant to [`PretrainedFamily`] and
-//! a row.
+//! which also says how the network is exported, declare it below, and add a variant to
+//! [`ImageModel`] and a row. If others publish weights for it, describe them in
+//! `catalog/NAME/hub_format.rs`, and add a variant to [`PretrainedFamily`] and a row.
 
 // Image networks, one per file.
 mod resnet;
