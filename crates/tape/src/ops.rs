@@ -32,6 +32,7 @@ mod softmax;
 mod arithmetic;
 mod broadcast;
 mod cast;
+mod copies;
 mod shape;
 mod permute;
 mod concat;

@@ -1,6 +1,7 @@
 //! Every kernel, run by the emulator, against f64: in odd sizes, at kinks and in all element types.
 //! Its source is also compiled by two more compilers.
 
+mod copies;
 mod kinks;
 mod multi_tensor;
 mod sizes;

@@ -95,15 +95,16 @@ impl Tape<'_> {
             return Err(misfit("narrow", "x", expected, x));
         }
         // A range of the first axis would be a view that keeps all of `x` alive.
-        let y = x.tensor().narrow(axis, range.start, range.len())?;
-        let y = y.force_contiguous()?;
+        let copies = self.copies();
+        let y = copies.owned(&x.tensor().narrow(axis, range.start, range.len())?)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
             // For the whole axis this is `dy` itself.
-            sink.add_shared(id, dy.pad_with_zeros(axis, range.start, size - range.end)?)
+            let zeros = (range.start, size - range.end);
+            sink.add_shared(id, copies.padded(&dy, axis, zeros)?)
         }))
     }
 }

@@ -85,6 +85,21 @@ pub fn large_specs(n: usize) -> Vec<CaseSpec> {
                 Ok(t.cross_entropy(&v[0], &labels, 0.0)?.sum)
             },
         ),
+        // Tiles through shared memory, forward and backward.
+        (
+            "permute of many channels",
+            vec![vec![n, 40, 7, 5]],
+            |t, v| t.permute(&v[0], &[0, 2, 3, 1]),
+        ),
+        // Words of four values.
+        (
+            "concat_along of wide rows",
+            vec![vec![n, 3, 8], vec![n, 3, 12]],
+            |t, v| t.concat_along(&[&v[0], &v[1]], 2),
+        ),
+        ("narrow of wide rows", vec![vec![n, 3, 16]], |t, v| {
+            t.narrow(&v[0], 2, 4..12)
+        }),
         (
             "conv2d of many pixels",
             vec![vec![n, 3, 33, 31], vec![4, 3, 3, 3]],
