@@ -245,6 +245,11 @@ impl Grid {
         Grid::groups(count.div_ceil(1024), 8)
     }
 
+    /// One thread for every element.
+    pub fn each(count: usize) -> Self {
+        Grid::groups(count.div_ceil(256), 8)
+    }
+
     /// One simdgroup per row.
     pub fn rows(rows: usize) -> Self {
         Grid::groups(rows.div_ceil(4), 4)

@@ -40,6 +40,7 @@ mod select;
 mod noise;
 mod dropout;
 mod drop_path;
+mod grouped_sums;
 mod gumbel_softmax;
 mod token_selection;
 mod mean_pool;

@@ -26,7 +26,7 @@ pub enum KernelGroup {
     CrossEntropy,
     /// Dropout.
     Dropout,
-    /// Embeddings.
+    /// Embeddings, and gradients of gathered values.
     Embedding,
     /// The second half of a feed-forward layer.
     GeluLinear,
