@@ -14,7 +14,7 @@ fn drawn(shape: &[usize], dtype: DType) -> Tensor {
         .expect("as many as the shape has")
 }
 
-fn bits(x: &Tensor) -> Vec<u32> {
+pub(super) fn bits(x: &Tensor) -> Vec<u32> {
     let x = x.force_contiguous().expect("memory");
     let (guard, _) = x.storage_and_layout();
     match &*guard {
