@@ -59,15 +59,15 @@ impl BlockCache {
         let (width, heads) = (width / 3, shape.heads);
         let parts = qkv.tensor().reshape((tokens, 3, heads, width / heads))?;
         let part = |index: usize| parts.narrow(1, index, 1)?.squeeze(1);
-        let keys = part(1)?.permute((1, 2, 0))?.contiguous()?;
-        let values = part(2)?.permute((1, 0, 2))?.contiguous()?;
+        let keys = tape.contiguous(&part(1)?.permute((1, 2, 0))?)?;
+        let values = tape.contiguous(&part(2)?.permute((1, 0, 2))?)?;
         let Some((old_keys, old_values)) = self.0.take() else {
             self.0 = Some((keys, values));
             return tape.attention(qkv, shape);
         };
-        let keys = Tensor::cat(&[&old_keys, &keys], 2)?;
-        let values = Tensor::cat(&[&old_values, &values], 1)?;
-        let query = part(0)?.permute((1, 0, 2))?.contiguous()?;
+        let keys = tape.join(&[&old_keys, &keys], 2)?;
+        let values = tape.join(&[&old_values, &values], 1)?;
+        let query = tape.contiguous(&part(0)?.permute((1, 0, 2))?)?;
         let scale = (heads as f64 / width as f64).sqrt();
         let y = (query.matmul(&keys)? * scale)?;
         // In a half type the probabilities would not add up to one.
@@ -85,8 +85,7 @@ impl BlockCache {
             .matmul(&values)?;
         self.0 = Some((keys, values));
         Ok(Value::constant(
-            y.permute((1, 0, 2))?
-                .contiguous()?
+            tape.contiguous(&y.permute((1, 0, 2))?)?
                 .reshape((1, tokens, width))?,
         ))
     }

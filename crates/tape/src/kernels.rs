@@ -40,6 +40,7 @@ pub(crate) mod upload;
 pub(crate) mod attention;
 pub mod bandwidth;
 pub(crate) mod command_buffers;
+pub(crate) mod copies;
 pub(crate) mod elements;
 pub(crate) mod images;
 pub mod product;
@@ -135,11 +136,15 @@ impl Kernel {
         }
     }
 
-    /// Runs the kernel on the device. All tensors must be contiguous.
+    /// Runs the kernel on the device.
+    ///
+    /// # Errors
+    /// A count does not fit into 32 bits, or the device fails.
     pub fn launch(self, grid: Grid, arguments: &[Argument], device: &Device) -> Result<()> {
         if grid.groups == 0 {
             return Ok(());
         }
+        self.expect_indexable(grid, arguments)?;
         match device {
             #[cfg(feature = "cuda")]
             Device::Cuda(device) => cuda::launch(self, grid, arguments, device),
@@ -152,6 +157,22 @@ impl Kernel {
                 self.symbol()
             ))),
         }
+    }
+
+    /// Kernels count elements and threads with 32 bits.
+    fn expect_indexable(self, grid: Grid, arguments: &[Argument]) -> Result<()> {
+        let fits = |count: usize| u32::try_from(count).is_ok();
+        let counts = arguments.iter().all(|argument| match argument {
+            Argument::Count(count) => fits(*count),
+            _ => true,
+        });
+        if counts && fits(grid.groups.saturating_mul(grid.threads())) {
+            return Ok(());
+        }
+        Err(TapeError::Device(format!(
+            "{} would work on more than 4,294,967,295 elements; choose a smaller micro-batch",
+            self.symbol()
+        )))
     }
 }
 
@@ -167,18 +188,42 @@ pub(crate) struct TensorBatch {
     pub values: [f32; 7],
 }
 
+/// The most axes of a copy, after neighbors that a single step covers are merged.
+const COPY_AXES: usize = 6;
+
+/// The shape of a copy between layouts; the kernels declare the same struct.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct CopyShape {
+    sizes: [u32; COPY_AXES],
+    /// Elements between neighbors of each axis in the tensor that is read.
+    read: [u32; COPY_AXES],
+    /// The same in the tensor that is written.
+    write: [u32; COPY_AXES],
+    axes: u32,
+    /// The axis whose ends are zeros, or [`COPY_AXES`].
+    padded: u32,
+    /// Zeros at the beginning of that axis.
+    before: u32,
+    /// Its values after them that are read.
+    inside: u32,
+}
+
 /// An argument of a kernel, in order.
 #[derive(Clone, Copy)]
 pub(crate) enum Argument<'a> {
-    /// Read only.
+    /// Read only, contiguous.
     In(&'a Tensor),
-    /// Written in place: nothing else may hold its memory.
+    /// Read only, in any layout: the kernel gets the first element.
+    Strided(&'a Tensor),
+    /// Contiguous, and written in place: nothing else may hold its memory.
     Out(&'a Tensor),
     /// A size or a flag.
     Count(usize),
     Number(f64),
     /// The groups of a pass over many tensors.
     TensorBatch(&'a TensorBatch),
+    CopyShape(&'a CopyShape),
 }
 
 /// The number of thread groups, and of simdgroups (32 lanes) in each; the simdgroups of a group
@@ -198,6 +243,11 @@ impl Grid {
     /// One thread for every four elements.
     pub fn elements(count: usize) -> Self {
         Grid::groups(count.div_ceil(1024), 8)
+    }
+
+    /// One thread for every element.
+    pub fn each(count: usize) -> Self {
+        Grid::groups(count.div_ceil(256), 8)
     }
 
     /// One simdgroup per row.
@@ -281,4 +331,10 @@ fn expect_contiguous(kernel: Kernel, layout: &candle_core::Layout) -> Result<usi
         Some((start, _)) => Ok(start),
         None => Err(candle_core::Error::RequiresContiguous { op: kernel.name }.into()),
     }
+}
+
+/// The first element of a tensor in any layout.
+#[cfg(any(feature = "cuda", target_os = "macos"))]
+fn begin(_: Kernel, layout: &candle_core::Layout) -> Result<usize> {
+    Ok(layout.start_offset())
 }

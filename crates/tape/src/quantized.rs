@@ -6,11 +6,12 @@
 //! The last block of a row is padded with zeros. Eight bits: byte `128 + code`. Four bits: byte `j`
 //! of a block holds `8 + code` of value `j` in its low half and of value `j + 32` in its high half.
 //!
-//! The whole matrix is never in floating point at once: it is read by rows.
+//! A large matrix is never in floating point at once: it is read by rows.
 
 use crate::cpu::{Float, View, buffer, to_tensor};
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
+use crate::kernels::elements;
 use candle_core::{CpuStorage, DType, Storage, Tensor};
 use rayon::prelude::*;
 
@@ -18,6 +19,9 @@ use rayon::prelude::*;
 const BLOCK: usize = 64;
 /// Values encoded or decoded at once: 256 kB in f32.
 const TILE: usize = 64 * 1024;
+/// Values that a GPU decodes at once: 16 MB in f32. A matrix of a block is one tile, so that it is
+/// one product. The tests have small matrices of several tiles.
+const DEVICE_TILE: usize = if cfg!(test) { 4096 } else { 4 << 20 };
 
 /// Bits per value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,10 +170,45 @@ impl Quantized {
 
     /// The ranges of rows that are decoded at once, in order. They depend on the shape only.
     pub(crate) fn tiles(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (rows, step) = (self.rows, tile_rows(self.columns));
-        (0..rows)
-            .step_by(step)
-            .map(move |first| (first, step.min(rows - first)))
+        self.ranges(tile_rows(self.columns))
+    }
+
+    /// The ranges of rows that a GPU decodes at once, in order. They depend on the shape only.
+    pub(crate) fn device_tiles(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        self.ranges((DEVICE_TILE / self.columns).max(1))
+    }
+
+    fn ranges(&self, step: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let rows = self.rows;
+        let firsts = (0..rows).step_by(step);
+        firsts.map(move |first| (first, step.min(rows - first)))
+    }
+
+    /// Rows `first..first + count` as a tensor [count, columns], by the kernel of a GPU.
+    pub(crate) fn device_tile(&self, first: usize, count: usize, dtype: DType) -> Result<Tensor> {
+        let codes = self.codes.narrow(0, first, count)?;
+        let scales = self.scales.narrow(0, first, count)?;
+        elements::dequantize([&codes, &scales], None, self.columns, dtype)
+    }
+
+    /// The rows `ids` as a tensor [ids, columns] in f32, by the kernel of a GPU. All ids must be
+    /// inside the matrix.
+    pub(crate) fn device_rows(&self, ids: &[u32]) -> Result<Tensor> {
+        let ids = Tensor::new(ids, self.codes.device())?;
+        elements::dequantize(
+            [&self.codes, &self.scales],
+            Some(&ids),
+            self.columns,
+            DType::F32,
+        )
+    }
+
+    /// True if the kernel of a GPU can index this many rows of the matrix, and the matrix itself.
+    pub(crate) fn is_indexable(&self, rows: usize) -> bool {
+        let values = rows
+            .max(self.rows)
+            .saturating_mul(self.columns.next_multiple_of(BLOCK));
+        values < 1 << 31
     }
 
     /// Rows `first..first + count` as a tensor [count, columns], by tensor primitives on the

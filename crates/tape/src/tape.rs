@@ -6,12 +6,13 @@ use crate::dry_run;
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
 use crate::gradients::Gradients;
+use crate::kernels::{KernelGroup, run_on};
 use crate::kinks::KinkCursor;
 use crate::parameters::{Frozen, ParameterId, Parameters, Place};
 use crate::quantized::Quantized;
 use crate::saved_input::{Recompute, SavedInput};
 use crate::saved_tensors::SavedTensors;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
@@ -209,9 +210,22 @@ impl<'a> Tape<'a> {
                 recompute: None,
             },
             Place::Frozen(index) => {
-                let whole = self.parameters.frozen_at(index).whole();
+                let whole = self.whole(self.parameters.frozen_at(index));
                 Value::constant(whole.expect("codes and scales belong together"))
             }
+        }
+    }
+
+    fn whole(&self, values: &Frozen) -> Result<Tensor> {
+        match values {
+            Frozen::Quantized(weight)
+                if self.kernels == Kernels::Fused
+                    && weight.is_indexable(0)
+                    && run_on(KernelGroup::QuantizedLinear, weight.parts()[1]) =>
+            {
+                weight.device_tile(0, weight.dims()[0], DType::F32)
+            }
+            values => values.whole(),
         }
     }
 

@@ -197,7 +197,7 @@ impl Vit {
     /// # Errors
     /// The images do not have the side that the network was built for.
     pub fn forward(&self, tape: &Tape, images: &Value, checkpointed: usize) -> Result<Value> {
-        let mut x = self.patch.forward(tape, &self.patches(images)?)?;
+        let mut x = self.patch.forward(tape, &self.patches(tape, images)?)?;
         let tokens = [
             ("teacher_token", self.distillation_token),
             ("class_token", Some(self.class_token)),
@@ -247,13 +247,13 @@ impl Vit {
 
     /// Cuts images into rows of patch pixels, [samples, patches, 3 * patch * patch], without a
     /// gradient.
-    fn patches(&self, images: &Value) -> Result<Value> {
+    fn patches(&self, tape: &Tape, images: &Value) -> Result<Value> {
         let (samples, channels, height, width) = images.tensor().dims4()?;
         let p = self.shape.patch;
         let cut = images
             .tensor()
             .reshape((samples, channels, height / p, p, width / p, p))?;
-        let rows = cut.permute((0, 2, 4, 1, 3, 5))?.contiguous()?;
+        let rows = tape.contiguous(&cut.permute((0, 2, 4, 1, 3, 5))?)?;
         Ok(Value::constant(rows.reshape((
             samples,
             self.shape.patches(),

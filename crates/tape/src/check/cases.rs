@@ -70,9 +70,10 @@ fn lengths(samples: usize, tokens: usize) -> Vec<usize> {
     (0..samples).map(|n| tokens - n * 2 % tokens).collect()
 }
 
-/// A frozen, quantized [5, 70] layer applied to `v[0]`, with the bias `v[1]`.
+/// A frozen, quantized layer applied to `v[0]`, with the bias `v[1]`.
 fn quantized(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
-    let weight = values("frozen", 0, &[5, 70])?.to_dtype(DType::F32)?;
+    let [inputs, outputs] = [0, 1].map(|i| v[i].dims().last().copied().unwrap_or(0));
+    let weight = values("frozen", 0, &[outputs, inputs])?.to_dtype(DType::F32)?;
     let weight = Quantized::from_weight(&weight.to_device(v[0].tensor().device())?, bits)?;
     tape.quantized_linear(&v[0], &weight, Some(&v[1]))
 }
@@ -281,6 +282,13 @@ pub fn case_specs(n: usize) -> Vec<CaseSpec> {
             vec![vec![n, 3, 70], vec![5]],
             |t, v| quantized(t, v, Bits::Four),
         ),
+        ("quantized_embedding", vec![vec![2, 3, 70]], |t, v| {
+            let weight = values("frozen", 0, &[5, 70])?.to_dtype(DType::F32)?;
+            let weight = weight.to_device(v[0].tensor().device())?;
+            let weight = Quantized::from_weight(&weight, Bits::Four)?;
+            let rows = t.quantized_embedding(&weight, &[4, 0, 4, 2, 2, 4], &[2, 3])?;
+            t.add(&v[0], &t.cast(&rows, v[0].tensor().dtype())?)
+        }),
         ("mean_tokens padded", vec![vec![n, 4, 5]], |t, v| {
             t.mean_tokens_padded(&v[0], &lengths(v[0].dims()[0], 4))
         }),

@@ -45,7 +45,9 @@ pub(super) fn usable_gpu(facts: &MacFacts) -> Result<String, String> {
     match facts.processor {
         CpuKind::AppleSilicon => {}
         CpuKind::Intel => {
-            return Err("Ebb uses the GPU of Apple silicon only, and this is an Intel Mac".to_owned());
+            return Err(
+                "Ebb uses the GPU of Apple silicon only, and this is an Intel Mac".to_owned(),
+            );
         }
         CpuKind::Rosetta => {
             return Err(

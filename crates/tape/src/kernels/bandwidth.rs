@@ -1,6 +1,7 @@
 //! Measures the kernels that only move memory, next to a copy by the device: the bytes that must be
 //! read and written once, divided by the time.
 
+use super::copies;
 use super::elements::{self, Function};
 use super::images::{self, Groups};
 use super::multi_tensor::{self, AdamNumbers, Moved};
@@ -67,6 +68,8 @@ pub fn measure(device: &Device) -> Result<Vec<Reading>> {
         by_element(&x, &mut note)?;
         by_row(&x, &mut note)?;
         by_plane(&x, &mut note)?;
+        by_layout(&x, &mut note)?;
+        decoded(&x, &mut note)?;
         if dtype == DType::F32 {
             of_many(&x, &mut note)?;
         }
@@ -182,6 +185,53 @@ fn by_plane(x: &Tensor, note: &mut Note) -> Result<()> {
     note("swap axes", 2.0, &|| {
         elements::swap_axes(x, [64, ROWS / 64, COLUMNS]).map(drop)
     })
+}
+
+/// Copies between layouts, and the same by candle.
+fn by_layout(x: &Tensor, note: &mut Note) -> Result<()> {
+    let (turned, part) = (x.t()?, x.narrow(1, 4, COLUMNS / 2)?);
+    let channels = x.reshape(((), 64, 32, 32))?.permute((0, 2, 3, 1))?;
+    let parts = [part.force_contiguous()?, part.force_contiguous()?];
+    let parts = [&parts[0], &parts[1]];
+    let zeros = (COLUMNS / 4, COLUMNS / 4);
+    note("transpose", 2.0, &|| copies::contiguous(&turned).map(drop))?;
+    note("transpose by candle", 2.0, &|| {
+        Ok(turned.force_contiguous().map(drop)?)
+    })?;
+    note("channels last", 2.0, &|| {
+        copies::contiguous(&channels).map(drop)
+    })?;
+    note("channels last by candle", 2.0, &|| {
+        Ok(channels.force_contiguous().map(drop)?)
+    })?;
+    note("narrow", 1.0, &|| copies::contiguous(&part).map(drop))?;
+    note("narrow by candle", 1.0, &|| {
+        Ok(part.force_contiguous().map(drop)?)
+    })?;
+    note("join", 2.0, &|| copies::joined(&parts, 1).map(drop))?;
+    note("join by candle", 2.0, &|| {
+        Ok(Tensor::cat(&parts, 1).map(drop)?)
+    })?;
+    note("pad", 1.5, &|| copies::padded(parts[0], 1, zeros).map(drop))?;
+    note("pad by candle", 1.5, &|| {
+        let padded = parts[0].pad_with_zeros(1, zeros.0, zeros.1);
+        Ok(padded.map(drop)?)
+    })
+}
+
+/// A quantized matrix of the size of `x`. The bytes of its codes and scales count as well.
+fn decoded(x: &Tensor, note: &mut Note) -> Result<()> {
+    let blocks = COLUMNS / 64;
+    let codes = |bytes: usize| Tensor::ones((ROWS, blocks * bytes), DType::U8, x.device());
+    let scales = drawn(&[ROWS, blocks], DType::F32, x.device())?;
+    for (name, bytes) in [("dequantize 8 bits", 64), ("dequantize 4 bits", 32)] {
+        let codes = codes(bytes)?;
+        let read = (bytes + size_of::<f32>()) as f64 / (64 * x.dtype().size_in_bytes()) as f64;
+        note(name, 1.0 + read, &|| {
+            elements::dequantize([&codes, &scales], None, COLUMNS, x.dtype()).map(drop)
+        })?;
+    }
+    Ok(())
 }
 
 fn of_many(x: &Tensor, note: &mut Note) -> Result<()> {

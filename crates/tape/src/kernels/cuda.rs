@@ -2,7 +2,8 @@
 //! candle's own stream.
 
 use super::{
-    Argument, CompiledKernel, Grid, Kernel, Module, TensorBatch, expect_contiguous, source,
+    Argument, CompiledKernel, CopyShape, Grid, Kernel, Module, TensorBatch, begin,
+    expect_contiguous, source,
 };
 use crate::error::{Result, TapeError};
 use candle_core::cuda_backend::cudarc::driver::{
@@ -10,7 +11,7 @@ use candle_core::cuda_backend::cudarc::driver::{
 };
 use candle_core::cuda_backend::cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
 use candle_core::cuda_backend::{CudaDevice, CudaStorageSlice, DeviceId};
-use candle_core::{Storage, Tensor};
+use candle_core::{Layout, Storage, Tensor};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -28,6 +29,8 @@ static COMPILED: Mutex<Option<HashMap<Module, String>>> = Mutex::new(None);
 
 // SAFETY: plain numbers in the layout of the kernels' struct.
 unsafe impl DeviceRepr for TensorBatch {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for CopyShape {}
 
 /// An argument as the driver reads it.
 enum Word {
@@ -35,6 +38,7 @@ enum Word {
     Count(u32),
     Number(f32),
     TensorBatch(TensorBatch),
+    CopyShape(CopyShape),
 }
 
 /// Runs a kernel.
@@ -57,15 +61,16 @@ pub(super) fn launch(
             Word::Count(count) => builder.arg(count),
             Word::Number(number) => builder.arg(number),
             Word::TensorBatch(batch) => builder.arg(batch),
+            Word::CopyShape(shape) => builder.arg(shape),
         };
     }
     let config = LaunchConfig {
         grid_dim: (grid.groups as u32, 1, 1),
-        block_dim: (32 * grid.simds as u32, 1, 1),
+        block_dim: (grid.threads() as u32, 1, 1),
         shared_mem_bytes: 0,
     };
     // SAFETY: arguments are in the order and type of the kernel and stay inside their tensors: only
-    // `rows`, `elements`, `images`, `attention` and `multi_tensor` call this, and their tests run
+    // `rows`, `elements`, `images`, `attention`, `copies` and `multi_tensor` call this, and their tests run
     // every kernel. There is only one stream, and memory is freed in its order.
     unsafe { builder.launch(config) }.map_err(driver)?;
     Ok(())
@@ -77,17 +82,25 @@ fn driver(error: impl std::fmt::Display) -> TapeError {
 
 fn word(kernel: Kernel, argument: &Argument) -> Result<Word> {
     Ok(match argument {
-        Argument::In(tensor) | Argument::Out(tensor) => Word::Address(address(kernel, tensor)?),
+        Argument::In(tensor) | Argument::Out(tensor) => {
+            Word::Address(address(kernel, tensor, expect_contiguous)?)
+        }
+        Argument::Strided(tensor) => Word::Address(address(kernel, tensor, begin)?),
         Argument::Count(count) => Word::Count(*count as u32),
         Argument::Number(number) => Word::Number(*number as f32),
         Argument::TensorBatch(batch) => Word::TensorBatch(**batch),
+        Argument::CopyShape(shape) => Word::CopyShape(**shape),
     })
 }
 
 /// The device address of a tensor's first element.
-fn address(kernel: Kernel, tensor: &Tensor) -> Result<u64> {
+fn address(
+    kernel: Kernel,
+    tensor: &Tensor,
+    start: fn(Kernel, &Layout) -> Result<usize>,
+) -> Result<u64> {
     let (guard, layout) = tensor.storage_and_layout();
-    let start = expect_contiguous(kernel, layout)?;
+    let start = start(kernel, layout)?;
     let Storage::Cuda(storage) = &*guard else {
         return Err(TapeError::Device(format!(
             "{} needs tensors of one device",

@@ -1,11 +1,11 @@
-//! Elementwise kernels: activations, biases, in-place sums, reordered axes. Inputs must be
+//! Elementwise kernels: activations, biases, in-place sums, reordered axes, quantized values. Inputs must be
 //! contiguous.
 
 use super::Argument::{Count, In, Number, Out};
 use super::{Argument, Grid, Kernel, alike, single, uninit, uninit_like};
 use crate::error::Result;
 use crate::rng::{Rng, share_of_u32};
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 /// A pointwise function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +166,35 @@ pub(crate) fn join_heads(parts: &[&Tensor], s: Heads, x: &Tensor) -> Result<()> 
         Count(s.head),
     ];
     Kernel::typed("join_heads", first).launch(Grid::rows(rows), &arguments, first.device())
+}
+
+/// The values of a quantized matrix in the type `dtype`, `columns` per row: of its rows `ids`, or of
+/// all rows. Codes are u8 [rows, bytes], scales f32 [rows, blocks of 64 values].
+pub(crate) fn dequantize(
+    [codes, scales]: [&Tensor; 2],
+    ids: Option<&Tensor>,
+    columns: usize,
+    dtype: DType,
+) -> Result<Tensor> {
+    let (rows, blocks) = scales.dims2()?;
+    let bytes = codes.dim(1)? / blocks.max(1);
+    let rows = ids.map_or(rows, Tensor::elem_count);
+    let (y, n) = (uninit(&[rows, columns], dtype, scales)?, rows * columns);
+    let arguments = [
+        In(codes),
+        In(scales),
+        // Without ids the kernel reads none, but needs some tensor in their place.
+        In(ids.unwrap_or(scales)),
+        Out(&y),
+        Count(n),
+        Count(columns),
+        Count(blocks),
+        Count(bytes),
+        Count(usize::from(ids.is_some())),
+        fours(&[], columns),
+    ];
+    Kernel::typed("dequantize", &y).launch(Grid::elements(n), &arguments, y.device())?;
+    Ok(y)
 }
 
 /// Elements per simdgroup for long rows.

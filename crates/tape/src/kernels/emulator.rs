@@ -2,7 +2,7 @@
 //! compiler, with every lane as a coroutine.
 
 use super::rows::REGISTER_WORDS;
-use super::{Argument, Grid, Kernel, Module, TensorBatch, source, suffix};
+use super::{Argument, CopyShape, Grid, Kernel, Module, TensorBatch, source, suffix};
 use crate::error::{Result, TapeError};
 use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Storage, Tensor};
 use std::cell::{Cell, RefCell};
@@ -147,6 +147,7 @@ enum Word {
     Count(u32),
     Number(f32),
     TensorBatch(TensorBatch),
+    CopyShape(CopyShape),
 }
 
 /// Runs a kernel.
@@ -159,6 +160,7 @@ pub(super) fn launch(kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Resu
             Word::Count(count) => std::ptr::from_mut(count).cast(),
             Word::Number(number) => std::ptr::from_mut(number).cast(),
             Word::TensorBatch(batch) => std::ptr::from_mut(batch).cast(),
+            Word::CopyShape(shape) => std::ptr::from_mut(shape).cast(),
         })
         .collect();
     LAUNCHED.with_borrow_mut(|all| all.insert(kernel.symbol()));
@@ -184,7 +186,10 @@ pub(super) fn launch(kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Resu
 
 fn word(argument: &Argument) -> Result<Word> {
     Ok(match argument {
-        Argument::In(tensor) => Word::Address(read(tensor)?),
+        Argument::In(tensor) if !tensor.is_contiguous() => {
+            return Err(candle_core::Error::RequiresContiguous { op: "lanes" }.into());
+        }
+        Argument::In(tensor) | Argument::Strided(tensor) => Word::Address(first(tensor)?),
         Argument::Out(tensor) => {
             let place = Cell::new(std::ptr::null_mut());
             tensor.inplace_op1(&Place(&place))?;
@@ -193,14 +198,14 @@ fn word(argument: &Argument) -> Result<Word> {
         Argument::Count(count) => Word::Count(*count as u32),
         Argument::Number(number) => Word::Number(*number as f32),
         Argument::TensorBatch(batch) => Word::TensorBatch(**batch),
+        Argument::CopyShape(shape) => Word::CopyShape(**shape),
     })
 }
 
-fn read(tensor: &Tensor) -> Result<*mut c_void> {
+/// The address of the first element.
+fn first(tensor: &Tensor) -> Result<*mut c_void> {
     let (guard, layout) = tensor.storage_and_layout();
-    let Some((start, _)) = layout.contiguous_offsets() else {
-        return Err(candle_core::Error::RequiresContiguous { op: "lanes" }.into());
-    };
+    let start = layout.start_offset();
     let Storage::Cpu(storage) = &*guard else {
         return Err(TapeError::Device("lanes work on the CPU".to_owned()));
     };

@@ -20,11 +20,13 @@ pub enum KernelGroup {
     AvgPool,
     /// Convolutions.
     Conv2d,
+    /// Copies between layouts.
+    Copy,
     /// Cross-entropy.
     CrossEntropy,
     /// Dropout.
     Dropout,
-    /// Embeddings.
+    /// Embeddings, and gradients of gathered values.
     Embedding,
     /// The second half of a feed-forward layer.
     GeluLinear,
@@ -52,12 +54,13 @@ pub enum KernelGroup {
 
 impl KernelGroup {
     /// All groups.
-    pub const ALL: [KernelGroup; 19] = [
+    pub const ALL: [KernelGroup; 20] = [
         KernelGroup::Activation,
         KernelGroup::Add,
         KernelGroup::Attention,
         KernelGroup::AvgPool,
         KernelGroup::Conv2d,
+        KernelGroup::Copy,
         KernelGroup::CrossEntropy,
         KernelGroup::Dropout,
         KernelGroup::Embedding,
@@ -82,6 +85,7 @@ impl KernelGroup {
             KernelGroup::Attention => "attention",
             KernelGroup::AvgPool => "average pooling",
             KernelGroup::Conv2d => "convolutions",
+            KernelGroup::Copy => "copies",
             KernelGroup::CrossEntropy => "cross-entropy",
             KernelGroup::Dropout => "dropout",
             KernelGroup::Embedding => "embeddings",

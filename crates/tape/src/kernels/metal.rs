@@ -5,14 +5,15 @@
 
 use super::buffer_pool::BufferPool;
 use super::{
-    Argument, CompiledKernel, Grid, Kernel, Module, command_buffers, expect_contiguous, source,
+    Argument, CompiledKernel, Grid, Kernel, Module, begin, command_buffers, expect_contiguous,
+    source,
 };
 use crate::error::{Result, TapeError};
 use crate::host::synchronize;
 use crate::objective_c::guarded;
 use candle_core::metal_backend::{DeviceId, MetalDevice};
 use candle_core::op::BackpropOp;
-use candle_core::{DType, Device, MetalError, MetalStorage, Storage, Tensor};
+use candle_core::{DType, Device, Layout, MetalError, MetalStorage, Storage, Tensor};
 use candle_metal_kernels::metal::{
     Buffer, CommandsGuard, ComputeCommandEncoder, ComputePipeline, Library,
 };
@@ -111,15 +112,19 @@ fn encode(kernel: Kernel, grid: Grid, arguments: &[Argument], device: &MetalDevi
     encoder.set_compute_pipeline_state(&pipeline);
     for (index, argument) in arguments.iter().enumerate() {
         match argument {
-            Argument::In(tensor) => bind(kernel, tensor, |buffer, offset| {
+            Argument::In(tensor) => bind(kernel, tensor, expect_contiguous, |buffer, offset| {
                 encoder.set_input_buffer(index, Some(buffer), offset);
             })?,
-            Argument::Out(tensor) => bind(kernel, tensor, |buffer, offset| {
+            Argument::Strided(tensor) => bind(kernel, tensor, begin, |buffer, offset| {
+                encoder.set_input_buffer(index, Some(buffer), offset);
+            })?,
+            Argument::Out(tensor) => bind(kernel, tensor, expect_contiguous, |buffer, offset| {
                 encoder.set_output_buffer(index, Some(buffer), offset);
             })?,
             Argument::Count(count) => encoder.set_bytes(index, &(*count as u32)),
             Argument::Number(number) => encoder.set_bytes(index, &(*number as f32)),
             Argument::TensorBatch(batch) => encoder.set_bytes(index, *batch),
+            Argument::CopyShape(shape) => encoder.set_bytes(index, *shape),
         }
     }
     let size = |width| MTLSize {
@@ -131,9 +136,14 @@ fn encode(kernel: Kernel, grid: Grid, arguments: &[Argument], device: &MetalDevi
     Ok(())
 }
 
-fn bind(kernel: Kernel, tensor: &Tensor, set: impl FnOnce(&Buffer, usize)) -> Result<()> {
+fn bind(
+    kernel: Kernel,
+    tensor: &Tensor,
+    start: fn(Kernel, &Layout) -> Result<usize>,
+    set: impl FnOnce(&Buffer, usize),
+) -> Result<()> {
     let (guard, layout) = tensor.storage_and_layout();
-    let start = expect_contiguous(kernel, layout)?;
+    let start = start(kernel, layout)?;
     let Storage::Metal(storage) = &*guard else {
         return Err(TapeError::Device(format!(
             "{} needs tensors of one device",

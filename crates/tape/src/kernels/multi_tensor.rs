@@ -54,7 +54,7 @@ pub(crate) fn add_runs(sums: &Tensor, firsts: &Tensor, ids: &Tensor, dw: &Tensor
         Count(width),
         Count(used),
     ];
-    let grid = Grid::rows(used * width.div_ceil(32));
+    let grid = Grid::each(used * width);
     Kernel::single("add_runs").launch(grid, &arguments, dw.device())
 }
 

@@ -228,7 +228,7 @@ pub(crate) fn run_sums(dy: &Tensor, tokens: &Tensor, begins: &Tensor) -> Result<
         Count(width),
         Count(runs),
     ];
-    let grid = Grid::rows(runs * width.div_ceil(32));
+    let grid = Grid::each(runs * width);
     Kernel::typed("run_sums", dy).launch(grid, &arguments, dy.device())?;
     Ok(sums)
 }

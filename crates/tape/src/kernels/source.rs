@@ -20,11 +20,12 @@ const TENSOR_CORES: &str = include_str!("source/tensor_cores.cu");
 const COMMON: &str = include_str!("source/common.h");
 const SINGLE: &str = include_str!("source/single_precision.kernel");
 /// Sources that are compiled once per element type.
-const TYPED: [&str; 4] = [
+const TYPED: [&str; 5] = [
     include_str!("source/rows.kernel"),
     include_str!("source/elements.kernel"),
     include_str!("source/images.kernel"),
     include_str!("source/attention.kernel"),
+    include_str!("source/copies.kernel"),
 ];
 
 /// The code that launches the kernels: their grids, and the options of the compiler.
@@ -63,7 +64,7 @@ fn element(dtype: DType) -> String {
     let (read4, write4) = (four(read), four(write));
     let suffix = suffix(dtype);
     format!(
-        "#define ELEMENT {held}\n#define NAME(n) n##_{suffix}\n#define LOAD(p, i) {read}((p)[i])\n#define STORE(p, i, v) (p)[i] = {write}(v)\n\
+        "#define ELEMENT {held}\n#define ELEMENT4 {held}4\n#define NAME(n) n##_{suffix}\n#define LOAD(p, i) {read}((p)[i])\n#define STORE(p, i, v) (p)[i] = {write}(v)\n#define ROUNDED(v) {read}({write}(v))\n\
          #define LOAD4(p, i) {read4}(*(GLOBAL const {held}4*)(&(p)[i]))\n#define STORE4(p, i, v) *(GLOBAL {held}4*)(&(p)[i]) = {write4}(v)\n"
     )
 }
@@ -73,7 +74,7 @@ pub(super) fn module(module: Module) -> String {
     match module {
         Module::Single => SINGLE.to_owned(),
         Module::Typed(dtype) => {
-            let undone = "#undef ELEMENT\n#undef NAME\n#undef LOAD\n#undef STORE\n#undef LOAD4\n#undef STORE4\n";
+            let undone = "#undef ELEMENT\n#undef ELEMENT4\n#undef NAME\n#undef LOAD\n#undef STORE\n#undef ROUNDED\n#undef LOAD4\n#undef STORE4\n";
             let held: String = REGISTER_WORDS.into_iter().map(row_registers).collect();
             [&element(dtype), &TYPED.concat(), &held, undone].concat()
         }

@@ -1,8 +1,10 @@
 //! Every kernel, run by the emulator, against f64: in odd sizes, at kinks and in all element types.
 //! Its source is also compiled by two more compilers.
 
+mod copies;
 mod kinks;
 mod multi_tensor;
+mod quantized;
 mod sizes;
 mod compile;
 mod device_check;
@@ -72,4 +74,24 @@ fn a_group_wider_than_the_gpu_allows_is_refused() {
         "{text}"
     );
     assert!(text.contains("allows 832") && error.device_fault().is_none());
+}
+
+#[test]
+fn a_count_beyond_32_bits_is_refused_before_the_launch() {
+    let launch = |groups, count| {
+        let x = Tensor::zeros(4, DType::F32, &Device::Cpu).expect("small");
+        let arguments = [
+            super::Argument::In(&x),
+            super::Argument::Out(&x),
+            super::Argument::Count(count),
+            super::Argument::Count(0),
+        ];
+        let kernel = Kernel::typed("gelu_tanh", &x);
+        kernel.expect_indexable(Grid::groups(groups, 8), &arguments)
+    };
+    assert!(launch(1, u32::MAX as usize).is_ok());
+    for (groups, count) in [(1, 1 << 32), (1 << 24, 4), (usize::MAX, 4)] {
+        let error = launch(groups, count).expect_err("33 bits").to_string();
+        assert!(error.contains("choose a smaller micro-batch"), "{error}");
+    }
 }

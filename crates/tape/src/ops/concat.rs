@@ -26,11 +26,12 @@ impl Tape<'_> {
             expected[axis] = part.dims().get(axis).copied().unwrap_or(expected[axis]);
             expect_shape("concat_along", "a later part", part, &expected)?;
         }
+        let copies = self.copies();
         let tensors = parts
             .iter()
-            .map(|part| part.tensor().contiguous())
-            .collect::<candle_core::Result<Vec<Tensor>>>()?;
-        let joined = Tensor::cat(&tensors, axis)?;
+            .map(|part| copies.contiguous(part.tensor()))
+            .collect::<Result<Vec<Tensor>>>()?;
+        let joined = copies.joined(&tensors.iter().collect::<Vec<_>>(), axis)?;
         if !self.records(parts) {
             return Ok(Value::constant(joined));
         }
@@ -38,7 +39,7 @@ impl Tape<'_> {
         Ok(self.push(joined, &[], move |dy, sink| {
             let mut start = 0;
             for (id, len) in spans {
-                sink.add_shared(id, dy.narrow(axis, start, len)?.contiguous()?)?;
+                sink.add_shared(id, copies.contiguous(&dy.narrow(axis, start, len)?)?)?;
                 start += len;
             }
             Ok(())

@@ -4,13 +4,12 @@
 //! unused rows are zero. If the weight already has a gradient, such as that of a tied head, the
 //! rows are added to it, so that a second gradient of that size never exists. Saved: only the ids.
 
-use super::{Form, axes};
+use super::{Form, axes, grouped_sums};
 use crate::cpu::{Float, View, buffer, to_tensor, with_float};
 use crate::dtype::widened;
 use crate::error::{Result, TapeError};
 use crate::inplace::with_slice_mut;
 use crate::kernels::KernelGroup;
-use crate::kernels::{multi_tensor, rows};
 use crate::optim::Element;
 use crate::tape::{Tape, Value};
 use candle_core::{DType, Tensor};
@@ -28,7 +27,11 @@ impl Tape<'_> {
                 classes: vocabulary,
             });
         }
-        let form = self.form(KernelGroup::Embedding, weight.tensor());
+        let form = match self.form(KernelGroup::Embedding, weight.tensor()) {
+            // The kernels index the tokens' gradients with 32 bits.
+            Form::Device if ids.len().saturating_mul(width) >= 1 << 31 => Form::Composed,
+            form => form,
+        };
         let fused = form == Form::Cpu;
         let rows = if fused {
             with_float!("embedding", weight.tensor(), T => {
@@ -144,35 +147,11 @@ fn fits(held: &Tensor) -> bool {
     held.dtype() == DType::F32 && held.is_contiguous()
 }
 
-/// Tokens per run: the tokens of a frequent row are summed in parallel.
-const RUN: usize = 64;
-
-/// Adds the rows' gradients to `dw` [vocabulary, width] on a GPU: each row's tokens in runs, and
-/// the runs in order.
+/// Adds the rows' gradients to `dw` [vocabulary, width] on a GPU.
 fn add_runs(dw: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     let by_row = ByRow::of(ids, dw.dim(0)?);
-    let (mut begins, mut firsts, mut used) = (vec![0], vec![0], Vec::new());
-    for row in 0..dw.dim(0)? {
-        let (begin, end) = (by_row.begins[row], by_row.begins[row + 1]);
-        if begin < end {
-            begins.extend(
-                (begin..end)
-                    .skip(RUN)
-                    .step_by(RUN)
-                    .chain([end])
-                    .map(|at| at as u32),
-            );
-            firsts.push(begins.len() as u32 - 1);
-            used.push(row as u32);
-        }
-    }
-    let tokens: Vec<u32> = by_row.tokens.iter().map(|&token| token as u32).collect();
-    let sizes = [tokens.len(), begins.len(), firsts.len(), used.len()];
-    // One copy to the device for all four lists.
-    let all = Tensor::new([tokens, begins, firsts, used].concat(), dw.device())?;
-    let at = |i: usize| all.narrow(0, sizes[..i].iter().sum(), sizes[i]);
-    let sums = rows::run_sums(dy, &at(0)?, &at(1)?)?;
-    multi_tensor::add_runs(&sums, &at(2)?, &at(3)?, dw)
+    let tokens = by_row.tokens.iter().map(|&token| token as u32);
+    grouped_sums::add_rows(dw, dy, tokens.collect(), |token| ids[token as usize])
 }
 
 fn composed_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> {

@@ -14,11 +14,10 @@ impl Tape<'_> {
         self.poll()?;
         let [samples, tokens, width] = axes("mean_tokens", "x", x)?;
         let y = widened(x.tensor())?.mean(1)?.to_dtype(x.tensor().dtype())?;
+        let copies = self.copies();
         self.unary(x, y, &[], move |dy| {
             let dy = (dy / tokens as f64)?.reshape((samples, 1, width))?;
-            Ok(dy
-                .broadcast_as((samples, tokens, width))?
-                .force_contiguous()?)
+            copies.owned(&dy.broadcast_as((samples, tokens, width))?)
         })
     }
 
@@ -62,11 +61,13 @@ impl Tape<'_> {
         } else {
             widened(&flat)?.mean(2)?.to_dtype(flat.dtype())?
         };
-        let shape = x.tensor().shape().clone();
+        let (shape, copies) = (x.tensor().shape().clone(), self.copies());
         self.unary(x, y, &[], move |dy| {
             let dy = (dy / pixels as f64)?;
             if !fused {
-                return Ok(dy.reshape((samples, channels, 1))?.broadcast_as((samples, channels, pixels))?.contiguous()?.reshape(shape)?);
+                let dy = dy.reshape((samples, channels, 1))?;
+                let dy = dy.broadcast_as((samples, channels, pixels))?;
+                return Ok(copies.contiguous(&dy)?.reshape(shape)?);
             }
             with_float!("mean_pool", dy, T => {
                 let dy = View::<T>::new("mean_pool", &dy)?;

@@ -20,14 +20,15 @@ impl Tape<'_> {
             let expected = format!("one axis for each of {order:?}");
             return Err(misfit("permute", "x", expected, x));
         }
-        let y = x.tensor().permute(order)?.contiguous()?;
+        let copies = self.copies();
+        let y = copies.contiguous(&x.tensor().permute(order)?)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let id = x.id();
         // If only axes of size 1 move, the gradient is a view of `dy`.
         Ok(self.push(y, &[], move |dy, sink| {
-            sink.add_shared(id, dy.permute(back)?.contiguous()?)
+            sink.add_shared(id, copies.contiguous(&dy.permute(back)?)?)
         }))
     }
 }

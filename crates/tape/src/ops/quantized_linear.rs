@@ -2,15 +2,17 @@
 //! [outputs, inputs] as codes, `b` [outputs].
 //!
 //! Backward: `dx = dy W`, `db = sum over rows of dy`; there is no gradient of `W`. Both passes read
-//! `W` in tiles of rows, so that only 256 kB of it are in floating point at once. Saved: the codes
-//! and scales of `W`, shared with the model; nothing of `x`, and nothing at all if only `b` needs a
-//! gradient.
+//! `W` in tiles of rows, so that only 256 kB of it are in floating point at once, on a GPU 16 MB.
+//! Saved: the codes and scales of `W`, shared with the model; nothing of `x`, and nothing at all if
+//! only `b` needs a gradient.
 
+use super::copies::Copies;
 use super::linear::row_sum;
 use super::{Form, expect_shape, misfit};
 use crate::cpu::{Float, Matrix, Product, View, buffer, to_tensor, with_float};
 use crate::error::{Result, TapeError};
-use crate::kernels::KernelGroup;
+use crate::kernels::product::product;
+use crate::kernels::{KernelGroup, elements};
 use crate::ops::stock_product;
 use crate::quantized::Quantized;
 use crate::tape::{Tape, Value};
@@ -42,7 +44,11 @@ impl Tape<'_> {
         let fused = form == Form::Cpu;
         let rows = x.tensor().elem_count() / inputs.max(1);
         let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
-        let y = forward(&flat, weight, bias.map(Value::tensor), fused)?;
+        let copies = self.copies();
+        let y = match form {
+            Form::Device => device_forward(&flat, weight, bias.map(Value::tensor), copies)?,
+            _ => forward(&flat, weight, bias.map(Value::tensor), fused)?,
+        };
         let y = y.reshape([&x.dims()[..x.dims().len() - 1], &[outputs]].concat())?;
         let mut needs = vec![x];
         needs.extend(bias);
@@ -60,7 +66,11 @@ impl Tape<'_> {
                 sink.add_owned(b_id, row_sum(&dy, form)?)?;
             }
             if let Some(weight) = weight {
-                sink.add_owned(x_id, input_gradient(&dy, &weight, fused)?.reshape(shape)?)?;
+                let dx = match form {
+                    Form::Device => device_input_gradient(&dy, &weight, copies)?,
+                    _ => input_gradient(&dy, &weight, fused)?,
+                };
+                sink.add_owned(x_id, dx.reshape(shape)?)?;
             }
             Ok(())
         }))
@@ -84,10 +94,46 @@ impl Tape<'_> {
                 classes: vocabulary,
             });
         }
-        let fused = self.fuses(weight.parts()[1]);
-        let rows = weight.rows(ids, fused)?;
+        let rows = match self.form(KernelGroup::QuantizedLinear, weight.parts()[1]) {
+            Form::Device if weight.is_indexable(ids.len()) => weight.device_rows(ids)?,
+            form => weight.rows(ids, form == Form::Cpu)?,
+        };
         Ok(Value::constant(rows.reshape([shape, &[width]].concat())?))
     }
+}
+
+/// `x Wᵀ + b` on a GPU, of each tile by one kernel and one product.
+fn device_forward(
+    x: &Tensor,
+    weight: &Quantized,
+    bias: Option<&Tensor>,
+    copies: Copies,
+) -> Result<Tensor> {
+    let part = |(first, count)| -> Result<Tensor> {
+        product(x, &weight.device_tile(first, count, x.dtype())?.t()?)
+    };
+    let parts = weight.device_tiles().map(part);
+    let parts = parts.collect::<Result<Vec<_>>>()?;
+    let y = copies.joined(&parts.iter().collect::<Vec<_>>(), 1)?;
+    drop(parts);
+    if let Some(bias) = bias {
+        elements::add_bias(&y, bias, None)?;
+    }
+    Ok(y)
+}
+
+/// `dy W` on a GPU, the sum over tiles in order.
+fn device_input_gradient(dy: &Tensor, weight: &Quantized, copies: Copies) -> Result<Tensor> {
+    let mut sum: Option<Tensor> = None;
+    for (first, count) in weight.device_tiles() {
+        let part = copies.contiguous(&dy.narrow(1, first, count)?)?;
+        let share = product(&part, &weight.device_tile(first, count, dy.dtype())?)?;
+        match &sum {
+            None => sum = Some(share),
+            Some(sum) => elements::add_to(sum, &share)?,
+        }
+    }
+    Ok(sum.expect("a quantized matrix has rows"))
 }
 
 fn forward(x: &Tensor, weight: &Quantized, bias: Option<&Tensor>, fused: bool) -> Result<Tensor> {

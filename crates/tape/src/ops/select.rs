@@ -3,12 +3,13 @@
 //! place its value came from, in the order of the indices; the rest is zero. Saved: only the
 //! indices.
 
-use super::{expect_an_axis, expect_filled, misfit};
+use super::{Form, expect_an_axis, expect_filled, grouped_sums, misfit};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, with_float};
 use crate::dtype::in_full;
 use crate::error::{Result, TapeError};
+use crate::kernels::KernelGroup;
 use crate::tape::{Tape, Value};
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -50,7 +51,12 @@ impl Tape<'_> {
             return Err(misfit("gather", "x", expected, x));
         }
         expect_within("gather", indices, width)?;
-        let (fused, each) = (self.fuses(x.tensor()), indices.len() / rows);
+        let form = match self.form(KernelGroup::Embedding, x.tensor()) {
+            // The kernels index the values with 32 bits.
+            Form::Device if indices.len() >= 1 << 31 => Form::Composed,
+            form => form,
+        };
+        let (fused, each) = (form == Form::Cpu, indices.len() / rows);
         let input = x.tensor().contiguous()?;
         let shape = [&x.dims()[..x.dims().len() - 1], &[each]].concat();
         let y = if fused {
@@ -75,6 +81,10 @@ impl Tape<'_> {
                     let dys = View::<T>::new("gather", &dy)?;
                     to_tensor(scattered(&dys, &indices, each, width), shape.dims())
                 })
+            } else if form == Form::Device {
+                let sums = Tensor::zeros((rows * width, 1), DType::F32, dy.device())?;
+                add_by_place(&sums, &dy, &indices, (each, width))?;
+                Ok(sums.to_dtype(dy.dtype())?.reshape(shape)?)
             } else {
                 let places = Tensor::new(places(&indices, each, width), dy.device())?;
                 in_full([&dy], |[dy]| {
@@ -95,15 +105,16 @@ impl Tape<'_> {
             return Err(misfit("narrow", "x", expected, x));
         }
         // A range of the first axis would be a view that keeps all of `x` alive.
-        let y = x.tensor().narrow(axis, range.start, range.len())?;
-        let y = y.force_contiguous()?;
+        let copies = self.copies();
+        let y = copies.owned(&x.tensor().narrow(axis, range.start, range.len())?)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
             // For the whole axis this is `dy` itself.
-            sink.add_shared(id, dy.pad_with_zeros(axis, range.start, size - range.end)?)
+            let zeros = (range.start, size - range.end);
+            sink.add_shared(id, copies.padded(&dy, axis, zeros)?)
         }))
     }
 }
@@ -114,6 +125,22 @@ fn places(indices: &[u32], each: usize, width: usize) -> Vec<i64> {
     places
         .map(|(i, &index)| (i / each * width) as i64 + i64::from(index))
         .collect()
+}
+
+/// Adds the gradients to the places that their values came from, on a GPU.
+fn add_by_place(
+    sums: &Tensor,
+    dy: &Tensor,
+    indices: &[u32],
+    (each, width): (usize, usize),
+) -> Result<()> {
+    let mut order: Vec<u32> = (0..indices.len() as u32).collect();
+    for row in order.chunks_mut(each) {
+        row.sort_by_key(|&value| indices[value as usize]);
+    }
+    let place = |value: u32| (value as usize / each * width) as u32 + indices[value as usize];
+    let dy = dy.reshape((indices.len(), 1))?;
+    grouped_sums::add_rows(sums, &dy, order, place)
 }
 
 fn scattered<T: Float>(dy: &[T], indices: &[u32], each: usize, width: usize) -> Vec<T> {

@@ -21,7 +21,7 @@ impl Tape<'_> {
             }
         }
         let tensors: Vec<&Tensor> = parts.iter().map(|v| v.tensor()).collect();
-        let joined = Tensor::cat(&tensors, 0)?;
+        let joined = self.copies().joined(&tensors, 0)?;
         if !self.records(parts) {
             return Ok(Value::constant(joined));
         }
@@ -45,8 +45,9 @@ impl Tape<'_> {
             .tensor()
             .reshape((1, 1, width))?
             .expand((samples, 1, width))?;
-        let row = row.contiguous()?.to_dtype(x.tensor().dtype())?;
-        let y = Tensor::cat(&[&row, x.tensor()], 1)?;
+        let copies = self.copies();
+        let row = copies.contiguous(&row)?.to_dtype(x.tensor().dtype())?;
+        let y = copies.joined(&[&row, x.tensor()], 1)?;
         if !self.records(&[token, x]) {
             return Ok(Value::constant(y));
         }
@@ -57,14 +58,12 @@ impl Tape<'_> {
         );
         Ok(self.push(y, &[], move |dy, sink| {
             if token_id.is_some() {
-                let rows = dy
-                    .narrow(1, 0, 1)?
-                    .contiguous()?
-                    .reshape((samples, width))?;
+                let rows = copies.contiguous(&dy.narrow(1, 0, 1)?)?;
+                let rows = rows.reshape((samples, width))?;
                 sink.add_owned(token_id, row_sum(&rows, form)?)?;
             }
             // For one sample this is a view of `dy`, which another value may hold as well.
-            sink.add_shared(x_id, dy.narrow(1, 1, tokens)?.contiguous()?)
+            sink.add_shared(x_id, copies.contiguous(&dy.narrow(1, 1, tokens)?)?)
         }))
     }
 
@@ -72,22 +71,17 @@ impl Tape<'_> {
     pub fn first_token(&self, x: &Value) -> Result<Value> {
         self.poll()?;
         let [samples, tokens, width] = axes("first_token", "x", x)?;
-        let y = x
-            .tensor()
-            .narrow(1, 0, 1)?
-            .force_contiguous()?
-            .reshape((samples, width))?;
+        let copies = self.copies();
+        let y = copies.owned(&x.tensor().narrow(1, 0, 1)?)?;
+        let y = y.reshape((samples, width))?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let id = x.id();
         Ok(self.push(y, &[], move |dy, sink| {
             // For one token this is `dy` itself.
-            sink.add_shared(
-                id,
-                dy.reshape((samples, 1, width))?
-                    .pad_with_zeros(1, 0, tokens - 1)?,
-            )
+            let dy = dy.reshape((samples, 1, width))?;
+            sink.add_shared(id, copies.padded(&dy, 1, (0, tokens - 1))?)
         }))
     }
 

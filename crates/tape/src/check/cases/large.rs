@@ -1,9 +1,10 @@
 //! Cases too large for finite differences, for paths that a GPU takes only with large inputs:
 //! attention in several blocks of queries, and heads whose width lets products read them in place.
 
-use super::{Case, CaseSpec, Row, labels, lengths, made, specs};
+use super::{Case, CaseSpec, Row, labels, lengths, made, quantized, specs};
 use crate::error::Result;
 use crate::ops::{AttentionShape, Conv2dShape};
+use crate::quantized::Bits;
 
 const BEFORE: AttentionShape = AttentionShape {
     heads: 2,
@@ -85,6 +86,37 @@ pub fn large_specs(n: usize) -> Vec<CaseSpec> {
                 Ok(t.cross_entropy(&v[0], &labels, 0.0)?.sum)
             },
         ),
+        // Words of four codes.
+        (
+            "quantized_linear 8 bits of wide rows",
+            vec![vec![n, 3, 132], vec![100]],
+            |t, v| quantized(t, v, Bits::Eight),
+        ),
+        (
+            "quantized_linear 4 bits of wide rows",
+            vec![vec![n, 3, 132], vec![100]],
+            |t, v| quantized(t, v, Bits::Four),
+        ),
+        ("gather of many values", vec![vec![n, 2, 5]], |t, v| {
+            let rows = 2 * v[0].dims()[0] as u32;
+            let indices: Vec<u32> = (0..rows * 200).map(|i| i * i % 7 % 5).collect();
+            t.gather(&v[0], &indices)
+        }),
+        // Tiles through shared memory, forward and backward.
+        (
+            "permute of many channels",
+            vec![vec![n, 40, 7, 5]],
+            |t, v| t.permute(&v[0], &[0, 2, 3, 1]),
+        ),
+        // Words of four values.
+        (
+            "concat_along of wide rows",
+            vec![vec![n, 3, 8], vec![n, 3, 12]],
+            |t, v| t.concat_along(&[&v[0], &v[1]], 2),
+        ),
+        ("narrow of wide rows", vec![vec![n, 3, 16]], |t, v| {
+            t.narrow(&v[0], 2, 4..12)
+        }),
         (
             "conv2d of many pixels",
             vec![vec![n, 3, 33, 31], vec![4, 3, 3, 3]],

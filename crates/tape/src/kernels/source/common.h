@@ -14,6 +14,10 @@
 #define NONE4 FLOAT4(0.0f, 0.0f, 0.0f, 0.0f)
 // Words of four elements that a thread holds in registers.
 #define KEPT 8u
+// The shape of a copy between layouts. Element by element, `read` and `write` are the steps of each
+// axis in the tensor that is read and in the one that is written. Of the axis `padded`, only the
+// coordinates from `before` on, `inside` of them, are read; the others are zero. 6 means none.
+struct CopyShape { uint sizes[6]; uint read[6]; uint write[6]; uint axes; uint padded; uint before; uint inside; };
 // The sum of `v` over the group; `s` is shared memory with one value per simdgroup. All threads
 // must take part.
 #define GROUP_SUM(v, s) do { const float sum_ = simd_sum(v); if (LANE == 0u) s[SIMD] = sum_; BARRIER; v = 0.0f; for (uint k_ = 0u; k_ < SIMDS; k_++) v += s[k_]; BARRIER; } while (0)

@@ -103,6 +103,23 @@ fn dropout_draws_the_same_numbers_as_the_cpu() {
 }
 
 #[test]
+fn gathered_gradients_are_added_where_their_values_came_from() {
+    for (rows, width, each) in [
+        (1, 1, 1),
+        (1, 1, 200),
+        (1, 7, 500),
+        (9, 130, 3),
+        (4, 33, 70),
+    ] {
+        let what = format!("gather, {each} of {width} values in {rows} rows");
+        check(&what, &[&[rows, width]], &|t, v| {
+            let indices = (0..(rows * each) as u32).map(|i| i * i % 31 % width as u32);
+            t.gather(&v[0], &indices.collect::<Vec<_>>())
+        });
+    }
+}
+
+#[test]
 fn elementwise_kernels_work_for_any_size() {
     for count in [1, 1023, 2049] {
         check("gelu", &[&[count]], &|t, v| t.gelu(&v[0]));

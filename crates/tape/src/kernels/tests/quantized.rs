@@ -1,0 +1,96 @@
+//! Quantized matrices: the kernel gives the bits of the composed form, for all rows and for chosen
+//! ones, and a layer of several tiles equals the dequantized one.
+
+use super::copies::bits;
+use crate::cancel::Cancel;
+use crate::inplace::to_f64;
+use crate::kernels::emulator;
+use crate::quantized::{Bits, Quantized};
+use crate::rng::Rng;
+use crate::tape::{Kernels, Tape, Value};
+use crate::{Parameters, Result};
+use candle_core::{DType, Device, Tensor};
+
+fn drawn(seed: u64, shape: &[usize]) -> Tensor {
+    let values = Rng::new(seed).truncated_normal(shape.iter().product(), 1.0);
+    let values: Vec<f32> = values.into_iter().map(|v| v as f32).collect();
+    Tensor::from_vec(values, shape, &Device::Cpu).expect("as many as the shape has")
+}
+
+const BITS: [Bits; 2] = [Bits::Eight, Bits::Four];
+
+#[test]
+fn dequantized_tiles_have_the_bits_of_the_composed_form() {
+    for bits_of in BITS {
+        for columns in [1, 31, 40, 64, 70, 132, 200] {
+            let weight = Quantized::from_weight(&drawn(1, &[9, columns]), bits_of).expect("finite");
+            for dtype in [DType::F32, DType::BF16, DType::F16] {
+                let found = emulator::with(|| weight.device_tile(2, 5, dtype)).expect("a tile");
+                let expected = weight.tile(2, 5, dtype).expect("a tile");
+                assert_eq!(found.dims(), expected.dims());
+                let what = format!("{bits_of:?} {columns} {dtype:?}");
+                assert_eq!(bits(&found), bits(&expected), "{what}");
+            }
+            let ids = [8, 0, 8, 3];
+            let found = emulator::with(|| weight.device_rows(&ids)).expect("rows");
+            let expected = weight.rows(&ids, false).expect("rows");
+            assert_eq!(bits(&found), bits(&expected), "{bits_of:?} {columns} rows");
+        }
+    }
+}
+
+/// The output and the gradients of a layer [150, 60], which has three tiles.
+fn layer(weight: &Quantized, kernels: Kernels) -> Result<[Vec<f64>; 3]> {
+    let parameters = Parameters::default();
+    let tape = Tape::record(&parameters, Cancel::default(), kernels);
+    let [x, b] = [drawn(2, &[7, 60]), drawn(3, &[150])].map(|t| tape.variable(t));
+    let y = tape.quantized_linear(&x, weight, Some(&b))?;
+    let (output, seed) = (to_f64(y.tensor())?, drawn(4, &[7, 150]));
+    let inputs: [Value; 2] = [x, b];
+    let gradients = tape.backward_from(vec![(y, seed)], &inputs)?.inputs;
+    let values = |i: usize| to_f64(gradients[i].as_ref().expect("it took part"));
+    Ok([output, values(0)?, values(1)?])
+}
+
+#[test]
+fn a_layer_of_several_tiles_equals_the_composed_one() {
+    for bits_of in BITS {
+        let weight = Quantized::from_weight(&drawn(1, &[150, 60]), bits_of).expect("finite");
+        assert_eq!(weight.device_tiles().count(), 3);
+        let expected = layer(&weight, Kernels::Composed).expect("it fits");
+        let found = emulator::with(|| layer(&weight, Kernels::Fused)).expect("it fits");
+        for (part, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            assert_eq!(found.len(), expected.len());
+            for (a, b) in found.iter().zip(expected) {
+                assert!((a - b).abs() < 1e-4, "{bits_of:?} part {part}: {a} {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_frozen_matrix_is_dequantized_by_the_kernel() {
+    let mut parameters = Parameters::default();
+    let values = to_f64(&drawn(1, &[9, 70])).expect("values");
+    let id = parameters
+        .add("w".to_owned(), values, &[9, 70], DType::F32, &Device::Cpu)
+        .expect("a matrix");
+    parameters.freeze(|_| false);
+    parameters.quantize(id, Bits::Eight).expect("finite");
+    let value = |kernels| {
+        let tape = Tape::forward_only(&parameters, Cancel::default(), kernels);
+        bits(tape.parameter(id).tensor())
+    };
+    let found = emulator::with(|| value(Kernels::Fused));
+    assert!(emulator::launched().contains("dequantize_f32"));
+    assert_eq!(found, value(Kernels::Composed));
+}
+
+#[test]
+fn a_matrix_beyond_32_bits_is_not_given_to_the_kernel() {
+    let weight = Quantized::from_weight(&drawn(1, &[2, 65]), Bits::Four).expect("finite");
+    assert!(weight.is_indexable(0) && weight.is_indexable((1 << 24) - 1));
+    // A row of 65 values has two blocks.
+    assert!(!weight.is_indexable(1 << 24));
+    assert!(!weight.is_indexable(usize::MAX));
+}
