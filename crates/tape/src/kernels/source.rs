@@ -29,9 +29,10 @@ const TYPED: [&str; 5] = [
 ];
 
 /// The code that launches the kernels: their grids, and the options of the compiler.
-const LAUNCHES: [&str; 9] = [
+const LAUNCHES: [&str; 10] = [
     include_str!("attention.rs"),
     include_str!("batched_heads.rs"),
+    include_str!("copies.rs"),
     include_str!("cuda.rs"),
     include_str!("elements.rs"),
     include_str!("group.rs"),
