@@ -2,6 +2,7 @@
 
 use crate::commands;
 use crate::lock::lock;
+use crate::results_commands;
 use crate::shell::Shell;
 use crate::view::DrillRequest;
 use std::path::PathBuf;
@@ -42,6 +43,23 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
                 commands::control,
                 commands::drill,
                 commands::pull,
+                results_commands::results,
+                results_commands::evaluate_run,
+                results_commands::leave_results,
+                results_commands::result_samples,
+                results_commands::result_thumbnail,
+                results_commands::locate_data,
+                results_commands::export_choices,
+                results_commands::export_run,
+                results_commands::try_choose,
+                results_commands::try_picture,
+                results_commands::try_text,
+                results_commands::try_answers,
+                results_commands::try_thumbnail,
+                results_commands::try_saliency,
+                results_commands::try_save,
+                results_commands::open_input,
+                results_commands::evaluate_input,
                 commands::report_error,
             ])
             .on_page_load(|webview, page| {
@@ -93,10 +111,7 @@ fn handle(window: &Window, event: &WindowEvent) {
     let shell = app.state::<Arc<Shell>>();
     match event {
         WindowEvent::DragDrop(DragDropEvent::Drop { paths, .. }) => {
-            if let Some(path) = paths.first() {
-                let show = shell.open(path);
-                shell.show(app, show);
-            }
+            shell.receive_drop(app, paths);
         }
         WindowEvent::CloseRequested { api, .. } if !crate::quit::request(app) => {
             api.prevent_close();
