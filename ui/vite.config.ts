@@ -34,7 +34,8 @@ export default defineConfig({
     cssTarget: "safari18",
     outDir: process.env.EBB_UI_OUT ?? "dist",
     emptyOutDir: true,
-    modulePreload: { polyfill: false },
+    modulePreload: false,
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "index", test: (id) => !/src\/(results\/|host\/results)/.test(id) }] } } },
     assetsInlineLimit: 0,
   },
 });
