@@ -75,6 +75,7 @@ const COMMANDS: &[&str] = &[
     "try_saliency",
     "try_save",
     "open_input",
+    "compare_results",
     "evaluate_input",
     "report_error",
 ];

@@ -59,6 +59,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
                 results_commands::try_saliency,
                 results_commands::try_save,
                 results_commands::open_input,
+                results_commands::compare_results,
                 results_commands::evaluate_input,
                 commands::report_error,
             ])

@@ -3,7 +3,7 @@
 
 use crate::lock::lock;
 use crate::paths::device_check_path;
-use crate::results_view::{self, MISTAKES, ResultSample, ResultsView, Sources};
+use crate::results_view::{self, ComparisonView, MISTAKES, ResultSample, ResultsView, Sources};
 use crate::view::{CommandError, RunRow};
 use runlog::{Run, RunFolder};
 use std::path::PathBuf;
@@ -164,6 +164,23 @@ impl OpenResults {
         {
             progress.cancel();
         }
+    }
+
+    /// The results of the open page beside those of another run.
+    ///
+    /// # Errors
+    /// The page of this run is not open, or the other run was not evaluated.
+    pub fn compare(&self, id: &str, other: &RunFolder) -> Result<ComparisonView, CommandError> {
+        let opened = self.opened(id)?;
+        let other = Results::load(other)?.ok_or_else(|| {
+            let why = "This run was not evaluated by this version of Ebb. Open its results once, then compare.";
+            CommandError::new("failed", why)
+        })?;
+        if other.task != opened.results.task {
+            let why = "This run has another task. Choose one with the same task.";
+            return Err(CommandError::new("failed", why));
+        }
+        Ok(results_view::compare(&opened.results, &other))
     }
 
     fn opened(&self, id: &str) -> Result<Arc<Opened>, CommandError> {

@@ -3,7 +3,7 @@
 use crate::commands::{Answer, status};
 use crate::exports::{ExportKind, ExportView};
 use crate::results::on_large_stack;
-use crate::results_view::{ReportView, ResultSample, ResultsView, folder_report};
+use crate::results_view::{ComparisonView, ReportView, ResultSample, ResultsView, folder_report};
 use crate::shell::Shell;
 use crate::try_it::{AnswerView, InputView};
 use crate::view::{CommandError, Show};
@@ -51,6 +51,20 @@ pub async fn result_samples(
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
         shell.results.samples_of(&run, &folder, class, predicted)
+    })
+    .await
+}
+
+/// The results of a run beside those of another one.
+#[tauri::command]
+pub async fn compare_results(
+    shell: State<'_, Arc<Shell>>,
+    run: String,
+    other: String,
+) -> Answer<ComparisonView> {
+    status(shell, move |shell| {
+        let other = shell.runs.folder(&other)?;
+        shell.results.compare(&run, &other)
     })
     .await
 }

@@ -260,6 +260,60 @@ fn micro_batches(run: &Run) -> String {
     }
 }
 
+/// Answer of `compare_results`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, TS)]
+pub struct ComparisonView {
+    /// Headline of the other run: "88.1 %".
+    pub value: String,
+    /// What the difference means.
+    pub note: String,
+}
+
+/// Two evaluations beside each other.
+pub fn compare(results: &Results, other: &Results) -> ComparisonView {
+    let shown = headline(other);
+    let noun = noun(&results.task);
+    let note = match results.compare(other) {
+        Some(found) => {
+            let meaning = if found.first_correct == found.second_correct {
+                "They are equally good.".to_owned()
+            } else {
+                let better = match found.first_correct > found.second_correct {
+                    true => "This run is better",
+                    false => "The other run is better",
+                };
+                match found.chance < 0.05 {
+                    true => format!(
+                        "{better}, by more than chance explains (p = {:.3}).",
+                        found.chance
+                    ),
+                    false => format!(
+                        "{better}, but that may be chance (p = {:.2}).",
+                        found.chance
+                    ),
+                }
+            };
+            format!(
+                "Of {} {noun}s in both evaluations, this run has {} right and the other {}. {meaning}",
+                format_count(found.shared),
+                format_count(found.first_correct),
+                format_count(found.second_correct)
+            )
+        }
+        None if results.samples.is_empty() || other.samples.is_empty() => {
+            "The two were evaluated separately; compare them only if they have the same data."
+                .to_owned()
+        }
+        None => format!("They share no held-out {noun}, so their numbers cannot be compared."),
+    };
+    ComparisonView {
+        value: format!("{} {}", shown.value, shown.unit)
+            .trim_end()
+            .to_owned(),
+        note,
+    }
+}
+
 /// An evaluation on a folder that is not part of the run.
 pub fn folder_report(results: &Results) -> ReportView {
     ReportView {
@@ -511,6 +565,7 @@ mod tests {
         let fresh = tempfile::tempdir().expect("a temporary folder");
         let checked = runlog::bindings::check(&generated, fresh.path(), |config| {
             ResultsView::export_all(config)?;
+            ComparisonView::export_all(config)?;
             ExportView::export_all(config)?;
             InputView::export_all(config)?;
             AnswerView::export_all(config)

@@ -2,6 +2,7 @@
 export type { AnswerView } from "./generated/AnswerView";
 export type { ClassResultView } from "./generated/ClassResultView";
 export type { CommandError } from "./generated/CommandError";
+export type { ComparisonView } from "./generated/ComparisonView";
 export type { DrillRequest } from "./generated/DrillRequest";
 export type { DrillView } from "./generated/DrillView";
 export type { ExportKind } from "./generated/ExportKind";

@@ -72,7 +72,7 @@ pub use plan::{DatasetRef, Plan, device_preference, usual_learning_rate};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use results::{
-    Calibration, CalibrationBin, Judgement, Results, SampleResult, Tone, TrainingFacts,
+    Calibration, CalibrationBin, Comparison, Judgement, Results, SampleResult, Tone, TrainingFacts,
     sample_texts,
 };
 pub use run_context::{RunContext, RunOutcome};

@@ -2,10 +2,12 @@
 //! as a file of the run folder. The window reads it, so that results open at once.
 
 mod calibration;
+mod comparison;
 mod judgement;
 mod sample_texts;
 
 pub use calibration::{Calibration, CalibrationBin};
+pub use comparison::Comparison;
 pub use judgement::{Judgement, Tone, TrainingFacts};
 pub use sample_texts::sample_texts;
 

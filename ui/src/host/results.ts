@@ -2,7 +2,7 @@
 // loaded with the page.
 import { invoke } from "@tauri-apps/api/core";
 import { listen } from "@tauri-apps/api/event";
-import type { AnswerView, ExportKind, ExportView, InputView, ReportView, ResultSample, ResultsView, Show } from "../types";
+import type { AnswerView, ComparisonView, ExportKind, ExportView, InputView, ReportView, ResultSample, ResultsView, Show } from "../types";
 
 export interface ResultsHost {
   results(run: string): Promise<ResultsView>;
@@ -12,6 +12,7 @@ export interface ResultsHost {
   leave(): Promise<void>;
   /** The samples of one cell of the confusion matrix. */
   samples(run: string, cls: number, predicted: number): Promise<ResultSample[]>;
+  compare(run: string, other: string): Promise<ComparisonView>;
   /** A JPEG. */
   thumbnail(run: string, sample: number): Promise<ArrayBuffer>;
   /** Opens the system's dialog for the folder of a run. False if it was cancelled. */
@@ -43,6 +44,7 @@ const app: ResultsHost = {
   evaluate: (run) => invoke("evaluate_run", { run }),
   leave: () => invoke("leave_results"),
   samples: (run, cls, predicted) => invoke("result_samples", { run, class: cls, predicted }),
+  compare: (run, other) => invoke("compare_results", { run, other }),
   thumbnail: (run, sample) => invoke("result_thumbnail", { run, sample }),
   locateData: (run) => invoke("locate_data", { run }),
   exportChoices: (run) => invoke("export_choices", { run }),
