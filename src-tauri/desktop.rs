@@ -1,8 +1,6 @@
 //! The window: builds it, opens dropped folders, and asks before a training is interrupted.
 
-use crate::commands;
 use crate::lock::lock;
-use crate::results_commands;
 use crate::shell::Shell;
 use crate::view::DrillRequest;
 use std::path::PathBuf;
@@ -28,41 +26,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
             .plugin(tauri_plugin_dialog::init())
             .manage(Arc::clone(&shell))
             .manage(crate::quit::Quit::default())
-            .invoke_handler(tauri::generate_handler![
-                commands::welcome,
-                commands::machine,
-                commands::runs,
-                commands::choose_folder,
-                commands::choose_weights,
-                commands::begin_with,
-                commands::open_sample,
-                commands::inspection,
-                commands::forecast,
-                commands::train,
-                commands::resume,
-                commands::control,
-                commands::drill,
-                commands::pull,
-                results_commands::results,
-                results_commands::evaluate_run,
-                results_commands::leave_results,
-                results_commands::result_samples,
-                results_commands::result_thumbnail,
-                results_commands::locate_data,
-                results_commands::export_choices,
-                results_commands::export_run,
-                results_commands::try_choose,
-                results_commands::try_picture,
-                results_commands::try_text,
-                results_commands::try_answers,
-                results_commands::try_thumbnail,
-                results_commands::try_saliency,
-                results_commands::try_save,
-                results_commands::open_input,
-                results_commands::compare_results,
-                results_commands::evaluate_input,
-                commands::report_error,
-            ])
+            .invoke_handler(crate::handler::handler())
             .on_page_load(|webview, page| {
                 if page.event() == PageLoadEvent::Started {
                     let shell = webview.state::<Arc<Shell>>();

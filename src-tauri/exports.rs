@@ -1,6 +1,8 @@
 //! What the window exports of a run. Everything is written under a temporary name first, so a full
 //! or read-only disk leaves nothing behind.
 
+mod tensorboard;
+
 use crate::paths::device_check_path;
 use crate::view::CommandError;
 use runlog::{RunFolder, format_bytes};
@@ -24,6 +26,8 @@ pub enum ExportKind {
     ReportSvg,
     /// Loss, learning rate and evaluations as a table.
     CurvesCsv,
+    /// The curves as a TensorBoard event file.
+    Tensorboard,
 }
 
 /// A choice of the export sheet.
@@ -37,12 +41,13 @@ pub struct ExportView {
     pub opens: String,
 }
 
-const ALL: [ExportKind; 5] = [
+const ALL: [ExportKind; 6] = [
     ExportKind::HuggingFace,
     ExportKind::Onnx,
     ExportKind::ReportPng,
     ExportKind::ReportSvg,
     ExportKind::CurvesCsv,
+    ExportKind::Tensorboard,
 ];
 
 impl ExportKind {
@@ -65,6 +70,10 @@ impl ExportKind {
                 "Report as SVG",
                 "Browsers and drawing programs open this page and print it sharply at any size.",
             ),
+            ExportKind::Tensorboard => (
+                "Curves for TensorBoard",
+                "TensorBoard opens the folder that this event file is in.",
+            ),
             ExportKind::CurvesCsv => (
                 "Curves as CSV",
                 "Numbers, Excel and pandas open this table of loss, learning rate and evaluations.",
@@ -86,6 +95,7 @@ impl ExportKind {
             ExportKind::ReportPng => format!("{name} report.png"),
             ExportKind::ReportSvg => format!("{name} report.svg"),
             ExportKind::CurvesCsv => format!("{name} curves.csv"),
+            ExportKind::Tensorboard => format!("events.out.tfevents.{name}"),
         }
     }
 }
@@ -121,6 +131,10 @@ pub fn export(run: &RunFolder, kind: ExportKind, place: &Path) -> Result<(), Com
         ExportKind::CurvesCsv => {
             let events = runlog::read_events(&run.events_path())?;
             write(place, runlog::curves_csv(&events).as_bytes())
+        }
+        ExportKind::Tensorboard => {
+            let events = runlog::read_events(&run.events_path())?;
+            write(place, &tensorboard::tensorboard(&events))
         }
     }
 }

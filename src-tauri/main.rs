@@ -19,6 +19,8 @@ mod commands;
 #[cfg(feature = "desktop")]
 mod desktop;
 #[cfg(feature = "desktop")]
+mod handler;
+#[cfg(feature = "desktop")]
 mod lock;
 #[cfg(feature = "desktop")]
 mod inspections;

@@ -282,15 +282,13 @@ pub fn compare(results: &Results, other: &Results) -> ComparisonView {
                     true => "This run is better",
                     false => "The other run is better",
                 };
-                match found.chance < 0.05 {
-                    true => format!(
-                        "{better}, by more than chance explains (p = {:.3}).",
-                        found.chance
-                    ),
-                    false => format!(
-                        "{better}, but that may be chance (p = {:.2}).",
-                        found.chance
-                    ),
+                let chance = found.chance;
+                if chance < 0.001 {
+                    format!("{better}, by more than chance explains (p < 0.001).")
+                } else if chance < 0.05 {
+                    format!("{better}, by more than chance explains (p = {chance:.3}).")
+                } else {
+                    format!("{better}, but that may be chance (p = {chance:.2}).")
                 }
             };
             format!(
@@ -374,78 +372,91 @@ fn curve_metric(report: &EvaluationReport) -> (&'static str, Option<&'static str
 
 /// The large number, its title and what it means.
 fn headline(results: &Results) -> ReportView {
-    let report = &results.report;
-    let part = match &*report.part {
+    let part = match &*results.report.part {
         "test" => "Test",
         "whole" => "Folder",
         _ => "Held-out",
     };
-    let samples = format_count(report.samples);
-    let noun = noun(&results.task);
-    let metric = |name: &str| report.metrics.get(name).copied();
-    let (title, value, unit, note) = if let (Some(accuracy), Some((low, high))) =
-        (metric("accuracy"), report.accuracy_interval)
-    {
-        let correct = format_count((accuracy * report.samples as f64).round() as u64);
-        let note = format!(
-            "{correct} of {samples} {noun}s. With this many, the true value is likely between {:.1} and {:.1} %.",
+    let shown = accuracy_headline(results)
+        .or_else(|| text_headline(&results.report))
+        .or_else(|| target_headline(results))
+        .unwrap_or_else(|| ReportView {
+            title: "loss".to_owned(),
+            value: format!("{:.3}", results.report.loss),
+            ..ReportView::default()
+        });
+    ReportView {
+        title: format!("{part} {}", shown.title),
+        ..shown
+    }
+}
+
+/// "93.4 %: 227 of 243 images."
+fn accuracy_headline(results: &Results) -> Option<ReportView> {
+    let report = &results.report;
+    let accuracy = *report.metrics.get("accuracy")?;
+    let (low, high) = report.accuracy_interval?;
+    let correct = (accuracy * report.samples as f64).round() as u64;
+    Some(ReportView {
+        title: "accuracy".to_owned(),
+        value: format!("{:.1}", 100.0 * accuracy),
+        unit: "%".to_owned(),
+        note: format!(
+            "{} of {} {}s. With this many, the true value is likely between {:.1} and {:.1} %.",
+            format_count(correct),
+            format_count(report.samples),
+            noun(&results.task),
             100.0 * low,
             100.0 * high
-        );
-        (
-            "accuracy",
-            format!("{:.1}", 100.0 * accuracy),
-            "%".to_owned(),
-            note,
-        )
-    } else if let Some(bits) = metric("bits_per_byte") {
-        let note = format!(
-            "Bits that the model needs for one byte of text that it has not seen; 8 without a model. {samples} windows were evaluated."
-        );
-        (
-            "text",
-            format!("{bits:.2}"),
-            "bits per byte".to_owned(),
-            note,
-        )
-    } else if let Some(kept) = metric("kept_fraction") {
-        let lost = metric("loss_per_dropped").unwrap_or(f64::NAN);
-        let note = format!(
-            "of the tokens are kept. A dropped one costs {lost:.2} nats to fill in. {samples} windows were evaluated."
-        );
-        (
-            "compression",
-            format!("{:.1}", 100.0 * kept),
-            "%".to_owned(),
-            note,
-        )
-    } else if let Some(target) = report.targets.first() {
-        let note = format!(
-            "{} is off by this much on average; always predicting its mean is off by {}. {samples} {noun}s were evaluated.",
-            target.name,
-            in_unit(target.mean_baseline_error)
-        );
-        (
-            "error",
-            in_unit(target.mean_absolute_error),
-            target.name.clone(),
-            note,
-        )
-    } else {
-        (
-            "loss",
-            format!("{:.3}", report.loss),
-            String::new(),
-            format!("{samples} {noun}s were evaluated."),
-        )
-    };
-    ReportView {
-        title: format!("{part} {title}"),
-        value,
-        unit,
-        note,
+        ),
         ..ReportView::default()
+    })
+}
+
+/// Bits per byte of a language model, or the kept tokens of a compression.
+fn text_headline(report: &EvaluationReport) -> Option<ReportView> {
+    let metric = |name: &str| report.metrics.get(name).copied();
+    let windows = format_count(report.samples);
+    if let Some(bits) = metric("bits_per_byte") {
+        return Some(ReportView {
+            title: "text".to_owned(),
+            value: format!("{bits:.2}"),
+            unit: "bits per byte".to_owned(),
+            note: format!(
+                "Bits that the model needs for one byte of text that it has not seen; 8 without a model. {windows} windows were evaluated."
+            ),
+            ..ReportView::default()
+        });
     }
+    let kept = metric("kept_fraction")?;
+    let lost = metric("loss_per_dropped").unwrap_or(f64::NAN);
+    Some(ReportView {
+        title: "compression".to_owned(),
+        value: format!("{:.1}", 100.0 * kept),
+        unit: "%".to_owned(),
+        note: format!(
+            "of the tokens are kept. A dropped one costs {lost:.2} nats to fill in. {windows} windows were evaluated."
+        ),
+        ..ReportView::default()
+    })
+}
+
+/// The error of the first regression target.
+fn target_headline(results: &Results) -> Option<ReportView> {
+    let target = results.report.targets.first()?;
+    Some(ReportView {
+        title: "error".to_owned(),
+        value: in_unit(target.mean_absolute_error),
+        unit: target.name.clone(),
+        note: format!(
+            "{} is off by this much on average; always predicting its mean is off by {}. {} {}s were evaluated.",
+            target.name,
+            in_unit(target.mean_baseline_error),
+            format_count(results.report.samples),
+            noun(&results.task)
+        ),
+        ..ReportView::default()
+    })
 }
 
 fn class(class: &trainer::ClassReport) -> ClassResultView {
