@@ -155,11 +155,13 @@ impl OpenResults {
         Ok(model)
     }
 
-    /// Frees the model and ends an evaluation, because the page was left.
-    pub fn close(&self) {
-        *lock(&self.model) = None;
-        *lock(&self.opened) = None;
-        if let Some(evaluation) = lock(&self.evaluation).take()
+    /// Frees the model of a run and ends its evaluation, because its page was left. The page of
+    /// another run may be open already.
+    pub fn close(&self, id: &str) {
+        lock(&self.model).take_if(|(run, _)| run == id);
+        lock(&self.opened).take_if(|opened| opened.run == id);
+        let evaluation = lock(&self.evaluation).take_if(|evaluation| evaluation.run == id);
+        if let Some(evaluation) = evaluation
             && let Some(progress) = lock(&evaluation.progress).as_ref()
         {
             progress.cancel();

@@ -29,12 +29,12 @@ pub async fn evaluate_run(shell: State<'_, Arc<Shell>>, run: String) -> Answer<(
     .await
 }
 
-/// The results page was left: frees its model.
+/// The results page of a run was left: frees its model.
 #[tauri::command]
-pub async fn leave_results(shell: State<'_, Arc<Shell>>) -> Answer<()> {
-    status(shell, |shell| {
-        shell.try_it.show_page(None);
-        shell.results.close();
+pub async fn leave_results(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
+    status(shell, move |shell| {
+        shell.try_it.leave_page(&run);
+        shell.results.close(&run);
         Ok(())
     })
     .await

@@ -70,15 +70,21 @@ pub struct TryIt {
 }
 
 impl TryIt {
-    /// Opens the page of a run, unless it is open already.
+    /// Opens the page of a run. If another page was open, its inputs are forgotten.
     pub fn open_page(&self, run: &str) {
         if lock(&self.page).as_deref() != Some(run) {
-            self.show_page(Some(run.to_owned()));
+            self.change_page(Some(run.to_owned()));
         }
     }
 
-    /// Opens or leaves the page of a run, and forgets the inputs of the one before.
-    pub fn show_page(&self, run: Option<String>) {
+    /// Leaves the page of a run, unless that of another one is open already.
+    pub fn leave_page(&self, run: &str) {
+        if lock(&self.page).as_deref() == Some(run) {
+            self.change_page(None);
+        }
+    }
+
+    fn change_page(&self, run: Option<String>) {
         *lock(&self.page) = run;
         lock(&self.answers).clear();
         for input in lock(&self.inputs).drain(..) {
@@ -328,8 +334,9 @@ mod tests {
     fn inputs_have_ids_until_the_page_is_left() {
         let try_it = TryIt::default();
         assert!(!try_it.takes_drops());
-        try_it.show_page(Some("r1".to_owned()));
-        assert!(try_it.takes_drops());
+        try_it.open_page("r1");
+        try_it.leave_page("r0");
+        assert!(try_it.takes_drops(), "another page was left");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let added = try_it.add_files(&[folder.path().to_owned()]);
         assert!(added[0].folder);
@@ -341,7 +348,7 @@ mod tests {
         let text = try_it.add_text("two\nlines".to_owned());
         assert_eq!((text.id, &*text.name), (2, "two lines"));
         assert!(try_it.path(text.id).is_err(), "a text has no file");
-        try_it.show_page(None);
+        try_it.leave_page("r1");
         assert!(!path.exists(), "pasted pictures are removed");
         assert!(try_it.path(0).is_err());
     }

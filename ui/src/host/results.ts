@@ -9,7 +9,7 @@ export interface ResultsHost {
   /** Evaluates in the background; `results` reports the progress. */
   evaluate(run: string): Promise<void>;
   /** The page was left. */
-  leave(): Promise<void>;
+  leave(run: string): Promise<void>;
   /** The samples of one cell of the confusion matrix. */
   samples(run: string, cls: number, predicted: number): Promise<ResultSample[]>;
   compare(run: string, other: string): Promise<ComparisonView>;
@@ -42,7 +42,7 @@ export interface ResultsHost {
 const app: ResultsHost = {
   results: (run) => invoke("results", { run }),
   evaluate: (run) => invoke("evaluate_run", { run }),
-  leave: () => invoke("leave_results"),
+  leave: (run) => invoke("leave_results", { run }),
   samples: (run, cls, predicted) => invoke("result_samples", { run, class: cls, predicted }),
   compare: (run, other) => invoke("compare_results", { run, other }),
   thumbnail: (run, sample) => invoke("result_thumbnail", { run, sample }),
