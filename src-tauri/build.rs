@@ -42,7 +42,7 @@ fn declare_commands() {
 #[cfg(not(feature = "desktop"))]
 fn declare_commands() {}
 
-/// Every command of `commands.rs`.
+/// Every command of `commands.rs` and `results_commands.rs`.
 #[cfg(feature = "desktop")]
 const COMMANDS: &[&str] = &[
     "welcome",
@@ -59,5 +59,23 @@ const COMMANDS: &[&str] = &[
     "control",
     "drill",
     "pull",
+    "results",
+    "evaluate_run",
+    "leave_results",
+    "result_samples",
+    "result_thumbnail",
+    "locate_data",
+    "export_choices",
+    "export_run",
+    "try_choose",
+    "try_picture",
+    "try_text",
+    "try_answers",
+    "try_thumbnail",
+    "try_saliency",
+    "try_save",
+    "open_input",
+    "compare_results",
+    "evaluate_input",
     "report_error",
 ];

@@ -18,7 +18,8 @@ use tauri::{State, WebviewWindow};
 use tauri_plugin_dialog::DialogExt;
 use trainer::Plan;
 
-type Answer<T> = Result<T, CommandError>;
+/// The answer of a command.
+pub type Answer<T> = Result<T, CommandError>;
 
 /// Checks the values of the settings.
 fn valid(config: &RunConfig) -> Answer<()> {
@@ -28,7 +29,7 @@ fn valid(config: &RunConfig) -> Answer<()> {
 }
 
 /// Runs work that reads disks on a thread that may block.
-async fn status<T: Send + 'static>(
+pub async fn status<T: Send + 'static>(
     shell: State<'_, Arc<Shell>>,
     work: impl FnOnce(&Shell) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {

@@ -1,6 +1,5 @@
 //! The window: builds it, opens dropped folders, and asks before a training is interrupted.
 
-use crate::commands;
 use crate::lock::lock;
 use crate::shell::Shell;
 use crate::view::DrillRequest;
@@ -27,23 +26,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
             .plugin(tauri_plugin_dialog::init())
             .manage(Arc::clone(&shell))
             .manage(crate::quit::Quit::default())
-            .invoke_handler(tauri::generate_handler![
-                commands::welcome,
-                commands::machine,
-                commands::runs,
-                commands::choose_folder,
-                commands::choose_weights,
-                commands::begin_with,
-                commands::open_sample,
-                commands::inspection,
-                commands::forecast,
-                commands::train,
-                commands::resume,
-                commands::control,
-                commands::drill,
-                commands::pull,
-                commands::report_error,
-            ])
+            .invoke_handler(crate::handler::handler())
             .on_page_load(|webview, page| {
                 if page.event() == PageLoadEvent::Started {
                     let shell = webview.state::<Arc<Shell>>();
@@ -93,14 +76,9 @@ fn handle(window: &Window, event: &WindowEvent) {
     let shell = app.state::<Arc<Shell>>();
     match event {
         WindowEvent::DragDrop(DragDropEvent::Drop { paths, .. }) => {
-            if let Some(path) = paths.first().cloned() {
-                let (app, shell) = (app.clone(), Arc::clone(&shell));
-                // A folder on a sleeping network volume may take long to answer.
-                std::thread::spawn(move || {
-                    let show = shell.open(&path);
-                    shell.show(&app, show);
-                });
-            }
+            let (app, shell, paths) = (app.clone(), Arc::clone(&shell), paths.clone());
+            // A folder on a sleeping network volume may take long to answer.
+            std::thread::spawn(move || shell.receive_drop(&app, &paths));
         }
         WindowEvent::CloseRequested { api, .. } if !crate::quit::request(app) => {
             api.prevent_close();

@@ -4,6 +4,8 @@ mod allocator;
 mod stress_test;
 mod cli;
 mod hub;
+mod paths;
+mod predictions;
 mod task_labels;
 
 #[cfg(feature = "desktop")]
@@ -17,6 +19,8 @@ mod commands;
 #[cfg(feature = "desktop")]
 mod desktop;
 #[cfg(feature = "desktop")]
+mod handler;
+#[cfg(feature = "desktop")]
 mod lock;
 #[cfg(feature = "desktop")]
 mod inspections;
@@ -27,7 +31,15 @@ mod quit;
 #[cfg(feature = "desktop")]
 mod machine_readings;
 #[cfg(feature = "desktop")]
+mod exports;
+#[cfg(feature = "desktop")]
 mod refusal;
+#[cfg(feature = "desktop")]
+mod results;
+#[cfg(feature = "desktop")]
+mod results_commands;
+#[cfg(feature = "desktop")]
+mod results_view;
 #[cfg(feature = "desktop")]
 mod run_row;
 #[cfg(feature = "desktop")]
@@ -40,6 +52,8 @@ mod shell;
 mod inspection_view;
 #[cfg(feature = "desktop")]
 mod plan_view;
+#[cfg(feature = "desktop")]
+mod try_it;
 #[cfg(feature = "desktop")]
 mod view;
 #[cfg(feature = "desktop")]

@@ -121,6 +121,14 @@ impl Runs {
         }
     }
 
+    /// What `read` finds in a run, as it is now.
+    pub fn with_run<T>(&self, id: &str, read: impl FnOnce(&Run) -> T) -> Result<T, CommandError> {
+        let followed = self.followed(id)?;
+        let mut followed = lock(&followed);
+        followed.refresh();
+        Ok(read(&followed.run))
+    }
+
     /// All runs, newest first, after those opened by hand. `here` returns the rows of runs that
     /// train in this process.
     pub fn rows(&self, here: impl Fn(&str) -> Option<RunRow>) -> Result<Vec<RunRow>, CommandError> {

@@ -5,13 +5,17 @@ use crate::active::Active;
 use crate::inspections::Inspections;
 use crate::lock::lock;
 use crate::machine_readings::Readings;
+use crate::results::OpenResults;
+use crate::results_view::ResultsView;
+use crate::run_row;
 use crate::runs::Runs;
 use crate::stress_test::{Drill, SECONDS};
+use crate::try_it::TryIt;
 use crate::view::{CommandError, DrillRequest, DrillView, SampleView, Show, Welcome};
 use crate::weights::Weights;
 use dataset::is_model_folder;
-use runlog::RunStore;
-use std::path::Path;
+use runlog::{Run, RunStore};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tauri::{AppHandle, Emitter};
@@ -19,6 +23,8 @@ use trainer::{Machine, predict_device};
 
 /// The event that tells the page what to show.
 const SHOW: &str = "show";
+/// The event that tells the results page what was dropped.
+const DROPPED: &str = "dropped";
 
 /// The state of the window's process.
 pub struct Shell {
@@ -30,6 +36,10 @@ pub struct Shell {
     pub active: Active,
     /// Runs of the window and the terminal.
     pub runs: Runs,
+    /// Results of runs.
+    pub results: Arc<OpenResults>,
+    /// What is tried on the model of the open results page.
+    pub try_it: TryIt,
     /// Memory, for the status bar.
     pub readings: Arc<Readings>,
     /// The running stress test.
@@ -47,6 +57,8 @@ impl Shell {
             weights: Weights::default(),
             active: Active::on(machine),
             runs: Runs::watch(RunStore::open(RunStore::default_root())),
+            results: Arc::default(),
+            try_it: TryIt::default(),
             readings,
             drill: Mutex::default(),
             first: Mutex::default(),
@@ -119,6 +131,45 @@ impl Shell {
                 }
             }
         }
+    }
+
+    /// Opens what was dropped on the window, or hands it to the results page.
+    pub fn receive_drop(&self, app: &AppHandle, paths: &[PathBuf]) {
+        if self.try_it.takes_drops() {
+            let inputs = self.try_it.add_files(paths);
+            // Fails only while the page is being replaced.
+            let _ = app.emit(DROPPED, &inputs);
+        } else if let Some(path) = paths.first() {
+            self.show(app, self.open(path));
+        }
+    }
+
+    /// The results of a run, whose page is open from now on.
+    pub fn results_of(&self, id: &str) -> Result<ResultsView, CommandError> {
+        let folder = self.runs.folder(id)?;
+        let view = match self.active.of(id) {
+            Some(training) => {
+                let run = training.run();
+                let row = run_row::here(id, &folder, &run);
+                self.results.view(row, &folder, &run)?
+            }
+            None => self.runs.with_run(id, |run| {
+                let row = run_row::of(id, &folder, run);
+                self.results.view(row, &folder, run)
+            })??,
+        };
+        self.try_it.open_page(id);
+        Ok(ResultsView {
+            busy: self.active.running().is_some(),
+            ..view
+        })
+    }
+
+    /// The name of a run as shown.
+    pub fn run_name(&self, id: &str) -> Result<String, CommandError> {
+        let name = |run: &Run| run.started().map(|started| started.name.clone());
+        let name = self.runs.with_run(id, name)?;
+        Ok(name.unwrap_or_else(|| id.to_owned()))
     }
 
     pub fn show(&self, app: &AppHandle, show: Show) {

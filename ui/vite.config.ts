@@ -23,7 +23,11 @@ const replay: Plugin = {
 // The app's own policy, so that a preview is refused the same things as the window.
 const policy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'";
 
-export default defineConfig({
+/** Code that the results page shares with the window stays in the first chunk, which is smaller than
+ * two. Not with the replay host: the first chunk would wait for a chunk that waits for it. */
+const oneChunk = { output: { codeSplitting: { groups: [{ name: "index", test: (id: string) => !/src\/(results\/|host\/results)/.test(id) }] } } };
+
+export default defineConfig(({ mode }) => ({
   base: "./",
   clearScreen: false,
   plugins: [svelte({ configFile: false, compilerOptions: { runes: true, cssHash: ({ name }) => `e-${name}` } }), trimUPlot, replay],
@@ -34,7 +38,8 @@ export default defineConfig({
     cssTarget: "safari18",
     outDir: process.env.EBB_UI_OUT ?? "dist",
     emptyOutDir: true,
-    modulePreload: { polyfill: false },
+    modulePreload: false,
+    rolldownOptions: mode === "production" ? oneChunk : {},
     assetsInlineLimit: 0,
   },
-});
+}));

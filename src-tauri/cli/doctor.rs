@@ -3,8 +3,8 @@
 
 use super::failure::Failure;
 use super::output::out;
-use super::train::device_check_path;
 use super::{args, interrupt};
+use crate::paths::device_check_path;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pressure::{MemorySource, Monitor};
 use runlog::format_bytes;

@@ -3,7 +3,8 @@
 use super::args;
 use super::failure::Failure;
 use super::output::{out, status};
-use super::train::{device_check_path, find};
+use super::train::find;
+use crate::paths::device_check_path;
 use dataset::Task;
 use runlog::format_count;
 use serde_json::json;
@@ -23,9 +24,10 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     for (file, reason) in &evaluated.skipped {
         status!("Skipped {}: {reason}", file.display());
     }
-    let report = &evaluated.report;
+    let report = &evaluated.results.report;
     if args.folder.is_none() {
         report.save(&run)?;
+        evaluated.results.save(&run)?;
     }
     if !args.json {
         return words(&saved, report);
@@ -76,7 +78,7 @@ fn words(saved: &TrainedModel, report: &EvaluationReport) -> Result<(), Failure>
         Task::LanguageModel | Task::TokenCompression => "windows of ",
         Task::ImageClassification | Task::TextClassification => "",
     };
-    let measured = match report.part {
+    let measured = match &*report.part {
         "whole" => "(the whole folder)".to_owned(),
         part => format!("of the {part} split"),
     };

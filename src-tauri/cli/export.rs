@@ -3,7 +3,8 @@
 
 use super::failure::Failure;
 use super::output::out;
-use super::train::{device_check_path, find};
+use super::train::find;
+use crate::paths::device_check_path;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;

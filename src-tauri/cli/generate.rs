@@ -3,7 +3,8 @@
 use super::args;
 use super::failure::Failure;
 use super::output::out;
-use super::train::{device_check_path, find};
+use super::train::find;
+use crate::paths::device_check_path;
 use trainer::{DevicePreference, GenerationOptions, TrainedModel};
 
 /// Runs `ebb generate`. The same prompt, options and seed give the same text.

@@ -5,10 +5,12 @@ mod compressed;
 use super::args;
 use super::failure::Failure;
 use super::output::{out, status};
-use super::train::{device_check_path, find};
+use super::train::find;
+use crate::paths::device_check_path;
+use crate::predictions::{Answer, InputKind, files_in, target_values, to_csv, top_classes};
 use dataset::Task;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trainer::{DevicePreference, Prediction, TrainedModel};
 
 /// Runs `ebb predict`. If a file cannot be read, it is reported and the exit code is 1.
@@ -18,39 +20,66 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
         DevicePreference::Auto,
         Some(&device_check_path()),
     )?;
-    if saved.task() == Task::TextClassification {
-        return texts(&saved, args);
+    let kind = match saved.task() {
+        Task::ImageClassification => InputKind::Images,
+        _ => InputKind::Texts,
+    };
+    let files = files_in(&args.files, kind);
+    if files.is_empty() {
+        let sentence = "there is no file to predict in this folder; name files, or a folder of images or texts";
+        return Err(Failure::new(sentence.to_owned()));
     }
-    if saved.task() == Task::TokenCompression {
-        return compressed::run(&saved, args);
+    match saved.task() {
+        Task::TextClassification => texts(&saved, args, &files),
+        Task::TokenCompression => compressed::run(&saved, args, &files),
+        _ => images(&saved, args, &files),
     }
-    let mut unread = 0;
-    for (file, outcome) in args.files.iter().zip(saved.predict(&args.files)?) {
-        match outcome {
-            Ok(prediction) if args.json => {
-                out!("{}", line(&saved, file, &prediction, args.top))
+}
+
+fn images(saved: &TrainedModel, args: &args::Predict, files: &[PathBuf]) -> Result<(), Failure> {
+    let (mut unread, mut answers) = (0, Vec::new());
+    for file in files {
+        // One at a time, so that the answers appear while the others are computed.
+        for outcome in saved.predict(std::slice::from_ref(file))? {
+            unread += usize::from(outcome.is_err());
+            if args.csv {
+                let name = file.display().to_string();
+                answers.push(Answer::new(saved, name, &outcome, args.top as usize));
+                continue;
             }
-            Ok(prediction) => out!(
-                "{}: {}",
-                file.display(),
-                words(&saved, &prediction, args.top)
-            ),
-            Err(reason) => {
-                unread += 1;
-                status!("{}: {reason}", file.display());
+            match outcome {
+                Ok(prediction) if args.json => {
+                    out!("{}", line(saved, file, &prediction, args.top))
+                }
+                Ok(prediction) => out!(
+                    "{}: {}",
+                    file.display(),
+                    words(saved, &prediction, args.top)
+                ),
+                Err(reason) => status!("{}: {reason}", file.display()),
             }
         }
     }
-    all_read(unread, args)
+    print_csv(args, &answers)?;
+    all_read(unread, files.len())
+}
+
+/// Prints the answers, if CSV was asked for.
+fn print_csv(args: &args::Predict, answers: &[Answer]) -> Result<(), Failure> {
+    if !args.csv {
+        return Ok(());
+    }
+    let table = to_csv(answers).map_err(|error| Failure::new(error.to_string()))?;
+    out!("{}", table.trim_end());
+    Ok(())
 }
 
 /// An error if any file could not be read.
-fn all_read(unread: usize, args: &args::Predict) -> Result<(), Failure> {
+fn all_read(unread: usize, files: usize) -> Result<(), Failure> {
     match unread {
         0 => Ok(()),
         n => Err(Failure::new(format!(
-            "{n} of {} files could not be read",
-            args.files.len()
+            "{n} of {files} files could not be read"
         ))),
     }
 }
@@ -85,9 +114,9 @@ fn expect_no_table(argument: &Path) -> Result<(), Failure> {
 }
 
 /// Predicts the classes of each text.
-fn texts(saved: &TrainedModel, args: &args::Predict) -> Result<(), Failure> {
+fn texts(saved: &TrainedModel, args: &args::Predict, files: &[PathBuf]) -> Result<(), Failure> {
     let (mut given, mut texts) = (Vec::new(), Vec::new());
-    for argument in &args.files {
+    for argument in files {
         expect_no_table(argument)?;
         match text(argument) {
             Ok(text) => {
@@ -97,47 +126,31 @@ fn texts(saved: &TrainedModel, args: &args::Predict) -> Result<(), Failure> {
             Err(why) => status!("{why}"),
         }
     }
+    let mut answers = Vec::new();
     for (given, prediction) in given.iter().zip(saved.predict_texts(&texts)?) {
-        match args.json {
-            true => {
-                let classes = classes(saved, &prediction, args.top);
-                out!("{}", json!({"text": given.to_string(), "classes": classes}));
-            }
-            false => out!("{given}: {}", words(saved, &prediction, args.top)),
+        if args.csv {
+            let (name, top) = (given.to_string(), args.top as usize);
+            answers.push(Answer::new(saved, name, &Ok(prediction), top));
+        } else if args.json {
+            let classes = classes(saved, &prediction, args.top);
+            out!("{}", json!({"text": given.to_string(), "classes": classes}));
+        } else {
+            out!("{given}: {}", words(saved, &prediction, args.top));
         }
     }
-    all_read(args.files.len() - texts.len(), args)
-}
-
-fn best<'a>(
-    saved: &'a TrainedModel,
-    prediction: &'a Prediction,
-    top: u32,
-) -> impl Iterator<Item = (&'a str, f64)> {
-    prediction
-        .classes
-        .iter()
-        .take(top as usize)
-        .map(|&(label, p)| (saved.classes()[label as usize].as_str(), p))
-}
-
-/// Predicted targets, by column and in the column's unit.
-fn numbers<'a>(
-    saved: &'a TrainedModel,
-    prediction: &'a Prediction,
-) -> impl Iterator<Item = (&'a str, f64)> {
-    let columns = saved.columns().iter().zip(&prediction.targets);
-    columns.map(|(column, value)| (column.name.as_str(), column.unstandardize(*value)))
+    print_csv(args, &answers)?;
+    all_read(files.len() - texts.len(), files.len())
 }
 
 fn words(saved: &TrainedModel, prediction: &Prediction, top: u32) -> String {
-    let classes =
-        best(saved, prediction, top).map(|(name, p)| format!("{name} {:.1} %", 100.0 * p));
-    let numbers = numbers(saved, prediction).map(|(name, value)| {
+    let classes = top_classes(saved, prediction, top as usize).into_iter();
+    let classes = classes.map(|(name, p)| format!("{name} {:.1} %", 100.0 * p));
+    let targets = target_values(saved, prediction).into_iter();
+    let targets = targets.map(|(name, value)| {
         let digits = if value.abs() < 10.0 { 2 } else { 1 };
         format!("{name} {value:.digits$}")
     });
-    classes.chain(numbers).collect::<Vec<_>>().join(", ")
+    classes.chain(targets).collect::<Vec<_>>().join(", ")
 }
 
 fn line(
@@ -149,8 +162,9 @@ fn line(
     let mut line =
         json!({"file": file.to_string_lossy(), "classes": classes(saved, prediction, top)});
     if !saved.columns().is_empty() {
-        line["numbers"] = numbers(saved, prediction)
-            .map(|(name, value)| (name.to_owned(), json!(value)))
+        line["numbers"] = target_values(saved, prediction)
+            .into_iter()
+            .map(|(name, value)| (name, json!(value)))
             .collect::<serde_json::Map<_, _>>()
             .into();
     }
@@ -158,7 +172,7 @@ fn line(
 }
 
 fn classes(saved: &TrainedModel, prediction: &Prediction, top: u32) -> Vec<serde_json::Value> {
-    let best = best(saved, prediction, top);
+    let best = top_classes(saved, prediction, top as usize).into_iter();
     best.map(|(name, p)| json!({"class": name, "probability": p}))
         .collect()
 }

@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::output::status;
 use super::progress::Progress;
 use super::{inspect, interrupt, texts};
+use crate::paths::device_check_path;
 use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
 use runlog::{RunConfig, RunFolder, RunStore, TaskChoice, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
@@ -177,11 +178,6 @@ pub fn machine(script: &Script) -> Machine {
         device_check_path: Some(device_check_path()),
         ..Machine::default()
     }
-}
-
-/// File that stores the result of the device check: beside the runs.
-pub fn device_check_path() -> PathBuf {
-    RunStore::default_root().with_file_name("doctor.json")
 }
 
 fn replay(run: &str) -> Result<Replay, Failure> {

@@ -29,6 +29,8 @@ mod terminal;
 
 mod stress_test;
 
+mod results;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::home::Home;

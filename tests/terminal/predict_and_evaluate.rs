@@ -88,6 +88,54 @@ fn predict_reports_unreadable_files_and_continues() {
 }
 
 #[test]
+fn a_folder_is_predicted_as_a_table() {
+    let home = trained();
+    draw_classes(&home.path("new"), &["jay", "owl"], 3);
+    home.file("new/jay/bad.png", "not an image");
+    let output = home.run("predict birds {new} --csv --top 1").expect_code(1);
+    let rows: Vec<&str> = output.out.lines().collect();
+    assert_eq!(rows[0], "file,class,probability,problem");
+    assert_eq!(rows.len(), 8, "{output:?}");
+    let of = |name: &str| rows.iter().find(|row| row.contains(name)).copied();
+    assert!(
+        of("jay/000.png").is_some_and(|row| row.contains(",jay,0.")),
+        "{output:?}"
+    );
+    assert!(
+        of("jay/bad.png").is_some_and(|row| row.contains(",,,")),
+        "{output:?}"
+    );
+    assert!(
+        output.err.contains("1 of 7 files could not be read"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn the_prediction_for_each_held_out_image_stays_in_the_run_folder() {
+    let home = trained();
+    let path = home.only_run().path.join("results-held-out.json");
+    let read = || json(&std::fs::read_to_string(&path).expect("the training writes it"));
+    let by_training = read();
+    assert_eq!(by_training["samples"].as_array().map(Vec::len), Some(9));
+    std::fs::remove_file(&path).expect("it can be removed");
+    home.run("evaluate birds").expect_code(0);
+    let by_evaluation = read();
+    assert_eq!(
+        by_training["report"]["step"],
+        by_evaluation["report"]["step"]
+    );
+    let samples = |results: &Value| results["samples"].as_array().cloned().unwrap_or_default();
+    for (trained, evaluated) in samples(&by_training).iter().zip(samples(&by_evaluation)) {
+        assert_eq!(trained["file"], evaluated["file"]);
+        assert_eq!(
+            trained["class"]["predicted"],
+            evaluated["class"]["predicted"]
+        );
+    }
+}
+
+#[test]
 fn an_unknown_class_is_reported_with_similar_ones() {
     let home = TestHome::new();
     let known = ["ant", "bee", "cat", "dog", "jay", "owl", "wren"];

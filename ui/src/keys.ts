@@ -1,8 +1,8 @@
 // Keyboard shortcuts by action. The command key is ⌘ on a Mac and Ctrl elsewhere.
-export type KeyAction = "choose" | "go" | "stop" | "checkpoint" | "runs" | "plan" | "training" | "pause";
+export type KeyAction = "choose" | "go" | "stop" | "checkpoint" | "runs" | "plan" | "training" | "results" | "export" | "pause";
 
 const withCommand: Record<string, KeyAction> = {
-  o: "choose", Enter: "go", ".": "stop", s: "checkpoint", "0": "runs", "1": "plan", "2": "training",
+  o: "choose", Enter: "go", ".": "stop", s: "checkpoint", "0": "runs", "1": "plan", "2": "training", "3": "results", e: "export",
 };
 
 const inField = (target: EventTarget | null) => target instanceof HTMLElement && target.closest("input, select, textarea, button, a") !== null;

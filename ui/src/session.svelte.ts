@@ -2,7 +2,7 @@
 // the last error.
 import { host } from "./host/choose";
 import { toCommandError, type Drag } from "./host/host";
-import { go, inspectionHash, route, runHash, showHash } from "./route.svelte";
+import { go, inspectionHash, resultsHash, route, runHash, showHash } from "./route.svelte";
 import type { MachineView, Show, Welcome, WeightsView } from "./types";
 
 class Session {
@@ -57,7 +57,15 @@ export const openShow = (show: Show) => {
       return;
     }
   }
-  go(showHash(show));
+  if (show.kind === "run") void openRun(show.id);
+  else go(showHash(show));
+};
+
+/** Opens a run: its results once it has finished. */
+const openRun = async (id: string) => {
+  const rows = await host.runs().catch(() => []);
+  const finished = rows.some((row) => row.id === id && row.status === "finished");
+  go(finished ? resultsHash(id) : runHash(id));
 };
 
 export const openSample = () => attempt(async () => go(inspectionHash(await host.openSample())));

@@ -83,6 +83,8 @@ mod image_cache;
 
 mod image_dataset;
 
+mod thumbnail;
+
 // Samples in order and ahead of time.
 mod sample_order;
 
@@ -111,5 +113,6 @@ pub use text::{
     Buckets, Column, Documents, Lengths, Packing, SkippedRows, TextDataset, TextInspection,
     TextManifest, TextSample, Tokenizer, Vocabulary, Window,
 };
+pub use thumbnail::thumbnail;
 pub use types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
 pub use watch::{Watch, watch};

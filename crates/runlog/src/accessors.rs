@@ -85,7 +85,7 @@ impl Run {
     }
 
     /// Ebb's highest sampled footprint in bytes, with a relative error of about 1e-7.
-    pub(crate) fn highest_footprint(&self) -> Option<u64> {
+    pub fn highest_footprint(&self) -> Option<u64> {
         let parts = self.memory.column(2).iter().zip(self.memory.column(3));
         let bytes =
             parts.map(|(state, activations)| (f64::from(*state) + f64::from(*activations)) as u64);

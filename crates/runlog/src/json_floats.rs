@@ -37,12 +37,12 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D:
 
 /// Deserializes a number or null. JSON writers replace numbers that are not finite by null; it is
 /// read as NaN.
-pub(crate) fn or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+pub fn or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Option::deserialize(deserializer).map(|value| value.unwrap_or(f64::NAN))
 }
 
 /// Deserializes a map of numbers; each may be null as in [`or_null`].
-pub(crate) fn map_or_null<'de, D: Deserializer<'de>>(
+pub fn map_or_null<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, f64>, D::Error> {
     let values: BTreeMap<String, Option<f64>> = BTreeMap::deserialize(deserializer)?;

@@ -54,6 +54,7 @@ mod accessors;
 mod crash_report;
 mod decimate;
 mod load_run;
+mod curves_csv;
 mod report;
 mod window;
 
@@ -84,6 +85,7 @@ pub use choices::{
     OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
     TaskChoice,
 };
+pub use curves_csv::curves_csv;
 pub use error::RunlogError;
 pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
 pub use event_file::{EventReader, EventWriter, Tail, read_events};
@@ -93,7 +95,7 @@ pub use metric_text::{describe_metrics, format_metrics, headline_metric};
 pub use preset::{preset, preset_names, preset_purpose};
 pub use records::PredictionRecord;
 pub use reduce::Run;
-pub use report::report;
+pub use report::{report, report_pages};
 pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
 pub use store::RunStore;
 pub use view::{Figures, PullHeader, RunStatus};

@@ -43,30 +43,31 @@ impl Size {
 pub fn report(run: &Run, folder: &RunFolder) -> Result<(PathBuf, PathBuf), RunlogError> {
     let svg_path = folder.path.join("report.svg");
     let png_path = folder.path.join("report.png");
-    let id = folder.id();
+    let (svg, png) = report_pages(run, &folder.id())?;
+    for (path, bytes) in [(&svg_path, svg.as_bytes()), (&png_path, &png)] {
+        let mut temporary = path.clone().into_os_string();
+        temporary.push(".new");
+        fs::write(&temporary, bytes)
+            .and_then(|()| fs::rename(&temporary, path))
+            .map_err(RunlogError::disk("written", path))?;
+    }
+    Ok((svg_path, png_path))
+}
+
+/// The report of a run as an SVG and as a PNG.
+///
+/// # Errors
+/// If the report cannot be drawn.
+pub fn report_pages(run: &Run, id: &str) -> Result<(String, Vec<u8>), RunlogError> {
+    let size = Size::for_run(run);
     let failed = |reason| RunlogError::Report {
-        name: id.clone(),
+        name: id.to_owned(),
         reason,
     };
-    let size = Size::for_run(run);
-
-    let svg = draw_svg(run, &id, size).map_err(failed)?;
-    let temporary = folder.path.join("report.svg.new");
-    fs::write(&temporary, svg)
-        .and_then(|()| fs::rename(&temporary, &svg_path))
-        .map_err(RunlogError::disk("written", &svg_path))?;
-
-    let pixels = draw_pixels(run, &id, size).map_err(failed)?;
-    let temporary = folder.path.join("report.png.new");
-    png::write(
-        &temporary,
-        &pixels,
-        size.width as usize,
-        size.height as usize,
-    )
-    .and_then(|()| fs::rename(&temporary, &png_path))
-    .map_err(RunlogError::disk("written", &png_path))?;
-    Ok((svg_path, png_path))
+    let svg = draw_svg(run, id, size).map_err(failed)?;
+    let pixels = draw_pixels(run, id, size).map_err(failed)?;
+    let png = png::encode(&pixels, size.width as usize, size.height as usize);
+    Ok((svg, png.map_err(|error| failed(error.to_string()))?))
 }
 
 /// Draws the SVG in device pixels; its displayed size is in logical pixels.

@@ -401,6 +401,13 @@ impl<'a> Tape<'a> {
             .collect::<Result<Vec<_>>>()?;
         Ok(self.backward_from(seeded, &[])?.parameters)
     }
+
+    /// The gradient of `root`, weighted by `seed` of the same shape, with respect to `input`, which
+    /// is a [`Tape::variable`]; `None` if `root` does not depend on it. Consumes the tape.
+    pub fn input_gradient(self, root: Value, seed: Tensor, input: Value) -> Result<Option<Tensor>> {
+        let inputs = self.backward_from(vec![(root, seed)], &[input])?.inputs;
+        Ok(inputs.into_iter().next().flatten())
+    }
 }
 
 impl Recording {

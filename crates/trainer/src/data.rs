@@ -87,6 +87,11 @@ pub trait EvalLoader {
     /// place.
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Self::Sample>>;
 
+    /// The file of a sample, relative to the dataset folder, if it comes from one.
+    fn file(&self, _index: u32) -> Option<&Path> {
+        None
+    }
+
     /// The size of the largest of the remaining samples: pixels of an image, tokens of a text.
     /// `default` is the plan's.
     fn sample_cost(&self, default: u64) -> u64 {

@@ -4,11 +4,13 @@
 mod compress;
 mod generate;
 mod images;
+mod saliency;
 mod seen_files;
 mod texts;
 
 pub use compress::CompressedText;
 pub use generate::GenerationOptions;
+pub use saliency::Saliency;
 
 use crate::checkpoint::{self, OptimizerState, RunState};
 use crate::data::{EvalLoader, TOKENIZER};
@@ -19,6 +21,7 @@ use crate::manifest;
 use crate::plan::Plan;
 use crate::precision::Precision;
 use crate::pretrained::config_of;
+use crate::results::{Results, SampleResult};
 use crate::task::{
     EvaluatedMicroBatch, EvaluationReport, ForwardContext, MetricInputs, Metrics, ReportInputs,
     Sample, Task as _, with_task,
@@ -32,6 +35,8 @@ use models::export::{Exported, TrainedNetwork, export_hub_folder, export_onnx};
 use runlog::{RunConfig, RunFolder, format_count, most_like};
 use seen_files::SeenFiles;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tape::Cancel;
 use tape::device::{DevicePreference, with_autorelease_pool};
 
@@ -51,6 +56,8 @@ pub struct TrainedModel {
     run: PathBuf,
     /// The files of the run's dataset.
     seen_files: SeenFiles,
+    /// How far an evaluation is; another thread may read it and cancel.
+    pub progress: Arc<Progress>,
     /// The state of the run at the checkpoint.
     pub state: RunState,
     /// The device and why it was chosen.
@@ -70,16 +77,49 @@ pub enum ExportFormat {
 /// The evaluation of a trained model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
+    /// The metrics of the task.
     pub metrics: Metrics,
-    /// The report for each class and regression target.
-    pub report: EvaluationReport,
+    /// The report for each class and regression target, and the prediction for each sample.
+    pub results: Results,
     /// Files that could not be read, each with the reason.
     pub skipped: Vec<(PathBuf, String)>,
+}
+
+/// How far an evaluation is, for other threads.
+#[derive(Debug, Default)]
+pub struct Progress {
+    done: AtomicU64,
+    total: AtomicU64,
+    cancel: Cancel,
+}
+
+impl Progress {
+    fn begin(&self, total: usize) {
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(total as u64, Ordering::Relaxed);
+    }
+
+    fn add(&self, samples: usize) {
+        self.done.fetch_add(samples as u64, Ordering::Relaxed);
+    }
+
+    /// Samples evaluated, and all samples; both 0 before the evaluation.
+    pub fn done_of_total(&self) -> (u64, u64) {
+        let [done, total] = [&self.done, &self.total].map(|count| count.load(Ordering::Relaxed));
+        (done, total)
+    }
+
+    /// Ends what the model computes now and later with an error.
+    pub fn cancel(&self) {
+        self.cancel.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Sums over all samples of a loader.
 struct EvaluationSums {
     sum: EvaluatedMicroBatch,
+    /// The prediction for each sample; empty for documents.
+    samples: Vec<SampleResult>,
     /// Files that could not be read, each with the reason.
     skipped: Vec<(PathBuf, String)>,
 }
@@ -119,6 +159,7 @@ impl TrainedModel {
         };
         Ok(TrainedModel {
             seen_files: SeenFiles::from_dataset(&found),
+            progress: Arc::default(),
             tokenizer,
             run: run.path.clone(),
             plan,
@@ -229,7 +270,8 @@ impl TrainedModel {
 
     /// The context of a forward pass.
     fn context(&self) -> ForwardContext<'_> {
-        self.train_state.evaluation_context(Cancel::default())
+        self.train_state
+            .evaluation_context(self.progress.cancel.clone())
     }
 
     /// Evaluates all samples of a loader.
@@ -239,12 +281,19 @@ impl TrainedModel {
     ) -> Result<EvaluationSums> {
         let (mut sum, mut skipped) = (EvaluatedMicroBatch::default(), Vec::new());
         loader.begin();
+        self.progress.begin(loader.len());
         loop {
             let loaded = loader.fetch(MICRO_BATCH);
             if loaded.is_empty() {
-                return Ok(EvaluationSums { sum, skipped });
+                let file = |index| loader.file(index);
+                return Ok(EvaluationSums {
+                    samples: SampleResult::all(&sum.predictions, &self.plan.columns, file),
+                    sum,
+                    skipped,
+                });
             }
-            let mut samples = Vec::with_capacity(loaded.len());
+            let loaded_count = loaded.len();
+            let mut samples = Vec::with_capacity(loaded_count);
             for result in loaded {
                 match result {
                     Ok(sample) => samples.push(sample),
@@ -254,13 +303,18 @@ impl TrainedModel {
             if !samples.is_empty() {
                 sum.add(with_autorelease_pool(|| self.context().evaluate(&samples))?);
             }
+            self.progress.add(loaded_count);
         }
     }
 
     /// The evaluation that `sums` come to. `bytes` is the size of the evaluated documents, `part`
     /// the name of the split.
     fn evaluation(&self, sums: EvaluationSums, bytes: u64, part: &'static str) -> Evaluation {
-        let EvaluationSums { sum, skipped } = sums;
+        let EvaluationSums {
+            sum,
+            samples,
+            skipped,
+        } = sums;
         let inputs = MetricInputs {
             held_out_bytes: bytes,
             heads: self.plan.heads(),
@@ -273,8 +327,9 @@ impl TrainedModel {
             step: self.state.step,
             part,
         };
+        let report = EvaluationReport::new(&sum, &metrics, &about);
         Evaluation {
-            report: EvaluationReport::new(&sum, &metrics, &about),
+            results: Results::new(self.task(), report, samples),
             metrics,
             skipped,
         }

@@ -51,21 +51,30 @@ mod train;
 // Inference, and services beside the training.
 mod batch_gradients;
 mod inference;
+mod results;
 
 pub use batch_gradients::{BatchGradients, BatchSettings, ElementType};
 pub use control::{Control, Request};
 pub use device_check::{CheckObserver, DeviceCheck, Finding, RefusedKernels, checked_device};
 pub use effective_batch::{AccumulatedBatch, EffectiveBatch};
 pub use error::{Result, TrainError};
-pub use inference::{CompressedText, ExportFormat, GenerationOptions, TrainedModel, table_options};
+pub use inference::{
+    CompressedText, Evaluation, ExportFormat, GenerationOptions, Progress, Saliency, TrainedModel,
+    table_options,
+};
 pub use machine::{Machine, MemoryScript, ScriptBy};
+pub use manifest::{dataset_folder, relocate_dataset};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
 pub use model_task::model_task;
 pub use models::{ModelId, PretrainedFamily, TextModel, TextSize};
 pub use optimizer::{OptimizerKind, OptimizerState};
-pub use plan::{DatasetRef, Plan, device_preference};
+pub use plan::{DatasetRef, Plan, device_preference, usual_learning_rate};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
+pub use results::{
+    Calibration, CalibrationBin, Comparison, Judgement, Results, SampleResult, Tone, TrainingFacts,
+    sample_texts,
+};
 pub use run_context::{RunContext, RunOutcome};
 pub use tape::device::{
     CANDLE_ENVIRONMENT, DeviceKind, DevicePreference, SelectedDevice, default_threads,
@@ -77,7 +86,10 @@ pub use tape::kernels::{
     compiled as compiled_kernels,
 };
 pub use tape::memory::{CountingAllocator, take_peak_bytes};
-pub use task::{EvaluationReport, MicroBatchResult, Prediction};
+pub use task::{
+    ClassPrediction, ClassReport, ConfusionEntry, EvaluationReport, MicroBatchResult, Prediction,
+    RegressionReport,
+};
 pub use threads::on_threads;
 pub use train::{resume, start};
 

@@ -169,6 +169,45 @@ impl From<ImageManifest> for ImageInspection {
     }
 }
 
+/// The folder of a run's dataset, which may have been moved since.
+///
+/// # Errors
+/// The manifest is missing or damaged.
+pub fn dataset_folder(run: &RunFolder) -> Result<PathBuf> {
+    Ok(match read(run)? {
+        DetectedDataset::Images(found) => found.folder,
+        DetectedDataset::Texts(found) => found.folder,
+    })
+}
+
+/// Makes a run use another folder that holds the same files, because its own was moved.
+///
+/// # Errors
+/// One of the run's files is not in `folder`, or the manifest cannot be written.
+pub fn relocate_dataset(run: &RunFolder, folder: &Path) -> Result<()> {
+    let mut found = read(run)?;
+    let (place, files): (_, Vec<PathBuf>) = match &mut found {
+        DetectedDataset::Images(found) => {
+            let files = found.files.iter().map(|file| file.path.clone());
+            (&mut found.folder, files.collect())
+        }
+        DetectedDataset::Texts(found) => {
+            let files = found.files.iter().map(|file| file.path.clone());
+            (&mut found.folder, files.collect())
+        }
+    };
+    if let Some(missing) = files.iter().find(|file| !folder.join(file).is_file()) {
+        let message = format!(
+            "{} is not in {}; choose the folder that this run was trained on",
+            missing.display(),
+            folder.display()
+        );
+        return Err(TrainError::NotTrainable { message });
+    }
+    folder.clone_into(place);
+    write(run, &found)
+}
+
 fn damaged(path: &Path, error: serde_json::Error) -> TrainError {
     TrainError::CheckpointDamaged {
         path: path.to_owned(),

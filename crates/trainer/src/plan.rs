@@ -13,6 +13,7 @@ pub use augmentation::Augmentation;
 pub use checks::device_preference;
 pub use compression::{Compression, relaxes_choice, scores_choice};
 pub use dataset_defaults::DatasetRef;
+pub use hyperparameters::usual_learning_rate;
 
 use crate::model_task::dataset_task;
 use crate::optimizer::OptimizerKind;

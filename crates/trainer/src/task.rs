@@ -16,7 +16,9 @@ mod report;
 mod texts;
 
 pub use crate::data::Text;
-pub use evaluation::{ConfusionEntry, EvaluatedMicroBatch, MetricInputs, Metrics};
+pub use evaluation::{
+    ClassPrediction, ConfusionEntry, EvaluatedMicroBatch, MetricInputs, Metrics, SamplePrediction,
+};
 pub use forward_context::{ForwardContext, MicroBatchResult};
 pub use images::{ImageSample, ImageTask, Prediction};
 pub use language_model::LanguageTask;
@@ -25,7 +27,9 @@ pub(crate) use models::BALANCE;
 pub use models::{Balance, Heads, PixelNormalization};
 pub use regression::{RegressionErrors, RegressionReport};
 pub(crate) use report::split_name;
-pub use report::{EvaluationReport, ReportInputs};
+#[cfg(test)]
+pub(crate) use report::wilson;
+pub use report::{ClassReport, EvaluationReport, ReportInputs};
 pub use texts::TextTask;
 pub use token_compression::{CompressionTask, Sequence};
 

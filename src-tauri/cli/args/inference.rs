@@ -19,8 +19,9 @@ pub struct Evaluate {
 pub struct Predict {
     /// The run: its id, the beginning of its name, or its path
     pub run: String,
-    /// Image files, or texts if the run was trained on texts; a text may also be a file
-    #[arg(required = true, value_name = "IMAGE|TEXT")]
+    /// Image files, or texts if the run was trained on texts; a text may also be a file. A folder
+    /// stands for the files in it
+    #[arg(required = true, value_name = "IMAGE|TEXT|FOLDER")]
     pub files: Vec<PathBuf>,
     /// Number of classes to print for each image or text
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -28,6 +29,9 @@ pub struct Predict {
     /// Print JSON lines
     #[arg(long)]
     pub json: bool,
+    /// Print a table as CSV
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
 }
 
 #[derive(Args)]

@@ -6,14 +6,18 @@ use super::super::failure::Failure;
 use super::super::output::{out, status};
 use runlog::format_count;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trainer::{CompressedText, TrainedModel};
 
 /// Compresses each text and fills the gaps. If a file cannot be read, it is reported and the exit
 /// code is 1.
-pub fn run(saved: &TrainedModel, args: &args::Predict) -> Result<(), Failure> {
+pub fn run(saved: &TrainedModel, args: &args::Predict, files: &[PathBuf]) -> Result<(), Failure> {
+    if args.csv {
+        let sentence = "compressed texts do not fit into a table; use --json";
+        return Err(Failure::usage(sentence.to_owned()));
+    }
     let mut unread = 0;
-    for argument in &args.files {
+    for argument in files {
         let file = argument.is_file().then_some(argument.as_path());
         let text = match super::text(argument) {
             Ok(text) => text,
@@ -29,7 +33,7 @@ pub fn run(saved: &TrainedModel, args: &args::Predict) -> Result<(), Failure> {
             false => out!("{}", words(file, &found)),
         }
     }
-    super::all_read(unread, args)
+    super::all_read(unread, files.len())
 }
 
 fn line(file: Option<&Path>, text: &str, found: &CompressedText) -> Value {

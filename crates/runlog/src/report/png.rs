@@ -1,13 +1,12 @@
-//! Writes a PNG of drawn pixels. A pixel is three bytes: red, green, blue.
+//! Encodes drawn pixels as a PNG. A pixel is three bytes: red, green, blue.
 
-use std::io::{self, BufWriter};
-use std::path::Path;
+use std::io;
 
 /// Drawn pixels per output pixel in each direction. Averaging them smooths the edges.
 const SUPERSAMPLING: usize = 2;
 
-/// Averages squares of `SUPERSAMPLING` by `SUPERSAMPLING` drawn pixels and writes the result.
-pub(super) fn write(path: &Path, drawn: &[u8], width: usize, height: usize) -> io::Result<()> {
+/// Averages squares of `SUPERSAMPLING` by `SUPERSAMPLING` drawn pixels and encodes the result.
+pub(super) fn encode(drawn: &[u8], width: usize, height: usize) -> io::Result<Vec<u8>> {
     let (width, height, row) = (width / SUPERSAMPLING, height / SUPERSAMPLING, width * 3);
     let mut pixels = Vec::with_capacity(width * height * 3);
     for y in 0..height {
@@ -26,12 +25,12 @@ pub(super) fn write(path: &Path, drawn: &[u8], width: usize, height: usize) -> i
             }
         }
     }
-    let file = BufWriter::new(std::fs::File::create(path)?);
-    let mut encoder = png::Encoder::new(file, width as u32, height as u32);
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width as u32, height as u32);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     let mut writer = encoder.write_header()?;
     writer.write_image_data(&pixels)?;
     writer.finish()?;
-    Ok(())
+    Ok(file)
 }

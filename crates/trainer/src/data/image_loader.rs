@@ -300,6 +300,10 @@ impl EvalLoader for ImageEvalLoader {
         self.source.loader.take(count)
     }
 
+    fn file(&self, index: u32) -> Option<&Path> {
+        Some(self.source.dataset.file(index as usize))
+    }
+
     fn set_prefetch(&mut self, prefetch: Prefetch) {
         self.source.set_prefetch(prefetch);
     }

@@ -156,6 +156,10 @@ impl EvalLoader for TextEvalLoader {
             .collect()
     }
 
+    fn file(&self, index: u32) -> Option<&Path> {
+        self.corpus.file(index)
+    }
+
     fn sample_cost(&self, default: u64) -> u64 {
         let last = self.order.len().saturating_sub(1);
         let longest = self.order.get(self.remaining.start.min(last));

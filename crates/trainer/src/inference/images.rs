@@ -1,10 +1,13 @@
 //! Evaluates and predicts images.
 
+use super::saliency::Saliency;
 use super::{Evaluation, MICRO_BATCH, TrainedModel, evaluated_part};
 use crate::data::{ImageEvalLoader, PrefetchOptions};
 use crate::error::Result;
 use crate::task::{ImageTask, Prediction};
-use dataset::{Augment, ImageDataset, ImageFile, ImageInspection, ImageOptions, Mix, Split, Task};
+use dataset::{
+    Augment, ImageDataset, ImageFile, ImageInspection, ImageOptions, ImageSample, Mix, Split, Task,
+};
 use std::path::{Path, PathBuf};
 use tape::device::with_autorelease_pool;
 
@@ -56,7 +59,25 @@ impl TrainedModel {
         files.iter().map(|file| self.predict_one(file)).collect()
     }
 
-    fn predict_one(&self, file: &Path) -> Result<std::result::Result<Prediction, String>> {
+    /// Where the model looked to classify an image, or why the file cannot be read.
+    ///
+    /// # Errors
+    /// The model was trained for another task.
+    pub fn saliency(&self, file: &Path) -> Result<std::result::Result<Saliency, String>> {
+        if self.task() != Task::ImageClassification {
+            return Err(self.wrong_task("images"));
+        }
+        let sample = match self.single_sample(file) {
+            Ok(sample) => sample,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let saliency = || ImageTask::saliency(&self.context(), &sample);
+        let values = with_autorelease_pool(saliency)?;
+        Ok(Ok(Saliency::new(self.plan.input_size as usize, &values)))
+    }
+
+    /// The image as the model sees it, or why the file cannot be read.
+    fn single_sample(&self, file: &Path) -> std::result::Result<ImageSample, String> {
         let options = ImageOptions {
             size: self.plan.input_size,
             augment: Augment::None,
@@ -64,9 +85,13 @@ impl TrainedModel {
             seed: self.plan.seed,
         };
         let dataset = ImageDataset::open(&single_file(file), Split::Test, options, None, 0);
-        let sample = match dataset.sample(0, 0) {
+        dataset.sample(0, 0).map_err(|error| error.reason)
+    }
+
+    fn predict_one(&self, file: &Path) -> Result<std::result::Result<Prediction, String>> {
+        let sample = match self.single_sample(file) {
             Ok(sample) => sample,
-            Err(error) => return Ok(Err(error.reason)),
+            Err(reason) => return Ok(Err(reason)),
         };
         let predict = || ImageTask::predict(&self.context(), &[sample]);
         let mut predictions = with_autorelease_pool(predict)?;

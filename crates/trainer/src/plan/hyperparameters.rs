@@ -56,14 +56,32 @@ pub(super) fn balance(config: &RunConfig, columns: &[TargetColumn]) -> Result<Ba
 /// The default peak learning rate. Pretrained weights take a lower one, a new head alone a higher
 /// one.
 pub(super) fn default_rate(optimizer: OptimizerKind, pretrained: Option<&Pretrained>) -> f64 {
-    let adam = match pretrained.map(Pretrained::tuning) {
-        None => 1e-3,
-        Some(tuning) if tuning.adapter.is_some() => 1e-3,
-        Some(tuning) => match tuning.trained {
-            TrainedLayers::Head => 1e-2,
-            TrainedLayers::Last(_) => 3e-4,
-            TrainedLayers::All => 1e-4,
-        },
+    let tuning = pretrained.map(Pretrained::tuning);
+    rate(
+        optimizer,
+        tuning.map(|tuning| (tuning.adapter.is_some(), tuning.trained)),
+    )
+}
+
+/// The learning rate that Ebb suggests for this config.
+pub fn usual_learning_rate(config: &RunConfig) -> f64 {
+    let trained = match config.train_only.as_deref() {
+        Some("head") => TrainedLayers::Head,
+        Some(some) if some.starts_with("last") => TrainedLayers::Last(1),
+        _ => TrainedLayers::All,
+    };
+    let tuning = config.from.as_ref();
+    let tuning = tuning.map(|_| (config.adapter_rank.is_some(), trained));
+    rate(config.optimizer.unwrap_or(OptimizerKind::AdamW), tuning)
+}
+
+/// The default for random weights, or for pretrained ones with or without adapters.
+fn rate(optimizer: OptimizerKind, tuning: Option<(bool, TrainedLayers)>) -> f64 {
+    let adam = match tuning {
+        None | Some((true, _)) => 1e-3,
+        Some((false, TrainedLayers::Head)) => 1e-2,
+        Some((false, TrainedLayers::Last(_))) => 3e-4,
+        Some((false, TrainedLayers::All)) => 1e-4,
     };
     adam * rate_factor(optimizer)
 }

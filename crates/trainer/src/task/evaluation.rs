@@ -1,9 +1,9 @@
 //! Sums over the micro-batches of an evaluation, and the metrics they come to.
 
-use super::ranking::Ranking;
+use super::ranking::{Ranking, confidence};
 use super::{Heads, MetricSums, RegressionErrors, regression};
 use dataset::TargetColumn;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The result of one micro-batch of an evaluation: sums, not means.
@@ -23,6 +23,33 @@ pub struct EvaluatedMicroBatch {
     /// Sums of the task's further metrics.
     pub metrics: MetricSums,
     pub targets: Vec<RegressionErrors>,
+    /// One entry per sample, in the order of the evaluation; empty for documents.
+    pub predictions: Vec<SamplePrediction>,
+}
+
+/// What a network predicted for one sample of an evaluation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SamplePrediction {
+    /// Index of the sample in the evaluated split.
+    pub index: u32,
+    /// Absent without classes.
+    pub class: Option<ClassPrediction>,
+    /// For each regression target its value and the prediction, in standard deviations from the
+    /// mean of the column; `None` if the sample does not have the target.
+    pub targets: Vec<Option<(f64, f64)>>,
+}
+
+/// The class that a network predicted for one sample, and its correct class.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ClassPrediction {
+    /// Index of the correct class.
+    pub class: u32,
+    /// Index of the most probable class.
+    pub predicted: u32,
+    /// Probability of the predicted class; 0 if the scores are not finite.
+    pub probability: f64,
+    /// Probability of the correct class; 0 if the scores are not finite.
+    pub class_probability: f64,
 }
 
 impl EvaluatedMicroBatch {
@@ -36,13 +63,25 @@ impl EvaluatedMicroBatch {
         self.confusion.add(&other.confusion);
         self.metrics.add(&other.metrics);
         regression::add(&mut self.targets, other.targets);
+        self.predictions.extend(other.predictions);
     }
 
-    /// Counts the prediction for one sample of class `label`.
-    pub(super) fn count(&mut self, label: u32, ranking: Ranking) {
+    /// Counts the class scores of the sample `index`, whose class is `label`.
+    pub(super) fn count(&mut self, index: u32, label: u32, scores: &[f64]) {
+        let ranking = Ranking::new(scores, label);
         self.correct += u64::from(ranking.better == 0);
         self.in_top_5 += u64::from(ranking.better < 5);
         self.confusion.count(label, ranking.best);
+        self.predictions.push(SamplePrediction {
+            index,
+            class: Some(ClassPrediction {
+                class: label,
+                predicted: ranking.best,
+                probability: confidence(scores, ranking.best),
+                class_probability: confidence(scores, label),
+            }),
+            targets: Vec::new(),
+        });
     }
 
     /// The fraction of samples that are classified correctly.
@@ -57,7 +96,7 @@ impl EvaluatedMicroBatch {
 }
 
 /// One cell of the confusion matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfusionEntry {
     /// Index of the correct class.
     pub class: u32,

@@ -1,10 +1,10 @@
 //! Image tasks: class labels, regression targets, or both, from one network.
 
-use super::ranking::{class_probabilities, rank};
+use super::ranking::class_probabilities;
 use super::regression::{self, RegressionErrors};
 use super::{
     Balance, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics,
-    MicroBatchResult, Sample, Task,
+    MicroBatchResult, Sample, SamplePrediction, Task,
 };
 use crate::data::{ImageEvalLoader, ImageLoader, PrefetchOptions, expect_images};
 use crate::error::Result;
@@ -124,9 +124,17 @@ impl Task for ImageTask {
             let losses = tape.cross_entropy(&scores, &labels, 0.0)?.per_sample;
             result.loss = to_f64(&losses)?.iter().sum();
             let scores = to_f64(scores.tensor())?;
-            for (scores, &label) in scores.chunks_exact(context.heads.classes).zip(&labels) {
-                result.count(label, rank(scores, label));
+            let rows = scores.chunks_exact(context.heads.classes);
+            for (scores, sample) in rows.zip(samples) {
+                result.count(sample.index, sample.label, scores);
             }
+        } else {
+            let unclassified = |sample: &ImageSample| SamplePrediction {
+                index: sample.index,
+                class: None,
+                targets: Vec::new(),
+            };
+            result.predictions = samples.iter().map(unclassified).collect();
         }
         for k in 0..context.heads.targets {
             let (values, present, _) = targets(samples, k);
@@ -138,6 +146,14 @@ impl Task for ImageTask {
             let losses = tape.huber(&output, rule, HUBER_DELTA)?.per_sample;
             let predicted = to_f64(output.tensor())?;
             let targets = values.iter().map(|&value| f64::from(value)).zip(&present);
+            for ((sample, predicted), (value, present)) in result
+                .predictions
+                .iter_mut()
+                .zip(&predicted)
+                .zip(targets.clone())
+            {
+                sample.targets.push(present.then_some((value, *predicted)));
+            }
             let errors = predicted
                 .iter()
                 .zip(targets)
@@ -225,6 +241,36 @@ impl ImageTask {
         };
         let width = context.heads.outputs().max(1);
         Ok(rows.chunks_exact(width).map(prediction).collect())
+    }
+
+    /// For each pixel of an image how much it changes the most probable class, or the first
+    /// regression target without classes: the largest absolute gradient of the three channels
+    /// (Simonyan et al. 2014). Rows from the top.
+    pub(crate) fn saliency(context: &ForwardContext, sample: &ImageSample) -> Result<Vec<f64>> {
+        expect_image_network(context)?;
+        let tape = context.training_tape();
+        let images = tape.variable(pixels(context, std::slice::from_ref(sample))?);
+        let outputs = context.network.forward(&tape, &images, 0)?;
+        let scores = to_f64(outputs.tensor())?;
+        let classes = &scores[..context.heads.classes.min(scores.len())];
+        let best = (0..classes.len()).max_by(|a, b| classes[*a].total_cmp(&classes[*b]));
+        let mut seed = vec![0f32; scores.len()];
+        if let Some(seed) = seed.get_mut(best.unwrap_or(0)) {
+            *seed = 1.0;
+        }
+        let seed = Tensor::from_vec(seed, outputs.dims(), context.device)?;
+        let seed = seed.to_dtype(outputs.tensor().dtype())?;
+        let gradient = tape.input_gradient(outputs, seed, images)?;
+        let plane = context.input_size * context.input_size;
+        let Some(gradient) = gradient else {
+            return Ok(vec![0.0; plane]);
+        };
+        let values = to_f64(&gradient)?;
+        let strongest = |pixel: usize| {
+            let channels = values.iter().skip(pixel).step_by(plane);
+            channels.fold(0.0, |most: f64, value| most.max(value.abs()))
+        };
+        Ok((0..plane).map(strongest).collect())
     }
 }
 

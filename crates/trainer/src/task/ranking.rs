@@ -8,20 +8,34 @@ pub(super) struct Ranking {
     pub best: u32,
 }
 
-/// Ranks the correct class `label` among `scores`.
-pub(super) fn rank(scores: &[f64], label: u32) -> Ranking {
-    let own = scores[label as usize];
-    // Nothing compares as greater than NaN, but a NaN score is not a correct answer.
-    let better = if own.is_finite() {
-        let better = |score: &&f64| **score > own || score.is_nan();
-        scores.iter().filter(better).count()
+impl Ranking {
+    /// Ranks the correct class `label` among `scores`.
+    pub fn new(scores: &[f64], label: u32) -> Self {
+        let own = scores[label as usize];
+        // Nothing compares as greater than NaN, but a NaN score is not a correct answer.
+        let better = if own.is_finite() {
+            let better = |score: &&f64| **score > own || score.is_nan();
+            scores.iter().filter(better).count()
+        } else {
+            scores.len()
+        };
+        let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+        Ranking {
+            better,
+            best: best.unwrap_or(0) as u32,
+        }
+    }
+}
+
+/// The probability of one class: its softmax among `scores`; 0 if that is not finite.
+pub(super) fn confidence(scores: &[f64], label: u32) -> f64 {
+    let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let total: f64 = scores.iter().map(|score| (score - highest).exp()).sum();
+    let probability = (scores[label as usize] - highest).exp() / total;
+    if probability.is_finite() {
+        probability
     } else {
-        scores.len()
-    };
-    let best = (0..scores.len()).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
-    Ranking {
-        better,
-        best: best.unwrap_or(0) as u32,
+        0.0
     }
 }
 

@@ -2,6 +2,7 @@
 //! confidence intervals.
 
 use dataset::TargetColumn;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// Resamplings of a bootstrap interval.
@@ -17,20 +18,29 @@ pub struct RegressionErrors {
 }
 
 /// The errors of one target in its column's unit.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RegressionReport {
     /// Name of the column.
     pub name: String,
     /// Samples that have the target.
     pub samples: u64,
+    /// In the unit of the column.
     pub mean_absolute_error: f64,
     /// Its 95 % interval, by a bootstrap over samples.
+    #[serde(deserialize_with = "interval_or_null")]
     pub interval: (f64, f64),
     /// Mean absolute error of predicting the training mean.
     pub mean_baseline_error: f64,
     /// 95 % interval of the paired difference between the two; above 0, the network is better than
     /// the mean.
+    #[serde(deserialize_with = "interval_or_null")]
     pub improvement_interval: (f64, f64),
+}
+
+/// Deserializes an interval; JSON writers replace NaN, the bounds without samples, by null.
+fn interval_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(f64, f64), D::Error> {
+    let (low, high) = <(Option<f64>, Option<f64>)>::deserialize(deserializer)?;
+    Ok((low.unwrap_or(f64::NAN), high.unwrap_or(f64::NAN)))
 }
 
 /// Adds the errors of another micro-batch, target by target.

@@ -6,15 +6,18 @@ use crate::error::{Result, at};
 use crate::write_atomic::write_atomic;
 use dataset::{Split, TargetColumn};
 use runlog::RunFolder;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The 97.5th percentile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// The evaluation of one class.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClassReport {
+    /// Name of the class.
     pub name: String,
+    /// Evaluated samples of this class.
     pub samples: u64,
     /// Fraction of its predictions that are correct; absent if it was never predicted.
     pub precision: Option<f64>,
@@ -25,17 +28,19 @@ pub struct ClassReport {
 }
 
 /// A complete evaluation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationReport {
     /// Step of the checkpoint.
     pub step: u64,
     /// `train`, `held-out` or `test`; `whole` for a dataset that the run has never seen.
-    pub part: &'static str,
+    pub part: String,
     /// Samples evaluated.
     pub samples: u64,
     /// Mean loss, in nats if there are only classes.
+    #[serde(deserialize_with = "runlog::finite::or_null")]
     pub loss: f64,
     /// Metrics by name, as in the events of the run.
+    #[serde(deserialize_with = "runlog::finite::map_or_null")]
     pub metrics: BTreeMap<String, f64>,
     /// 95 % interval of the accuracy (Wilson 1927); absent without classes.
     pub accuracy_interval: Option<(f64, f64)>,
@@ -97,7 +102,7 @@ impl EvaluationReport {
         };
         EvaluationReport {
             step: about.step,
-            part: about.part,
+            part: about.part.to_owned(),
             samples: metrics.samples,
             loss: metrics.loss,
             metrics: metrics.by_name.clone(),

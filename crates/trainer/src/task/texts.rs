@@ -1,6 +1,6 @@
 //! Text classification: texts of a micro-batch are padded to its longest one.
 
-use super::ranking::{class_probabilities, rank};
+use super::ranking::class_probabilities;
 use super::{
     EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics, MicroBatchResult,
     Prediction, Sample, Task, Text,
@@ -86,8 +86,8 @@ impl Task for TextTask {
             ..EvaluatedMicroBatch::default()
         };
         let classes = scores.tensor().dim(1)?;
-        for (scores, &label) in to_f64(scores.tensor())?.chunks_exact(classes).zip(&labels) {
-            result.count(label, rank(scores, label));
+        for (scores, text) in to_f64(scores.tensor())?.chunks_exact(classes).zip(texts) {
+            result.count(text.index, text.label, scores);
         }
         Ok(result)
     }

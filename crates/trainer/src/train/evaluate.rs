@@ -5,6 +5,7 @@ use super::requests::handle_requests;
 use super::suspend::suspend;
 use crate::data::EvalLoader;
 use crate::error::Result;
+use crate::results::{Results, SampleResult};
 use crate::sample_queue::SampleQueue;
 use crate::session::Session;
 use crate::task::{
@@ -132,9 +133,15 @@ fn report<T: Task>(session: &mut Session<'_, T>, sum: &EvaluatedMicroBatch) -> R
             step: state.step,
             part: split_name(Split::HeldOut),
         };
-        let saved = EvaluationReport::new(sum, &metrics, &about).save(&session.run);
+        let report = EvaluationReport::new(sum, &metrics, &about);
+        let held_out = &session.loaders.held_out;
+        let file = |index| held_out.file(index);
+        let samples = SampleResult::all(&sum.predictions, &plan.columns, file);
+        let saved = report.save(&session.run);
+        let saved =
+            saved.and_then(|()| Results::new(plan.task(), report, samples).save(&session.run));
         if let Err(error) = saved {
-            // Only the report is missing; the training continues.
+            // Only the results are missing; the training continues.
             session.log.warn("report_not_saved", error.to_string())?;
         }
         session.save_or_warn(CheckpointReason::Best)?;

@@ -1,0 +1,222 @@
+//! What the window exports of a run. Everything is written under a temporary name first, so a full
+//! or read-only disk leaves nothing behind.
+
+mod tensorboard;
+
+use crate::paths::device_check_path;
+use crate::view::CommandError;
+use runlog::{RunFolder, format_bytes};
+use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
+use std::path::Path;
+use trainer::{DevicePreference, ExportFormat, TrainedModel};
+use ts_rs::TS;
+
+/// What is exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(rename_all = "snake_case")]
+pub enum ExportKind {
+    /// Weights and settings in the format of the Hugging Face hub.
+    HuggingFace,
+    /// One ONNX file with its settings.
+    Onnx,
+    /// The report as a picture.
+    ReportPng,
+    /// The report as a drawing.
+    ReportSvg,
+    /// Loss, learning rate and evaluations as a table.
+    CurvesCsv,
+    /// The curves as a TensorBoard event file.
+    Tensorboard,
+}
+
+/// A choice of the export sheet.
+#[derive(Debug, Clone, Serialize, TS)]
+pub struct ExportView {
+    /// For `export_run`.
+    pub kind: ExportKind,
+    /// "Hugging Face folder".
+    pub label: String,
+    /// What opens it.
+    pub opens: String,
+}
+
+const ALL: [ExportKind; 6] = [
+    ExportKind::HuggingFace,
+    ExportKind::Onnx,
+    ExportKind::ReportPng,
+    ExportKind::ReportSvg,
+    ExportKind::CurvesCsv,
+    ExportKind::Tensorboard,
+];
+
+impl ExportKind {
+    /// Label, and what opens it.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            ExportKind::HuggingFace => (
+                "Hugging Face folder",
+                "Python programs open it with the transformers library, and the Hugging Face hub takes it as it is.",
+            ),
+            ExportKind::Onnx => (
+                "ONNX",
+                "onnxruntime opens it in Python, C++, C#, Java, JavaScript and Swift, without PyTorch.",
+            ),
+            ExportKind::ReportPng => (
+                "Report as PNG",
+                "Every image viewer and word processor opens this page with curves and memory.",
+            ),
+            ExportKind::ReportSvg => (
+                "Report as SVG",
+                "Browsers and drawing programs open this page and print it sharply at any size.",
+            ),
+            ExportKind::Tensorboard => (
+                "Curves for TensorBoard",
+                "TensorBoard opens the folder that this event file is in.",
+            ),
+            ExportKind::CurvesCsv => (
+                "Curves as CSV",
+                "Numbers, Excel and pandas open this table of loss, learning rate and evaluations.",
+            ),
+        }
+    }
+
+    /// Title of the dialog that asks for a place.
+    pub fn title(self) -> &'static str {
+        self.words().0
+    }
+
+    /// The suggested name for the run `name`.
+    pub fn file_name(self, name: &str) -> String {
+        let name = name.replace(['/', '\\', ':'], "-");
+        match self {
+            ExportKind::HuggingFace => format!("{name}-hugging-face"),
+            ExportKind::Onnx => format!("{name}-onnx"),
+            ExportKind::ReportPng => format!("{name} report.png"),
+            ExportKind::ReportSvg => format!("{name} report.svg"),
+            ExportKind::CurvesCsv => format!("{name} curves.csv"),
+            ExportKind::Tensorboard => format!("events.out.tfevents.{name}"),
+        }
+    }
+}
+
+/// Everything that can be exported.
+pub fn choices() -> Vec<ExportView> {
+    let view = |kind: ExportKind| {
+        let (label, opens) = kind.words();
+        ExportView {
+            kind,
+            label: label.to_owned(),
+            opens: opens.to_owned(),
+        }
+    };
+    ALL.map(view).into()
+}
+
+/// Exports to `place`: a folder for the models, else a file.
+///
+/// # Errors
+/// The run has no checkpoint, the format cannot express its network, or `place` cannot be written.
+pub fn export(run: &RunFolder, kind: ExportKind, place: &Path) -> Result<(), CommandError> {
+    match kind {
+        ExportKind::HuggingFace => export_model(run, ExportFormat::HuggingFace, place),
+        ExportKind::Onnx => export_model(run, ExportFormat::Onnx, place),
+        ExportKind::ReportPng | ExportKind::ReportSvg => {
+            let (svg, png) = runlog::report_pages(&run.replay()?, &run.id())?;
+            match kind {
+                ExportKind::ReportPng => write(place, &png),
+                _ => write(place, svg.as_bytes()),
+            }
+        }
+        ExportKind::CurvesCsv => {
+            let events = runlog::read_events(&run.events_path())?;
+            write(place, runlog::curves_csv(&events).as_bytes())
+        }
+        ExportKind::Tensorboard => {
+            let events = runlog::read_events(&run.events_path())?;
+            write(place, &tensorboard::tensorboard(&events))
+        }
+    }
+}
+
+fn export_model(run: &RunFolder, format: ExportFormat, place: &Path) -> Result<(), CommandError> {
+    let model = TrainedModel::load(run, DevicePreference::Cpu, Some(&device_check_path()))?;
+    model.export(place, format).map(drop).map_err(|error| {
+        let error = CommandError::from(error);
+        CommandError::new(
+            &error.code,
+            format!("{} Nothing was written.", ended(&error.message)),
+        )
+    })
+}
+
+/// The sentence with a full stop.
+fn ended(sentence: &str) -> String {
+    match sentence.ends_with('.') {
+        true => sentence.to_owned(),
+        false => format!("{sentence}."),
+    }
+}
+
+/// Writes a file completely or not at all.
+///
+/// # Errors
+/// The sentence says what is wrong with the place and what to do.
+pub fn write(place: &Path, bytes: &[u8]) -> Result<(), CommandError> {
+    let name = place
+        .file_name()
+        .unwrap_or(place.as_os_str())
+        .to_string_lossy();
+    let draft = place.with_file_name(format!(".{name}.{}", std::process::id()));
+    let written = std::fs::write(&draft, bytes).and_then(|()| std::fs::rename(&draft, place));
+    written.map_err(|error| {
+        // It may not exist.
+        let _ = std::fs::remove_file(&draft);
+        let why = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!(
+                "The disk is full: {} are needed. Free some space or choose another place.",
+                format_bytes(bytes.len() as u64)
+            ),
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+                "Ebb may not write there. Choose another place.".to_owned()
+            }
+            _ => format!("It could not be written: {error}. Choose another place."),
+        };
+        CommandError::new("failed", format!("{name}: {why}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named_and_stays_as_it_was() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let place = folder.path().join("missing/curves.csv");
+        let refused = write(&place, b"a").expect_err("the folder is missing");
+        assert!(
+            refused.message.starts_with("curves.csv: "),
+            "{}",
+            refused.message
+        );
+        assert!(
+            refused.message.ends_with("Choose another place."),
+            "{}",
+            refused.message
+        );
+        let place = folder.path().join("curves.csv");
+        write(&place, b"a").expect("it can be written");
+        assert_eq!(std::fs::read(&place).expect("it is there"), b"a");
+        let left = std::fs::read_dir(folder.path())
+            .expect("it can be read")
+            .count();
+        assert_eq!(left, 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn names_of_runs_make_file_names() {
+        let name = ExportKind::CurvesCsv.file_name("birds/2:1");
+        assert_eq!(name, "birds-2-1 curves.csv");
+    }
+}
