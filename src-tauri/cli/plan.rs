@@ -21,7 +21,7 @@ use clap::Args;
 use models::{large_models, listed, unit};
 use planned_machine::PlannedMachine;
 use pressure::BatchConfig;
-use runlog::{Blocks, DeviceChoice, RunConfig};
+use runlog::{CheckpointBlocks, DeviceChoice, RunConfig};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -96,7 +96,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         .settings
         .config
         .checkpoint_blocks
-        .unwrap_or(Blocks::Count(0));
+        .unwrap_or(CheckpointBlocks::Count(0));
     let blocks = blocks.resolve(workload.blocks() as u32).ok_or_else(|| {
         Failure::usage(format!(
             "{name} has {} blocks; write 0 to {0}, or all",

@@ -1,7 +1,7 @@
 //! Small pictures of single files, for the window.
 
 use crate::augment;
-use crate::decode::{decode, system};
+use crate::decode::{decode, system_decoder};
 use image::ExtendedColorType;
 use image::codecs::jpeg::JpegEncoder;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ pub fn thumbnail(path: &Path, side: u32) -> Result<Vec<u8>, String> {
     let side = side.max(1);
     // Files are hostile: a panic in a decoder costs one picture.
     let decoded = catch_unwind(AssertUnwindSafe(|| {
-        decode(path, side.saturating_mul(2), system::installed)
+        decode(path, side.saturating_mul(2), system_decoder::installed)
     }));
     let image = decoded
         .unwrap_or_else(|_| Err("The decoder failed on it. Save it again, or remove it.".into()))?;

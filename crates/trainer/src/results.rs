@@ -11,7 +11,7 @@ pub use comparison::Comparison;
 pub use judgement::{Judgement, Tone, TrainingFacts};
 pub use sample_texts::sample_texts;
 
-use crate::durable::publish;
+use crate::write_atomic::write_atomic;
 use crate::error::{Result, at};
 use crate::task::{ClassPrediction, EvaluationReport, SamplePrediction};
 use dataset::{TargetColumn, Task};
@@ -124,7 +124,7 @@ impl Results {
     pub fn save(&self, run: &RunFolder) -> Result<()> {
         let path = path(run, &self.report.part);
         let text = serde_json::to_vec(self).map_err(std::io::Error::other);
-        publish(&path, &text.map_err(at(&path))?)
+        write_atomic(&path, &text.map_err(at(&path))?)
     }
 
     /// Reads the results of the newest evaluated checkpoint. Of two evaluations of one checkpoint

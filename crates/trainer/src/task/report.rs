@@ -37,10 +37,10 @@ pub struct EvaluationReport {
     /// Samples evaluated.
     pub samples: u64,
     /// Mean loss, in nats if there are only classes.
-    #[serde(deserialize_with = "runlog::finite::or_null")]
+    #[serde(deserialize_with = "runlog::json_floats::or_null")]
     pub loss: f64,
     /// Metrics by name, as in the events of the run.
-    #[serde(deserialize_with = "runlog::finite::map_or_null")]
+    #[serde(deserialize_with = "runlog::json_floats::map_or_null")]
     pub metrics: BTreeMap<String, f64>,
     /// 95 % interval of the accuracy (Wilson 1927); absent without classes.
     pub accuracy_interval: Option<(f64, f64)>,
