@@ -85,7 +85,7 @@ fn message(seconds: f64, step: u64, content: &Content) -> Vec<u8> {
 
 /// A field with a length: its number, the length, the bytes.
 fn field(message: &mut Vec<u8>, number: u8, bytes: &[u8]) {
-    message.push(number << 3 | 2);
+    message.push((number << 3) | 2);
     varint(message, bytes.len() as u64);
     message.extend(bytes);
 }
@@ -115,7 +115,7 @@ fn masked_checksum(bytes: &[u8]) -> u32 {
 /// CRC-32C (Castagnoli), bit by bit: a few hundred kilobytes take milliseconds.
 fn checksum(bytes: &[u8]) -> u32 {
     let step = |crc: u32| match crc & 1 {
-        1 => crc >> 1 ^ 0x82f6_3b78,
+        1 => (crc >> 1) ^ 0x82f6_3b78,
         _ => crc >> 1,
     };
     let crc = bytes.iter().fold(u32::MAX, |crc, byte| {

@@ -12,7 +12,7 @@ export interface Layout {
   readable: boolean;
 }
 
-const LARGEST_CELL = 44;
+const LARGEST_CELL = 88;
 const SMALLEST_TEXT = 15;
 
 /** The matrix of `classes` classes in `width` by `height` pixels. */
