@@ -53,7 +53,7 @@ const COMMANDS: &[&str] = &[
     "begin_with",
     "open_sample",
     "inspection",
-    "forecast",
+    "estimate",
     "train",
     "resume",
     "control",

@@ -7,7 +7,7 @@ use crate::run_row;
 use crate::runs::Stretch;
 use crate::shell::Shell;
 use crate::view::{
-    CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings,
+    CommandError, DrillRequest, DrillView, EstimateView, InspectionView, MachineView, PlanSettings,
     PlanView, RunRequest, RunRow, Show, WeightsView, Welcome,
 };
 use runlog::RunConfig;
@@ -154,17 +154,17 @@ pub async fn inspection(
 
 /// Estimates the memory that these settings need.
 #[tauri::command]
-pub async fn forecast(
+pub async fn estimate(
     shell: State<'_, Arc<Shell>>,
     inspection: String,
     settings: PlanSettings,
-) -> Answer<ForecastView> {
+) -> Answer<EstimateView> {
     status(shell, move |shell| {
         // Memory does not depend on which samples are held out.
         let found = shell.inspections.take(&inspection, SEED)?;
         let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
         valid(&config)?;
-        Ok(plan_view::forecast(&config, &found, &shell.readings.now())?)
+        Ok(plan_view::estimate(&config, &found, &shell.readings.now())?)
     })
     .await
 }

@@ -36,7 +36,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
                 commands::begin_with,
                 commands::open_sample,
                 commands::inspection,
-                commands::forecast,
+                commands::estimate,
                 commands::train,
                 commands::resume,
                 commands::control,

@@ -181,9 +181,9 @@ pub struct PlanView {
     pub leave_least_bytes: u64,
 }
 
-/// Result of `forecast`: the memory that settings need, and the first micro-batch.
+/// Result of `estimate`: the memory that settings need, and the first micro-batch.
 #[derive(Debug, Clone, Serialize, TS)]
-pub struct ForecastView {
+pub struct EstimateView {
     /// Trained parameters.
     pub parameters: u64,
     /// Footprint between micro-batches: program, weights, optimizer state, samples decoded ahead.
@@ -200,8 +200,17 @@ pub struct ForecastView {
     pub checkpoint_blocks: u32,
     /// Highest footprint by micro-batch, smallest first.
     pub peaks: Vec<(u32, u64)>,
-    /// Why nothing fits, and what would help.
-    pub refusal: Option<String>,
+    /// Why no micro-batch fits; `None` if one does.
+    pub refusal: Option<DoesNotFitView>,
+}
+
+/// Why not even the smallest micro-batch fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, TS)]
+pub struct DoesNotFitView {
+    /// Memory that Ebb would need.
+    pub needed_bytes: u64,
+    /// Memory that Ebb may use now.
+    pub available_bytes: u64,
 }
 
 /// Settings that the page may change before training starts.
@@ -334,7 +343,7 @@ mod tests {
             RunRow::export_all(config)?;
             InspectionView::export_all(config)?;
             RunRequest::export_all(config)?;
-            ForecastView::export_all(config)?;
+            EstimateView::export_all(config)?;
             DrillRequest::export_all(config)?;
             DrillView::export_all(config)?;
             CommandError::export_all(config)

@@ -1,9 +1,10 @@
 // The types that cross the border to Rust, all generated from Rust.
 export type { CommandError } from "./generated/CommandError";
+export type { DoesNotFitView } from "./generated/DoesNotFitView";
 export type { DrillRequest } from "./generated/DrillRequest";
 export type { DrillView } from "./generated/DrillView";
 export type { Figures } from "./generated/Figures";
-export type { ForecastView } from "./generated/ForecastView";
+export type { EstimateView } from "./generated/EstimateView";
 export type { InspectionView } from "./generated/InspectionView";
 export type { Level } from "./generated/Level";
 export type { LevelSpan } from "./generated/LevelSpan";

@@ -1,6 +1,6 @@
 // The interface between the page and the program. The page knows ids only: no path, no Tauri, no
 // file.
-import type { CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings, PlanView, RunRequest, RunRow, Show, WeightsView, Welcome } from "../types";
+import type { CommandError, DrillRequest, DrillView, EstimateView, InspectionView, MachineView, PlanSettings, PlanView, RunRequest, RunRow, Show, WeightsView, Welcome } from "../types";
 
 /** A time range of a run, for charts of `columns` pixel columns. `seen` is the version already
  * drawn, or 0. */
@@ -32,7 +32,7 @@ export interface Host {
    * `null` is the suggested one. */
   planWith(inspection: string, weights: string, trains: string | null): Promise<PlanView>;
   /** Estimates the memory that these settings need. Takes about a second. */
-  estimate(inspection: string, settings: PlanSettings): Promise<ForecastView>;
+  estimate(inspection: string, settings: PlanSettings): Promise<EstimateView>;
   /** Returns the id of the run. */
   train(inspection: string, settings: PlanSettings): Promise<string>;
   resume(run: string): Promise<void>;

@@ -1,6 +1,6 @@
 // Made-up views that a recorded run does not contain: the rows of the welcome page, and the
 // inspection of a folder.
-import type { ForecastView, InspectionView, MachineView, PlanView, RunRow, RunStatus, WeightsView, Welcome } from "../../types";
+import type { EstimateView, InspectionView, MachineView, PlanView, RunRow, RunStatus, WeightsView, Welcome } from "../../types";
 
 const GB = 2 ** 30;
 
@@ -72,7 +72,7 @@ export const planWith = (trains: string): PlanView => {
   };
 };
 
-export const estimate: ForecastView = {
+export const estimate: EstimateView = {
   parameters: 5_480_000, state_bytes: 1.7 * GB, activations_bytes: 4.8 * GB, peak_bytes: 6.5 * GB, micro_batch: 16, accumulation: 4,
   checkpoint_blocks: 0, peaks: [1, 2, 4, 8, 11, 16, 22, 32, 64].map((m): [number, number] => [m, 1.7 * GB + 0.3 * m * GB]), refusal: null,
 };
