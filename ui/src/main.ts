@@ -8,11 +8,13 @@ import { host } from "./host/choose";
 import { toCommandError } from "./host/host";
 import { route } from "./route.svelte";
 import { openShow, session } from "./session.svelte";
+import { behaveNatively } from "./shell/manners";
 
 const report = (message: string) => void host.reportError(message).catch(() => {});
 addEventListener("error", (event) => report(`${event.message} (${event.filename}:${event.lineno})`));
 addEventListener("unhandledrejection", (event) => report(`unhandled: ${String(event.reason)}`));
 
+behaveNatively();
 host.onShow(openShow);
 host.onDrag((drag) => (session.drag = drag));
 
