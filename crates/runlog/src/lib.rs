@@ -37,6 +37,7 @@ mod event;
 pub mod finite;
 mod folder;
 mod log;
+mod notes;
 mod store;
 
 // The fold: from events to a run.
@@ -85,6 +86,7 @@ pub use folder::{Claim, RunFolder, SavedCheckpoint};
 pub use interval::Interval;
 pub use log::{EventReader, EventWriter, Tail, read_events};
 pub use metric_text::{describe_metrics, format_metrics, headline_metric};
+pub use notes::RunNotes;
 pub use preset::{preset, preset_names, preset_purpose};
 pub use records::PredictionRecord;
 pub use reduce::Run;
