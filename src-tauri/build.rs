@@ -42,7 +42,7 @@ fn declare_commands() {
 #[cfg(not(feature = "desktop"))]
 fn declare_commands() {}
 
-/// Every command of `commands.rs`.
+/// Every command of `commands.rs`, `run_commands.rs` and `app_commands.rs`.
 #[cfg(feature = "desktop")]
 const COMMANDS: &[&str] = &[
     "welcome",
@@ -60,4 +60,14 @@ const COMMANDS: &[&str] = &[
     "drill",
     "pull",
     "report_error",
+    "epoch_seconds",
+    "run_menu",
+    "edit_run",
+    "repeat_run",
+    "reveal",
+    "trash_run",
+    "enable_actions",
+    "quit",
+    "close_window",
+    "zoom",
 ];

@@ -6,6 +6,7 @@ use crate::plan_view;
 use crate::run_row;
 use crate::runs::Stretch;
 use crate::shell::Shell;
+use crate::training_summary;
 use crate::view::{
     CommandError, DrillRequest, DrillView, EstimateView, InspectionView, MachineView, PlanSettings,
     PlanView, RunRequest, RunRow, Show, WeightsView, Welcome,
@@ -18,7 +19,8 @@ use tauri::{State, WebviewWindow};
 use tauri_plugin_dialog::DialogExt;
 use trainer::Plan;
 
-type Answer<T> = Result<T, CommandError>;
+/// The result of a command.
+pub type Answer<T> = Result<T, CommandError>;
 
 /// Checks the values of the settings.
 fn valid(config: &RunConfig) -> Answer<()> {
@@ -28,7 +30,7 @@ fn valid(config: &RunConfig) -> Answer<()> {
 }
 
 /// Runs work that reads disks on a thread that may block.
-async fn status<T: Send + 'static>(
+pub async fn status<T: Send + 'static>(
     shell: State<'_, Arc<Shell>>,
     work: impl FnOnce(&Shell) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
@@ -56,9 +58,11 @@ pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
         let device_check = training
             .as_ref()
             .and_then(|training| training.device_check());
+        let active = training.as_deref().and_then(training_summary::of);
         let reported = training.and_then(|training| training.messages());
         Ok(MachineView {
             device_check,
+            active,
             ..reported.unwrap_or_else(|| shell.readings.now()).view()
         })
     })
@@ -165,6 +169,24 @@ pub async fn estimate(
         let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
         valid(&config)?;
         Ok(plan_view::estimate(&config, &found, &shell.readings.now())?)
+    })
+    .await
+}
+
+/// Measures how long an epoch takes with these settings, in seconds; `None` on a GPU, where it is
+/// known after the first seconds of training. Computes two micro-batches.
+#[tauri::command]
+pub async fn epoch_seconds(
+    shell: State<'_, Arc<Shell>>,
+    inspection: String,
+    settings: PlanSettings,
+    micro_batch: u32,
+) -> Answer<Option<f64>> {
+    status(shell, move |shell| {
+        let found = shell.inspections.take(&inspection, SEED)?;
+        let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
+        valid(&config)?;
+        Ok(plan_view::epoch_seconds(&config, &found, micro_batch)?)
     })
     .await
 }

@@ -7,9 +7,15 @@ mod hub;
 mod task_labels;
 
 #[cfg(feature = "desktop")]
+mod actions;
+#[cfg(feature = "desktop")]
 mod active;
 #[cfg(feature = "desktop")]
+mod app_commands;
+#[cfg(feature = "desktop")]
 mod app_hooks;
+#[cfg(feature = "desktop")]
+mod closing;
 #[cfg(all(feature = "desktop", any(target_os = "macos", test)))]
 mod command_line_tool;
 #[cfg(feature = "desktop")]
@@ -17,9 +23,13 @@ mod commands;
 #[cfg(feature = "desktop")]
 mod desktop;
 #[cfg(feature = "desktop")]
+mod desktop_status;
+#[cfg(feature = "desktop")]
 mod lock;
 #[cfg(feature = "desktop")]
 mod inspections;
+#[cfg(feature = "desktop")]
+mod menu_bar_item;
 #[cfg(feature = "desktop")]
 mod page;
 #[cfg(feature = "desktop")]
@@ -29,6 +39,8 @@ mod machine_readings;
 #[cfg(feature = "desktop")]
 mod refusal;
 #[cfg(feature = "desktop")]
+mod run_commands;
+#[cfg(feature = "desktop")]
 mod run_row;
 #[cfg(feature = "desktop")]
 mod runs;
@@ -36,6 +48,12 @@ mod runs;
 mod sample;
 #[cfg(feature = "desktop")]
 mod shell;
+#[cfg(feature = "desktop")]
+mod single_instance;
+#[cfg(feature = "desktop")]
+mod system;
+#[cfg(feature = "desktop")]
+mod training_summary;
 #[cfg(feature = "desktop")]
 mod inspection_view;
 #[cfg(feature = "desktop")]

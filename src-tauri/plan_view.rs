@@ -11,14 +11,18 @@ use dataset::{DetectedDataset, Task};
 use pressure::{DeviceLimits, ModelNeed, Policy, Processes};
 use runlog::{CourtesyChoice, RunConfig, format_count};
 use std::path::PathBuf;
-use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants};
+use trainer::estimate::{
+    IMAGE_SIZES, Prefetched, Requirement, Target, Variants, seconds_per_sample,
+};
 use trainer::{
-    DatasetRef, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel, TextSize, model_task,
-    predict_device_kind,
+    DatasetRef, DeviceKind, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel, TextSize,
+    model_task, predict_device_kind,
 };
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
 const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
+/// Time is measured with at most so many samples.
+const TIMED_SAMPLES: u32 = 4;
 /// The word for training everything.
 const ALL: &str = "all";
 
@@ -215,6 +219,22 @@ pub fn estimate(
             ..view
         },
     })
+}
+
+/// Seconds per epoch, from a measured micro-batch of at most `micro_batch` samples; `None` on a GPU.
+pub fn epoch_seconds(
+    config: &RunConfig,
+    found: &DetectedDataset,
+    micro_batch: u32,
+) -> trainer::Result<Option<f64>> {
+    let plan = Plan::check(config, found)?;
+    if predict_device_kind(plan.device) != DeviceKind::Cpu {
+        return Ok(None);
+    }
+    let samples = micro_batch.clamp(1, TIMED_SAMPLES) as usize;
+    let per_sample = seconds_per_sample(&plan, samples, 0);
+    crate::allocator::purge();
+    Ok(Some(per_sample? * plan.train_samples as f64))
 }
 
 /// The peak of each micro-batch with this many checkpointed blocks, smallest first.

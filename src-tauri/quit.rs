@@ -1,6 +1,6 @@
 //! Quitting while a training runs: Ebb asks first, saves a checkpoint on another thread, and never
-//! blocks the window's own thread for long. Every way to quit ends here: closing the window, the
-//! menu, the Dock, and logging out.
+//! blocks the window's own thread for long. Every way to quit ends here: the menu, the tray, the
+//! Dock, and logging out. Closing the window keeps the training: see `closing.rs`.
 
 use crate::lock::lock;
 use crate::shell::Shell;
@@ -68,9 +68,21 @@ impl Quit {
         };
     }
 
+    /// True if the user has not asked to quit, or changed their mind.
+    pub fn is_open(&self) -> bool {
+        *lock(&self.0) == State::Open
+    }
+
     /// True if nothing is to be saved any more.
     fn is_abandoned(&self) -> bool {
         *lock(&self.0) == State::Abandoned
+    }
+}
+
+/// Quits now, or after the user has answered.
+pub fn quit(app: &AppHandle) {
+    if request(app) {
+        app.exit(0);
     }
 }
 
@@ -83,12 +95,16 @@ pub fn request(app: &AppHandle) -> bool {
     let (Some(training), true) = (training, answer != Answer::Quit) else {
         return true;
     };
+    if answer != Answer::Wait {
+        // The question stands on the window.
+        crate::closing::show_window(app);
+    }
     let step = runlog::format_count(training.run().figures().step);
     match answer {
         Answer::AskToStop => ask(
             app,
             format!(
-                "A training is at step {step}. Stop & checkpoint saves it before Ebb closes; Resume goes on from there."
+                "A training is at step {step}. Stop & checkpoint saves it before Ebb quits; Resume goes on from there. To keep it in the background, close the window instead."
             ),
             ["Stop the training?", "Stop & checkpoint", "Keep training"],
             move |app| {

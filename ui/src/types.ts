@@ -1,4 +1,5 @@
 // The types that cross the border to Rust, all generated from Rust.
+export type { ActiveView } from "./generated/ActiveView";
 export type { CommandError } from "./generated/CommandError";
 export type { DoesNotFitView } from "./generated/DoesNotFitView";
 export type { DrillRequest } from "./generated/DrillRequest";
@@ -13,6 +14,7 @@ export type { Mark } from "./generated/Mark";
 export type { PlanSettings } from "./generated/PlanSettings";
 export type { PlanView } from "./generated/PlanView";
 export type { PullHeader } from "./generated/PullHeader";
+export type { RepeatView } from "./generated/RepeatView";
 export type { RunEvent } from "./generated/RunEvent";
 export type { RunRequest } from "./generated/RunRequest";
 export type { RunRow } from "./generated/RunRow";

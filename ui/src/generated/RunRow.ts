@@ -48,4 +48,4 @@ can_resume: boolean,
 /**
  * Last change, milliseconds since 1970.
  */
-unix_ms: number, };
+unix_ms: number, started_unix_ms: number, note: string, };

@@ -23,6 +23,17 @@ export const host: Host = {
   stressTest: (request) => invoke("drill", { request }),
   pull: (query) => invoke("pull", { ...query }),
   reportError: (message) => invoke("report_error", { message }),
+  epochSeconds: (inspection, settings, microBatch) => invoke("epoch_seconds", { inspection, settings, microBatch }),
+  runMenu: (run, enabled) => invoke("run_menu", { run, enabled }),
+  editRun: (run, name, note) => invoke("edit_run", { run, name, note }),
+  repeatRun: (run) => invoke("repeat_run", { run }),
+  reveal: (show) => invoke("reveal", { show }),
+  trashRun: (run) => invoke("trash_run", { run }),
+  enableActions: (enabled) => invoke("enable_actions", { enabled }),
+  quit: () => invoke("quit"),
+  closeWindow: () => invoke("close_window"),
+  zoom: (factor) => invoke("zoom", { factor }),
+  onAction: (listener) => void listen<{ id: string; run: string | null }>("action", ({ payload }) => listener(payload.id, payload.run)),
   onShow: (listener) => void listen<Show>("show", (event) => listener(event.payload)),
   onDrag: (listener) => {
     // Rust takes the path of what is dropped; the page only shows that it can be dropped here.
