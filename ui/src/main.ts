@@ -4,6 +4,7 @@ import "./tokens.css";
 import "./base.css";
 import { mount } from "svelte";
 import App from "./App.svelte";
+import { perform, restoreScale } from "./actions/perform.svelte";
 import { host } from "./host/choose";
 import { toCommandError } from "./host/host";
 import { route } from "./route.svelte";
@@ -15,6 +16,8 @@ addEventListener("error", (event) => report(`${event.message} (${event.filename}
 addEventListener("unhandledrejection", (event) => report(`unhandled: ${String(event.reason)}`));
 
 behaveNatively();
+restoreScale();
+host.onAction((id, run) => perform(id, run ?? undefined));
 host.onShow(openShow);
 host.onDrag((drag) => (session.drag = drag));
 
