@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tauri::ipc::Invoke;
 use tauri::menu::MenuEvent;
 use tauri::plugin::TauriPlugin;
 use tauri::webview::PageLoadEvent;
@@ -48,33 +49,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
             .manage(Arc::clone(&shell))
             .manage(Closing::default())
             .manage(crate::quit::Quit::default())
-            .invoke_handler(tauri::generate_handler![
-                commands::welcome,
-                commands::machine,
-                commands::runs,
-                commands::choose_folder,
-                commands::choose_weights,
-                commands::begin_with,
-                commands::open_sample,
-                commands::inspection,
-                commands::estimate,
-                commands::train,
-                commands::resume,
-                commands::control,
-                commands::drill,
-                commands::pull,
-                commands::report_error,
-                commands::epoch_seconds,
-                run_commands::run_menu,
-                run_commands::edit_run,
-                run_commands::repeat_run,
-                run_commands::reveal,
-                run_commands::trash_run,
-                app_commands::enable_actions,
-                app_commands::quit,
-                app_commands::close_window,
-                app_commands::zoom,
-            ])
+            .invoke_handler(commands())
             .on_menu_event(on_menu_event)
             .on_page_load(|webview, page| {
                 if page.event() == PageLoadEvent::Started {
@@ -83,7 +58,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
                 }
             })
             .on_window_event(handle)
-            .setup(|app| Ok(set_up(app, first)?))
+            .setup(|app| set_up(app, first))
             .build(tauri::generate_context!())
     };
     // The toolkit panics if the display does not answer.
@@ -95,6 +70,37 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
     };
     app.run(|app, event| on_event(app, &event));
     ExitCode::SUCCESS
+}
+
+/// What the page may call, if `capabilities/main.json` allows it.
+fn commands() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
+    tauri::generate_handler![
+        commands::welcome,
+        commands::machine,
+        commands::runs,
+        commands::choose_folder,
+        commands::choose_weights,
+        commands::begin_with,
+        commands::open_sample,
+        commands::inspection,
+        commands::estimate,
+        commands::train,
+        commands::resume,
+        commands::control,
+        commands::drill,
+        commands::pull,
+        commands::report_error,
+        commands::epoch_seconds,
+        run_commands::run_menu,
+        run_commands::edit_run,
+        run_commands::repeat_run,
+        run_commands::reveal,
+        run_commands::trash_run,
+        app_commands::enable_actions,
+        app_commands::quit,
+        app_commands::close_window,
+        app_commands::zoom,
+    ]
 }
 
 fn set_up(app: &App, first: Option<First>) -> Result<(), Box<dyn std::error::Error>> {
