@@ -44,13 +44,3 @@ pub fn request(app: &AppHandle) -> bool {
     }
     false
 }
-
-/// Shows the window in front of the others.
-pub fn show_window(app: &AppHandle) {
-    if let Some(window) = app.get_webview_window("main") {
-        // Each fails only if the window is closing.
-        let _ = window.show();
-        let _ = window.unminimize();
-        let _ = window.set_focus();
-    }
-}

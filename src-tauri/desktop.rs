@@ -7,6 +7,7 @@ use crate::lock::lock;
 use crate::menu_bar_item;
 use crate::run_commands;
 use crate::shell::Shell;
+use crate::show_window::show_window;
 use crate::single_instance::{self, First, Instance};
 use crate::view::DrillRequest;
 use runlog::RunStore;
@@ -117,7 +118,7 @@ fn set_up(app: &App, first: Option<First>) -> Result<(), Box<dyn std::error::Err
                 let show = shell.open(&target);
                 shell.show(&app, show);
             }
-            closing::show_window(&app);
+            show_window(&app);
         });
     }
     crate::desktop_status::follow(app.handle());
@@ -142,7 +143,7 @@ fn window_state(home: &Path) -> TauriPlugin<Wry> {
 fn on_menu_event(app: &AppHandle, event: MenuEvent) {
     let shell = app.state::<Arc<Shell>>();
     match event.id().as_ref() {
-        menu_bar_item::OPEN => closing::show_window(app),
+        menu_bar_item::OPEN => show_window(app),
         menu_bar_item::QUIT => crate::quit::quit(app),
         menu_bar_item::PAUSE => {
             if let Some(training) = shell.active.running() {

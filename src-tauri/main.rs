@@ -49,6 +49,8 @@ mod sample;
 #[cfg(feature = "desktop")]
 mod shell;
 #[cfg(feature = "desktop")]
+mod show_window;
+#[cfg(feature = "desktop")]
 mod single_instance;
 #[cfg(feature = "desktop")]
 mod system;

@@ -4,6 +4,7 @@
 
 use crate::lock::lock;
 use crate::shell::Shell;
+use crate::show_window::show_window;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tauri::{AppHandle, Manager};
@@ -97,7 +98,7 @@ pub fn request(app: &AppHandle) -> bool {
     };
     if answer != Answer::Wait {
         // The question stands on the window.
-        crate::closing::show_window(app);
+        show_window(app);
     }
     let step = runlog::format_count(training.run().figures().step);
     match answer {

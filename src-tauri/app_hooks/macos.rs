@@ -2,10 +2,10 @@
 //! that installs the command-line tool. Same surface as `other.rs`.
 
 use crate::actions::{self, Action};
-use crate::closing;
 use crate::command_line_tool;
 use crate::quit;
 use crate::shell::Shell;
+use crate::show_window::show_window;
 use objc2::ffi::{class_addMethod, object_getClass};
 use objc2::rc::Retained;
 use objc2::runtime::{AnyObject, Imp, Sel};
@@ -131,7 +131,7 @@ extern "C-unwind" fn should_terminate(_this: &AnyObject, _: Sel, _sender: &AnyOb
 /// closed during a training.
 pub fn on_event(app: &AppHandle, event: &RunEvent) {
     if let RunEvent::Reopen { .. } = event {
-        closing::show_window(app);
+        show_window(app);
     }
     if let RunEvent::Opened { urls } = event
         && let Some(path) = urls.iter().find_map(|url| url.to_file_path().ok())

@@ -46,4 +46,8 @@ name: string,
 /**
  * How far the check of the GPU is that precedes its first run.
  */
-device_check: DeviceCheckView | null, active: ActiveView | null, };
+device_check: DeviceCheckView | null, 
+/**
+ * The training of this process, while it runs.
+ */
+active: ActiveView | null, };

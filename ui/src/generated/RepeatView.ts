@@ -2,4 +2,24 @@
 import type { ChangedSettings } from "./ChangedSettings";
 import type { WeightsView } from "./WeightsView";
 
-export type RepeatView = { inspection: string, weights: WeightsView | null, trains: string | null, settings: ChangedSettings, };
+/**
+ * Result of `repeat_run`: what a new plan takes over from a run. Absent settings stay as Ebb
+ * suggests them.
+ */
+export type RepeatView = { 
+/**
+ * Id of the inspection of the run's folder.
+ */
+inspection: string, 
+/**
+ * The weights that it started from.
+ */
+weights: WeightsView | null, 
+/**
+ * The trainable part, if it started from weights.
+ */
+trains: string | null, 
+/**
+ * Its settings.
+ */
+settings: ChangedSettings, };

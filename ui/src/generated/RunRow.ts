@@ -10,9 +10,13 @@ export type RunRow = {
  */
 id: string, 
 /**
- * The dropped folder's name.
+ * The dropped folder's name, or what the user calls the run.
  */
 name: string, 
+/**
+ * What the user noted about it.
+ */
+note: string, 
 /**
  * "Image classification, ConvNet".
  */
@@ -46,6 +50,10 @@ seconds_left: number | null,
  */
 can_resume: boolean, 
 /**
+ * When it started, milliseconds since 1970.
+ */
+started_unix_ms: number, 
+/**
  * Last change, milliseconds since 1970.
  */
-unix_ms: number, started_unix_ms: number, note: string, };
+unix_ms: number, };
