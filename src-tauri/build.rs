@@ -42,7 +42,7 @@ fn declare_commands() {
 #[cfg(not(feature = "desktop"))]
 fn declare_commands() {}
 
-/// Every command of `commands.rs` and `results_commands.rs`.
+/// Every command of `handler.rs`.
 #[cfg(feature = "desktop")]
 const COMMANDS: &[&str] = &[
     "welcome",
@@ -53,7 +53,7 @@ const COMMANDS: &[&str] = &[
     "begin_with",
     "open_sample",
     "inspection",
-    "forecast",
+    "estimate",
     "train",
     "resume",
     "control",
@@ -78,4 +78,14 @@ const COMMANDS: &[&str] = &[
     "compare_results",
     "evaluate_input",
     "report_error",
+    "epoch_seconds",
+    "run_menu",
+    "edit_run",
+    "repeat_run",
+    "reveal",
+    "trash_run",
+    "enable_actions",
+    "quit",
+    "close_window",
+    "zoom",
 ];

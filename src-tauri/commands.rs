@@ -6,8 +6,9 @@ use crate::plan_view;
 use crate::run_row;
 use crate::runs::Stretch;
 use crate::shell::Shell;
+use crate::training_summary;
 use crate::view::{
-    CommandError, DrillRequest, DrillView, ForecastView, InspectionView, MachineView, PlanSettings,
+    CommandError, DrillRequest, DrillView, EstimateView, InspectionView, MachineView, PlanSettings,
     PlanView, RunRequest, RunRow, Show, WeightsView, Welcome,
 };
 use runlog::RunConfig;
@@ -18,7 +19,7 @@ use tauri::{State, WebviewWindow};
 use tauri_plugin_dialog::DialogExt;
 use trainer::Plan;
 
-/// The answer of a command.
+/// The result of a command.
 pub type Answer<T> = Result<T, CommandError>;
 
 /// Checks the values of the settings.
@@ -57,9 +58,11 @@ pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
         let device_check = training
             .as_ref()
             .and_then(|training| training.device_check());
+        let active = training.as_deref().and_then(training_summary::of);
         let reported = training.and_then(|training| training.messages());
         Ok(MachineView {
             device_check,
+            active,
             ..reported.unwrap_or_else(|| shell.readings.now()).view()
         })
     })
@@ -155,17 +158,35 @@ pub async fn inspection(
 
 /// Estimates the memory that these settings need.
 #[tauri::command]
-pub async fn forecast(
+pub async fn estimate(
     shell: State<'_, Arc<Shell>>,
     inspection: String,
     settings: PlanSettings,
-) -> Answer<ForecastView> {
+) -> Answer<EstimateView> {
     status(shell, move |shell| {
         // Memory does not depend on which samples are held out.
         let found = shell.inspections.take(&inspection, SEED)?;
         let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
         valid(&config)?;
-        Ok(plan_view::forecast(&config, &found, &shell.readings.now())?)
+        Ok(plan_view::estimate(&config, &found, &shell.readings.now())?)
+    })
+    .await
+}
+
+/// Measures how long an epoch takes with these settings, in seconds; `None` on a GPU, where it is
+/// known after the first seconds of training. Computes two micro-batches.
+#[tauri::command]
+pub async fn epoch_seconds(
+    shell: State<'_, Arc<Shell>>,
+    inspection: String,
+    settings: PlanSettings,
+    micro_batch: u32,
+) -> Answer<Option<f64>> {
+    status(shell, move |shell| {
+        let found = shell.inspections.take(&inspection, SEED)?;
+        let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
+        valid(&config)?;
+        Ok(plan_view::epoch_seconds(&config, &found, micro_batch)?)
     })
     .await
 }

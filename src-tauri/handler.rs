@@ -1,6 +1,6 @@
 //! Every command that the window may call.
 
-use crate::{commands, results_commands};
+use crate::{app_commands, commands, results_commands, run_commands};
 use tauri::Wry;
 use tauri::ipc::Invoke;
 
@@ -15,7 +15,7 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         commands::begin_with,
         commands::open_sample,
         commands::inspection,
-        commands::forecast,
+        commands::estimate,
         commands::train,
         commands::resume,
         commands::control,
@@ -40,5 +40,15 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         results_commands::compare_results,
         results_commands::evaluate_input,
         commands::report_error,
+        commands::epoch_seconds,
+        run_commands::run_menu,
+        run_commands::edit_run,
+        run_commands::repeat_run,
+        run_commands::reveal,
+        run_commands::trash_run,
+        app_commands::enable_actions,
+        app_commands::quit,
+        app_commands::close_window,
+        app_commands::zoom,
     ]
 }

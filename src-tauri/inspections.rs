@@ -108,6 +108,11 @@ impl Inspections {
             .map_err(|error| CommandError::new("not_trainable", error.to_string()))
     }
 
+    /// Where the folder is.
+    pub fn path(&self, id: &str) -> Result<PathBuf, CommandError> {
+        Ok(self.folder(id)?.path.clone())
+    }
+
     /// Stops watching the folder, because it is being trained.
     pub fn rest(&self, id: &str) {
         let watch = self

@@ -87,6 +87,7 @@ impl Reported {
             others_bytes: sample.others_bytes(),
             swap_bytes: sample.swap_used_bytes,
             device_check: None,
+            active: None,
             name: name().to_owned(),
         }
     }

@@ -9,9 +9,15 @@ mod predictions;
 mod task_labels;
 
 #[cfg(feature = "desktop")]
+mod actions;
+#[cfg(feature = "desktop")]
 mod active;
 #[cfg(feature = "desktop")]
+mod app_commands;
+#[cfg(feature = "desktop")]
 mod app_hooks;
+#[cfg(feature = "desktop")]
+mod closing;
 #[cfg(all(feature = "desktop", any(target_os = "macos", test)))]
 mod command_line_tool;
 #[cfg(feature = "desktop")]
@@ -20,10 +26,13 @@ mod commands;
 mod desktop;
 #[cfg(feature = "desktop")]
 mod handler;
+mod desktop_status;
 #[cfg(feature = "desktop")]
 mod lock;
 #[cfg(feature = "desktop")]
 mod inspections;
+#[cfg(feature = "desktop")]
+mod menu_bar_item;
 #[cfg(feature = "desktop")]
 mod page;
 #[cfg(feature = "desktop")]
@@ -40,6 +49,7 @@ mod results;
 mod results_commands;
 #[cfg(feature = "desktop")]
 mod results_view;
+mod run_commands;
 #[cfg(feature = "desktop")]
 mod run_row;
 #[cfg(feature = "desktop")]
@@ -48,6 +58,14 @@ mod runs;
 mod sample;
 #[cfg(feature = "desktop")]
 mod shell;
+#[cfg(feature = "desktop")]
+mod show_window;
+#[cfg(feature = "desktop")]
+mod single_instance;
+#[cfg(feature = "desktop")]
+mod system;
+#[cfg(feature = "desktop")]
+mod training_summary;
 #[cfg(feature = "desktop")]
 mod inspection_view;
 #[cfg(feature = "desktop")]

@@ -6,19 +6,23 @@ mod tests;
 
 use crate::machine_readings::Reported;
 use crate::task_labels::{asks, capital, learned};
-use crate::view::{ForecastView, PlanSettings, PlanView};
+use crate::view::{DoesNotFitView, EstimateView, PlanSettings, PlanView};
 use dataset::{DetectedDataset, Task};
 use pressure::{DeviceLimits, ModelNeed, Policy, Processes};
 use runlog::{PowerPolicyChoice, RunConfig, format_count};
 use std::path::PathBuf;
-use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants, does_not_fit};
+use trainer::estimate::{
+    IMAGE_SIZES, Prefetched, Requirement, Target, Variants, seconds_per_sample,
+};
 use trainer::{
-    DatasetRef, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel, TextSize, model_task,
-    predict_device_kind,
+    DatasetRef, DeviceKind, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel, TextSize,
+    model_task, predict_device_kind,
 };
 
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
 const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
+/// Time is measured with at most so many samples.
+const TIMED_SAMPLES: u32 = 4;
 /// The word for training everything.
 const ALL: &str = "all";
 
@@ -154,11 +158,11 @@ fn resolutions(plan: &Plan) -> Vec<u32> {
 
 /// Estimates the memory that a config needs on this machine now. Takes about a second, because it
 /// runs micro-batches dry.
-pub fn forecast(
+pub fn estimate(
     config: &RunConfig,
     found: &DetectedDataset,
     machine: &Reported,
-) -> trainer::Result<ForecastView> {
+) -> trainer::Result<EstimateView> {
     let builder = ModelBuilder::from_config(config, found)?;
     let plan = builder.plan();
     let sample = &machine.sample;
@@ -185,7 +189,7 @@ pub fn forecast(
     let estimate = builder.estimate(target, forms)?;
     let (need, memory) = (estimate.need(&[]), &estimate.memory);
     let suggested = estimate.suggest_config(&device, &processes, 1);
-    let view = ForecastView {
+    let view = EstimateView {
         parameters: memory.parameters,
         state_bytes: need.state_bytes,
         activations_bytes: 0,
@@ -197,7 +201,7 @@ pub fn forecast(
         refusal: None,
     };
     Ok(match suggested {
-        Ok(fits) => ForecastView {
+        Ok(fits) => EstimateView {
             activations_bytes: fits.predicted_peak_bytes.saturating_sub(need.state_bytes),
             peak_bytes: fits.predicted_peak_bytes,
             micro_batch: fits.micro_batch,
@@ -206,11 +210,31 @@ pub fn forecast(
             peaks: peaks(&need, fits.checkpoint_blocks),
             ..view
         },
-        Err(no) => ForecastView {
-            refusal: Some(does_not_fit(memory, &no, None).to_string()),
+        Err(no) => EstimateView {
+            peaks: peaks(&need, no.least.1),
+            refusal: Some(DoesNotFitView {
+                needed_bytes: no.enough_bytes,
+                available_bytes: no.budget_bytes,
+            }),
             ..view
         },
     })
+}
+
+/// Seconds per epoch, from a measured micro-batch of at most `micro_batch` samples; `None` on a GPU.
+pub fn epoch_seconds(
+    config: &RunConfig,
+    found: &DetectedDataset,
+    micro_batch: u32,
+) -> trainer::Result<Option<f64>> {
+    let plan = Plan::check(config, found)?;
+    if predict_device_kind(plan.device) != DeviceKind::Cpu {
+        return Ok(None);
+    }
+    let samples = micro_batch.clamp(1, TIMED_SAMPLES) as usize;
+    let per_sample = seconds_per_sample(&plan, samples, 0);
+    crate::allocator::purge();
+    Ok(Some(per_sample? * plan.train_samples as f64))
 }
 
 /// The peak of each micro-batch with this many checkpointed blocks, smallest first.

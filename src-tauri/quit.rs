@@ -1,9 +1,10 @@
 //! Quitting while training runs: Ebb asks first, saves a checkpoint on another thread, and never
-//! blocks the window's own thread for long. Every way to quit ends here: closing the window, the
-//! menu, the Dock, and logging out.
+//! blocks the window's own thread for long. Every way to quit ends here: the menu, the tray, the
+//! Dock, and logging out. Closing the window keeps the training: see `closing.rs`.
 
 use crate::lock::lock;
 use crate::shell::Shell;
+use crate::show_window::show_window;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tauri::{AppHandle, Manager};
@@ -68,9 +69,21 @@ impl Quit {
         };
     }
 
+    /// True if the user has not asked to quit, or changed their mind.
+    pub fn is_open(&self) -> bool {
+        *lock(&self.0) == State::Open
+    }
+
     /// True if nothing is to be saved any more.
     fn is_abandoned(&self) -> bool {
         *lock(&self.0) == State::Abandoned
+    }
+}
+
+/// Quits now, or after the user has answered.
+pub fn quit(app: &AppHandle) {
+    if request(app) {
+        app.exit(0);
     }
 }
 
@@ -83,12 +96,16 @@ pub fn request(app: &AppHandle) -> bool {
     let (Some(training), true) = (training, answer != Answer::Quit) else {
         return true;
     };
+    if answer != Answer::Wait {
+        // The question stands on the window.
+        show_window(app);
+    }
     let step = runlog::format_count(training.run().figures().step);
     match answer {
         Answer::AskToStop => ask(
             app,
             format!(
-                "Training is at step {step}. Stop & checkpoint saves the run before Ebb closes; Resume continues it."
+                "Training is at step {step}. Stop & checkpoint saves the run before Ebb quits; Resume continues it. To keep it in the background, close the window instead."
             ),
             ["Stop the training?", "Stop & checkpoint", "Keep training"],
             move |app| {

@@ -2,7 +2,9 @@
 
 use crate::task_labels::{capital, learned};
 use crate::view::RunRow;
-use runlog::{Run, RunFolder, RunStatus, Started, StopReason, format_count, headline_metric};
+use runlog::{
+    Run, RunFolder, RunNotes, RunStatus, Started, StopReason, format_count, headline_metric,
+};
 use std::time::UNIX_EPOCH;
 use trainer::{ModelId, PretrainedFamily, TextSize};
 
@@ -26,9 +28,11 @@ pub fn of(id: &str, folder: &RunFolder, run: &Run) -> RunRow {
             .checkpoints()
             .is_ok_and(|checkpoints| !checkpoints.is_empty())
     };
+    let notes = folder.notes();
     RunRow {
         id: id.to_owned(),
-        name: started.map_or_else(|| id.to_owned(), |started| started.name.clone()),
+        name: name(id, &notes, run),
+        note: notes.text,
         what: started.map(what).unwrap_or_default(),
         status: run.status(),
         here: false,
@@ -37,8 +41,16 @@ pub fn of(id: &str, folder: &RunFolder, run: &Run) -> RunRow {
         result: headline_metric(run),
         seconds_left: figures.seconds_left,
         can_resume: ended && run.status() != RunStatus::Finished && saved(),
+        started_unix_ms: started.map_or(0, |started| started.unix_ms),
         unix_ms: changed_unix_ms(folder),
     }
+}
+
+/// What the user calls the run, or the dataset's name.
+pub fn name(id: &str, notes: &RunNotes, run: &Run) -> String {
+    let own = Some(notes.name.clone()).filter(|name| !name.is_empty());
+    own.or_else(|| Some(run.started()?.name.clone()))
+        .unwrap_or_else(|| id.to_owned())
 }
 
 /// The row of a run that trains or trained in this process.

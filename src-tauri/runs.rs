@@ -5,7 +5,7 @@ use crate::lock::lock;
 use crate::run_row;
 use crate::view::{CommandError, RunRow};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
-use runlog::{Pull, Run, RunFolder, RunStatus, RunStore, RunlogError, Tail};
+use runlog::{Pull, Run, RunFolder, RunStatus, RunStore, RunlogError, Started, Tail};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -108,6 +108,21 @@ impl Runs {
         );
         let folder = is_name.then(|| RunFolder::open(self.store.root().join(id)).ok());
         folder.flatten().ok_or_else(|| CommandError::unknown("run"))
+    }
+
+    /// How a run started.
+    pub fn started(&self, id: &str) -> Result<Started, CommandError> {
+        let followed = self.followed(id)?;
+        let mut followed = lock(&followed);
+        followed.refresh();
+        let started = followed.run.started().cloned();
+        started.ok_or_else(|| CommandError::unknown("run"))
+    }
+
+    /// Forgets a run whose folder was removed.
+    pub fn forget(&self, id: &str) {
+        lock(&self.followed).remove(id);
+        lock(&self.opened).retain(|(known, _)| known != id);
     }
 
     /// A time range of a run.
@@ -221,7 +236,7 @@ fn watch(root: &Path, changed: Arc<Changed>) -> notify::Result<RecommendedWatche
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runlog::{EventWriter, RunEvent, Started, StopReason};
+    use runlog::{EventWriter, RunEvent, StopReason};
 
     fn runs() -> (tempfile::TempDir, Runs) {
         let home = tempfile::tempdir().expect("a temporary folder");

@@ -47,6 +47,8 @@ pub struct Shell {
     /// What to show before the page listens.
     pub first: Mutex<Option<Show>>,
     pub page_listens: AtomicBool,
+    /// The run whose context menu is open.
+    pub menu_run: Mutex<Option<String>>,
 }
 
 impl Shell {
@@ -63,6 +65,7 @@ impl Shell {
             drill: Mutex::default(),
             first: Mutex::default(),
             page_listens: AtomicBool::new(false),
+            menu_run: Mutex::default(),
         }
     }
 

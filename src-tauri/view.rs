@@ -66,8 +66,10 @@ pub struct SampleView {
 pub struct RunRow {
     /// Id for `pull`, `resume` and `control`.
     pub id: String,
-    /// The dropped folder's name.
+    /// The dropped folder's name, or what the user calls the run.
     pub name: String,
+    /// What the user noted about it.
+    pub note: String,
     /// "Image classification, ConvNet".
     pub what: String,
     /// Status of the run.
@@ -84,8 +86,78 @@ pub struct RunRow {
     pub seconds_left: Option<f64>,
     /// Whether there is a checkpoint to resume from.
     pub can_resume: bool,
+    /// When it started, milliseconds since 1970.
+    pub started_unix_ms: u64,
     /// Last change, milliseconds since 1970.
     pub unix_ms: u64,
+}
+
+/// Result of `repeat_run`: what a new plan takes over from a run. Absent settings stay as Ebb
+/// suggests them.
+#[derive(Debug, Clone, Serialize, TS)]
+pub struct RepeatView {
+    /// Id of the inspection of the run's folder.
+    pub inspection: String,
+    /// The weights that it started from.
+    pub weights: Option<WeightsView>,
+    /// The trainable part, if it started from weights.
+    pub trains: Option<String>,
+    /// Its settings.
+    pub settings: ChangedSettings,
+}
+
+/// Settings of a run, named as in `PlanSettings`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, TS)]
+pub struct ChangedSettings {
+    /// The task.
+    pub task: String,
+    /// Model's name.
+    pub model: String,
+    /// Side of the square image in pixels, or length of texts in tokens.
+    pub resolution: u32,
+    /// Samples per step.
+    pub effective_batch: u32,
+    /// Epochs.
+    pub epochs: u64,
+    /// Peak learning rate.
+    pub learning_rate: f64,
+    /// Seed.
+    pub seed: u64,
+    /// `none` or `standard`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub augment: Option<String>,
+    /// `10min`, `2epochs`, `500steps`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub checkpoint_every: Option<String>,
+    /// Fraction of all memory that Ebb and all other apps may use together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub max_system_fraction: Option<f64>,
+    /// When the training rests: `auto`, `always` or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub courtesy: Option<String>,
+}
+
+/// The training of this process in one line, for every page and the menu bar.
+#[derive(Debug, Clone, Serialize, TS)]
+pub struct ActiveView {
+    /// Id of the run.
+    pub run: String,
+    /// Its name.
+    pub name: String,
+    /// Its status.
+    pub status: RunStatus,
+    /// The current epoch, from 1.
+    pub epoch: u64,
+    /// All epochs.
+    pub epochs: u64,
+    /// Completed share of the steps.
+    pub fraction: f64,
+    /// Seconds left, once known.
+    pub seconds_left: Option<f64>,
 }
 
 /// Result of `inspection`: what a folder contains, and why it cannot be trained.
@@ -181,9 +253,9 @@ pub struct PlanView {
     pub leave_least_bytes: u64,
 }
 
-/// Result of `forecast`: the memory that settings need, and the first micro-batch.
+/// Result of `estimate`: the memory that settings need, and the first micro-batch.
 #[derive(Debug, Clone, Serialize, TS)]
-pub struct ForecastView {
+pub struct EstimateView {
     /// Trained parameters.
     pub parameters: u64,
     /// Footprint between micro-batches: program, weights, optimizer state, samples decoded ahead.
@@ -200,8 +272,17 @@ pub struct ForecastView {
     pub checkpoint_blocks: u32,
     /// Highest footprint by micro-batch, smallest first.
     pub peaks: Vec<(u32, u64)>,
-    /// Why nothing fits, and what would help.
-    pub refusal: Option<String>,
+    /// Why no micro-batch fits; `None` if one does.
+    pub refusal: Option<DoesNotFitView>,
+}
+
+/// Why not even the smallest micro-batch fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, TS)]
+pub struct DoesNotFitView {
+    /// Memory that Ebb would need.
+    pub needed_bytes: u64,
+    /// Memory that Ebb may use now.
+    pub available_bytes: u64,
 }
 
 /// Settings that the page may change before training starts.
@@ -259,6 +340,8 @@ pub struct MachineView {
     pub name: String,
     /// How far the check of the GPU is that precedes its first run.
     pub device_check: Option<DeviceCheckView>,
+    /// The training of this process, while it runs.
+    pub active: Option<ActiveView>,
 }
 
 /// Progress of a device check.
@@ -334,7 +417,8 @@ mod tests {
             RunRow::export_all(config)?;
             InspectionView::export_all(config)?;
             RunRequest::export_all(config)?;
-            ForecastView::export_all(config)?;
+            EstimateView::export_all(config)?;
+            RepeatView::export_all(config)?;
             DrillRequest::export_all(config)?;
             DrillView::export_all(config)?;
             CommandError::export_all(config)

@@ -1,15 +1,17 @@
 //! macOS: the question before quitting, folders on the Dock icon and *Open With*, and the menu item
 //! that installs the command-line tool. Same surface as `other.rs`.
 
+use crate::actions::{self, Action};
 use crate::command_line_tool;
 use crate::quit;
 use crate::shell::Shell;
+use crate::show_window::show_window;
 use objc2::ffi::{class_addMethod, object_getClass};
 use objc2::rc::Retained;
 use objc2::runtime::{AnyObject, Imp, Sel};
 use objc2::{class, msg_send, sel};
 use std::sync::{Arc, OnceLock};
-use tauri::menu::{Menu, MenuItem};
+use tauri::menu::{Menu, MenuItem, MenuItemKind, Submenu};
 use tauri::{AppHandle, Builder, Manager, RunEvent, Wry};
 use tauri_plugin_dialog::DialogExt;
 
@@ -22,11 +24,14 @@ const NOW: usize = 1;
 
 static APP: OnceLock<AppHandle> = OnceLock::new();
 
-/// Adds *Install Command-Line Tool…* to the system's usual menu.
+/// Adds the table of actions, and *Install Command-Line Tool…*, to the system's usual menu.
 pub fn with_menu(builder: Builder<Wry>) -> Builder<Wry> {
     builder
         .menu(|app| {
             let menu = Menu::default(app)?;
+            for (position, action) in actions::all().iter().enumerate() {
+                add(app, &menu, action, position)?;
+            }
             let items = menu.items()?;
             if let Some(submenu) = items.first().and_then(|item| item.as_submenu()) {
                 let text = "Install Command-Line Tool…";
@@ -40,6 +45,35 @@ pub fn with_menu(builder: Builder<Wry>) -> Builder<Wry> {
                 install_tool(app.clone());
             }
         })
+}
+
+/// Adds an action to the menu that it names: an existing one, above the system's items, or a new
+/// one before *Window*. `position` keeps the order of the table.
+fn add(app: &AppHandle, menu: &Menu<Wry>, action: &Action, position: usize) -> tauri::Result<()> {
+    let Some(title) = &action.menu else {
+        return Ok(());
+    };
+    let key = action.accelerator();
+    let item = MenuItem::with_id(app, &action.id, action.label(), true, key.as_deref())?;
+    let items = menu.items()?;
+    let titled = |title: &str| {
+        items.iter().position(|item| {
+            let text = item.as_submenu().and_then(|submenu| submenu.text().ok());
+            text.as_deref() == Some(title)
+        })
+    };
+    let known = titled(title).and_then(|at| items[at].as_submenu());
+    let Some(submenu) = known else {
+        let submenu = Submenu::with_items(app, title, true, &[&item])?;
+        return menu.insert(&submenu, titled("Window").unwrap_or(items.len()));
+    };
+    let own = submenu.items()?;
+    let ids: Vec<String> = actions::all()[..position]
+        .iter()
+        .map(|a| a.id.clone())
+        .collect();
+    let before = |item: &&MenuItemKind<Wry>| ids.iter().any(|id| id == item.id().as_ref());
+    submenu.insert(&item, own.iter().filter(before).count())
 }
 
 /// Links the tool on a thread that may wait for the disk, and shows the result.
@@ -93,8 +127,12 @@ extern "C-unwind" fn should_terminate(_this: &AnyObject, _: Sel, _sender: &AnyOb
     }
 }
 
-/// Shows a folder that was dropped on the Dock icon or opened by *Open With*.
+/// Shows a folder that was dropped on the Dock icon or opened by *Open With*, and a window that was
+/// closed during a training.
 pub fn on_event(app: &AppHandle, event: &RunEvent) {
+    if let RunEvent::Reopen { .. } = event {
+        show_window(app);
+    }
     if let RunEvent::Opened { urls } = event
         && let Some(path) = urls.iter().find_map(|url| url.to_file_path().ok())
     {

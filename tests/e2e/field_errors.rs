@@ -12,7 +12,7 @@ const FIGURES: &str = "const peak = document.querySelector('#peak')?.textContent
 fn planned(home: &Home) -> Window {
     let window = Window::open(&["app"], home.path());
     window.click("#open-sample");
-    window.wait_for("a forecast", FIGURES);
+    window.wait_for("an estimate", FIGURES);
     window.run(
         "window.banners = []; new MutationObserver(() => { const message = document.querySelector('[role=alert] p')?.textContent; \
          if (message) window.banners.push(message) }).observe(document.body, {subtree: true, childList: true, characterData: true})",
@@ -21,11 +21,11 @@ fn planned(home: &Home) -> Window {
 }
 
 /// Waits until the page has sent all its requests: an estimate of the test's own returns.
-fn forecast_comes_back(window: &Window) {
+fn estimate_comes_back(window: &Window) {
     let view = window.invoke("inspection", &json!({"id": "folder-1", "seen": 0}));
     let settings = view.expect("it is open")["plans"][0]["settings"].clone();
     let asked = json!({"inspection": "folder-1", "settings": settings});
-    window.invoke("forecast", &asked).expect("it is foreseen");
+    window.invoke("estimate", &asked).expect("it is estimated");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn an_invalid_value_is_reported_at_its_field_only() {
             "return document.querySelector('#hint-{field}.wrong') && document.querySelector('#train').disabled || null"
         );
         window.wait_for("a word at the field", &objection);
-        forecast_comes_back(&window);
+        estimate_comes_back(&window);
         assert_eq!(window.run("return window.banners"), json!([]), "{field}");
         if field == "learning-rate" {
             window.screenshot("wrong-learning-rate");
@@ -54,7 +54,7 @@ fn an_invalid_value_is_reported_at_its_field_only() {
             "the word goes",
             "return document.querySelector('.wrong') ? null : true",
         );
-        window.wait_for("the forecast stands", FIGURES);
+        window.wait_for("the estimate stands", FIGURES);
         let ready = window.run("return !document.querySelector('#train').disabled");
         assert_eq!(ready, json!(true), "{field}");
     }
@@ -79,7 +79,7 @@ fn a_refused_plan_disables_train_and_clears_its_figures() {
     assert_eq!(left, json!([true, "–"]));
     window.screenshot("refused-plan");
     window.set(&[("model", "convnet")]);
-    window.wait_for("the forecast is back", FIGURES);
+    window.wait_for("the estimate is back", FIGURES);
     let left = window.run("return [document.querySelector('#train').disabled, document.querySelector('.basis.wrong')]");
     assert_eq!(left, json!([false, Value::Null]));
 }

@@ -73,3 +73,27 @@ fn files_and_missing_folders_are_refused() {
     drop(window);
     check("/no/such/folder", "There is no folder /no/such/folder");
 }
+
+#[test]
+fn a_browser_does_not_show_through() {
+    let home = Home::new();
+    let window = Window::open(&["app"], home.path());
+    window.wait_for(
+        "the page",
+        "return document.querySelector('#choose-folder') ? true : null",
+    );
+    let prevented = window.run(
+        "const prevented = (name) => !document.querySelector('#drop-zone').dispatchEvent(new Event(name, {bubbles: true, cancelable: true})); \
+         return [prevented('contextmenu'), prevented('dragstart'), document.querySelectorAll('a[href^=\"#/run\"]').length]",
+    );
+    assert_eq!(prevented, json!([true, true, 0]));
+    window.click("#open-sample");
+    window.click("#train");
+    window.run_id();
+    window.click("#stress-test");
+    assert_eq!(
+        window.run("return document.activeElement === document.body"),
+        json!(true),
+        "Space belongs to Pause again"
+    );
+}

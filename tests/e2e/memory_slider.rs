@@ -2,7 +2,9 @@
 
 use crate::support::home::Home;
 use crate::support::until;
+use crate::support::window::Window;
 use crate::{SOON, training};
+use serde_json::json;
 
 /// The newest budget of a run, in bytes.
 fn budget_bytes(home: &Home, run: &str) -> Option<u64> {
@@ -47,4 +49,43 @@ fn the_slider_changes_the_budget_of_a_running_training() {
     until("it trains on", SOON, || {
         (home.step(&run) > step).then_some(())
     });
+}
+
+/// Moves the slider to its smallest or largest value.
+fn slide(window: &Window, end: &str) {
+    window.run(&format!(
+        "const e = document.querySelector('#leave'); e.value = e.{end}; \
+         e.dispatchEvent(new Event('input', {{bubbles: true}})); e.dispatchEvent(new Event('change', {{bubbles: true}}))"
+    ));
+}
+
+#[test]
+fn a_plan_that_does_not_fit_cannot_be_started() {
+    let home = Home::new();
+    let script = home.path().join("memory");
+    const GB: u64 = 1 << 30;
+    let samples = (0..2000).map(|second| {
+        let sample = json!({"at_ms": 1000 * second, "total_bytes": 4 * GB, "others_bytes": 2 * GB});
+        format!("{sample}\n")
+    });
+    std::fs::write(&script, samples.collect::<String>()).expect("it can be written");
+    let script = script.display().to_string();
+    let window = Window::open(&["app", "--memory-script", &script], home.path());
+    window.click("#open-sample");
+    let fits = "return document.querySelector('#train:enabled') && !document.querySelector('.figures.stale') ? true : null";
+    window.wait_for("a plan that fits", fits);
+    slide(&window, "min");
+    let refused = window.wait_for(
+        "the plan does not fit",
+        "return document.querySelector('#train:disabled') && document.querySelector('.basis.too-large')?.textContent || null",
+    );
+    let refused = refused.to_string();
+    assert!(
+        refused.contains("Does not fit: training needs")
+            && refused.contains("Move the slider to the right, or close other apps"),
+        "{refused}"
+    );
+    window.screenshot("does-not-fit");
+    slide(&window, "max");
+    window.wait_for("it fits again", fits);
 }

@@ -12,7 +12,7 @@ fn figures(window: &Window, before: &str) -> String {
          const all = ['#micro-batch', '#peak', '#state', '#parameters'].map(text).join(' | '); \
          return all === {before:?} ? null : all"
     );
-    let shown = window.wait_for("a forecast", &script);
+    let shown = window.wait_for("an estimate", &script);
     shown.as_str().expect("text").to_owned()
 }
 

@@ -26,7 +26,7 @@ fn a_terminal_run_appears_live() {
     let row = window.wait_for("a row of the list", "return document.querySelector('[data-run-row][data-run-status=training]')?.dataset.runRow ?? null");
     let run = row.as_str().expect("an id is text").to_owned();
     window.screenshot("terminal-run");
-    window.click(&format!("[data-run-row={run:?}] a"));
+    window.click(&format!("[data-run-row={run:?}] .name"));
     window.wait_for_status("training");
     window.wait_for(
         "its loss is drawn",
@@ -78,7 +78,7 @@ fn a_killed_run_shows_its_crash_report() {
         "its row says that it ended early",
         "return document.querySelector('[data-run-row][data-run-status=ended_early]')?.textContent.includes('the process exited') || null",
     );
-    window.click(&format!("[data-run-row={run:?}] a"));
+    window.click(&format!("[data-run-row={run:?}] .name"));
     window.wait_for_status("ended_early");
     let messages = window.wait_for(
         "its last minutes",

@@ -42,7 +42,7 @@ fn open_on_book(home: &Home) -> Window {
 /// length.
 fn planned(window: &Window) -> [String; 3] {
     let shown = window.wait_for(
-        "a forecast",
+        "an estimate",
         "const text = (selector) => document.querySelector(selector)?.textContent.trim() ?? ''; \
          if (document.querySelector('.figures.stale') || text('#peak').startsWith('–') || !text('#peak')) return null; \
          const task = document.querySelector('#setting-task'); \

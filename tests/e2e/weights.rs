@@ -55,7 +55,7 @@ fn answer(title: &str, path: &str, key: &str) {
 /// What the plan page shows: the starting weights, the model, and the number of trained parameters.
 fn begins(window: &Window) -> [String; 4] {
     let shown = window.wait_for(
-        "a forecast",
+        "an estimate",
         "const text = (selector) => document.querySelector(selector)?.textContent.trim() ?? ''; \
          if (document.querySelector('.figures.stale') || text('#peak').startsWith('–') || !text('#peak')) return null; \
          const value = (id) => document.querySelector(id)?.selectedOptions?.[0].textContent ?? text(id); \

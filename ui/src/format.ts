@@ -36,10 +36,13 @@ export const clock = (ms: number) => {
   return minutes < 60 ? `${minutes}:${two(seconds % 60)}` : `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(seconds % 60)}`;
 };
 
+/** "14:02". */
+export const clockTime = (at: Date) => `${at.getHours()}:${String(at.getMinutes()).padStart(2, "0")}`;
+
 /** "14:02" today, "12 November, 14:02" on another day. */
 export const timeOfDay = (unixMs: number, now: Date) => {
   const at = new Date(unixMs);
-  const time = `${at.getHours()}:${String(at.getMinutes()).padStart(2, "0")}`;
+  const time = clockTime(at);
   if (at.toDateString() === now.toDateString()) return time;
   return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "long" })}, ${time}`;
 };

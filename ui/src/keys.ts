@@ -1,18 +1,27 @@
-// Keyboard shortcuts by action. The command key is ⌘ on a Mac and Ctrl elsewhere.
-export type KeyAction = "choose" | "go" | "stop" | "checkpoint" | "runs" | "plan" | "training" | "results" | "export" | "pause";
+// Keyboard shortcuts, from the table of actions. The command key is ⌘ on a Mac and Ctrl elsewhere.
+import { actions } from "./actions/table";
 
-const withCommand: Record<string, KeyAction> = {
-  o: "choose", Enter: "go", ".": "stop", s: "checkpoint", "0": "runs", "1": "plan", "2": "training", "3": "results", e: "export",
-};
+/** The id of an action. */
+export type KeyAction = string;
 
-const inField = (target: EventTarget | null) => target instanceof HTMLElement && target.closest("input, select, textarea, button, a") !== null;
+const withCommand = new Map(actions.filter(({ key }) => key && key !== " ").map(({ id, key }) => [key!, id]));
+// The same keys on other keyboards.
+withCommand.set("+", withCommand.get("=")!);
+
+const inField = (target: EventTarget | null) => target instanceof HTMLElement && target.closest("input, select, textarea, button, a, [role=option]") !== null;
 
 export const keyAction = (event: KeyboardEvent, mac: boolean): KeyAction | undefined => {
-  if (event.altKey || event.shiftKey) return undefined;
-  if (mac ? event.metaKey : event.ctrlKey) return withCommand[event.key];
-  if (event.metaKey || event.ctrlKey) return undefined;
+  if (event.altKey || (event.shiftKey && event.key !== "+")) return undefined;
+  if (mac ? event.metaKey : event.ctrlKey) return withCommand.get(event.key);
+  if (event.metaKey || event.ctrlKey || event.shiftKey) return undefined;
   return event.key === " " && !inField(event.target) ? "pause" : undefined;
 };
 
+const names: Record<string, string> = { "=": "+", "-": "−" };
+
 /** "⌘↩" on a Mac, "Ctrl+Enter" elsewhere. */
-export const keyLabel = (key: string, mac: boolean) => (mac ? `⌘${key === "Enter" ? "↩" : key}` : `Ctrl+${key}`);
+export const keyLabel = (key: string, mac: boolean) => {
+  if (key === " ") return "Space";
+  const shown = names[key] ?? (key.length === 1 ? key.toUpperCase() : key);
+  return mac ? `⌘${shown === "Enter" ? "↩" : shown}` : `Ctrl+${shown}`;
+};

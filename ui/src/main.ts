@@ -4,15 +4,20 @@ import "./tokens.css";
 import "./base.css";
 import { mount } from "svelte";
 import App from "./App.svelte";
+import { perform, restoreScale } from "./actions/perform.svelte";
 import { host } from "./host/choose";
 import { toCommandError } from "./host/host";
 import { route } from "./route.svelte";
 import { openShow, session } from "./session.svelte";
+import { behaveNatively } from "./shell/manners";
 
 const report = (message: string) => void host.reportError(message).catch(() => {});
 addEventListener("error", (event) => report(`${event.message} (${event.filename}:${event.lineno})`));
 addEventListener("unhandledrejection", (event) => report(`unhandled: ${String(event.reason)}`));
 
+behaveNatively();
+restoreScale();
+host.onAction((id, run) => perform(id, run ?? undefined));
 host.onShow(openShow);
 host.onDrag((drag) => (session.drag = drag));
 

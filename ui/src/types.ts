@@ -1,14 +1,16 @@
 // The types that cross the border to Rust, all generated from Rust.
+export type { ActiveView } from "./generated/ActiveView";
 export type { AnswerView } from "./generated/AnswerView";
 export type { ClassResultView } from "./generated/ClassResultView";
 export type { CommandError } from "./generated/CommandError";
 export type { ComparisonView } from "./generated/ComparisonView";
+export type { DoesNotFitView } from "./generated/DoesNotFitView";
 export type { DrillRequest } from "./generated/DrillRequest";
 export type { DrillView } from "./generated/DrillView";
 export type { ExportKind } from "./generated/ExportKind";
 export type { ExportView } from "./generated/ExportView";
 export type { Figures } from "./generated/Figures";
-export type { ForecastView } from "./generated/ForecastView";
+export type { EstimateView } from "./generated/EstimateView";
 export type { InputView } from "./generated/InputView";
 export type { InspectionView } from "./generated/InspectionView";
 export type { Level } from "./generated/Level";
@@ -18,6 +20,7 @@ export type { Mark } from "./generated/Mark";
 export type { PlanSettings } from "./generated/PlanSettings";
 export type { PlanView } from "./generated/PlanView";
 export type { PullHeader } from "./generated/PullHeader";
+export type { RepeatView } from "./generated/RepeatView";
 export type { ReportView } from "./generated/ReportView";
 export type { ResultSample } from "./generated/ResultSample";
 export type { ResultsView } from "./generated/ResultsView";

@@ -4,7 +4,7 @@ import { OTHER, startingPoints, checkpointName, fieldErrors, rate, steps } from 
 import { parts, place } from "../src/plan/memoryBar";
 import { indexAt } from "../src/training/reading";
 import { pack, unpack } from "../src/wire";
-import type { ForecastView, MachineView, PlanSettings, PlanView, PullHeader } from "../src/types";
+import type { EstimateView, MachineView, PlanSettings, PlanView, PullHeader } from "../src/types";
 
 const GB = 2 ** 30;
 
@@ -47,10 +47,10 @@ test("the value under the cursor is the last one known", () => {
 
 const machine = { total_bytes: 24 * GB, system_bytes: 3 * GB, others_bytes: 8 * GB } as MachineView;
 const plan = { budget_line_bytes: 21 * GB } as PlanView;
-const estimate = { state_bytes: 2 * GB, activations_bytes: 5 * GB } as ForecastView;
+const estimate = { state_bytes: 2 * GB, activations_bytes: 5 * GB } as EstimateView;
 
 test("the parts of the memory bar add up to all memory", () => {
-  const total = (needed: ForecastView | null) => parts(plan.budget_line_bytes, needed, machine).reduce((sum, part) => sum + part.bytes, 0) / GB;
+  const total = (needed: EstimateView | null) => parts(plan.budget_line_bytes, needed, machine).reduce((sum, part) => sum + part.bytes, 0) / GB;
   expect(total(estimate)).toBeCloseTo(24);
   expect(total({ ...estimate, activations_bytes: 9 * GB })).toBeCloseTo(24);
   expect(total(null)).toBeCloseTo(24);

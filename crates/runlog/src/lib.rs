@@ -37,6 +37,7 @@ mod event;
 pub mod json_floats;
 mod folder;
 mod event_file;
+mod notes;
 mod store;
 
 // The fold: from events to a run.
@@ -92,6 +93,7 @@ pub use event_file::{EventReader, EventWriter, Tail, read_events};
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
 pub use interval::Interval;
 pub use metric_text::{describe_metrics, format_metrics, headline_metric};
+pub use notes::RunNotes;
 pub use preset::{preset, preset_names, preset_purpose};
 pub use records::PredictionRecord;
 pub use reduce::Run;

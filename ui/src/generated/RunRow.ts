@@ -10,9 +10,13 @@ export type RunRow = {
  */
 id: string, 
 /**
- * The dropped folder's name.
+ * The dropped folder's name, or what the user calls the run.
  */
 name: string, 
+/**
+ * What the user noted about it.
+ */
+note: string, 
 /**
  * "Image classification, ConvNet".
  */
@@ -45,6 +49,10 @@ seconds_left: number | null,
  * Whether there is a checkpoint to resume from.
  */
 can_resume: boolean, 
+/**
+ * When it started, milliseconds since 1970.
+ */
+started_unix_ms: number, 
 /**
  * Last change, milliseconds since 1970.
  */

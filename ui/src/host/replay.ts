@@ -4,7 +4,7 @@
 import type { PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
 import { pack } from "../wire";
 import { toCommandError, type Host } from "./host";
-import { estimate, inspection, machine, planWith, refused, rows, weights, welcome } from "./replay/views";
+import { estimate, inspection, machine, planWith, refused, repeated, rows, weights, welcome } from "./replay/views";
 
 /** Written by crates/runlog/tests/recorded_pulls.rs: pulls of the whole run so far, one every
  * two seconds of its clock. */
@@ -62,7 +62,10 @@ const requests: Record<Exclude<RunRequest, object>, () => void> = {
 
 export const host: Host = {
   welcome: async () => ({ ...welcome, platform: query.get("platform") ?? welcome.platform }),
-  machine: async () => machine,
+  machine: async () => ({
+    ...machine,
+    active: query.has("active") && (status === "training" || status === "paused") ? { run: "demo", name: "img_caltech101_20", status, epoch: 17, epochs: 30, fraction: 0.55, seconds_left: 544 } : null,
+  }),
   runs: async () => (query.has("empty") ? [] : rows.map((row) => (row.id === "demo" ? { ...row, status, can_resume: true } : row))),
   chooseFolder: async () => ({ kind: "inspection", id: "demo", weights: null }),
   chooseWeights: async () => weights,
@@ -73,7 +76,8 @@ export const host: Host = {
     return id === "refused" ? refused : inspection;
   },
   planWith: async (_inspection, _weights, trains) => planWith(trains ?? "all"),
-  estimate: async () => estimate,
+  estimate: async () => (query.has("large") ? { ...estimate, micro_batch: 0, refusal: { needed_bytes: 4 * 2 ** 30, available_bytes: 0.4 * 2 ** 30 } } : estimate),
+  epochSeconds: async () => 48,
   train: async () => {
     if (query.has("refuse")) throw { code: "busy", message: "Another run is training. Stop it first, then train this folder." };
     baseMs = 0;
@@ -92,6 +96,16 @@ export const host: Host = {
   },
   pull: async ({ seen }) => pullAt(nowMs(), seen),
   reportError: async (message) => console.error(toCommandError(message).message),
+  runMenu: async (run, enabled) => console.info(run, enabled),
+  editRun: async () => {},
+  repeatRun: async () => repeated,
+  reveal: async () => {},
+  trashRun: async () => {},
+  enableActions: async () => {},
+  quit: async () => {},
+  closeWindow: async () => {},
+  zoom: async () => {},
+  onAction: () => {},
   onShow: () => {},
   onDrag: (listener) => {
     if (query.has("drag")) setTimeout(() => listener({ name: "img_caltech101_20" }));

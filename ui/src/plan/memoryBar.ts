@@ -1,5 +1,5 @@
 // The parts of the memory bar and the positions of their names. Bytes in, pixels out.
-import type { ForecastView, MachineView } from "../types";
+import type { EstimateView, MachineView } from "../types";
 
 export interface Part {
   name: string;
@@ -7,7 +7,7 @@ export interface Part {
   fill: string;
 }
 
-export const parts = (lineBytes: number, estimate: ForecastView | null, machine: MachineView): Part[] => {
+export const parts = (lineBytes: number, estimate: EstimateView | null, machine: MachineView): Part[] => {
   const [state, activations] = [estimate?.state_bytes ?? 0, estimate?.activations_bytes ?? 0];
   const ebb = state + activations;
   const free = lineBytes - machine.system_bytes - machine.others_bytes - ebb;

@@ -1,6 +1,6 @@
 // Made-up views that a recorded run does not contain: the rows of the welcome page, and the
 // inspection of a folder.
-import type { ForecastView, InspectionView, MachineView, PlanView, RunRow, RunStatus, WeightsView, Welcome } from "../../types";
+import type { EstimateView, InspectionView, MachineView, PlanView, RepeatView, RunRow, RunStatus, WeightsView, Welcome } from "../../types";
 
 const GB = 2 ** 30;
 
@@ -11,14 +11,14 @@ export const welcome: Welcome = {
 
 export const machine: MachineView = {
   level: "normal", pressure: 0.1, total_bytes: 24 * GB, used_bytes: 11.3 * GB, system_bytes: 3.1 * GB, own_bytes: 0.05 * GB,
-  others_bytes: 8.2 * GB, swap_bytes: 0, name: "MacBook Pro, M4 Pro", device_check: null,
+  others_bytes: 8.2 * GB, swap_bytes: 0, name: "MacBook Pro, M4 Pro", device_check: null, active: null,
 };
 
 const curve = (points: number) => Array.from({ length: points }, (_, i) => 0.4 + 2.6 * Math.exp(-i / 8) + 0.06 * Math.sin(i * 2.7));
 
 const row = (id: string, name: string, what: string, status: RunStatus, line: string, rest: Partial<RunRow>): RunRow => ({
   id, name, what, status, line, here: false, spark: curve(status === "finished" ? 40 : 22), result: null, seconds_left: null,
-  can_resume: false, unix_ms: 0, ...rest,
+  can_resume: false, unix_ms: Date.now() - 9e6, started_unix_ms: Date.now() - 12e6, note: "", ...rest,
 });
 
 const image = "Image classification";
@@ -26,9 +26,9 @@ const image = "Image classification";
 export const rows: RunRow[] = [
   row("demo", "img_caltech101_20", `${image}, ViT-Micro`, "training", "Training here, epoch 17 of 30", { seconds_left: 544, here: true }),
   row("r2", "reviews", `${image}, ConvNet`, "training", "Training in the terminal, epoch 2 of 4", { seconds_left: 4320 }),
-  row("r3", "img_caltech101_20", `${image}, ViT-Micro`, "finished", "Finished today 14:20", { result: ["93.4 %", "accuracy"] }),
+  row("r3", "img_caltech101_20", `${image}, ViT-Micro`, "finished", "Finished after 570 steps", { note: "twice the image size #shelf", result: ["93.4 %", "accuracy"] }),
   row("r4", "grocery shelves", `${image}, ConvNet`, "stopped", "Stopped by you at step 1,180", { can_resume: true }),
-  row("r5", "cifar10_small", `${image}, ConvNet`, "finished", "Finished 12 November", { result: ["78.1 %", "accuracy"] }),
+  row("r5", "cifar10_small", `${image}, ConvNet`, "finished", "Finished after 960 steps", { unix_ms: Date.UTC(2026, 10, 12, 14),  result: ["78.1 %", "accuracy"] }),
   row("r6", "birds in the garden", `${image}, ViT-Micro`, "ended_early", "Ended early; the checkpoint of step 400 is saved", { can_resume: true }),
 ];
 
@@ -72,7 +72,7 @@ export const planWith = (trains: string): PlanView => {
   };
 };
 
-export const estimate: ForecastView = {
+export const estimate: EstimateView = {
   parameters: 5_480_000, state_bytes: 1.7 * GB, activations_bytes: 4.8 * GB, peak_bytes: 6.5 * GB, micro_batch: 16, accumulation: 4,
   checkpoint_blocks: 0, peaks: [1, 2, 4, 8, 11, 16, 22, 32, 64].map((m): [number, number] => [m, 1.7 * GB + 0.3 * m * GB]), refusal: null,
 };
@@ -80,4 +80,9 @@ export const estimate: ForecastView = {
 export const refused: InspectionView = {
   ...inspection, id: "refused", name: "butterflies", classes: [{ name: "butterfly", count: 60, small: false }], samples: 60, skipped: [],
   notes: [], refusal: { code: "not_trainable", message: "This folder has one class, butterfly. Add a second subfolder to train." }, plans: [],
+};
+
+export const repeated: RepeatView = {
+  inspection: "demo", weights: null, trains: null,
+  settings: { task: "image-classification", model: "vit_micro", resolution: 160, effective_batch: 32, epochs: 60, learning_rate: 1e-4, seed: 7, augment: "none" },
 };

@@ -1,0 +1,81 @@
+//! What a person noted about a run: another name, and a text. It is a file of its own, so that
+//! config and events stay as the training wrote them.
+
+use crate::{RunFolder, RunlogError};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::PathBuf;
+
+const NOTES: &str = "notes.json";
+
+/// Notes of a run. A run without notes has empty ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunNotes {
+    /// The name to show instead of the dataset's; empty for the dataset's.
+    pub name: String,
+    /// Any text.
+    pub text: String,
+}
+
+impl RunFolder {
+    fn notes_path(&self) -> PathBuf {
+        self.path.join(NOTES)
+    }
+
+    /// The notes of the run; empty if there are none or they are damaged.
+    pub fn notes(&self) -> RunNotes {
+        let json = fs::read(self.notes_path()).unwrap_or_default();
+        serde_json::from_slice(&json).unwrap_or_default()
+    }
+
+    /// Saves the notes. Empty notes leave no file.
+    pub fn write_notes(&self, notes: &RunNotes) -> Result<(), RunlogError> {
+        let path = self.notes_path();
+        let write = || -> std::io::Result<()> {
+            if *notes == RunNotes::default() {
+                return match fs::remove_file(&path) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                    _ => Ok(()),
+                };
+            }
+            let temporary = self.path.join("notes.json.new");
+            fs::write(&temporary, serde_json::to_vec_pretty(notes)?)?;
+            fs::rename(&temporary, &path)
+        };
+        write().map_err(RunlogError::disk("written", &path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RunStore;
+
+    #[test]
+    fn notes_are_kept_and_old_runs_have_none() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let folder = RunStore::open(home.path())
+            .create("birds")
+            .expect("it can be made");
+        assert_eq!(folder.notes(), RunNotes::default());
+        let notes = RunNotes {
+            name: "Birds, larger".into(),
+            text: "twice the image size #garden".into(),
+        };
+        folder.write_notes(&notes).expect("it can be written");
+        assert_eq!(folder.notes(), notes);
+        fs::write(
+            folder.path.join(NOTES),
+            "{\"name\": \"Later\", \"stars\": 5}",
+        )
+        .expect("it can be written");
+        assert_eq!(folder.notes().name, "Later", "of a later version");
+        fs::write(folder.path.join(NOTES), "{").expect("it can be written");
+        assert_eq!(folder.notes(), RunNotes::default());
+        folder
+            .write_notes(&RunNotes::default())
+            .expect("it can be removed");
+        assert!(!folder.path.join(NOTES).exists());
+    }
+}

@@ -1,0 +1,140 @@
+//! What the desktop shows of the training while the window is in the background: the menu-bar item
+//! or tray icon, progress and badge on the Dock icon, and notifications.
+
+use crate::active::Training;
+use crate::closing::Closing;
+use crate::menu_bar_item::MenuBarItem;
+use crate::shell::Shell;
+use crate::system;
+use crate::training_summary::{self, news};
+use crate::view::ActiveView;
+use pressure::Level;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+use tauri::window::{ProgressBarState, ProgressBarStatus};
+use tauri::{AppHandle, Manager};
+
+/// Interval between two looks at the training.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// While nothing trains, memory is read once in so many intervals.
+const IDLE_INTERVALS: u32 = 5;
+
+/// What is shown now.
+#[derive(Default)]
+struct Status {
+    item: Option<MenuBarItem>,
+    /// The training whose end is news.
+    watched: Option<Arc<Training>>,
+    percent: Option<u64>,
+    level: Level,
+    intervals: u32,
+}
+
+/// Follows the training on a thread of its own until the app ends. The thread also asks for the
+/// tray, because the session bus may be slow.
+pub fn follow(app: &AppHandle) {
+    let app = app.clone();
+    thread::spawn(move || {
+        let mut status = Status {
+            item: system::has_tray().then(|| menu_bar_item(&app)).flatten(),
+            ..Status::default()
+        };
+        let closing = app.state::<Closing>();
+        closing
+            .has_tray
+            .store(status.item.is_some(), Ordering::Relaxed);
+        loop {
+            // Fails only while the app ends.
+            let _ = status.look(&app);
+            thread::sleep(INTERVAL);
+        }
+    });
+}
+
+/// The user looks at the window, so its badge has done its work.
+pub fn seen(app: &AppHandle) {
+    if let Some(window) = app.get_webview_window("main") {
+        // Not every desktop has badges.
+        let _ = window.set_badge_count(None);
+    }
+}
+
+fn menu_bar_item(app: &AppHandle) -> Option<MenuBarItem> {
+    let (made, received) = channel();
+    let on_main_thread = app.clone();
+    app.run_on_main_thread(move || drop(made.send(MenuBarItem::new(&on_main_thread))))
+        .ok()?;
+    received.recv().ok()?.ok()
+}
+
+impl Status {
+    fn look(&mut self, app: &AppHandle) -> tauri::Result<()> {
+        let shell = app.state::<Arc<Shell>>();
+        let running = shell.active.running();
+        if let Some(ended) = self
+            .watched
+            .take()
+            .filter(|training| !training.is_running())
+        {
+            report_end(app, &ended)?;
+        }
+        let active = running.as_deref().and_then(training_summary::of);
+        self.show_progress(app, active.as_ref())?;
+        self.read_level(&shell, running.as_deref());
+        self.watched = running;
+        match &mut self.item {
+            Some(item) => item.update(self.level, active.as_ref()),
+            None => Ok(()),
+        }
+    }
+
+    fn read_level(&mut self, shell: &Shell, running: Option<&Training>) {
+        self.intervals += 1;
+        if let Some(reported) = running.and_then(Training::messages) {
+            self.level = reported.level;
+        } else if self.item.is_some() && self.intervals % IDLE_INTERVALS == 1 {
+            self.level = shell.readings.now().level;
+        }
+    }
+
+    fn show_progress(&mut self, app: &AppHandle, active: Option<&ActiveView>) -> tauri::Result<()> {
+        let percent = active.map(|active| (active.fraction * 100.0) as u64);
+        if std::mem::replace(&mut self.percent, percent) == percent {
+            return Ok(());
+        }
+        let Some(window) = app.get_webview_window("main") else {
+            return Ok(());
+        };
+        window.set_progress_bar(ProgressBarState {
+            status: Some(match percent {
+                Some(_) => ProgressBarStatus::Normal,
+                None => ProgressBarStatus::None,
+            }),
+            progress: percent,
+        })
+    }
+}
+
+/// Notifies the user of the end of a training, unless they look at the window or stopped it.
+fn report_end(app: &AppHandle, training: &Training) -> tauri::Result<()> {
+    let (title, body) = {
+        let notes = training.folder.notes();
+        let run = training.run();
+        let name = crate::run_row::name(&training.id, &notes, &run);
+        let title = news(&name, run.status(), run.stop_reason());
+        (title, run.status_line().message.clone())
+    };
+    let Some(window) = app.get_webview_window("main") else {
+        return Ok(());
+    };
+    let (Some(title), false) = (title, window.is_focused()?) else {
+        return Ok(());
+    };
+    system::notify(&title, &body);
+    // Not every desktop has badges.
+    let _ = window.set_badge_count(Some(1));
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! The running training in one line, for every page, the menu-bar item and notifications.
+
+use crate::active::Training;
+use crate::run_row;
+use crate::view::ActiveView;
+use runlog::{RunStatus, StopReason, format_duration};
+
+/// The line about a training; `None` before its first event.
+pub fn of(training: &Training) -> Option<ActiveView> {
+    let notes = training.folder.notes();
+    let run = training.run();
+    let (started, figures) = (run.started()?, run.figures());
+    Some(ActiveView {
+        run: training.id.clone(),
+        name: run_row::name(&training.id, &notes, &run),
+        status: run.status(),
+        epoch: figures.epoch.max(1),
+        epochs: started.epochs,
+        fraction: figures.step as f64 / started.steps.max(1) as f64,
+        seconds_left: figures.seconds_left,
+    })
+}
+
+impl ActiveView {
+    /// "groceries, epoch 12 of 60, 4:15 left".
+    pub fn line(&self) -> String {
+        let Self {
+            name,
+            epoch,
+            epochs,
+            ..
+        } = self;
+        match (self.status, self.seconds_left) {
+            (RunStatus::Paused, _) => format!("{name}, paused in epoch {epoch} of {epochs}"),
+            (_, Some(left)) => {
+                let left = format_duration(left);
+                format!("{name}, epoch {epoch} of {epochs}, {left} left")
+            }
+            _ => format!("{name}, epoch {epoch} of {epochs}"),
+        }
+    }
+}
+
+/// The title of the notification about the end of a run; `None` if the user stopped it.
+pub fn news(name: &str, status: RunStatus, reason: Option<StopReason>) -> Option<String> {
+    match (status, reason) {
+        (RunStatus::Finished, _) => Some(format!("{name} finished")),
+        (RunStatus::Failed | RunStatus::EndedEarly, _) => Some(format!("{name} ended early")),
+        (RunStatus::Stopped, Some(StopReason::Memory | StopReason::Disk)) => {
+            Some(format!("{name} needs you"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn active() -> ActiveView {
+        ActiveView {
+            run: "a".into(),
+            name: "groceries".into(),
+            status: RunStatus::Training,
+            epoch: 12,
+            epochs: 60,
+            fraction: 0.2,
+            seconds_left: None,
+        }
+    }
+
+    #[test]
+    fn the_line_names_progress_and_time() {
+        assert_eq!(active().line(), "groceries, epoch 12 of 60");
+        let timed = ActiveView {
+            seconds_left: Some(255.0),
+            ..active()
+        };
+        assert_eq!(timed.line(), "groceries, epoch 12 of 60, 4:15 left");
+        let paused = ActiveView {
+            status: RunStatus::Paused,
+            ..timed
+        };
+        assert_eq!(paused.line(), "groceries, paused in epoch 12 of 60");
+    }
+
+    #[test]
+    fn only_an_end_that_the_user_did_not_choose_is_news() {
+        let check = |status, reason, title: Option<&str>| {
+            assert_eq!(news("birds", status, reason).as_deref(), title);
+        };
+        check(RunStatus::Finished, None, Some("birds finished"));
+        check(RunStatus::Failed, None, Some("birds ended early"));
+        check(
+            RunStatus::Stopped,
+            Some(StopReason::Disk),
+            Some("birds needs you"),
+        );
+        check(RunStatus::Stopped, Some(StopReason::Requested), None);
+        check(RunStatus::Paused, None, None);
+    }
+}

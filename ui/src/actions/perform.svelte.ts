@@ -1,0 +1,119 @@
+// Performs actions: by the button that does the same, or here if no page has one.
+import { host } from "../host/choose";
+import { go, inspectionHash, route, runHash } from "../route.svelte";
+import { attempt, chooseFolder, openSample, session } from "../session.svelte";
+import type { RunRequest, RunRow } from "../types";
+import { actions } from "./table";
+
+const SCALES = [0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75];
+const SAVED_SCALE = "text-scale";
+
+class Overlays {
+  /** Whether the palette is open. */
+  palette = $state(false);
+  /** The run whose name and note are edited. */
+  editing = $state.raw<Pick<RunRow, "id" | "name" | "note"> | null>(null);
+}
+export const overlays = new Overlays();
+
+/** Opens the plan of a run, to change it and train again. */
+export const repeat = (run: string) =>
+  attempt(async () => {
+    const { inspection } = await host.repeatRun(run);
+    session.inspectionOf.set(run, inspection);
+    session.runOf.set(inspection, run);
+    go(inspectionHash(inspection));
+  });
+
+const edit = (run: string) =>
+  attempt(async () => {
+    overlays.editing = (await host.runs()).find((row) => row.id === run) ?? null;
+  });
+
+const trash = (run: string) =>
+  attempt(async () => {
+    await host.trashRun(run);
+    const at = route();
+    if (at.view !== "welcome" && at.id === run) go("#/");
+  });
+
+const find = () => {
+  go("#/");
+  // The page is drawn first.
+  setTimeout(() => document.querySelector<HTMLInputElement>("#search-runs")?.focus());
+};
+
+const scale = () => Number(localStorage.getItem(SAVED_SCALE)) || 1;
+const setScale = (factor: number) => {
+  localStorage.setItem(SAVED_SCALE, String(factor));
+  return host.zoom(factor);
+};
+/** The next size in a direction, or the last one. */
+export const nextScale = (now: number, direction: 1 | -1) => {
+  const next = direction > 0 ? SCALES.find((one) => one > now) : SCALES.findLast((one) => one < now);
+  return next ?? now;
+};
+/** Shows the size that was used last. */
+export const restoreScale = () => {
+  if (scale() !== 1) void host.zoom(scale());
+};
+
+const active = () => session.machine?.active ?? null;
+const control = (request: RunRequest) => () => attempt(() => host.control(active()!.run, request));
+const isActive = () => active() !== null;
+
+interface Handler {
+  run: (run: string) => unknown;
+  enabled?: (run: string | null) => boolean;
+}
+const always = (run: Handler["run"]): Handler => ({ run });
+/** About a run: the one whose menu is open, or the one that is shown. */
+const aboutRun = (run: Handler["run"], enabled = (id: string) => id !== ""): Handler => ({ run, enabled: (id) => id !== null && enabled(id) });
+
+const handlers: Record<string, Handler> = {
+  choose: always(() => chooseFolder()),
+  sample: { run: () => openSample(), enabled: () => session.welcome?.sample !== null },
+  palette: always(() => (overlays.palette = true)),
+  find: always(find),
+  runs: always(() => go("#/")),
+  larger: always(() => setScale(nextScale(scale(), 1))),
+  smaller: always(() => setScale(nextScale(scale(), -1))),
+  "usual-size": always(() => setScale(1)),
+  pause: { run: () => control(active()!.status === "paused" ? "continue" : "pause")(), enabled: isActive },
+  checkpoint: { run: control("checkpoint"), enabled: isActive },
+  stop: { run: control("stop"), enabled: isActive },
+  "show-active": { run: () => go(runHash(active()!.run)), enabled: isActive },
+  "open-run": aboutRun((run) => go(runHash(run))),
+  "edit-run": aboutRun(edit),
+  "repeat-run": aboutRun(repeat),
+  "reveal-run": aboutRun((id) => attempt(() => host.reveal({ kind: "run", id }))),
+  "trash-run": aboutRun(trash, (run) => run !== active()?.run),
+  close: always(() => host.closeWindow()),
+  quit: always(() => host.quit()),
+};
+
+const shownRun = (): string | null => {
+  const at = route();
+  return at.view === "welcome" || at.view === "plan" ? null : at.id;
+};
+
+const buttonOf = (id: string): HTMLElement | null => {
+  const selector = actions.find((action) => action.id === id)?.button;
+  const button = selector ? document.querySelector<HTMLElement>(selector) : null;
+  return button?.matches(":disabled, [aria-disabled=true], [aria-current]") ? null : button;
+};
+
+export const isEnabled = (id: string, run: string | null = shownRun()): boolean => {
+  const handler = handlers[id];
+  return buttonOf(id) !== null || (handler !== undefined && (handler.enabled?.(run) ?? true));
+};
+
+/** The ids of the actions that can be performed now. */
+export const enabledActions = (run: string | null = shownRun()) => actions.filter(({ id }) => isEnabled(id, run)).map(({ id }) => id);
+
+export const perform = (id: string, run: string | null = shownRun()) => {
+  if (!isEnabled(id, run)) return;
+  const button = buttonOf(id);
+  if (button) button.click();
+  else void handlers[id]!.run(run ?? "");
+};

@@ -1,0 +1,36 @@
+// Why a plan does not fit, and what to do first: undo what was changed last, if that would help.
+import { gigabytes, size } from "../format";
+import type { DoesNotFitView, PlanSettings } from "../types";
+
+export interface Situation {
+  refusal: DoesNotFitView;
+  /** The setting that was changed last; `null` if none was. */
+  last: keyof PlanSettings | null;
+  /** What the budget would gain if the slider were at its right end. */
+  slider_bytes: number;
+  /** Whether the samples are images. */
+  images: boolean;
+}
+
+const undo = (last: keyof PlanSettings | null, images: boolean): string | undefined => {
+  if (last === "resolution") return images ? "choose a smaller image size" : "choose a shorter length";
+  if (last === "model" || last === "from") return "choose a smaller model";
+  return last === "trains" ? "train a smaller part" : undefined;
+};
+
+const amount = (bytes: number) => (bytes >= 2 ** 30 / 10 ? `${gigabytes(bytes)} GB` : size(bytes));
+
+/** "Does not fit: training needs 1.2 GB, and 0.4 GB is left for Ebb. Move the slider to the right,
+ * or close other apps." */
+export const remedy = ({ refusal, last, slider_bytes, images }: Situation): string => {
+  const { needed_bytes, available_bytes } = refusal;
+  const left = available_bytes < 2 ** 20 ? "nothing is left" : `only ${amount(available_bytes)} is left`;
+  const enough = available_bytes + slider_bytes >= needed_bytes;
+  const move = slider_bytes > 0 && (enough || last === "max_system_fraction") ? "move the slider to the right" : undefined;
+  const first = last === "max_system_fraction" ? move : (undo(last, images) ?? move);
+  const smaller = images ? "choose smaller images or another model" : "choose a shorter length or another model";
+  const others = [...new Set([first, move, "close other apps", undo(last, images) ?? (enough ? undefined : smaller)])].filter((one) => one !== undefined);
+  const [head = "", ...tail] = others;
+  const list = tail.length > 1 ? `${[head, ...tail.slice(0, -1)].join(", ")}, or ${tail.at(-1)}` : `${head}, or ${tail[0]}`;
+  return `Does not fit: training needs ${amount(needed_bytes)}, but ${left} for Ebb. ${list[0]!.toUpperCase()}${list.slice(1)}.`;
+};

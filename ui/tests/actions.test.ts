@@ -1,0 +1,40 @@
+// The table of actions, its shortcuts, and the search of the palette.
+import { expect, test, vi } from "vitest";
+import { actions, labelOf, search } from "../src/actions/table";
+import { keyAction, keyLabel } from "../src/keys";
+
+vi.stubGlobal("HTMLElement", class {});
+
+const press = (key: string, held: Partial<KeyboardEvent> = {}) => ({ key, altKey: false, shiftKey: false, ctrlKey: false, metaKey: false, target: null, ...held }) as KeyboardEvent;
+
+test("every shortcut performs its action, with the command key of the system", () => {
+  for (const { id, key } of actions) {
+    if (!key) continue;
+    const alone = key === " ";
+    expect(keyAction(press(key, { ctrlKey: !alone }), false), id).toBe(id);
+    expect(keyAction(press(key, { metaKey: !alone }), true), id).toBe(id);
+    expect(keyAction(press(key, { altKey: true, ctrlKey: true }), false), id).toBeUndefined();
+  }
+  expect(keyAction(press("+", { ctrlKey: true, shiftKey: true }), false)).toBe("larger");
+  expect(keyAction(press("o"), false)).toBeUndefined();
+});
+
+test("ids and shortcuts are unique", () => {
+  const keys = actions.flatMap(({ key }) => key ?? []);
+  expect(new Set(keys).size).toBe(keys.length);
+  expect(new Set(actions.map(({ id }) => id)).size).toBe(actions.length);
+});
+
+test("shortcuts are written as the system writes them", () => {
+  expect([keyLabel("Enter", true), keyLabel("o", true), keyLabel("=", true)]).toEqual(["⌘↩", "⌘O", "⌘+"]);
+  expect([keyLabel("Enter", false), keyLabel("s", false), keyLabel(" ", false)]).toEqual(["Ctrl+Enter", "Ctrl+S", "Space"]);
+});
+
+test("the palette finds by words, those that begin with it first", () => {
+  const labels = (query: string) => search(actions, query, false).map((action) => labelOf(action, false));
+  expect(labels("text lar")).toEqual(["Larger text"]);
+  expect(labels("t")[0]).toBe("Training");
+  expect(labels("file manager")).toEqual(["Show in file manager"]);
+  expect(labels("Finder")).toEqual([]);
+  expect(labels("nothing like this")).toEqual([]);
+});
