@@ -56,7 +56,7 @@ pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
         let device_check = training
             .as_ref()
             .and_then(|training| training.device_check());
-        let reported = training.and_then(|training| training.messages());
+        let reported = training.and_then(|training| training.newest_sample());
         Ok(MachineView {
             device_check,
             ..reported.unwrap_or_else(|| shell.readings.now()).view()

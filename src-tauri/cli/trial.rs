@@ -54,6 +54,7 @@ pub fn train(
         control: control.clone(),
         machine,
         replay: None,
+        live: None,
     };
     let mut events = Vec::new();
     let ended = trainer::start(plan.clone(), found.clone(), &run, context, &mut |event| {

@@ -86,9 +86,11 @@ impl Run {
 
     /// Ebb's highest sampled footprint in bytes, with a relative error of about 1e-7.
     pub(crate) fn highest_footprint(&self) -> Option<u64> {
-        let parts = self.memory.column(2).iter().zip(self.memory.column(3));
-        let bytes =
-            parts.map(|(state, activations)| (f64::from(*state) + f64::from(*activations)) as u64);
+        let [_, _, state, activations, cached, ..] = self.memory.columns();
+        let parts = state.iter().zip(activations).zip(cached);
+        let bytes = parts.map(|((state, activations), cached)| {
+            (f64::from(*state) + f64::from(*activations) + f64::from(*cached)) as u64
+        });
         bytes.max()
     }
 

@@ -24,6 +24,14 @@ impl<const N: usize> Decimated<N> {
         }
     }
 
+    /// Adds later points.
+    pub fn append(&mut self, later: Self) {
+        self.at_ms.extend(later.at_ms);
+        for (out, column) in self.columns.iter_mut().zip(later.columns) {
+            out.extend(column);
+        }
+    }
+
     /// Adds two points for a pixel column: its first and last time, and the extremes of each value
     /// in the order in which they occur.
     fn extremes(&mut self, series: &Series<N>, from: usize, to: usize) {

@@ -53,6 +53,7 @@ mod view;
 mod accessors;
 mod crash_report;
 mod decimate;
+mod live;
 mod replay;
 mod report;
 mod window;
@@ -80,7 +81,7 @@ pub use choices::{
     MixChoice, OptimizerChoice, PolicyTraining, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
 pub use error::RunlogError;
-pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
+pub use event::{CheckpointReason, MemoryPeak, NonFiniteGradient, RunEvent, Started, StopReason};
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
 pub use interval::Interval;
 pub use log::{EventReader, EventWriter, Tail, read_events};
@@ -91,7 +92,7 @@ pub use reduce::Run;
 pub use report::report;
 pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
 pub use store::RunStore;
-pub use view::{Figures, PullHeader, RunStatus};
+pub use view::{Figures, PullHeader, RunStatus, StepProgress};
 pub use window::Pull;
 pub use words::{
     MISSING, counted, format_bytes, format_count, format_duration, format_percent, most_like,

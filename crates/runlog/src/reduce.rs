@@ -4,13 +4,14 @@
 
 use crate::crash_report::CrashReport;
 use crate::event::{RunEvent, Started, StopReason};
+use crate::live::{Live, MEMORY_COLUMNS, memory_values};
 use crate::records::{CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation};
 use crate::series::Series;
 use crate::smoothing::LossSmoother;
 use crate::status_text::{self, StatusText};
 use crate::throughput::Throughput;
 use crate::view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
-use pressure::{Action, Change, Decision, Level, MemorySample, Phase};
+use pressure::{Action, Change, Decision, Level, Phase};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Values of the loss panel per step.
@@ -37,8 +38,10 @@ pub struct Run {
     pub(crate) predictions: Vec<PredictionRecord>,
     /// The crash report of a run whose process exited; empty otherwise.
     pub(crate) last_minutes: Vec<String>,
-    /// System, others, state, activations, budget line; in bytes.
-    pub(crate) memory: Series<5>,
+    /// See `live::memory_values`.
+    pub(crate) memory: Series<MEMORY_COLUMNS>,
+    /// What is known beyond the newest event.
+    pub(crate) live: Live,
     /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
     /// Raw and smoothed loss, and the learning rate.
@@ -153,40 +156,27 @@ impl Run {
         let RunEvent::Memory {
             at_ms,
             sample,
-            state_bytes,
             pressure,
             level,
             budget_bytes,
             micro_batch,
+            peak,
             ..
         } = event
         else {
             return;
         };
+        self.live.event_arrived(*at_ms);
         self.figures.pressure = Some(*pressure);
-        self.add_sample(*at_ms, sample, *state_bytes, *budget_bytes);
+        self.figures.own_bytes = Some(peak.map_or(sample.own_bytes, |peak| peak.own_bytes));
+        self.figures.budget_bytes = Some(*budget_bytes);
+        if let Some(values) = memory_values(event) {
+            self.memory.push(*at_ms as f64, values);
+        }
         self.set_level(*at_ms, *level);
         if self.micro.len() == 0 && *micro_batch > 0 {
             self.set_micro_batch(*at_ms, *micro_batch);
         }
-    }
-
-    fn add_sample(
-        &mut self,
-        at_ms: u64,
-        sample: &MemorySample,
-        state_bytes: u64,
-        budget_bytes: u64,
-    ) {
-        self.figures.own_bytes = Some(sample.own_bytes);
-        self.figures.budget_bytes = Some(budget_bytes);
-        let (system, others) = (sample.system_bytes as f64, sample.others_bytes() as f64);
-        let state = state_bytes.min(sample.own_bytes) as f64;
-        let activations = sample.own_bytes as f64 - state;
-        // The budget is a footprint; its line is drawn on top of the memory that others use.
-        let line = system + others + budget_bytes as f64;
-        self.memory
-            .push(at_ms as f64, [system, others, state, activations, line]);
     }
 
     fn set_level(&mut self, at_ms: u64, level: Level) {
@@ -290,6 +280,7 @@ impl Run {
         if !matches!(self.status, RunStatus::Training | RunStatus::Paused) {
             self.status = RunStatus::Training;
         }
+        self.live.progress = None;
         let smoothed = self.smoother.next(*loss);
         let values = [*loss, smoothed.unwrap_or(f64::NAN), *learning_rate];
         self.loss.push(*at_ms as f64, values);
@@ -332,6 +323,7 @@ impl Run {
             accuracy,
             metrics: metrics.clone(),
         });
+        self.live.progress = None;
         self.update_held_out_figures();
     }
 
@@ -381,6 +373,7 @@ impl Run {
     /// Returns to the checkpoint of `step` and discards everything after it.
     fn resume(&mut self, at_ms: u64, step: u64, device: &str) {
         self.now_ms = at_ms;
+        self.live = Live::default();
         let valid = self.steps.partition_point(|done| *done <= step);
         self.steps.truncate(valid);
         self.loss.truncate(valid);
@@ -464,6 +457,7 @@ impl Run {
 
     fn end(&mut self, status: RunStatus) {
         self.status = status;
+        self.live = Live::default();
         (self.figures.samples_per_second, self.figures.seconds_left) = (None, None);
     }
 

@@ -58,6 +58,15 @@ impl<const N: usize> Series<N> {
         }
     }
 
+    /// Removes the points up to `at_ms`.
+    pub fn drop_until(&mut self, at_ms: f64) {
+        let first = self.at_ms.partition_point(|at| *at <= at_ms);
+        self.at_ms.drain(..first);
+        for column in &mut self.values {
+            column.drain(..first);
+        }
+    }
+
     /// Removes the points after `at_ms`.
     pub fn truncate_after(&mut self, at_ms: f64) {
         self.truncate(self.at_ms.partition_point(|at| *at <= at_ms));

@@ -2,7 +2,7 @@
 //! `window.rs` selects a time range.
 
 use crate::event::Started;
-use pressure::{Change, Component, Level};
+use pressure::{Change, Component, Level, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use ts_rs::TS;
@@ -101,6 +101,21 @@ impl Figures {
     }
 }
 
+/// How far the running step is, or the running evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
+pub struct StepProgress {
+    /// Training or evaluation.
+    pub phase: Phase,
+    /// Samples that are done.
+    pub samples_done: u32,
+    /// All samples of the step or the evaluation.
+    pub samples: u32,
+    /// The running micro-batch, from 1.
+    pub micro_batch: u32,
+    /// Micro-batches of this size that the step takes in all.
+    pub micro_batches: u32,
+}
+
 /// The status line: what was done and why. The second line says what it means for the training.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
 pub struct StatusLine {
@@ -181,6 +196,8 @@ pub struct PullHeader {
     pub to_ms: u64,
     /// The numbers above the charts.
     pub figures: Figures,
+    /// How far the running step is; `None` if that is unknown.
+    pub progress: Option<StepProgress>,
     /// The status line.
     pub status_line: StatusLine,
     /// Changes within the time range.

@@ -2,6 +2,7 @@
 //! `PullHeader` describes the wire format.
 
 use crate::decimate::{self, Decimated};
+use crate::live::MEMORY_COLUMNS;
 use crate::metric_text::describe_metrics;
 use crate::reduce::{LOSS_COLUMNS, Run};
 use crate::series::Series;
@@ -39,6 +40,20 @@ pub(crate) const LOSS_CURVES: [LossCurve; LOSS_COLUMNS] = [
         is_noisy: false,
         has_own_scale: true,
     },
+];
+
+/// The times of `Run::memory`, then its columns.
+const MEMORY_ARRAYS: [&str; 1 + MEMORY_COLUMNS] = [
+    "memory.at",
+    "memory.system",
+    "memory.others",
+    "memory.state",
+    "memory.activations",
+    "memory.cached",
+    "memory.budget",
+    "memory.limit",
+    "memory.swap",
+    "memory.thermal",
 ];
 
 /// Shortest time range, so that a run that has just begun has an axis too.
@@ -87,15 +102,9 @@ impl Run {
             arrays: Vec::new(),
         };
         let (from, to) = (from_ms as f64, to_ms as f64);
-        let memory = [
-            "memory.at",
-            "memory.system",
-            "memory.others",
-            "memory.state",
-            "memory.activations",
-            "memory.budget",
-        ];
-        pull.add(&memory, decimate::line(&self.memory, from, to, columns));
+        let mut memory = decimate::line(&self.memory, from, to, columns);
+        memory.append(decimate::line(self.live.points(), from, to, columns));
+        pull.add(&MEMORY_ARRAYS, memory);
         // The micro-batch is known up to the run's clock.
         let known_to = to.min((self.now_ms as f64).max(from));
         pull.add(
@@ -127,7 +136,8 @@ impl Run {
             now_unix_ms: self.now_unix_ms(),
             from_ms,
             to_ms,
-            figures: self.figures.clone(),
+            figures: self.live_figures(),
+            progress: self.live.progress,
             status_line: self.status_line.clone(),
             marks: self
                 .marks
@@ -136,10 +146,9 @@ impl Run {
                 .cloned()
                 .collect(),
             spans: self
-                .spans
-                .iter()
+                .live_spans()
+                .into_iter()
                 .filter(|span| inside(span.from_ms, span.to_ms))
-                .copied()
                 .collect(),
             notes: self.notes.iter().cloned().collect(),
             metrics_text: describe_metrics(&self.figures),

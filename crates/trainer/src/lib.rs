@@ -43,6 +43,8 @@ mod control;
 mod durable;
 mod error;
 mod event_log;
+mod live;
+mod memory_reading;
 mod replay;
 mod run_context;
 mod session;
@@ -58,6 +60,7 @@ pub use device_check::{CheckObserver, DeviceCheck, Finding, RefusedKernels, chec
 pub use effective_batch::{AccumulatedBatch, EffectiveBatch};
 pub use error::{Result, TrainError};
 pub use inference::{CompressedText, ExportFormat, GenerationOptions, TrainedModel, table_options};
+pub use live::LiveObserver;
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
 pub use model_task::model_task;

@@ -6,6 +6,7 @@ import type { PackedArray } from "./PackedArray";
 import type { RunStatus } from "./RunStatus";
 import type { Started } from "./Started";
 import type { StatusLine } from "./StatusLine";
+import type { StepProgress } from "./StepProgress";
 
 /**
  * The header of one pull. On the wire: the length of this header as JSON (u32, little endian), the
@@ -49,6 +50,10 @@ to_ms: number,
  * The numbers above the charts.
  */
 figures: Figures, 
+/**
+ * How far the running step is; `None` if that is unknown.
+ */
+progress: StepProgress | null, 
 /**
  * The status line.
  */
