@@ -4,7 +4,7 @@
 
 use crate::lock::lock;
 use crate::machine_readings::{FRESH, Reported};
-use crate::view::{CommandError, DeviceCheckView, RunRequest};
+use crate::view::{CommandError, DeviceCheckView, PlanSettings, RunRequest};
 use runlog::{Run, RunEvent, RunFolder, RunStatus, StepProgress};
 use std::fmt;
 use std::sync::mpsc::{Sender, channel};
@@ -35,6 +35,14 @@ impl<F> Work for F where
 pub struct Active {
     machine: Machine,
     last: Mutex<Option<Arc<Training>>>,
+    estimated: Mutex<Option<Estimated>>,
+}
+
+/// The newest estimate of a plan, which its run is compared with.
+struct Estimated {
+    inspection: String,
+    settings: PlanSettings,
+    peak_bytes: u64,
 }
 
 /// A run while this process trains it, and after that.
@@ -58,13 +66,42 @@ impl Active {
         Active {
             machine,
             last: Mutex::default(),
+            estimated: Mutex::default(),
         }
+    }
+
+    /// Takes the estimated peak of a plan.
+    pub fn estimated(&self, inspection: &str, settings: PlanSettings, peak_bytes: u64) {
+        *lock(&self.estimated) = Some(Estimated {
+            inspection: inspection.to_owned(),
+            settings,
+            peak_bytes,
+        });
+    }
+
+    /// The estimated peak of this plan in bytes; 0 if none was made.
+    pub fn estimate_of(&self, inspection: &str, settings: &PlanSettings) -> u64 {
+        let newest = lock(&self.estimated);
+        let same = newest
+            .as_ref()
+            .filter(|it| it.inspection == inspection && it.settings == *settings);
+        same.map_or(0, |it| it.peak_bytes)
     }
 
     /// The training, if it runs.
     pub fn running(&self) -> Option<Arc<Training>> {
         let last = lock(&self.last).clone();
         last.filter(|training| training.is_running())
+    }
+
+    /// Memory that another app must take so that the running training has to shrink, in bytes: what
+    /// its budget leaves, and half of its activations.
+    pub fn bytes_to_shrink(&self) -> Option<u64> {
+        let training = self.running()?;
+        let run = training.run();
+        let (budget, peak) = (run.figures().budget_bytes?, run.figures().own_bytes?);
+        let activations = peak.saturating_sub(run.state_bytes());
+        Some(budget.saturating_sub(peak) + activations / 2).filter(|bytes| *bytes > 0)
     }
 
     /// The training of this run, running or ended; `None` if another process has continued the run
@@ -92,8 +129,8 @@ impl Active {
         let context = RunContext {
             control: training.control.clone(),
             machine: self.machine.clone(),
-            replay: None,
             live: Some(Arc::clone(&training) as Arc<dyn LiveObserver>),
+            ..RunContext::default()
         };
         let running = Arc::clone(&training);
         let spawned = thread::Builder::new()

@@ -5,36 +5,11 @@ use crate::lock::lock;
 use crate::run_row;
 use crate::view::{CommandError, RunRow};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
-use runlog::{Pull, Run, RunEvent, RunFolder, RunStatus, RunStore, RunlogError, Tail};
+use runlog::{Pull, Query, Run, RunEvent, RunFolder, RunStatus, RunStore, RunlogError, Tail};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-/// A time range of a run and its resolution.
-#[derive(Debug, Clone, Copy)]
-pub struct Stretch {
-    /// Start, on the run's clock.
-    pub from_ms: u64,
-    /// End, on the run's clock.
-    pub to_ms: u64,
-    /// Pixel columns.
-    pub columns: u32,
-    /// Version that was drawn already, or 0.
-    pub seen: u64,
-}
-
-impl Stretch {
-    /// The range's part of a run.
-    pub fn of(self, run: &Run) -> Pull {
-        run.window(
-            Some(self.from_ms),
-            Some(self.to_ms),
-            self.columns,
-            self.seen,
-        )
-    }
-}
 
 /// The clock of a run in another process stops this long after its newest event.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
@@ -118,13 +93,13 @@ impl Runs {
     }
 
     /// A time range of a run.
-    pub fn pull(&self, id: &str, stretch: Stretch) -> Result<Pull, CommandError> {
+    pub fn pull(&self, id: &str, query: Query) -> Result<Pull, CommandError> {
         let followed = self.followed(id)?;
         let mut followed = lock(&followed);
         followed.refresh();
         match &followed.trouble {
             Some(trouble) => Err(CommandError::new("failed", trouble.to_string())),
-            None => Ok(stretch.of(&followed.run)),
+            None => Ok(followed.run.pull(query)),
         }
     }
 
@@ -251,12 +226,10 @@ mod tests {
         (folder, writer)
     }
 
-    fn everything() -> Stretch {
-        Stretch {
-            from_ms: 0,
-            to_ms: 1000,
+    fn everything() -> Query {
+        Query {
             columns: 100,
-            seen: 0,
+            ..Query::default()
         }
     }
 

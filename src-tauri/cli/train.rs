@@ -163,7 +163,7 @@ fn run_context(script: &Script, replay: Option<Replay>) -> Result<RunContext, Fa
         control,
         machine: machine(script),
         replay,
-        live: None,
+        ..RunContext::default()
     })
 }
 

@@ -309,6 +309,10 @@ pub struct Started {
     pub total_bytes: u64,
     /// Seed of all random numbers.
     pub seed: u64,
+    /// The footprint that was estimated before the start, in bytes; 0 if none was.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[ts(optional, as = "Option<u64>")]
+    pub estimated_peak_bytes: u64,
 }
 
 /// The moment of an interval in which Ebb used the most memory.

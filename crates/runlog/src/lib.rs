@@ -40,6 +40,7 @@ mod log;
 mod store;
 
 // The fold: from events to a run.
+mod changes;
 mod metric_text;
 mod records;
 mod reduce;
@@ -52,6 +53,7 @@ mod view;
 // Reading a folded run.
 mod accessors;
 mod crash_report;
+mod current_status;
 mod decimate;
 mod live;
 mod replay;
@@ -93,7 +95,7 @@ pub use report::report;
 pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
 pub use store::RunStore;
 pub use view::{Figures, PullHeader, RunStatus, StepProgress};
-pub use window::Pull;
+pub use window::{Pull, Query};
 pub use words::{
     MISSING, counted, format_bytes, format_count, format_duration, format_percent, most_like,
     parse_bytes,

@@ -1,5 +1,7 @@
 //! Time series at full resolution: times are stored as `f64`, values as `f32`.
 
+use crate::decimate::Columns;
+
 /// `N` values at each time, in milliseconds. Times never decrease.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series<const N: usize> {
@@ -40,6 +42,14 @@ impl<const N: usize> Series<N> {
 
     pub fn columns(&self) -> [&[f32]; N] {
         std::array::from_fn(|index| self.values[index].as_slice())
+    }
+
+    /// Times and columns.
+    pub fn all(&self) -> Columns<'_, N> {
+        Columns {
+            at_ms: &self.at_ms,
+            values: self.columns(),
+        }
     }
 
     pub fn last(&self) -> Option<(f64, [f64; N])> {

@@ -16,6 +16,8 @@ pub struct RunContext {
     pub machine: Machine,
     /// Micro-batch schedule of a recorded run to repeat.
     pub replay: Option<Replay>,
+    /// The footprint that was estimated before the start, in bytes; 0 if none was.
+    pub estimated_peak_bytes: u64,
     /// Shows what happens between two events.
     pub live: Option<Arc<dyn LiveObserver>>,
 }

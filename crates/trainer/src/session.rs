@@ -51,6 +51,8 @@ pub struct Session<'a, T: Task> {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) timer: StepTimer,
     pub(crate) faults: FaultCounts,
+    /// The footprint that was estimated before the start, in bytes; 0 if none was.
+    pub(crate) estimated_peak_bytes: u64,
     /// Samples of the running step.
     step_samples: usize,
     /// Whether weights or moments are missing or may be wrong, so that a checkpoint must be loaded.
@@ -133,6 +135,7 @@ impl<'a, T: Task> Session<'a, T> {
             machine,
             replay,
             live,
+            estimated_peak_bytes,
         } = context;
         let device_check = machine.device_check_path.as_deref();
         let mut progress = CheckProgress {
@@ -174,6 +177,7 @@ impl<'a, T: Task> Session<'a, T> {
             timer: StepTimer::new(),
             faults: FaultCounts::default(),
             step_samples: 0,
+            estimated_peak_bytes,
             must_reload: false,
             held_out_bytes: T::held_out_bytes(data),
             shortage: None,

@@ -55,9 +55,13 @@ figures: Figures,
  */
 progress: StepProgress | null, 
 /**
- * The status line.
+ * The status line: what is true now.
  */
 status_line: StatusLine, 
+/**
+ * The newest decision, if the status line is about something else by now.
+ */
+last_decision: StatusLine | null, 
 /**
  * Changes within the time range.
  */
@@ -71,6 +75,10 @@ spans: Array<LevelSpan>,
  * step.
  */
 metrics_text: Array<string>, 
+/**
+ * Name of the main metric, which the array `evaluation.metric` has: "accuracy".
+ */
+metric_name: string | null, 
 /**
  * Latest warnings and skipped files, newest last, at most 20.
  */

@@ -294,6 +294,7 @@ fn started() -> Started {
         memory_source: "macOS".into(),
         total_bytes: bytes(TOTAL_GB),
         seed: 7,
+        estimated_peak_bytes: bytes(6.4),
     }
 }
 

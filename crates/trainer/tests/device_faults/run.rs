@@ -97,7 +97,7 @@ impl Sessions<'_> {
                 ..Machine::default()
             },
             replay: self.replay.clone(),
-            live: None,
+            ..RunContext::default()
         }
     }
 
