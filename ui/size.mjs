@@ -1,8 +1,8 @@
-// Fails if the built window is larger than 60 kB gzipped. Run it after `npm run build`.
+// Fails if the built window is larger than 72 kB gzipped. Run it after `npm run build`.
 import { readFileSync, readdirSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
-const limit = 60_000;
+const limit = 72_000;
 const folder = new URL("./dist/", import.meta.url);
 let total = 0;
 for (const name of readdirSync(folder, { recursive: true }).sort()) {

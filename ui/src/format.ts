@@ -28,12 +28,22 @@ export const duration = (seconds: number | null | undefined) => {
   return rounded < 3600 ? pair(Math.floor(rounded / 60), rounded % 60) : `${pair(Math.floor(rounded / 3600), Math.floor((rounded % 3600) / 60))} h`;
 };
 
+/** A tick of the time axis: "9:00", "1:30:00", "6 h". */
+export const tickClock = (ms: number) => (ms >= 3_600_000 && ms % 3_600_000 === 0 ? `${ms / 3_600_000} h` : clock(ms));
+
 /** A time on the run's clock: "9:04", "1:12:30". */
 export const clock = (ms: number) => {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   const two = (value: number) => String(value).padStart(2, "0");
   const minutes = Math.floor(seconds / 60);
   return minutes < 60 ? `${minutes}:${two(seconds % 60)}` : `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(seconds % 60)}`;
+};
+
+/** How long ago something was: "12 s ago", "3 min ago", "1:12 h ago". */
+export const ago = (ms: number) => {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 60) return `${seconds} s ago`;
+  return seconds < 3600 ? `${Math.floor(seconds / 60)} min ago` : `${duration(seconds)} ago`;
 };
 
 /** "14:02" today, "12 November, 14:02" on another day. */

@@ -1,5 +1,6 @@
 // Pressure levels: a tint behind every panel, and above the memory panel a strip with glyph and
 // word.
+import { size } from "../format";
 import type { LevelSpan } from "../types";
 import type { Plot } from "./panel";
 
@@ -20,6 +21,24 @@ export const tint = (plot: Plot, top: number, bottom: number) => {
     const left = plot.x(span.from_ms);
     plot.ctx.fillStyle = plot.scene.colors[`level-${level}-wash`];
     plot.ctx.fillRect(left, top, Math.max(plot.x(span.to_ms) - left, 1), bottom - top);
+  }
+};
+
+/** Marks start and end of the stress tests at the foot of the memory panel. */
+export const stressTests = (plot: Plot) => {
+  const { ctx, scene } = plot;
+  const bottom = plot.top + plot.height;
+  for (const { fromMs, toMs, bytes } of scene.stress) {
+    if (toMs < scene.range.fromMs || fromMs > scene.range.toMs) continue;
+    const left = plot.x(fromMs);
+    ctx.fillStyle = scene.colors.text;
+    ctx.fillRect(left, bottom - 3, Math.max(plot.x(toMs) - left, 2), 3);
+    ctx.font = scene.colors.strong;
+    ctx.textAlign = "left";
+    ctx.strokeStyle = scene.colors.bg;
+    ctx.lineWidth = 3;
+    ctx.strokeText(`stress test, ${size(bytes)}`, left + 2, bottom - 7);
+    ctx.fillText(`stress test, ${size(bytes)}`, left + 2, bottom - 7);
   }
 };
 
@@ -57,7 +76,7 @@ export const levelStrip = (plot: Plot) => {
     const left = plot.x(span.from_ms);
     const width = Math.max(plot.x(span.to_ms) - left, 1);
     const next = spans[i + 1];
-    const room = (next ? plot.x(next.from_ms) : plot.left + plot.width + 40) - left;
+    const room = (next ? plot.x(next.from_ms) : plot.left + plot.width) - left;
     ctx.fillStyle = scene.colors[`level-${level}`];
     ctx.fillRect(left, plot.top - 4, width, 4);
     if (room > 14) glyph(plot, level, left - 1, plot.top - 19);
