@@ -94,6 +94,6 @@ impl Run {
 
     fn newest_others_bytes(&self) -> Option<u64> {
         let newest = self.live.points().last().or_else(|| self.memory.last());
-        newest.map(|(_, values)| (values[0] + values[1]) as u64)
+        newest.map(|(_, [_, others, ..])| others as u64)
     }
 }
