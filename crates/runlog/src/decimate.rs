@@ -1,7 +1,7 @@
 //! Selects a time range of a series and decimates it to the pixels it is drawn on: of each pixel
 //! column the minimum and the maximum of each value are kept.
 
-use crate::series::Series;
+use crate::series::{Columns, Series};
 
 /// A decimated series: times, then one column per value. A value without any number stays NaN.
 pub(crate) struct Decimated<const N: usize> {
@@ -20,13 +20,6 @@ pub(crate) enum Rule {
     Lowest,
     /// Its value at the moment in which the sum of these columns is highest.
     AtHighest(&'static [usize]),
-}
-
-/// Times and columns of a series.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Columns<'a, const N: usize> {
-    pub at_ms: &'a [f64],
-    pub values: [&'a [f32]; N],
 }
 
 impl<const N: usize> Decimated<N> {

@@ -41,6 +41,7 @@ mod store;
 
 // The fold: from events to a run.
 mod changes;
+mod live;
 mod metric_text;
 mod records;
 mod reduce;
@@ -55,7 +56,7 @@ mod accessors;
 mod crash_report;
 mod current_status;
 mod decimate;
-mod live;
+mod live_view;
 mod replay;
 mod report;
 mod window;

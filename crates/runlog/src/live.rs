@@ -2,9 +2,8 @@
 //! step, and a clock that does not wait for the training. Nothing of it is in the run folder.
 
 use crate::event::{MemoryPeak, RunEvent};
-use crate::reduce::Run;
 use crate::series::Series;
-use crate::view::{Figures, LevelSpan, StepProgress};
+use crate::view::StepProgress;
 use pressure::{Level, MemorySample, Thermal};
 
 /// Values of each memory sample: see [`memory_values`].
@@ -18,23 +17,23 @@ const MAX_POINTS: usize = 4096;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Live {
     /// The newest sample.
-    newest: Option<Sample>,
+    pub(crate) newest: Option<Sample>,
     /// Points after the newest memory event.
     points: Series<MEMORY_COLUMNS>,
     /// Start of the newest point and its highest footprint.
-    open: Option<(u64, MemoryPeak)>,
+    pub(crate) open: Option<(u64, MemoryPeak)>,
     pub(crate) progress: Option<StepProgress>,
 }
 
 /// The newest sample.
 #[derive(Debug, Clone, Copy)]
-struct Sample {
-    own_bytes: u64,
-    pressure: f64,
-    level: Level,
+pub(crate) struct Sample {
+    pub own_bytes: u64,
+    pub pressure: f64,
+    pub level: Level,
     /// Since when the level holds.
-    level_since_ms: u64,
-    at_ms: u64,
+    pub level_since_ms: u64,
+    pub at_ms: u64,
 }
 
 /// System, other apps, state, activations, cached, budget line, limit, swap; in bytes. Then the
@@ -89,7 +88,7 @@ fn thermal(sample: &MemorySample) -> f64 {
 
 impl Live {
     /// Adds a sample to the newest point, or begins a new one.
-    fn add(&mut self, at_ms: u64, event: &RunEvent, sample: &MemorySample) {
+    pub(crate) fn add(&mut self, at_ms: u64, event: &RunEvent, sample: &MemorySample) {
         let now = MemoryPeak::from_sample(sample);
         let open = self.open.filter(|(since, _)| at_ms < since + POINT_MS);
         let peak = open.map_or(now, |(_, peak)| peak.max(now));
@@ -124,99 +123,5 @@ impl Live {
 
     pub(crate) fn points(&self) -> &Series<MEMORY_COLUMNS> {
         &self.points
-    }
-}
-
-impl Run {
-    /// Shows a memory sample that is no event of the run: a `RunEvent::Memory` whose `sample` was
-    /// just read. Other events are ignored, and so are samples before the run's clock.
-    pub fn show_sample(&mut self, event: &RunEvent) {
-        let RunEvent::Memory {
-            at_ms,
-            sample,
-            pressure,
-            level,
-            ..
-        } = event
-        else {
-            return;
-        };
-        if self.status.has_ended()
-            || self
-                .memory
-                .last()
-                .is_some_and(|(at, _)| at >= *at_ms as f64)
-        {
-            return;
-        }
-        let before = self.live.newest.map_or(
-            (self.figures.level, self.figures.level_since_ms),
-            |newest| (newest.level, newest.level_since_ms),
-        );
-        let level_since_ms = if before.0 == *level { before.1 } else { *at_ms };
-        self.live.newest = Some(Sample {
-            own_bytes: sample.own_bytes,
-            pressure: *pressure,
-            level: *level,
-            level_since_ms,
-            at_ms: *at_ms,
-        });
-        self.live.add(*at_ms, event, sample);
-        self.advance(*at_ms);
-    }
-
-    /// Shows how far the running step is.
-    pub fn show_progress(&mut self, progress: StepProgress) {
-        self.live.progress = Some(progress);
-        self.version += 1;
-    }
-
-    /// Moves the clock of a run that has not ended.
-    pub fn advance(&mut self, now_ms: u64) {
-        if !self.status.has_ended() && now_ms > self.now_ms {
-            self.now_ms = now_ms;
-            self.version += 1;
-        }
-    }
-
-    /// The newest sample, if no event is newer.
-    fn live_sample(&self) -> Option<Sample> {
-        let last = self.memory.last().map_or(0.0, |(at, _)| at);
-        self.live.newest.filter(|newest| newest.at_ms as f64 > last)
-    }
-
-    /// The figures, with the newest sample.
-    pub(crate) fn live_figures(&self) -> Figures {
-        let mut figures = self.figures.clone();
-        if let Some(newest) = self.live_sample() {
-            let peak = self.live.open.map_or(0, |(_, peak)| peak.own_bytes);
-            figures.own_bytes = Some(peak.max(newest.own_bytes));
-            figures.pressure = Some(newest.pressure);
-            (figures.level, figures.level_since_ms) = (newest.level, newest.level_since_ms);
-        }
-        figures
-    }
-
-    /// The periods of elevated level, with the newest sample.
-    pub(crate) fn live_spans(&self) -> Vec<LevelSpan> {
-        let mut spans = self.spans.clone();
-        let Some(newest) = self.live_sample() else {
-            return spans;
-        };
-        if newest.level == Level::Normal {
-            return spans;
-        }
-        match spans
-            .last_mut()
-            .filter(|_| self.figures.level == newest.level)
-        {
-            Some(span) => span.to_ms = newest.at_ms,
-            None => spans.push(LevelSpan {
-                from_ms: newest.level_since_ms,
-                to_ms: newest.at_ms,
-                level: newest.level,
-            }),
-        }
-        spans
     }
 }

@@ -1,6 +1,11 @@
 //! Time series at full resolution: times are stored as `f64`, values as `f32`.
 
-use crate::decimate::Columns;
+/// Times and columns of a series.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Columns<'a, const N: usize> {
+    pub at_ms: &'a [f64],
+    pub values: [&'a [f32]; N],
+}
 
 /// `N` values at each time, in milliseconds. Times never decrease.
 #[derive(Debug, Clone, PartialEq)]

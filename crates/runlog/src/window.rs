@@ -1,11 +1,11 @@
 //! One pull of the window: a time range of a run, decimated to its pixels and packed into bytes.
 //! `PullHeader` describes the wire format.
 
-use crate::decimate::{self, Columns, Decimated, Rule};
+use crate::decimate::{self, Decimated, Rule};
 use crate::live::MEMORY_COLUMNS;
 use crate::metric_text::{describe_metrics, metric_name, metric_value};
 use crate::reduce::{LOSS_COLUMNS, Run, STEP_COLUMNS};
-use crate::series::Series;
+use crate::series::{Columns, Series};
 use crate::smoothing::smoothed;
 use crate::view::{Mark, PackedArray, PullHeader};
 
