@@ -3,14 +3,15 @@
 //! training does not end the window.
 
 use crate::lock::lock;
-use crate::machine_readings::Reported;
-use crate::view::{CommandError, DeviceCheckView, RunRequest};
-use runlog::{Run, RunEvent, RunFolder, RunStatus};
+use crate::machine_readings::{FRESH, Reported};
+use crate::view::{CommandError, DeviceCheckView, PlanSettings, RunRequest};
+use runlog::{Run, RunEvent, RunFolder, RunStatus, StepProgress};
+use std::fmt;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
-use trainer::{Control, Machine, Request, RunContext, RunOutcome, TrainError};
+use std::time::{Duration, Instant};
+use trainer::{Control, LiveObserver, Machine, Request, RunContext, RunOutcome, TrainError};
 
 /// Stack size of the training thread, in bytes.
 const STACK_BYTES: usize = 64 << 20;
@@ -34,6 +35,14 @@ impl<F> Work for F where
 pub struct Active {
     machine: Machine,
     last: Mutex<Option<Arc<Training>>>,
+    estimated: Mutex<Option<Estimated>>,
+}
+
+/// The newest estimate of a plan, which its run is compared with.
+struct Estimated {
+    inspection: String,
+    settings: PlanSettings,
+    peak_bytes: u64,
 }
 
 /// A run while this process trains it, and after that.
@@ -42,7 +51,8 @@ pub struct Training {
     pub folder: RunFolder,
     control: Control,
     run: Mutex<Run>,
-    messages: Mutex<Option<Reported>>,
+    /// The newest memory sample of the monitor, and when it was read.
+    newest: Mutex<Option<(Instant, Reported)>>,
     /// How far the check of the GPU is.
     device_check: Mutex<Option<DeviceCheckView>>,
     /// Length of the events file when the training ended, in bytes; `None` while it runs.
@@ -56,13 +66,42 @@ impl Active {
         Active {
             machine,
             last: Mutex::default(),
+            estimated: Mutex::default(),
         }
+    }
+
+    /// Takes the estimated peak of a plan.
+    pub fn estimated(&self, inspection: &str, settings: PlanSettings, peak_bytes: u64) {
+        *lock(&self.estimated) = Some(Estimated {
+            inspection: inspection.to_owned(),
+            settings,
+            peak_bytes,
+        });
+    }
+
+    /// The estimated peak of this plan in bytes; 0 if none was made.
+    pub fn estimate_of(&self, inspection: &str, settings: &PlanSettings) -> u64 {
+        let newest = lock(&self.estimated);
+        let same = newest
+            .as_ref()
+            .filter(|it| it.inspection == inspection && it.settings == *settings);
+        same.map_or(0, |it| it.peak_bytes)
     }
 
     /// The training, if it runs.
     pub fn running(&self) -> Option<Arc<Training>> {
         let last = lock(&self.last).clone();
         last.filter(|training| training.is_running())
+    }
+
+    /// Memory that another app must take so that the running training has to shrink, in bytes: what
+    /// its budget leaves, and half of its activations.
+    pub fn bytes_to_shrink(&self) -> Option<u64> {
+        let training = self.running()?;
+        let run = training.run();
+        let (budget, peak) = (run.figures().budget_bytes?, run.figures().own_bytes?);
+        let activations = peak.saturating_sub(run.state_bytes());
+        Some(budget.saturating_sub(peak) + activations / 2).filter(|bytes| *bytes > 0)
     }
 
     /// The training of this run, running or ended; `None` if another process has continued the run
@@ -90,7 +129,8 @@ impl Active {
         let context = RunContext {
             control: training.control.clone(),
             machine: self.machine.clone(),
-            replay: None,
+            live: Some(Arc::clone(&training) as Arc<dyn LiveObserver>),
+            ..RunContext::default()
         };
         let running = Arc::clone(&training);
         let spawned = thread::Builder::new()
@@ -131,7 +171,7 @@ impl Training {
             folder,
             control: Control::default(),
             run: Mutex::new(run),
-            messages: Mutex::default(),
+            newest: Mutex::default(),
             device_check: Mutex::default(),
             ended: Mutex::default(),
             ending: Condvar::new(),
@@ -172,19 +212,6 @@ impl Training {
     }
 
     fn receive(&self, event: &RunEvent) {
-        if let RunEvent::Memory {
-            sample,
-            level,
-            pressure,
-            ..
-        } = event
-        {
-            *lock(&self.messages) = Some(Reported {
-                sample: *sample,
-                level: *level,
-                pressure: *pressure,
-            });
-        }
         lock(&self.run).apply(event);
     }
 
@@ -229,9 +256,10 @@ impl Training {
         lock(&self.run)
     }
 
-    /// The last memory sample that the training reported.
-    pub fn messages(&self) -> Option<Reported> {
-        *lock(&self.messages)
+    /// The newest memory sample of the training's monitor, unless it is old.
+    pub fn newest_sample(&self) -> Option<Reported> {
+        let newest = lock(&self.newest).filter(|(at, _)| at.elapsed() < FRESH);
+        newest.map(|(_, reported)| reported)
     }
 
     /// How far the check of the GPU is, before the run begins.
@@ -281,6 +309,39 @@ impl Training {
         let message =
             format!("Another training is running: {name}. Stop it first, then try again.");
         CommandError::new("busy", message)
+    }
+}
+
+impl LiveObserver for Training {
+    fn memory(&self, event: &RunEvent) {
+        if let RunEvent::Memory {
+            sample,
+            level,
+            pressure,
+            ..
+        } = event
+        {
+            let reported = Reported {
+                sample: *sample,
+                level: *level,
+                pressure: *pressure,
+            };
+            *lock(&self.newest) = Some((Instant::now(), reported));
+        }
+        // The monitor must not wait while a pull is made; the next sample comes soon.
+        if let Ok(mut run) = self.run.try_lock() {
+            run.show_sample(event);
+        }
+    }
+
+    fn progress(&self, progress: StepProgress) {
+        lock(&self.run).show_progress(progress);
+    }
+}
+
+impl fmt::Debug for Training {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Training").field("id", &self.id).finish()
     }
 }
 

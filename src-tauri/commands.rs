@@ -4,20 +4,19 @@
 use crate::inspections::SEED;
 use crate::plan_view;
 use crate::run_row;
-use crate::runs::Stretch;
 use crate::shell::Shell;
 use crate::training_summary;
 use crate::view::{
     CommandError, DrillRequest, DrillView, EstimateView, InspectionView, MachineView, PlanSettings,
     PlanView, RunRequest, RunRow, Show, WeightsView, Welcome,
 };
-use runlog::RunConfig;
+use runlog::{Query, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tauri::ipc::Response;
 use tauri::{State, WebviewWindow};
 use tauri_plugin_dialog::DialogExt;
-use trainer::Plan;
+use trainer::{Plan, RunContext};
 
 /// The result of a command.
 pub type Answer<T> = Result<T, CommandError>;
@@ -59,7 +58,7 @@ pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
             .as_ref()
             .and_then(|training| training.device_check());
         let active = training.as_deref().and_then(training_summary::of);
-        let reported = training.and_then(|training| training.messages());
+        let reported = training.and_then(|training| training.newest_sample());
         Ok(MachineView {
             device_check,
             active,
@@ -168,7 +167,11 @@ pub async fn estimate(
         let found = shell.inspections.take(&inspection, SEED)?;
         let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
         valid(&config)?;
-        Ok(plan_view::estimate(&config, &found, &shell.readings.now())?)
+        let estimate = plan_view::estimate(&config, &found, &shell.readings.now())?;
+        shell
+            .active
+            .estimated(&inspection, settings, estimate.peak_bytes);
+        Ok(estimate)
     })
     .await
 }
@@ -208,7 +211,12 @@ pub async fn train(
         let folder = shell.runs.store().create(&plan.name)?;
         let (id, place) = (folder.id(), folder.path.clone());
         let run = folder.clone();
+        let estimated_peak_bytes = shell.active.estimate_of(&inspection, &settings);
         let begun = shell.active.begin(&id, folder, move |context, report| {
+            let context = RunContext {
+                estimated_peak_bytes,
+                ..context
+            };
             trainer::start(plan, found, &run, context, report)
         });
         match begun {
@@ -277,17 +285,19 @@ pub async fn pull(
     to_ms: u64,
     columns: u32,
     seen: u64,
+    smoothed_steps: Option<f64>,
 ) -> Answer<Response> {
-    let stretch = Stretch {
-        from_ms,
-        to_ms,
+    let query = Query {
+        from_ms: Some(from_ms),
+        to_ms: Some(to_ms),
         columns,
         seen,
+        smoothed_steps,
     };
     status(shell, move |shell| {
         let pull = match shell.active.of(&run) {
-            Some(training) => stretch.of(&training.run()),
-            None => shell.runs.pull(&run, stretch)?,
+            Some(training) => training.run().pull(query),
+            None => shell.runs.pull(&run, query)?,
         };
         Ok(Response::new(pull.encode()))
     })

@@ -1,5 +1,6 @@
 //! The memory of this machine for the status bar, read at most once per second. While training
-//! runs in this process, its own samples are shown instead, so that the bar and the charts agree.
+//! runs in this process, the samples of its monitor are shown instead, so that the bar and the
+//! charts agree.
 
 use crate::view::MachineView;
 use pressure::{
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use trainer::Machine;
 
 /// A sample is shown for this long.
-const FRESH: Duration = Duration::from_secs(1);
+pub const FRESH: Duration = Duration::from_secs(1);
 
 /// A memory sample with its level and pressure.
 #[derive(Debug, Clone, Copy, Default)]

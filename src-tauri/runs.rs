@@ -5,35 +5,16 @@ use crate::lock::lock;
 use crate::run_row;
 use crate::view::{CommandError, RunRow};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
-use runlog::{Pull, Run, RunFolder, RunStatus, RunStore, RunlogError, Started, Tail};
+use runlog::{
+    Pull, Query, Run, RunEvent, RunFolder, RunStatus, RunStore, RunlogError, Started, Tail,
+};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-/// A time range of a run and its resolution.
-#[derive(Debug, Clone, Copy)]
-pub struct Stretch {
-    /// Start, on the run's clock.
-    pub from_ms: u64,
-    /// End, on the run's clock.
-    pub to_ms: u64,
-    /// Pixel columns.
-    pub columns: u32,
-    /// Version that was drawn already, or 0.
-    pub seen: u64,
-}
-
-impl Stretch {
-    /// The range's part of a run.
-    pub fn of(self, run: &Run) -> Pull {
-        run.window(
-            Some(self.from_ms),
-            Some(self.to_ms),
-            self.columns,
-            self.seen,
-        )
-    }
-}
+/// The clock of a run in another process stops this long after its newest event.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
 /// All runs that can be shown.
 pub struct Runs {
@@ -55,6 +36,9 @@ struct Followed {
     folder: RunFolder,
     tail: Tail,
     run: Run,
+    /// When its newest event was read, and that event's time on the run's clock.
+    read: Instant,
+    event_ms: u64,
     /// Why its events cannot be read.
     trouble: Option<RunlogError>,
 }
@@ -126,13 +110,13 @@ impl Runs {
     }
 
     /// A time range of a run.
-    pub fn pull(&self, id: &str, stretch: Stretch) -> Result<Pull, CommandError> {
+    pub fn pull(&self, id: &str, query: Query) -> Result<Pull, CommandError> {
         let followed = self.followed(id)?;
         let mut followed = lock(&followed);
         followed.refresh();
         match &followed.trouble {
             Some(trouble) => Err(CommandError::new("failed", trouble.to_string())),
-            None => Ok(stretch.of(&followed.run)),
+            None => Ok(followed.run.pull(query)),
         }
     }
 
@@ -191,6 +175,8 @@ impl Runs {
                 tail: Tail::new(folder.events_path()),
                 folder,
                 run: Run::default(),
+                read: Instant::now(),
+                event_ms: 0,
                 trouble: None,
             }))
         });
@@ -207,12 +193,20 @@ impl Followed {
         match self.tail.poll() {
             Ok(events) => {
                 self.trouble = None;
+                if !events.is_empty() {
+                    self.read = Instant::now();
+                }
                 events.iter().for_each(|event| self.run.apply(event));
+                self.event_ms = events.last().map_or(self.event_ms, RunEvent::at_ms);
             }
             Err(trouble) => self.trouble = Some(trouble),
         }
         if !alive && self.run.started().is_some() {
             self.folder.mark_crashed(&mut self.run);
+        } else if alive {
+            // The clock does not wait for the next event.
+            let silent = self.read.elapsed().min(LONGEST_SILENCE);
+            self.run.advance(self.event_ms + silent.as_millis() as u64);
         }
     }
 }
@@ -236,7 +230,7 @@ fn watch(root: &Path, changed: Arc<Changed>) -> notify::Result<RecommendedWatche
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runlog::{EventWriter, RunEvent, StopReason};
+    use runlog::{EventWriter, StopReason};
 
     fn runs() -> (tempfile::TempDir, Runs) {
         let home = tempfile::tempdir().expect("a temporary folder");
@@ -257,12 +251,10 @@ mod tests {
         (folder, writer)
     }
 
-    fn everything() -> Stretch {
-        Stretch {
-            from_ms: 0,
-            to_ms: 1000,
+    fn everything() -> Query {
+        Query {
             columns: 100,
-            seen: 0,
+            ..Query::default()
         }
     }
 
@@ -273,19 +265,25 @@ mod tests {
         let claim = folder.claim().expect("it is free");
         let status = |runs: &Runs| {
             let pull = runs.pull(&folder.id(), everything()).expect("it is there");
-            (pull.header.status, pull.header.version)
+            (pull.header.status, pull.header.now_ms)
         };
-        assert_eq!(status(&runs), (RunStatus::Starting, 1));
+        assert_eq!(status(&runs).0, RunStatus::Starting);
+        std::thread::sleep(Duration::from_millis(20));
+        let now_ms = status(&runs).1;
+        assert!(
+            now_ms >= 20,
+            "its clock stood at {now_ms} ms without an event"
+        );
         let stopped = RunEvent::Stopped {
-            at_ms: 5,
+            at_ms: 90_000,
             step: 3,
             reason: StopReason::Requested,
             message: "Stopped at step 3".into(),
         };
         writer.write(&stopped).expect("it can be written");
-        assert_eq!(status(&runs), (RunStatus::Stopped, 2));
+        assert_eq!(status(&runs), (RunStatus::Stopped, 90_000));
         drop(claim);
-        assert_eq!(status(&runs), (RunStatus::Stopped, 2));
+        assert_eq!(status(&runs), (RunStatus::Stopped, 90_000));
         let rows = runs.rows(|_| None).expect("it can be listed");
         assert_eq!(rows.len(), 1);
         assert!(

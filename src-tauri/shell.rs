@@ -104,7 +104,7 @@ impl Shell {
             *drill = None;
         }
         if request == DrillRequest::Begin && drill.is_none() {
-            let begun = Drill::begin(None, SECONDS);
+            let begun = Drill::begin_for(self.active.bytes_to_shrink(), SECONDS);
             *drill = Some(begun.map_err(|why| CommandError::new("failed", why))?);
         }
         let at_work = drill.as_mut().and_then(|drill| {

@@ -33,6 +33,22 @@ impl Drill {
     /// A sentence, for example if the test would endanger the machine.
     pub fn begin(wished: Option<u64>, seconds: u64) -> Result<Drill, String> {
         let bytes = stress_test_bytes(&reading()?, wished).map_err(|error| error.to_string())?;
+        Drill::take(bytes, seconds)
+    }
+
+    /// As [`Drill::begin`], with the memory that makes a running training shrink. If that much
+    /// cannot be taken safely, it takes a quarter of the available memory.
+    ///
+    /// # Errors
+    /// A sentence, for example if the test would endanger the machine.
+    pub fn begin_for(enough: Option<u64>, seconds: u64) -> Result<Drill, String> {
+        let sample = reading()?;
+        let bytes =
+            stress_test_bytes(&sample, enough).or_else(|_| stress_test_bytes(&sample, None));
+        Drill::take(bytes.map_err(|error| error.to_string())?, seconds)
+    }
+
+    fn take(bytes: u64, seconds: u64) -> Result<Drill, String> {
         let failed = |error: std::io::Error| {
             format!("the stress test could not be started: {error}. Try again.")
         };

@@ -164,6 +164,7 @@ fn run_context(script: &Script, replay: Option<Replay>) -> Result<RunContext, Fa
         control,
         machine: machine(script),
         replay,
+        ..RunContext::default()
     })
 }
 

@@ -53,7 +53,7 @@ pub fn train(
     let context = RunContext {
         control: control.clone(),
         machine,
-        replay: None,
+        ..RunContext::default()
     };
     let mut events = Vec::new();
     let ended = trainer::start(plan.clone(), found.clone(), &run, context, &mut |event| {

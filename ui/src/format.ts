@@ -28,6 +28,9 @@ export const duration = (seconds: number | null | undefined) => {
   return rounded < 3600 ? pair(Math.floor(rounded / 60), rounded % 60) : `${pair(Math.floor(rounded / 3600), Math.floor((rounded % 3600) / 60))} h`;
 };
 
+/** A tick of the time axis: "9:00", "1:30:00", "6 h". */
+export const tickClock = (ms: number) => (ms >= 3_600_000 && ms % 3_600_000 === 0 ? `${ms / 3_600_000} h` : clock(ms));
+
 /** A time on the run's clock: "9:04", "1:12:30". */
 export const clock = (ms: number) => {
   const seconds = Math.max(0, Math.floor(ms / 1000));
@@ -38,6 +41,12 @@ export const clock = (ms: number) => {
 
 /** "14:02". */
 export const clockTime = (at: Date) => `${at.getHours()}:${String(at.getMinutes()).padStart(2, "0")}`;
+/** How long ago something was: "12 s ago", "3 min ago", "1:12 h ago". */
+export const ago = (ms: number) => {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 60) return `${seconds} s ago`;
+  return seconds < 3600 ? `${Math.floor(seconds / 60)} min ago` : `${duration(seconds)} ago`;
+};
 
 /** "14:02" today, "12 November, 14:02" on another day. */
 export const timeOfDay = (unixMs: number, now: Date) => {

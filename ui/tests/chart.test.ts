@@ -1,20 +1,23 @@
 // Axes, names, time ranges and marks of the charts, and the table of series.
 import { expect, test } from "vitest";
 import { keepNewest, pushApart } from "../src/chart/overlap";
-import { layout } from "../src/chart/layout";
+import { layout, leastHeight } from "../src/chart/layout";
 import { shapeOf } from "../src/chart/marks";
 import { noTops, prepareScene } from "../src/chart/scene";
 import { PANELS, SERIES, seriesOf, timesOf } from "../src/chart/series";
-import { pan, timeRange, wholeRun, zoom } from "../src/chart/span";
-import { lossScale, memoryScale, microScale, timeTicks } from "../src/chart/ticks";
+import { pan, select, timeRange, wholeRun, zoom } from "../src/chart/span";
+import { axisOf, timeAxis } from "../src/chart/axis";
+import { defaultOptions, parseOptions, smoothedSteps, type ChartOptions } from "../src/chart/options";
+import { logScale, lossScale, memoryScale, microScale, roundTicks, timeTicks } from "../src/chart/ticks";
+import { tickClock } from "../src/format";
 import type { Colors } from "../src/chart/colors";
 import { namesOf } from "../src/training/names";
-import { readingAt } from "../src/training/reading";
-import type { PullHeader } from "../src/types";
+import { nearestMark, readingAt } from "../src/training/reading";
+import type { Mark, PullHeader } from "../src/types";
 import { pack, unpack } from "../src/wire";
 import recording from "../recorded/pulls.json";
 
-test.each([[24, [0, 8, 16, 24]], [20, [0, 8, 16]], [16, [0, 4, 8, 12, 16]], [7.6, [0, 2, 4, 6]], [128, [0, 32, 64, 96, 128]]])(
+test.each([[24, [0, 8, 16, 24]], [23.5, [0, 8, 16, 23.5]], [16, [0, 4, 8, 12, 16]], [7.6, [0, 2, 4, 6, 7.6]], [128, [0, 32, 64, 96, 128]]])(
   "memory of %s GB has ticks %s", (top, ticks) => expect(memoryScale(top)).toEqual({ top, ticks }));
 
 test.each([[1, [0, 1, 2]], [16, [0, 8, 16]], [17, [0, 16, 32]]])(
@@ -37,6 +40,43 @@ test("time ticks are round and at least the spacing apart", () => {
   expect(timeTicks(465_000, 585_000, 940, 90)[0]).toBe(465_000);
   const week = timeTicks(0, 7 * 86_400_000, 940, 90);
   expect(week.length).toBeLessThanOrEqual(940 / 90 + 1);
+});
+
+test("a whole hour has a short label", () => expect([0, 90_000, 7_200_000, 7_260_000].map(tickClock)).toEqual(["0:00", "1:30", "2 h", "2:01:00"]));
+
+test("round ticks cover a range of steps or epochs", () => {
+  expect(roundTicks(0, 257, 10, true)).toEqual([0, 50, 100, 150, 200, 250]);
+  expect(roundTicks(2.3, 2.9, 4, false)).toEqual([2.4, 2.6, 2.8]);
+  expect(roundTicks(3, 5, 10, true)).toEqual([3, 4, 5]);
+});
+
+test("a logarithmic scale has ticks of 1, 2 and 5, or powers of ten over many", () => {
+  expect(logScale(0.4, 3.5).ticks.map((tick) => Number((10 ** tick).toPrecision(3)))).toEqual([0.5, 1, 2]);
+  expect(logScale(1e-4, 9).ticks.map((tick) => Math.round(tick))).toEqual([-4, -3, -2, -1, 0]);
+});
+
+test("smoothing covers a share of the run", () => {
+  expect(smoothedSteps(0, 400_000)).toBe(1);
+  expect(smoothedSteps(55, 257)).toBeCloseTo(9.5, -1);
+  expect(smoothedSteps(55, 400_000)).toBeGreaterThan(400);
+  expect(smoothedSteps(100, 400_000)).toBeLessThanOrEqual(140_000);
+  expect(smoothedSteps(55, 400_001)).toBe(smoothedSteps(55, 400_000));
+});
+
+test("remembered options of another version are completed", () => {
+  expect(parseOptions(null)).toEqual(defaultOptions);
+  expect(parseOptions("{")).toEqual(defaultOptions);
+  expect(parseOptions('{"log":true,"panels":7}')).toEqual({ ...defaultOptions, log: true });
+});
+
+test("a range is selected by two times, in any order", () => {
+  expect(select(30_000, 10_000, 500_000)).toEqual({ follow: false, fromMs: 10_000, toMs: 30_000 });
+  expect(select(10_000, 10_050, 500_000)).toBeNull();
+  expect(timeRange(select(10_000, 11_000, 500_000)!, 0)).toEqual({ fromMs: 9_500, toMs: 11_500 });
+});
+
+test("zooming out to everything follows the run again", () => {
+  expect(zoom({ follow: false, fromMs: 100_000, toMs: 400_000 }, 4, 500_000, 200_000)).toEqual({ follow: true, lengthMs: wholeRun });
 });
 
 test("overlapping names are moved apart and stay inside", () => {
@@ -78,9 +118,14 @@ test.each([[1132, 470], [1032, 410], [1552, 610]])("panels fill %s x %s without 
 
 test.each([
   ["shrink", 8, 4, "down"], ["grow", 4, 8, "up"], ["pause", 4, 0, "down"], ["continue", 0, 1, "up"], ["cancel", 1, 1, null],
-  ["prefetch", 8, 8, "diamond"], ["checkpoint_more", 1, 1, "diamond"], ["checkpoint_more", 1, 0, "diamond"],
-  ["checkpoint_less", 8, 8, "diamond"], ["moments", 1, 1, "diamond"],
+  ["prefetch", 8, 8, "square"], ["checkpoint_more", 1, 1, "square"], ["checkpoint_more", 1, 0, "square"],
+  ["checkpoint_less", 8, 8, "square"], ["moments", 1, 1, "square"],
 ] as const)("a %s from %s to %s is drawn as %s", (change, from, to, shape) => expect(shapeOf({ change, from, to })).toBe(shape));
+
+test("the nearest change attracts the cursor, of two equal ones the newer", () => {
+  const marks = [100, 200, 200, 900].map((at_ms, i) => ({ at_ms, short: String(i) }) as Mark);
+  expect([nearestMark(marks, 160, 50), nearestMark(marks, 500, 50), nearestMark(marks, 880, 50)].map((mark) => mark?.short)).toEqual(["2", undefined, "3"]);
+});
 
 test("all curves of a panel share their times", () => {
   for (const { id } of PANELS) {
@@ -98,20 +143,36 @@ test("the table has a row for every array of a pull", () => {
 const GB = 2 ** 30;
 const arrays = {
   "memory.at": [0, 1000], "memory.system": [2 * GB, 2 * GB], "memory.others": [3 * GB, 4 * GB], "memory.state": [GB, GB],
-  "memory.activations": [GB, 2 * GB], "memory.budget": [12 * GB, 12 * GB], "micro.at": [0, 1000], "micro.value": [4, 8],
-  "loss.at": [0, 1000], "loss.raw": [2, Number.NaN], "loss.smoothed": [2, 1.5], "loss.learning_rate": [1e-3, 2.5e-4], "evaluation.at": [1000], "evaluation.loss": [1.25],
+  "memory.activations": [GB, 2 * GB], "memory.cached": [0, 0], "memory.budget": [12 * GB, 12 * GB], "memory.limit": [14 * GB, 14 * GB],
+  "memory.swap": [0, GB], "memory.thermal": [Number.NaN, 1],
+  "micro.at": [0, 1000], "micro.value": [4, 8],
+  "loss.at": [0, 1000], "loss.raw": [2, Number.NaN], "loss.smoothed": [2, 1.5], "loss.learning_rate": [1e-3, 2.5e-4], "loss.gradient_norm": [3, 1],
+  "loss.samples_per_second": [10, 20], "loss.wait_ms": [1, 2], "loss.step": [1, 2],
+  "evaluation.at": [1000], "evaluation.loss": [1.25], "evaluation.metric": [0.5],
 };
 const header = {
-  marks: [], spans: [], started: { total_bytes: 16 * GB }, figures: { micro_batch: 8, micro_batches: 2, loss: null, smoothed_loss: 1.5, held_out_loss: 1.25 },
+  marks: [], spans: [], started: { total_bytes: 16 * GB, effective_batch: 16, steps_per_epoch: 4 }, metric_name: "accuracy",
+  figures: { micro_batch: 8, micro_batches: 2, loss: null, smoothed_loss: 1.5, held_out_loss: 1.25 },
 } as unknown as PullHeader;
-const pull = unpack(pack(header, arrays));
-const sample = () => prepareScene(pull, { fromMs: 0, toMs: 1000 }, {} as Colors, noTops());
+const pulled = (marks: object[] = []) => unpack(pack({ ...header, marks } as unknown as PullHeader, arrays));
+const all = { fromMs: 0, toMs: 1000 };
+const sample = (options: Partial<ChartOptions> = {}, range = all) =>
+  prepareScene(pulled(), range, {} as Colors, noTops(), { ...defaultOptions, ...options });
+const drawnBy = (scene: ReturnType<typeof sample>, name: string) => [...scene.series].find(([row]) => row.name === name)![1];
 
 test("layers are stacked and axes reach the highest value", () => {
   const scene = sample();
-  const high = seriesOf("memory").map((row) => [row.name, scene.series.get(row)!.high[1]]);
-  expect(high).toEqual([["Budget line", 12], ["Ebb activations", 9], ["Ebb state", 7], ["Other apps", 6], ["System", 2]]);
+  const high = seriesOf("memory").filter((row) => scene.series.has(row)).map((row) => [row.name, scene.series.get(row)!.high[1]]);
+  expect(high).toEqual([["Your limit", 14], ["Budget line", 12], ["Ebb activations", 9], ["Ebb state", 7], ["Other apps", 6], ["System", 2]]);
   expect([scene.scales.memory.top, scene.scales.micro.top, scene.scales.loss.top]).toEqual([16, 9, 2]);
+});
+
+test("Ebb's own memory has a scale of its own, and the budget stands on it", () => {
+  const scene = sample({ memory: "ebb" });
+  const high = seriesOf("memory").filter((row) => scene.series.has(row)).map((row) => [row.name, scene.series.get(row)!.high[1]]);
+  expect(high).toEqual([["Budget line", 6], ["Ebb activations", 3], ["Ebb state", 1]]);
+  expect(scene.scales.memory.top).toBeGreaterThan(3);
+  expect(scene.scales.memory.top).toBeLessThan(4.1);
 });
 
 test("a curve with a scale of its own ends below the top and stretches no axis", () => {
@@ -123,18 +184,65 @@ test("a curve with a scale of its own ends below the top and stretches no axis",
   expect([...drawn.values]).toEqual([1e-3, 2.5e-4]);
 });
 
-test("names show the current values", () => {
-  const { bands } = layout(1132, 470);
-  const names = PANELS.flatMap(({ id }) => namesOf(id, sample(), header, bands[id]).map(({ name, value }) => `${name} ${value}`));
-  expect(names).toEqual([
-    "Budget line 12.0", "Ebb activations 2.0", "Ebb state 1.0", "Other apps 4.0", "System 2.0", "Micro-batch 8", "Per step 2",
+test("a logarithmic loss is drawn by its logarithm, and its values stay", () => {
+  const scene = sample({ log: true });
+  const { high, values } = drawnBy(scene, "Smoothed");
+  expect([...high].map((value) => Number((10 ** value!).toFixed(3)))).toEqual([2, 1.5]);
+  expect([...values]).toEqual([2, 1.5]);
+  expect(scene.scales.loss.bottom).toBeLessThan(Math.log10(1.25));
+  expect(scene.scales.memory.bottom).toBe(0);
+});
+
+test("a pause is a gap in the loss", () => {
+  const pull = pulled([{ at_ms: 400, from: 8, to: 0, change: "pause" }]);
+  const scene = prepareScene(pull, all, {} as Colors, noTops(), defaultOptions);
+  const { at, values } = drawnBy(scene, "Smoothed");
+  expect([...at]).toEqual([0, 400, 1000]);
+  expect([...values]).toEqual([2, null, 1.5]);
+});
+
+test("steps and epochs are an axis too", () => {
+  const pull = unpack(pack(header, { ...arrays, "loss.at": [1000, 2000, 9000], "loss.step": [1, 2, 3] }));
+  const steps = axisOf(pull, { ...defaultOptions, axis: "step" }, { fromMs: 0, toMs: 9000 });
+  expect([0, 1000, 1500, 5500, 9000].map(steps.of)).toEqual([0, 1, 1.5, 2.5, 3]);
+  expect([0, 1.5, 2.5].map(steps.back)).toEqual([0, 1500, 5500]);
+  expect(steps.of(20_000)).toBeGreaterThan(3);
+  const epochs = axisOf(pull, { ...defaultOptions, axis: "epoch" }, { fromMs: 0, toMs: 9000 });
+  expect(epochs.of(2000)).toBe(0.5);
+  expect(axisOf(unpack(pack(header, {})), { ...defaultOptions, axis: "step" }, all)).toBe(timeAxis);
+});
+
+test("names show the values at the right edge, whether now or earlier", () => {
+  const named = (following: boolean, range = all) => {
+    const scene = sample({}, range);
+    const { bands } = layout(1132, 470);
+    return scene.panels.flatMap(({ id }) => namesOf(id, scene, bands[id], following).map(({ name, value }) => `${name} ${value}`));
+  };
+  expect(named(true)).toEqual([
+    "Your limit 14.0", "Budget line 12.0", "Ebb activations 2.0", "Ebb state 1.0", "Other apps 4.0", "System 2.0", "Micro-batch 8", "Per step 2",
     "Evaluation 1.25", "Smoothed 1.50", "Raw –", "Learning rate 2.5e-4",
+  ]);
+  expect(named(false, { fromMs: 0, toMs: 500 })).toEqual([
+    "Your limit 14.0", "Budget line 12.0", "Ebb activations 1.0", "Ebb state 1.0", "Other apps 3.0", "System 2.0", "Micro-batch 4", "Per step 4",
+    "Evaluation –", "Smoothed 2.00", "Raw 2.00", "Learning rate 1.0e-3",
   ]);
 });
 
-test("the cursor shows the values known at its time", () => {
-  expect(readingAt(sample(), 500, 10).rows).toEqual([
-    ["Budget line", "12.0 GB"], ["In use", "7.0 GB"], ["Ebb", "2.0 GB"], ["Micro-batch", "4"], ["Loss, smoothed", "2.00"], ["Learning rate", "1.0e-3"],
+test("further panels are shown on request, with their values", () => {
+  const scene = sample({ panels: ["metric", "swap", "thermal"] });
+  expect(scene.panels.map(({ id }) => id)).toEqual(["memory", "micro", "loss", "metric", "swap", "thermal"]);
+  const { bands } = layout(1132, 900, scene.panels);
+  const names = ["metric", "swap", "thermal"] as const;
+  expect(names.flatMap((id) => namesOf(id, scene, bands[id], true).map(({ value }) => value))).toEqual(["50.0 %", "1.0", "Warm"]);
+  expect(leastHeight(scene.panels)).toBeGreaterThan(leastHeight(sample().panels));
+});
+
+test("the cursor shows the values known at its time, and why the budget is held back", () => {
+  const reading = readingAt(sample(), 500, 10);
+  expect(reading.rows).toEqual([
+    ["Your limit", "14.0 GB"], ["Budget line", "12.0 GB"], ["In use", "7.0 GB"], ["Ebb", "2.0 GB"], ["activations", "1.0 GB"], ["state", "1.0 GB"],
+    ["Micro-batch", "4"], ["Loss, held out", "–"], ["Loss, smoothed", "2.00"], ["Loss", "2.00"], ["Learning rate", "1.0e-3"], ["Step", "1"],
   ]);
-  expect(readingAt(sample(), -1, 10).rows[0]).toEqual(["Budget line", "–"]);
+  expect(reading.reason).toContain("2.0 GB below your limit");
+  expect(readingAt(sample(), -1, 10).rows[0]).toEqual(["Your limit", "–"]);
 });

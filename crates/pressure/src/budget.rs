@@ -73,6 +73,15 @@ pub(crate) fn reserve_bytes(policy: &Policy, sample: &MemorySample) -> u64 {
     (by_fraction as u64).max(policy.min_reserve_bytes(sample.total_bytes))
 }
 
+impl Policy {
+    /// Bytes that all processes together may use while Ebb trains.
+    pub fn limit_bytes(&self, sample: &MemorySample) -> u64 {
+        sample
+            .total_bytes
+            .saturating_sub(reserve_bytes(self, sample))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -84,11 +84,19 @@ impl Run {
         records::best_evaluation(&self.evaluations)
     }
 
+    /// Footprint without a micro-batch at the newest memory event, in bytes; 0 before the first.
+    pub fn state_bytes(&self) -> u64 {
+        let newest = self.memory.last();
+        newest.map_or(0, |(_, [_, _, state, ..])| state as u64)
+    }
+
     /// Ebb's highest sampled footprint in bytes, with a relative error of about 1e-7.
     pub fn highest_footprint(&self) -> Option<u64> {
-        let parts = self.memory.column(2).iter().zip(self.memory.column(3));
-        let bytes =
-            parts.map(|(state, activations)| (f64::from(*state) + f64::from(*activations)) as u64);
+        let [_, _, state, activations, cached, ..] = self.memory.columns();
+        let parts = state.iter().zip(activations).zip(cached);
+        let bytes = parts.map(|((state, activations), cached)| {
+            (f64::from(*state) + f64::from(*activations) + f64::from(*cached)) as u64
+        });
         bytes.max()
     }
 

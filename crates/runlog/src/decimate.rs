@@ -1,12 +1,25 @@
 //! Selects a time range of a series and decimates it to the pixels it is drawn on: of each pixel
 //! column the minimum and the maximum of each value are kept.
 
-use crate::series::Series;
+use crate::series::{Columns, Series};
 
 /// A decimated series: times, then one column per value. A value without any number stays NaN.
 pub(crate) struct Decimated<const N: usize> {
     pub at_ms: Vec<f64>,
     pub columns: [Vec<f64>; N],
+}
+
+/// What two points of a pixel column show of a value.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rule {
+    /// Its minimum and its maximum, in the order in which they occur.
+    Extremes,
+    /// Its newest value.
+    Last,
+    /// Its minimum.
+    Lowest,
+    /// Its value at the moment in which the sum of these columns is highest.
+    AtHighest(&'static [usize]),
 }
 
 impl<const N: usize> Decimated<N> {
@@ -17,22 +30,50 @@ impl<const N: usize> Decimated<N> {
         }
     }
 
-    fn copy(&mut self, series: &Series<N>, at: usize) {
-        self.at_ms.push(series.at_ms()[at]);
-        for (out, column) in self.columns.iter_mut().zip(series.columns()) {
+    /// Adds later points.
+    pub fn append(&mut self, later: Self) {
+        self.at_ms.extend(later.at_ms);
+        for (out, column) in self.columns.iter_mut().zip(later.columns) {
+            out.extend(column);
+        }
+    }
+
+    fn copy(&mut self, series: &Columns<N>, at: usize) {
+        self.at_ms.push(series.at_ms[at]);
+        for (out, column) in self.columns.iter_mut().zip(series.values) {
             out.push(f64::from(column[at]));
         }
     }
 
-    /// Adds two points for a pixel column: its first and last time, and the extremes of each value
-    /// in the order in which they occur.
-    fn extremes(&mut self, series: &Series<N>, from: usize, to: usize) {
+    /// Adds two points for a pixel column: its first and last time, and two values of each column.
+    fn summarize(&mut self, series: &Columns<N>, rules: &[Rule; N], from: usize, to: usize) {
         self.at_ms
-            .extend([series.at_ms()[from], series.at_ms()[to - 1]]);
-        for (out, column) in self.columns.iter_mut().zip(series.columns()) {
-            out.extend(extremes(&column[from..to]));
+            .extend([series.at_ms[from], series.at_ms[to - 1]]);
+        for (index, rule) in rules.iter().enumerate() {
+            let values = &series.values[index][from..to];
+            let [low, high] = extremes(values);
+            self.columns[index].extend(match rule {
+                Rule::Extremes => [low, high],
+                Rule::Last => [f64::from(values[values.len() - 1]); 2],
+                Rule::Lowest => [low.min(high); 2],
+                Rule::AtHighest(summed) => {
+                    [f64::from(values[highest(series, summed, from, to)]); 2]
+                }
+            });
         }
     }
+}
+
+/// Offset from `from` of the point with the highest sum of these columns.
+fn highest<const N: usize>(series: &Columns<N>, summed: &[usize], from: usize, to: usize) -> usize {
+    let sum = |at: usize| {
+        summed
+            .iter()
+            .map(|column| series.values[*column][at])
+            .sum::<f32>()
+    };
+    let best = (from..to).max_by(|a, b| sum(*a).total_cmp(&sum(*b)));
+    best.map_or(0, |at| at - from)
 }
 
 /// Minimum and maximum in the order in which they occur; NaN twice if there is no number.
@@ -60,7 +101,8 @@ pub(crate) fn column_ms(from_ms: f64, to_ms: f64, columns: u32) -> f64 {
     (to_ms - from_ms) / f64::from(columns.max(4) - 2)
 }
 
-/// The range `from_ms..=to_ms` of a line, at most two points per pixel column. The nearest point
+/// The range `from_ms..=to_ms` of a line, at most two points per pixel column, which have its
+/// extremes. The nearest point
 /// outside each end is included, so that the line is drawn up to the edge. Columns are aligned to
 /// multiples of their width on the run's clock, so that a range that follows the run does not
 /// flicker.
@@ -70,7 +112,18 @@ pub(crate) fn line<const N: usize>(
     to_ms: f64,
     columns: u32,
 ) -> Decimated<N> {
-    let at_ms = series.at_ms();
+    summary(&series.all(), &[Rule::Extremes; N], from_ms, to_ms, columns)
+}
+
+/// As [`line`], with a rule for each value.
+pub(crate) fn summary<const N: usize>(
+    series: &Columns<N>,
+    rules: &[Rule; N],
+    from_ms: f64,
+    to_ms: f64,
+    columns: u32,
+) -> Decimated<N> {
+    let at_ms = series.at_ms;
     let first = at_ms.partition_point(|at| *at < from_ms);
     let end = at_ms.partition_point(|at| *at <= to_ms);
     let mut out = Decimated::with_capacity(2 * columns as usize);
@@ -89,7 +142,7 @@ pub(crate) fn line<const N: usize>(
             if to - from == 1 {
                 out.copy(series, from);
             } else {
-                out.extremes(series, from, to);
+                out.summarize(series, rules, from, to);
             }
             from = to;
         }
@@ -200,6 +253,31 @@ mod tests {
                 assert_eq!(all, kept, "seed {seed}");
             }
         }
+    }
+
+    #[test]
+    fn a_pixel_column_has_its_lowest_line_and_its_highest_stack() {
+        let mut series = Series::<4>::default();
+        for i in 0..10_000 {
+            let i = f64::from(i);
+            // The stack is 4 high once per hundred points, else 2.
+            let top = if i % 100.0 == 37.0 { 3.0 } else { 1.0 };
+            series.push(i, [1.0, top, 20.0 + i % 7.0, i]);
+        }
+        const STACK: &[usize] = &[0, 1];
+        let rules = [
+            Rule::AtHighest(STACK),
+            Rule::AtHighest(STACK),
+            Rule::Lowest,
+            Rule::Last,
+        ];
+        let drawn = summary(&series.all(), &rules, 0.0, 9999.0, 50);
+        let inside = 2..drawn.at_ms.len() - 2;
+        for i in inside {
+            let stack = drawn.columns[0][i] + drawn.columns[1][i];
+            assert_eq!((stack, drawn.columns[2][i]), (4.0, 20.0), "{i}");
+        }
+        assert!(drawn.columns[3].is_sorted());
     }
 
     #[test]

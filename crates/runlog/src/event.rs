@@ -50,6 +50,16 @@ pub enum RunEvent {
         budget_bytes: u64,
         /// Samples of the current micro-batch.
         micro_batch: u32,
+        /// The moment since the previous memory event in which Ebb used the most; missing in runs
+        /// of early versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        peak: Option<MemoryPeak>,
+        /// What all processes together may use while Ebb trains, in bytes; 0 in runs of early
+        /// versions.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        #[ts(optional, as = "Option<u64>")]
+        limit_bytes: u64,
     },
     /// The memory controller made a decision that differs from the previous one.
     Decision {
@@ -299,6 +309,46 @@ pub struct Started {
     pub total_bytes: u64,
     /// Seed of all random numbers.
     pub seed: u64,
+    /// The footprint that was estimated before the start, in bytes; 0 if none was.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[ts(optional, as = "Option<u64>")]
+    pub estimated_peak_bytes: u64,
+}
+
+/// The moment of an interval in which Ebb used the most memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
+pub struct MemoryPeak {
+    /// Ebb's footprint, in bytes.
+    pub own_bytes: u64,
+    /// The part of it that the device's allocator held without using it, in bytes; 0 if unknown.
+    pub cached_bytes: u64,
+    /// Memory of other apps at that moment, in bytes.
+    pub others_bytes: u64,
+}
+
+impl MemoryPeak {
+    /// A single sample.
+    pub fn from_sample(sample: &MemorySample) -> Self {
+        let allocated = sample.device_allocated_bytes;
+        MemoryPeak {
+            own_bytes: sample.own_bytes,
+            cached_bytes: allocated.saturating_sub(sample.device_live_bytes),
+            others_bytes: sample.others_bytes(),
+        }
+    }
+
+    /// The higher one.
+    pub fn max(self, other: Self) -> Self {
+        if other.own_bytes > self.own_bytes {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// A gradient with values that are not finite.

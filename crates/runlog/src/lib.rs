@@ -41,6 +41,8 @@ mod notes;
 mod store;
 
 // The fold: from events to a run.
+mod changes;
+mod live;
 mod metric_text;
 mod records;
 mod reduce;
@@ -53,9 +55,11 @@ mod view;
 // Reading a folded run.
 mod accessors;
 mod crash_report;
+mod current_status;
 mod decimate;
 mod load_run;
 mod curves_csv;
+mod live_view;
 mod report;
 mod window;
 
@@ -88,7 +92,7 @@ pub use choices::{
 };
 pub use curves_csv::curves_csv;
 pub use error::RunlogError;
-pub use event::{CheckpointReason, NonFiniteGradient, RunEvent, Started, StopReason};
+pub use event::{CheckpointReason, MemoryPeak, NonFiniteGradient, RunEvent, Started, StopReason};
 pub use event_file::{EventReader, EventWriter, Tail, read_events};
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
 pub use interval::Interval;
@@ -100,5 +104,5 @@ pub use reduce::Run;
 pub use report::{report, report_pages};
 pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
 pub use store::RunStore;
-pub use view::{Figures, PullHeader, RunStatus};
-pub use window::Pull;
+pub use view::{Figures, PullHeader, RunStatus, StepProgress};
+pub use window::{Pull, Query};

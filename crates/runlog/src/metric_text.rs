@@ -1,6 +1,7 @@
 //! Metrics of a task as text, worded the same in the window and in the terminal.
 
 use crate::amounts::format_percent;
+use crate::records::EvaluationRecord;
 use crate::reduce::Run;
 use crate::view::Figures;
 use std::collections::BTreeMap;
@@ -25,6 +26,30 @@ pub fn headline_metric(run: &Run) -> Option<(String, String)> {
     } else {
         (format!("{:.2}", best.loss), "held-out loss".to_owned())
     })
+}
+
+/// The main metric of an evaluation, as in [`headline_metric`]; NaN if there is none.
+pub(crate) fn metric_value(evaluation: &EvaluationRecord, targets: &[String]) -> f64 {
+    main_metric(evaluation, targets).map_or(f64::NAN, |(_, value)| value)
+}
+
+/// The name of the main metric.
+pub(crate) fn metric_name(evaluation: &EvaluationRecord, targets: &[String]) -> Option<String> {
+    main_metric(evaluation, targets).map(|(name, _)| name)
+}
+
+fn main_metric(evaluation: &EvaluationRecord, targets: &[String]) -> Option<(String, f64)> {
+    let metric = |key: &str| evaluation.metrics.get(key).copied();
+    let accuracy = evaluation
+        .accuracy
+        .map(|value| ("accuracy".to_owned(), value));
+    let error = || {
+        let column = targets.first()?;
+        Some((format!("{column} MAE"), metric(&format!("mae.{column}"))?))
+    };
+    let bits = || Some(("bits per byte".to_owned(), metric("bits_per_byte")?));
+    let kept = || Some(("kept".to_owned(), metric("kept_fraction")?));
+    accuracy.or_else(error).or_else(bits).or_else(kept)
 }
 
 /// The latest metrics as lines of text: "held out: calories MAE 118.9 (mean predictor 215.3)" and

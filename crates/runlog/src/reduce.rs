@@ -4,17 +4,20 @@
 
 use crate::crash_report::CrashReport;
 use crate::event::{RunEvent, Started, StopReason};
+use crate::live::{Live, MEMORY_COLUMNS, memory_values};
 use crate::loss_smoothing::LossSmoother;
 use crate::records::{CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation};
 use crate::series::Series;
 use crate::status_text::{self, StatusText};
 use crate::throughput::Throughput;
 use crate::view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
-use pressure::{Action, Change, Decision, Level, MemorySample, Phase};
+use pressure::{Action, Change, Level, Phase};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Values of the loss panel per step.
 pub(crate) const LOSS_COLUMNS: usize = 3;
+/// All values per step.
+pub(crate) const STEP_COLUMNS: usize = 7;
 /// Largest number of warnings and skipped files in memory.
 const MAX_NOTES: usize = 20;
 
@@ -37,12 +40,15 @@ pub struct Run {
     pub(crate) predictions: Vec<PredictionRecord>,
     /// The crash report of a run whose process exited; empty otherwise.
     pub(crate) last_minutes: Vec<String>,
-    /// System, others, state, activations, budget line; in bytes.
-    pub(crate) memory: Series<5>,
+    /// See `live::memory_values`.
+    pub(crate) memory: Series<MEMORY_COLUMNS>,
+    /// What is known beyond the newest event.
+    pub(crate) live: Live,
     /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
-    /// Raw and smoothed loss, and the learning rate.
-    pub(crate) loss: Series<LOSS_COLUMNS>,
+    /// Raw and smoothed loss, and the learning rate. Then the gradient norm, the samples per second,
+    /// the milliseconds that the step waited for data, and its number.
+    pub(crate) loss: Series<STEP_COLUMNS>,
     /// Step of each point of `loss`.
     steps: Vec<u64>,
     smoother: LossSmoother,
@@ -153,40 +159,29 @@ impl Run {
         let RunEvent::Memory {
             at_ms,
             sample,
-            state_bytes,
             pressure,
             level,
             budget_bytes,
             micro_batch,
+            peak,
             ..
         } = event
         else {
             return;
         };
+        self.live.event_arrived(*at_ms);
         self.figures.pressure = Some(*pressure);
-        self.add_sample(*at_ms, sample, *state_bytes, *budget_bytes);
+        let own_bytes = peak.map_or(sample.own_bytes, |peak| peak.own_bytes);
+        self.figures.own_bytes = Some(own_bytes);
+        self.figures.peak_own_bytes = self.figures.peak_own_bytes.max(Some(own_bytes));
+        self.figures.budget_bytes = Some(*budget_bytes);
+        if let Some(values) = memory_values(event) {
+            self.memory.push(*at_ms as f64, values);
+        }
         self.set_level(*at_ms, *level);
         if self.micro.len() == 0 && *micro_batch > 0 {
             self.set_micro_batch(*at_ms, *micro_batch);
         }
-    }
-
-    fn add_sample(
-        &mut self,
-        at_ms: u64,
-        sample: &MemorySample,
-        state_bytes: u64,
-        budget_bytes: u64,
-    ) {
-        self.figures.own_bytes = Some(sample.own_bytes);
-        self.figures.budget_bytes = Some(budget_bytes);
-        let (system, others) = (sample.system_bytes as f64, sample.others_bytes() as f64);
-        let state = state_bytes.min(sample.own_bytes) as f64;
-        let activations = sample.own_bytes as f64 - state;
-        // The budget is a footprint; its line is drawn on top of the memory that others use.
-        let line = system + others + budget_bytes as f64;
-        self.memory
-            .push(at_ms as f64, [system, others, state, activations, line]);
     }
 
     fn set_level(&mut self, at_ms: u64, level: Level) {
@@ -238,25 +233,14 @@ impl Run {
         if *phase == Phase::Train || waits {
             self.set_micro_batch(*at_ms, decision.micro_batch);
         }
+        let mut message = status_text::decision_message(decision, self.figures.step, message);
         if decision.change != Change::Start && decision.change != Change::Hold {
-            self.add_mark(*at_ms, *previous_micro_batch, decision);
+            let completed = self.add_change(*at_ms, *previous_micro_batch, decision);
+            message = completed.unwrap_or(message);
         }
         let detail =
             status_text::decision_detail(decision, self.effective_batch(), self.figures.step);
-        self.set_status_line(*at_ms, message.clone(), detail);
-    }
-
-    fn add_mark(&mut self, at_ms: u64, from: u32, decision: &Decision) {
-        self.marks.push(Mark {
-            at_ms,
-            change: decision.change,
-            from,
-            to: decision.micro_batch,
-            cause: decision.cause,
-            short: status_text::short(decision, from),
-            reason: decision.reason.clone(),
-        });
-        self.figures.changes = self.marks.len() as u32;
+        self.set_status_line(*at_ms, message, detail);
     }
 
     fn set_micro_batch(&mut self, at_ms: u64, size: u32) {
@@ -279,7 +263,9 @@ impl Run {
             epoch,
             loss,
             learning_rate,
+            gradient_norm,
             samples_per_second,
+            wait_ms,
             micro_batches,
             metrics,
             ..
@@ -290,8 +276,17 @@ impl Run {
         if !matches!(self.status, RunStatus::Training | RunStatus::Paused) {
             self.status = RunStatus::Training;
         }
+        self.live.progress = None;
         let smoothed = self.smoother.next(*loss);
-        let values = [*loss, smoothed.unwrap_or(f64::NAN), *learning_rate];
+        let values = [
+            *loss,
+            smoothed.unwrap_or(f64::NAN),
+            *learning_rate,
+            *gradient_norm,
+            *samples_per_second,
+            *wait_ms,
+            *step as f64,
+        ];
         self.loss.push(*at_ms as f64, values);
         self.steps.push(*step);
         if let Some(size) = micro_batches.iter().max().filter(|_| self.micro.len() == 0) {
@@ -332,6 +327,7 @@ impl Run {
             accuracy,
             metrics: metrics.clone(),
         });
+        self.live.progress = None;
         self.update_held_out_figures();
     }
 
@@ -381,6 +377,7 @@ impl Run {
     /// Returns to the checkpoint of `step` and discards everything after it.
     fn resume(&mut self, at_ms: u64, step: u64, device: &str) {
         self.now_ms = at_ms;
+        self.live = Live::default();
         let valid = self.steps.partition_point(|done| *done <= step);
         self.steps.truncate(valid);
         self.loss.truncate(valid);
@@ -406,6 +403,7 @@ impl Run {
         self.throughput.reset();
         self.stop_reason = None;
         self.figures = self.figures_at(at_ms, step);
+        self.add_resumption(at_ms, step, device);
         self.update_held_out_figures();
         self.status = self.active_status();
         if let Some(started) = &mut self.started {
@@ -433,6 +431,7 @@ impl Run {
             skipped: self.figures.skipped,
             step_metrics: std::mem::take(&mut self.figures.step_metrics),
             level_since_ms: at_ms,
+            peak_own_bytes: self.highest_footprint(),
             ..Figures::default()
         }
     }
@@ -464,6 +463,7 @@ impl Run {
 
     fn end(&mut self, status: RunStatus) {
         self.status = status;
+        self.live = Live::default();
         (self.figures.samples_per_second, self.figures.seconds_left) = (None, None);
     }
 

@@ -1,5 +1,12 @@
 //! Time series at full resolution: times are stored as `f64`, values as `f32`.
 
+/// Times and columns of a series.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Columns<'a, const N: usize> {
+    pub at_ms: &'a [f64],
+    pub values: [&'a [f32]; N],
+}
+
 /// `N` values at each time, in milliseconds. Times never decrease.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series<const N: usize> {
@@ -42,6 +49,14 @@ impl<const N: usize> Series<N> {
         std::array::from_fn(|index| self.values[index].as_slice())
     }
 
+    /// Times and columns.
+    pub fn all(&self) -> Columns<'_, N> {
+        Columns {
+            at_ms: &self.at_ms,
+            values: self.columns(),
+        }
+    }
+
     pub fn last(&self) -> Option<(f64, [f64; N])> {
         let at = self.len().checked_sub(1)?;
         Some((
@@ -55,6 +70,15 @@ impl<const N: usize> Series<N> {
         self.at_ms.truncate(len);
         for column in &mut self.values {
             column.truncate(len);
+        }
+    }
+
+    /// Removes the points up to `at_ms`.
+    pub fn drop_until(&mut self, at_ms: f64) {
+        let first = self.at_ms.partition_point(|at| *at <= at_ms);
+        self.at_ms.drain(..first);
+        for column in &mut self.values {
+            column.drain(..first);
         }
     }
 

@@ -40,6 +40,22 @@ pub(crate) fn short(decision: &Decision, from: u32) -> String {
     }
 }
 
+/// The message of a decision, which is `described` unless the user made it.
+pub(crate) fn decision_message(decision: &Decision, step: u64, described: &str) -> String {
+    match decision.change {
+        Change::Pause if decision.cause == Component::User => {
+            format!("Paused by you at step {}", format_count(step))
+        }
+        Change::Continue if decision.cause == Component::User => {
+            format!(
+                "Continued by you with a micro-batch of {}",
+                decision.micro_batch
+            )
+        }
+        _ => described.to_owned(),
+    }
+}
+
 /// Explains what a decision means for the training.
 pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u64) -> String {
     let size = decision.micro_batch;
@@ -60,14 +76,7 @@ pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u
         Action::Run if size == 0 || effective_batch == 0 => return String::new(),
         Action::Run => {}
     }
-    let count = effective_batch.div_ceil(size);
-    let split = if count == 1 {
-        "in one micro-batch".to_owned()
-    } else if effective_batch.is_multiple_of(size) {
-        format!("in {count} micro-batches of {size}")
-    } else {
-        format!("in {count} micro-batches of at most {size}")
-    };
+    let split = split(effective_batch, size);
     let (now, outlook) = match decision.change {
         // A shrink for speed does not end when memory is free.
         Change::Shrink if decision.cause == Component::Speed => ("now ", ""),
@@ -81,6 +90,18 @@ pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u
         "The training is unchanged: {} samples per step, {now}{split}.{outlook}",
         format_count(effective_batch.into())
     )
+}
+
+/// How an effective batch is split into micro-batches of `size`: "in 8 micro-batches of 8".
+pub(crate) fn split(effective_batch: u32, size: u32) -> String {
+    let count = effective_batch.div_ceil(size.max(1));
+    if count <= 1 {
+        "in one micro-batch".to_owned()
+    } else if effective_batch.is_multiple_of(size) {
+        format!("in {count} micro-batches of {size}")
+    } else {
+        format!("in {count} micro-batches of at most {size}")
+    }
 }
 
 /// The run started.

@@ -2,7 +2,7 @@
 //! `window.rs` selects a time range.
 
 use crate::event::Started;
-use pressure::{Change, Component, Level};
+use pressure::{Change, Component, Level, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use ts_rs::TS;
@@ -52,8 +52,10 @@ pub struct Figures {
     pub samples_per_second: Option<f64>,
     /// Estimated remaining seconds at the speed of the last minute.
     pub seconds_left: Option<f64>,
-    /// Footprint of this process.
+    /// Footprint of this process: the highest since the previous reading.
     pub own_bytes: Option<u64>,
+    /// Highest footprint of the run.
+    pub peak_own_bytes: Option<u64>,
     /// The footprint that Ebb allows itself.
     pub budget_bytes: Option<u64>,
     /// Pressure, `0.0..=1.0`.
@@ -101,6 +103,21 @@ impl Figures {
     }
 }
 
+/// How far the running step is, or the running evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
+pub struct StepProgress {
+    /// Training or evaluation.
+    pub phase: Phase,
+    /// Samples that are done.
+    pub samples_done: u32,
+    /// All samples of the step or the evaluation.
+    pub samples: u32,
+    /// The running micro-batch, from 1.
+    pub micro_batch: u32,
+    /// Micro-batches of this size that the step takes in all.
+    pub micro_batches: u32,
+}
+
 /// The status line: what was done and why. The second line says what it means for the training.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
 pub struct StatusLine {
@@ -119,6 +136,8 @@ pub struct StatusLine {
 pub struct Mark {
     /// When, on the run's clock.
     pub at_ms: u64,
+    /// Completed optimizer steps.
+    pub step: u64,
     /// What changed.
     pub change: Change,
     /// Micro-batch before.
@@ -127,6 +146,8 @@ pub struct Mark {
     pub to: u32,
     /// The component that caused the change.
     pub cause: Component,
+    /// Pressure level at that time.
+    pub level: Level,
     /// "Shrunk 16 to 8".
     pub short: String,
     /// "another app took 6.1 GB in 20 s".
@@ -150,7 +171,8 @@ pub struct PackedArray {
     /// `GROUP.at` has the times (ms) of all arrays of its group. Memory is in bytes.
     ///
     /// The budget is its line's position in the stack: system + others + the footprint that Ebb
-    /// allows itself. The micro-batch is 0 while Ebb waits. A loss that is not a number is NaN.
+    /// allows itself. The micro-batch is 0 while Ebb waits. What is unknown is NaN, and so is a loss
+    /// that is not a number.
     pub name: String,
     /// Index of the first float.
     pub offset: u32,
@@ -181,8 +203,12 @@ pub struct PullHeader {
     pub to_ms: u64,
     /// The numbers above the charts.
     pub figures: Figures,
-    /// The status line.
+    /// How far the running step is; `None` if that is unknown.
+    pub progress: Option<StepProgress>,
+    /// The status line: what is true now.
     pub status_line: StatusLine,
+    /// The newest decision, if the status line is about something else by now.
+    pub last_decision: Option<StatusLine>,
     /// Changes within the time range.
     pub marks: Vec<Mark>,
     /// Periods of warning and critical level within the time range.
@@ -190,6 +216,8 @@ pub struct PullHeader {
     /// Metrics beside the loss as text: those of the latest evaluation, then those of the latest
     /// step.
     pub metrics_text: Vec<String>,
+    /// Name of the main metric, which the array `evaluation.metric` has: "accuracy".
+    pub metric_name: Option<String>,
     /// Latest warnings and skipped files, newest last, at most 20.
     pub notes: Vec<String>,
     /// The crash report of a run whose process exited without an end event; empty otherwise.

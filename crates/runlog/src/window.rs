@@ -1,11 +1,13 @@
 //! One pull of the window: a time range of a run, decimated to its pixels and packed into bytes.
 //! `PullHeader` describes the wire format.
 
-use crate::decimate::{self, Decimated};
-use crate::metric_text::describe_metrics;
-use crate::reduce::{LOSS_COLUMNS, Run};
-use crate::series::Series;
-use crate::view::{PackedArray, PullHeader};
+use crate::decimate::{self, Decimated, Rule};
+use crate::live::MEMORY_COLUMNS;
+use crate::metric_text::{describe_metrics, metric_name, metric_value};
+use crate::reduce::{LOSS_COLUMNS, Run, STEP_COLUMNS};
+use crate::series::{Columns, Series};
+use crate::smoothing::smoothed;
+use crate::view::{Mark, PackedArray, PullHeader};
 
 /// A curve of the loss panel. The window has its own table, `ui/src/chart/series.ts`.
 pub(crate) struct LossCurve {
@@ -19,7 +21,7 @@ pub(crate) struct LossCurve {
     pub has_own_scale: bool,
 }
 
-/// The curves of the loss panel, in the order of the columns of `Run::loss`.
+/// The curves of the loss panel, in the order of the first columns of `Run::loss`.
 pub(crate) const LOSS_CURVES: [LossCurve; LOSS_COLUMNS] = [
     LossCurve {
         array: "loss.raw",
@@ -41,8 +43,62 @@ pub(crate) const LOSS_CURVES: [LossCurve; LOSS_COLUMNS] = [
     },
 ];
 
+/// The times of `Run::memory`, then its columns.
+const MEMORY_ARRAYS: [&str; 1 + MEMORY_COLUMNS] = [
+    "memory.at",
+    "memory.system",
+    "memory.others",
+    "memory.state",
+    "memory.activations",
+    "memory.cached",
+    "memory.budget",
+    "memory.limit",
+    "memory.swap",
+    "memory.thermal",
+];
+
+/// The further columns of `Run::loss`.
+const STEP_ARRAYS: [&str; STEP_COLUMNS - LOSS_COLUMNS] = [
+    "loss.gradient_norm",
+    "loss.samples_per_second",
+    "loss.wait_ms",
+    "loss.step",
+];
+
+/// Columns of `Run::memory` that are Ebb's footprint.
+const OWN: &[usize] = &[2, 3, 4];
+/// How the columns of `Run::memory` are decimated: the stack in the moment of Ebb's highest
+/// footprint, the lines at their lowest.
+const MEMORY_RULES: [Rule; MEMORY_COLUMNS] = [
+    Rule::AtHighest(OWN),
+    Rule::AtHighest(OWN),
+    Rule::AtHighest(OWN),
+    Rule::AtHighest(OWN),
+    Rule::AtHighest(OWN),
+    Rule::Lowest,
+    Rule::Lowest,
+    Rule::Extremes,
+    Rule::Last,
+];
+
+/// How the columns of `Run::loss` are decimated.
+const STEP_RULES: [Rule; STEP_COLUMNS] = [
+    Rule::Extremes,
+    Rule::Last,
+    Rule::Last,
+    Rule::Extremes,
+    Rule::Extremes,
+    Rule::Extremes,
+    Rule::Last,
+];
+
+/// Steps that the smoothed loss covers unless a query asks for another number.
+const SMOOTHED_STEPS: f64 = 10.0;
+
 /// Shortest time range, so that a run that has just begun has an axis too.
 const MIN_RANGE_MS: u64 = 1000;
+/// So many changes are always kept; further ones only if they are apart.
+const MAX_MARKS: usize = 200;
 /// Widest chart, in pixel columns.
 const MAX_COLUMNS: u32 = 16_384;
 
@@ -53,6 +109,21 @@ pub struct Pull {
     pub header: PullHeader,
     /// The floats that the header's arrays refer to.
     pub arrays: Vec<f64>,
+}
+
+/// A time range of a run and its resolution.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Query {
+    /// Start, on the run's clock; `None` is the start of the run.
+    pub from_ms: Option<u64>,
+    /// End, on the run's clock; `None` is its clock now.
+    pub to_ms: Option<u64>,
+    /// Pixel columns, 4..=16384.
+    pub columns: u32,
+    /// Version that was drawn already, or 0.
+    pub seen: u64,
+    /// Steps that the smoothed loss covers; `None` are ten.
+    pub smoothed_steps: Option<f64>,
 }
 
 impl Run {
@@ -66,6 +137,19 @@ impl Run {
         columns: u32,
         seen: u64,
     ) -> Pull {
+        self.pull(Query {
+            from_ms,
+            to_ms,
+            columns,
+            seen,
+            smoothed_steps: None,
+        })
+    }
+
+    /// Selects a time range for a chart. If nothing changed since the version that was seen, the
+    /// pull is empty and marked `unchanged`.
+    pub fn pull(&self, query: Query) -> Pull {
+        let seen = query.seen;
         if seen != 0 && seen == self.version {
             let header = PullHeader {
                 version: seen,
@@ -77,25 +161,23 @@ impl Run {
                 arrays: Vec::new(),
             };
         }
-        let columns = columns.clamp(4, MAX_COLUMNS);
-        let from_ms = from_ms.unwrap_or(0);
-        let to_ms = to_ms
+        let columns = query.columns.clamp(4, MAX_COLUMNS);
+        let from_ms = query.from_ms.unwrap_or(0);
+        let to_ms = query
+            .to_ms
             .unwrap_or(self.now_ms)
             .max(from_ms.saturating_add(MIN_RANGE_MS));
         let mut pull = Pull {
-            header: self.header(from_ms, to_ms),
+            header: self.header(from_ms, to_ms, columns),
             arrays: Vec::new(),
         };
         let (from, to) = (from_ms as f64, to_ms as f64);
-        let memory = [
-            "memory.at",
-            "memory.system",
-            "memory.others",
-            "memory.state",
-            "memory.activations",
-            "memory.budget",
-        ];
-        pull.add(&memory, decimate::line(&self.memory, from, to, columns));
+        let range = |all: &Columns<MEMORY_COLUMNS>| {
+            decimate::summary(all, &MEMORY_RULES, from, to, columns)
+        };
+        let mut memory = range(&self.memory.all());
+        memory.append(range(&self.live.points().all()));
+        pull.add(&MEMORY_ARRAYS, memory);
         // The micro-batch is known up to the run's clock.
         let known_to = to.min((self.now_ms as f64).max(from));
         pull.add(
@@ -103,20 +185,51 @@ impl Run {
             decimate::steps(&self.micro, from, known_to, columns),
         );
         let curves = LOSS_CURVES.iter().map(|curve| curve.array);
-        let names: Vec<&str> = std::iter::once("loss.at").chain(curves).collect();
-        pull.add(&names, decimate::line(&self.loss, from, to, columns));
-        let mut evaluations = Series::<1>::default();
-        for evaluation in &self.evaluations {
-            evaluations.push(evaluation.at_ms as f64, [evaluation.loss]);
-        }
+        let names: Vec<&str> = std::iter::once("loss.at")
+            .chain(curves)
+            .chain(STEP_ARRAYS)
+            .collect();
+        let steps = query.smoothed_steps.unwrap_or(SMOOTHED_STEPS);
+        pull.add(&names, self.steps_within(from, to, columns, steps));
         pull.add(
-            &["evaluation.at", "evaluation.loss"],
-            decimate::line(&evaluations, from, to, columns),
+            &["evaluation.at", "evaluation.loss", "evaluation.metric"],
+            decimate::line(&self.evaluation_series(), from, to, columns),
         );
         pull
     }
 
-    fn header(&self, from_ms: u64, to_ms: u64) -> PullHeader {
+    /// The values of the steps, with the loss smoothed over about `smoothed_steps`.
+    fn steps_within(
+        &self,
+        from: f64,
+        to: f64,
+        columns: u32,
+        smoothed_steps: f64,
+    ) -> Decimated<STEP_COLUMNS> {
+        let mut all = self.loss.all();
+        let first = all.at_ms.partition_point(|at| *at < from).saturating_sub(1);
+        let end = all.at_ms.partition_point(|at| *at <= to) + 1;
+        let average = smoothed(all.values[0], first..end, smoothed_steps);
+        all.values[1] = &average;
+        decimate::summary(&all, &STEP_RULES, from, to, columns)
+    }
+
+    /// Loss and main metric of each evaluation.
+    fn evaluation_series(&self) -> Series<2> {
+        let mut evaluations = Series::default();
+        for evaluation in &self.evaluations {
+            let metric = metric_value(evaluation, &self.targets());
+            evaluations.push(evaluation.at_ms as f64, [evaluation.loss, metric]);
+        }
+        evaluations
+    }
+
+    fn targets(&self) -> Vec<String> {
+        let started = self.started.as_ref();
+        started.map_or_else(Vec::new, |started| started.targets.clone())
+    }
+
+    fn header(&self, from_ms: u64, to_ms: u64, columns: u32) -> PullHeader {
         let inside = |from: u64, to: u64| from <= to_ms && to >= from_ms;
         PullHeader {
             version: self.version,
@@ -127,25 +240,46 @@ impl Run {
             now_unix_ms: self.now_unix_ms(),
             from_ms,
             to_ms,
-            figures: self.figures.clone(),
-            status_line: self.status_line.clone(),
-            marks: self
-                .marks
-                .iter()
-                .filter(|mark| inside(mark.at_ms, mark.at_ms))
-                .cloned()
-                .collect(),
+            figures: self.live_figures(),
+            progress: self.live.progress,
+            status_line: self.current_status_line(),
+            last_decision: self.last_decision().cloned(),
+            marks: self.marks_within(from_ms, to_ms, columns),
             spans: self
-                .spans
-                .iter()
+                .live_spans()
+                .into_iter()
                 .filter(|span| inside(span.from_ms, span.to_ms))
-                .copied()
                 .collect(),
             notes: self.notes.iter().cloned().collect(),
             metrics_text: describe_metrics(&self.figures),
+            metric_name: self
+                .evaluations
+                .last()
+                .and_then(|newest| metric_name(newest, &self.targets())),
             last_minutes: self.last_minutes.clone(),
             arrays: Vec::new(),
         }
+    }
+}
+
+impl Run {
+    /// The changes within a time range, at most one in four pixel columns: the newest.
+    fn marks_within(&self, from_ms: u64, to_ms: u64, columns: u32) -> Vec<Mark> {
+        let width_ms = ((to_ms - from_ms) * 4 / u64::from(columns)).max(1);
+        let mut marks: Vec<Mark> = Vec::new();
+        let inside = |mark: &&Mark| mark.at_ms >= from_ms && mark.at_ms <= to_ms;
+        for mark in self.marks.iter().filter(inside) {
+            let dense = marks.len() >= MAX_MARKS;
+            let column = |mark: &Mark| mark.at_ms / width_ms;
+            match marks
+                .last_mut()
+                .filter(|last| dense && column(last) == column(mark))
+            {
+                Some(last) => *last = mark.clone(),
+                None => marks.push(mark.clone()),
+            }
+        }
+        marks
     }
 }
 

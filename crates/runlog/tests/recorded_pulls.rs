@@ -10,7 +10,7 @@ const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ui/recorded/p
 const INTERVAL_MS: usize = 2000;
 /// Enough columns that no point is left out.
 const COLUMNS: u32 = 16_384;
-const MAX_BYTES: usize = 400_000;
+const MAX_BYTES: usize = 500_000;
 
 /// Pulls of the whole run so far, one per interval. A header lists only the fields that changed
 /// since the previous pull. Arrays grow, so most slices of a pool begin at 0.

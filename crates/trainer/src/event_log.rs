@@ -2,12 +2,13 @@
 //! and limits how often memory readings and predictions are emitted.
 
 use crate::error::Result;
+use crate::live::LiveMemory;
 use crate::memory_controller::Prediction;
+use crate::memory_reading::MemoryReading;
 use crate::skipped_steps::Skipped;
 use dataset::SampleError;
-use pressure::{Decision, Level, MemorySample, Phase, Reading, describe_decision};
-use runlog::{EventWriter, RunEvent, RunFolder};
-use std::time::Instant;
+use pressure::{Decision, Phase, describe_decision};
+use runlog::{EventWriter, RunEvent, RunFolder, StepProgress};
 
 /// Shortest time between two memory events without a decision, in milliseconds.
 const MEMORY_INTERVAL_MS: u64 = 1000;
@@ -18,22 +19,6 @@ const PREDICTION_INTERVAL_MS: u64 = 10_000;
 
 /// Receives every event of a run, in order.
 pub type Observer<'a> = &'a mut (dyn FnMut(&RunEvent) + Send);
-
-/// What a memory event reports.
-#[derive(Debug, Clone, Copy)]
-pub struct MemoryReading {
-    pub sample: MemorySample,
-    /// Pressure and its largest component.
-    pub pressure: Reading,
-    /// Pressure level, with hysteresis.
-    pub level: Level,
-    /// Bytes of weights, gradients and moments.
-    pub state_bytes: u64,
-    /// Bytes that Ebb may use.
-    pub budget_bytes: u64,
-    /// Samples per micro-batch; 0 while nothing runs.
-    pub micro_batch: u32,
-}
 
 /// A decision as its event reports it.
 #[derive(Debug, Clone)]
@@ -53,22 +38,19 @@ pub struct DecisionRecord {
 pub struct EventLog<'a> {
     writer: EventWriter,
     observer: Observer<'a>,
-    started: Instant,
-    earlier_ms: u64,
+    live: LiveMemory,
     last_memory_ms: Option<u64>,
     /// Time of the newest prediction, and the phase and micro-batch it was for.
     last_prediction: Option<(u64, (Phase, u32))>,
 }
 
 impl<'a> EventLog<'a> {
-    /// Appends to the events of a run folder. `earlier_ms` is the training time of earlier
-    /// sessions.
-    pub fn open(run: &RunFolder, observer: Observer<'a>, earlier_ms: u64) -> Result<Self> {
+    /// Appends to the events of a run folder.
+    pub(crate) fn open(run: &RunFolder, observer: Observer<'a>, live: LiveMemory) -> Result<Self> {
         Ok(EventLog {
             writer: EventWriter::append(run)?,
             observer,
-            started: Instant::now(),
-            earlier_ms,
+            live,
             last_memory_ms: None,
             last_prediction: None,
         })
@@ -76,7 +58,12 @@ impl<'a> EventLog<'a> {
 
     /// Training time of the run so far, in milliseconds.
     pub fn now_ms(&self) -> u64 {
-        self.earlier_ms + self.started.elapsed().as_millis() as u64
+        self.live.clock().now_ms()
+    }
+
+    /// Shows that a micro-batch begins.
+    pub(crate) fn progress(&self, progress: StepProgress) {
+        self.live.progress(progress);
     }
 
     /// Writes an event and passes it to the observer.
@@ -86,20 +73,16 @@ impl<'a> EventLog<'a> {
         Ok(())
     }
 
-    /// Emits a memory reading.
+    /// Emits a memory reading with the highest footprint since the one before, after the readings
+    /// of a micro-batch that took long.
     pub fn memory(&mut self, reading: &MemoryReading) -> Result<()> {
         let at_ms = self.now_ms();
+        let (waiting, peak) = self.live.end_interval(at_ms, reading);
+        for earlier in waiting {
+            self.emit(earlier.reading.event(earlier.at_ms, Some(earlier.peak)))?;
+        }
         self.last_memory_ms = Some(at_ms);
-        self.emit(RunEvent::Memory {
-            at_ms,
-            sample: reading.sample,
-            state_bytes: reading.state_bytes,
-            pressure: reading.pressure.value,
-            level: reading.level,
-            cause: reading.pressure.cause,
-            budget_bytes: reading.budget_bytes,
-            micro_batch: reading.micro_batch,
-        })
+        self.emit(reading.event(at_ms, Some(peak)))
     }
 
     /// Emits a memory reading unless one was emitted within the last second.

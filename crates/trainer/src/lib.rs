@@ -43,6 +43,8 @@ mod control;
 mod write_atomic;
 mod error;
 mod event_log;
+mod live;
+mod memory_reading;
 mod replay;
 mod run_context;
 mod session;
@@ -62,6 +64,7 @@ pub use inference::{
     CompressedText, Evaluation, ExportFormat, GenerationOptions, Progress, Saliency, TrainedModel,
     table_options,
 };
+pub use live::LiveObserver;
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use manifest::{dataset_folder, relocate_dataset};
 pub use model_builder::{Estimate, ModelBuilder, Parts};

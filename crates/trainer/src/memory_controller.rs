@@ -12,6 +12,7 @@ use crate::control::Control;
 use crate::controller_state::{Environment, SavedControllerState, StateFile};
 use crate::error::{Result, TrainError, samples};
 use crate::keep_awake::{self, Activity};
+use crate::live::LiveMemory;
 use crate::machine::{Machine, SharedDevice};
 use crate::plan::Plan;
 use crate::replay::{Position, Replay};
@@ -50,6 +51,8 @@ pub struct MemoryController {
     changes: Changes,
     replay: Option<Replay>,
     environment: Environment,
+    /// Takes the exact peaks of micro-batches.
+    live: Option<LiveMemory>,
     /// Cancels the running micro-batch.
     cancel: Cancel,
     /// Whether memory samples come from a script that advances per decision.
@@ -112,6 +115,7 @@ impl MemoryController {
             changes: Changes::default(),
             replay,
             environment: Environment::new(plan, chosen),
+            live: None,
             cancel: control.cancel(),
             is_stepped,
             sample_interval_ms: 0.0,
@@ -120,6 +124,14 @@ impl MemoryController {
             confirmed: None,
             prediction: None,
         })
+    }
+
+    /// Passes every memory sample and the peak of every micro-batch on.
+    pub(crate) fn observe_samples(&mut self, live: &LiveMemory) {
+        let samples = live.clone();
+        self.monitor
+            .set_observer(move |sample| samples.sample(sample));
+        self.live = Some(live.clone());
     }
 
     /// Restores the learned state of a checkpoint if it is valid in this environment.
@@ -163,6 +175,11 @@ impl MemoryController {
     pub fn budget_bytes(&self, sample: &MemorySample) -> u64 {
         let horizon_ms = self.policy.horizon_extra_ms;
         budget_bytes(&self.policy, &self.state, sample, horizon_ms)
+    }
+
+    /// Bytes that all processes together may use while Ebb trains.
+    pub fn limit_bytes(&self, sample: &MemorySample) -> u64 {
+        self.policy.limit_bytes(sample)
     }
 
     /// Physical memory in bytes; 0 if it cannot be read.
@@ -415,6 +432,9 @@ impl MemoryController {
         };
         let ms = running.duration_ms();
         let peak_bytes = self.usage.take_peak(&self.monitor);
+        if let Some(live) = &self.live {
+            live.exact_peak(running.started, peak_bytes);
+        }
         let measured = MicroBatchRecord {
             at_ms: running.started_at_ms + ms as u64,
             kind: running.kind,

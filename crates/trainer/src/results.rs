@@ -11,9 +11,9 @@ pub use comparison::Comparison;
 pub use judgement::{Judgement, Tone, TrainingFacts};
 pub use sample_texts::sample_texts;
 
-use crate::write_atomic::write_atomic;
 use crate::error::{Result, at};
 use crate::task::{ClassPrediction, EvaluationReport, SamplePrediction};
+use crate::write_atomic::write_atomic;
 use dataset::{TargetColumn, Task};
 use runlog::RunFolder;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,11 @@
 //! What a caller passes to a run beside its plan, and what it gets back.
 
 use crate::control::Control;
+use crate::live::LiveObserver;
 use crate::machine::Machine;
 use crate::replay::Replay;
 use runlog::StopReason;
+use std::sync::Arc;
 
 /// Inputs of a run beside its plan.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +16,10 @@ pub struct RunContext {
     pub machine: Machine,
     /// Micro-batch schedule of a recorded run to repeat.
     pub replay: Option<Replay>,
+    /// The footprint that was estimated before the start, in bytes; 0 if none was.
+    pub estimated_peak_bytes: u64,
+    /// Shows what happens between two events.
+    pub live: Option<Arc<dyn LiveObserver>>,
 }
 
 /// How a run ended.

@@ -11,12 +11,14 @@ mod step_timer;
 use crate::checkpoint::{self, Loaded, OptimizerState, RunState};
 use crate::control::Control;
 use crate::controller_state::SavedControllerState;
-use crate::data::{PrefetchOptions, TrainLoader};
+use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
 use crate::device_check::{CheckObserver, checked_device_for};
 use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError, loss_of};
-use crate::event_log::{DecisionRecord, EventLog, MemoryReading, Observer};
+use crate::event_log::{DecisionRecord, EventLog, Observer};
+use crate::live::{LiveMemory, RunClock};
 use crate::memory_controller::{Answer, MemoryController, ModelMemory};
+use crate::memory_reading::MemoryReading;
 use crate::plan::Plan;
 use crate::replay::Position;
 use crate::run_context::RunContext;
@@ -28,7 +30,7 @@ use fault_counts::FaultCounts;
 use loaders::Loaders;
 use power_monitor::PowerMonitor;
 use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
-use runlog::{CheckpointReason, Claim, RunEvent, RunFolder};
+use runlog::{CheckpointReason, Claim, RunEvent, RunFolder, StepProgress};
 use started::started_event;
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -49,6 +51,10 @@ pub struct Session<'a, T: Task> {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) timer: StepTimer,
     pub(crate) faults: FaultCounts,
+    /// The footprint that was estimated before the start, in bytes; 0 if none was.
+    pub(crate) estimated_peak_bytes: u64,
+    /// Samples of the running step.
+    step_samples: usize,
     /// Whether weights or moments are missing or may be wrong, so that a checkpoint must be loaded.
     must_reload: bool,
     /// Bytes of the held-out texts; 0 for other data.
@@ -128,6 +134,8 @@ impl<'a, T: Task> Session<'a, T> {
             control,
             machine,
             replay,
+            live,
+            estimated_peak_bytes,
         } = context;
         let device_check = machine.device_check_path.as_deref();
         let mut progress = CheckProgress {
@@ -147,7 +155,9 @@ impl<'a, T: Task> Session<'a, T> {
         let mut controller =
             MemoryController::new(plan, &chosen, &machine, &control, model, replay)?;
         controller.restore(&state.controller);
-        let log = EventLog::open(run, observer, state.at_ms)?;
+        let live = LiveMemory::new(RunClock::start(state.at_ms), live);
+        controller.observe_samples(&live);
+        let log = EventLog::open(run, observer, live)?;
         let ceiling_bytes = controller.ceiling_bytes();
         let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
@@ -166,6 +176,8 @@ impl<'a, T: Task> Session<'a, T> {
             log,
             timer: StepTimer::new(),
             faults: FaultCounts::default(),
+            step_samples: 0,
+            estimated_peak_bytes,
             must_reload: false,
             held_out_bytes: T::held_out_bytes(data),
             shortage: None,
@@ -179,7 +191,8 @@ impl<'a, T: Task> Session<'a, T> {
     pub(crate) fn begin_step(&mut self) -> usize {
         // No gradients exist that an earlier failure could have damaged.
         self.checkpointer.take_reported_fault();
-        self.loaders.train.begin(self.state.step)
+        self.step_samples = self.loaders.train.begin(self.state.step);
+        self.step_samples
     }
 
     /// Measures the peak of a fixed micro-batch before the first step. A fixed micro-batch is never
@@ -230,12 +243,35 @@ impl<'a, T: Task> Session<'a, T> {
             },
             micro_batch: done,
         };
-        let answer = self.decide(phase, remaining, position)?;
+        let mut answer = self.decide(phase, remaining, position)?;
         if answer.decision.checkpoint_first && self.save_ahead()? {
             // Writing the checkpoint took time: the decision is outdated.
-            return self.decide(phase, remaining, position);
+            answer = self.decide(phase, remaining, position)?;
+        }
+        if let Some(size) = answer.decision.micro_batch() {
+            self.show_progress(phase, remaining, done, size);
         }
         Ok(answer)
+    }
+
+    /// Shows that a micro-batch of `size` of the `remaining` samples begins, after `done` of them.
+    fn show_progress(&mut self, phase: Phase, remaining: usize, done: usize, size: usize) {
+        let samples = match phase {
+            Phase::Train => self.step_samples,
+            Phase::Evaluate => self.loaders.held_out.len(),
+        };
+        let samples_done = samples.saturating_sub(remaining);
+        let done = match phase {
+            Phase::Train => done,
+            Phase::Evaluate => samples_done.div_ceil(size),
+        };
+        self.log.progress(StepProgress {
+            phase,
+            samples_done: samples_done as u32,
+            samples: samples as u32,
+            micro_batch: done as u32 + 1,
+            micro_batches: (done + remaining.div_ceil(size)) as u32,
+        });
     }
 
     /// Rests if the machine runs on its battery or is hot, and saves if the battery is low.
@@ -581,6 +617,7 @@ impl<'a, T: Task> Session<'a, T> {
             level: self.controller.level(),
             state_bytes: (self.learner.state_bytes()).max(self.controller.standing_bytes()),
             budget_bytes,
+            limit_bytes: self.controller.limit_bytes(&sample),
             micro_batch,
         }
     }

@@ -219,7 +219,10 @@ mod tests {
         assert_eq!(config.epochs, Some(3));
         assert_eq!(config.memory_cap_bytes, Some(8 << 30));
         assert_eq!(config.augment, Some(runlog::Augmentation::None));
-        assert_eq!(config.checkpoint_blocks, Some(runlog::CheckpointBlocks::All));
+        assert_eq!(
+            config.checkpoint_blocks,
+            Some(runlog::CheckpointBlocks::All)
+        );
     }
 
     #[test]

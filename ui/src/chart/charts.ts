@@ -4,7 +4,7 @@ import { uplotData } from "./curves";
 import { LEFT, SPILL, type Layout } from "./layout";
 import { makePanel } from "./panel";
 import type { Scene } from "./scene";
-import { PANELS, perPanel, type PanelId } from "./series";
+import type { PanelId } from "./series";
 
 declare global {
   interface Window {
@@ -19,7 +19,7 @@ const recordTime = (ms: number) => {
 };
 
 export class Charts {
-  #plots: Record<PanelId, uPlot> | undefined;
+  #plots = new Map<PanelId, uPlot>();
   #scene: Scene | undefined;
   #size = "";
   #ratio = 0;
@@ -28,19 +28,21 @@ export class Charts {
 
   draw(scene: Scene, layout: Layout) {
     const begun = performance.now();
-    const stale = this.#scene?.colors !== scene.colors || this.#ratio !== uPlot.pxRatio;
+    const shown = ({ panels }: Scene) => panels.map(({ id }) => id).join();
+    const stale = this.#scene?.colors !== scene.colors || this.#ratio !== uPlot.pxRatio || shown(this.#scene) !== shown(scene);
     this.#scene = scene;
-    if (stale) this.destroy(); // uPlot reads fonts and dashes once; theme, text size and screen rarely change
+    if (stale) this.destroy(); // uPlot reads fonts and dashes once; theme, text size, screen and panels rarely change
     this.#ratio = uPlot.pxRatio;
-    const created = this.#plots === undefined;
+    const created = this.#plots.size === 0;
     const width = LEFT + layout.plotWidth + SPILL;
     const size = `${width}x${layout.height}`;
-    this.#plots ??= perPanel((panel) => makePanel(this.roots[panel.id], panel, () => this.#scene!, layout.bands[panel.id], width));
-    for (const { id } of PANELS) {
-      const plot = this.#plots[id];
+    for (const panel of scene.panels) {
+      const band = layout.bands[panel.id];
+      const plot = this.#plots.get(panel.id) ?? makePanel(this.roots[panel.id], panel, () => this.#scene!, band, width);
+      this.#plots.set(panel.id, plot);
       plot.batch(() => {
-        if (this.#size !== size) plot.setSize({ width, height: layout.bands[id].canvasHeight });
-        plot.setData(uplotData(id, scene));
+        if (this.#size !== size) plot.setSize({ width, height: band.canvasHeight });
+        plot.setData(uplotData(panel.id, scene));
       });
     }
     this.#size = size;
@@ -48,7 +50,7 @@ export class Charts {
   }
 
   destroy() {
-    for (const plot of Object.values(this.#plots ?? {})) plot.destroy();
-    this.#plots = undefined;
+    for (const plot of this.#plots.values()) plot.destroy();
+    this.#plots.clear();
   }
 }

@@ -1,5 +1,6 @@
 // How the series of a panel are drawn: most by uPlot, diamonds by hand.
 import uPlot from "uplot";
+import { timeAxis } from "./axis";
 import type { Colors } from "./colors";
 import type { Plot } from "./panel";
 import type { Scene, Values } from "./scene";
@@ -22,6 +23,7 @@ const styles = {
   steps: (row, colors) => ({ ...stroke(2)(row, colors), fill: () => colors().faded, paths: uPlot.paths.stepped!({ align: 1 }) }),
   thin: stroke(1),
   line: stroke(2),
+  dots: stroke(1, [2, 4]),
   dash: stroke(1.5, [6, 4]),
 } satisfies Record<string, Style>;
 
@@ -39,16 +41,21 @@ const curves = perPanel(({ id }): Curve[] =>
 
 export const uplotSeries = (panel: PanelId, colors: () => Colors): uPlot.Series[] => curves[panel].map(({ row, style }) => style(row, colors));
 
-/** The times and the values of each curve, as uPlot takes them. All curves of a panel share
- * their times. */
+/** Times or steps, and the values of each curve, as uPlot takes them. All curves of a panel share
+ * their times; one that is not shown has no value. */
 export const uplotData = (panel: PanelId, scene: Scene): uPlot.AlignedData => {
-  const drawn = curves[panel].map(({ row }) => scene.series.get(row)!);
-  return [drawn[0]!.at, ...drawn.map(({ high }): Values => high)] as unknown as uPlot.AlignedData;
+  const drawn = curves[panel].map(({ row }) => scene.series.get(row));
+  const at = drawn.find((one) => one)?.at ?? new Float64Array(0);
+  const none: Values = Array.from(at, () => null);
+  const places = scene.axis === timeAxis ? at : at.map((ms) => scene.axis.of(ms));
+  return [places, ...drawn.map((one): Values => one?.high ?? none)] as unknown as uPlot.AlignedData;
 };
 
 const drawDiamonds = (plot: Plot, row: SeriesRow) => {
   const { ctx, scene } = plot;
-  const { at, values } = scene.series.get(row)!;
+  const drawn = scene.series.get(row);
+  if (!drawn) return;
+  const { at, high: values } = drawn;
   ctx.beginPath();
   for (let i = 0; i < at.length; i++) {
     const value = values[i] ?? null;

@@ -1,6 +1,6 @@
 // Positions of the panels, in CSS pixels from the top left of the chart area. The gaps between
 // panels hold their titles.
-import { PANELS, type PanelId } from "./series";
+import { PANELS, type PanelId, type PanelRow } from "./series";
 
 export const LEFT = 40;
 export const RIGHT = 148;
@@ -30,15 +30,24 @@ export interface Layout {
   bottom: number;
 }
 
-export const layout = (width: number, height: number): Layout => {
-  const gaps = PANELS.length - 1;
-  const free = Math.max(height - AXIS - PANELS.length * HEAD - gaps * GAP, 90);
+/** A panel's plot has at least this height for each part of its share; with many panels, the
+ * charts scroll. */
+const LEAST_PER_SHARE = 2.2;
+
+/** The height below which the panels would be too small to read. */
+export const leastHeight = (panels: PanelRow[]) =>
+  AXIS + panels.length * (HEAD + GAP) - GAP + panels.reduce((sum, { share }) => sum + share * LEAST_PER_SHARE, 0);
+
+export const layout = (width: number, height: number, panels: PanelRow[] = PANELS.filter(({ choice }) => !choice)): Layout => {
+  const gaps = panels.length - 1;
+  const shares = panels.reduce((sum, { share }) => sum + share, 0);
+  const free = Math.max(height - AXIS - panels.length * HEAD - gaps * GAP, 90);
   const bands = {} as Record<PanelId, Band>;
   let canvasTop = 0;
   let used = 0;
-  PANELS.forEach((panel, i) => {
+  panels.forEach((panel, i) => {
     const last = i === gaps;
-    const plot = last ? free - used : Math.round(free * panel.share);
+    const plot = last ? free - used : Math.round((free * panel.share) / shares);
     const head = i === 0 ? HEAD : GAP + HEAD;
     bands[panel.id] = { top: canvasTop + head, height: plot, canvasTop, canvasHeight: head + plot + (last ? AXIS : FOOT) };
     canvasTop += head + plot;

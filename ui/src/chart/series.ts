@@ -1,43 +1,68 @@
 // The charts as a table: one row per panel, and one row per series. Rust names the arrays of a pull
 // in crates/runlog/src/window.rs; a new array needs one row in SERIES here. Knows neither pixels
 // nor uPlot.
-import { count, loss, oneDecimal, rate } from "../format";
+import { count, loss, oneDecimal, percent, rate } from "../format";
 import type { Figures, PullHeader } from "../types";
-import { lossScale, memoryScale, microScale, type Scale } from "./ticks";
+import type { ChartOptions } from "./options";
+import { fractionScale, lossScale, memoryScale, microScale, ownMemoryScale, type Scale } from "./ticks";
 
 const GB = 2 ** 30;
 
-export type PanelId = "memory" | "micro" | "loss";
+export type PanelId = "memory" | "micro" | "loss" | "metric" | "gradient" | "speed" | "wait" | "swap" | "thermal";
 
 export interface PanelRow {
   id: PanelId;
-  title: string;
+  title: string | ((header: PullHeader | null) => string);
   unit(header: PullHeader | null): string;
-  /** Share of the height that all plots have together. */
+  /** Height relative to the other panels. */
   share: number;
   /** Top and ticks of the axis. */
-  scale(highest: number): Scale;
+  scale(highest: number, header: PullHeader, options: ChartOptions): Scale;
   /** The value that the axis must reach, for the highest value drawn; without it, that value. */
-  top?(highest: number, header: PullHeader): number;
+  top?(highest: number, header: PullHeader, options: ChartOptions): number;
+  /** Label of a tick; without it, the number. */
+  label?(tick: number): string;
   /** Draws the pressure levels as a strip with glyph and word above the plot. */
   levels?: true;
   /** Draws changes as a shape with a short text. */
   changes?: true;
+  /** Has a logarithmic scale if the reader chose one. */
+  log?: true;
+  /** Shown only if the reader chose it; the name in the menu. */
+  choice?: string;
 }
 
-/** From the top down; the last panel has the time axis. */
+const thermalNames = ["Cool", "Warm", "Hot", "Too hot"];
+const isFraction = (header: PullHeader | null) => header?.metric_name === "accuracy" || header?.metric_name === "kept";
+
+/** From the top down; the last panel shown has the time axis. */
 export const PANELS: PanelRow[] = [
   {
-    id: "memory", title: "Memory", unit: () => "GB", share: 0.48, scale: memoryScale, levels: true,
-    top: (highest, header) => Math.max((header.started?.total_bytes ?? 0) / GB, Math.ceil(highest)),
+    id: "memory", title: "Memory", unit: () => "GB", share: 48, levels: true,
+    scale: (highest, _, { memory }) => (memory === "ebb" ? ownMemoryScale(highest) : memoryScale(highest)),
+    top: (highest, header, { memory }) => (memory === "ebb" ? highest * 1.1 : Math.max((header.started?.total_bytes ?? 0) / GB, Math.ceil(highest))),
   },
-  { id: "micro", title: "Micro-batch", unit: () => "samples", share: 0.2, scale: microScale, changes: true },
-  { id: "loss", title: "Loss", unit: (header) => (header?.started?.targets.length ? "" : "cross-entropy"), share: 0.32, scale: lossScale },
+  { id: "micro", title: "Micro-batch", unit: () => "samples", share: 20, scale: microScale, changes: true },
+  { id: "loss", title: "Loss", unit: (header) => (header?.started?.targets.length ? "" : "cross-entropy"), share: 32, scale: lossScale, log: true },
+  {
+    id: "metric", title: (header) => (header?.metric_name ?? "metric").replace(/^./, (letter) => letter.toUpperCase()), unit: () => "held out", share: 18,
+    scale: (highest, header) => (isFraction(header) ? fractionScale() : lossScale(highest)), choice: "Accuracy, or the task's metric",
+  },
+  { id: "speed", title: "Speed", unit: () => "samples/s", share: 14, scale: lossScale, choice: "Samples per second" },
+  { id: "gradient", title: "Gradient norm", unit: () => "", share: 14, scale: lossScale, choice: "Gradient norm" },
+  { id: "wait", title: "Waiting for data", unit: () => "ms per step", share: 14, scale: lossScale, choice: "Time waiting for data" },
+  { id: "swap", title: "Swap", unit: () => "GB", share: 14, scale: ownMemoryScale, choice: "Swap" },
+  {
+    id: "thermal", title: "Thermal state", unit: () => "", share: 12, scale: () => ({ top: 3.2, ticks: [0, 1, 2, 3] }), choice: "Thermal state",
+    label: (tick) => ["cool", "warm", "hot", ""][tick] ?? "",
+  },
 ];
+
+export const panelsOf = (options: ChartOptions) => PANELS.filter(({ id, choice }) => !choice || options.panels.includes(id));
 
 /** How a series is drawn. Layers are stacked, the last row at the bottom. Diamonds have times of
  * their own. */
-export type Drawing = "layer" | "line" | "thin" | "dash" | "steps" | "diamonds";
+export type Drawing = "layer" | "line" | "thin" | "dash" | "dots" | "steps" | "diamonds";
 
 export interface SeriesRow {
   panel: PanelId;
@@ -51,7 +76,7 @@ export interface SeriesRow {
   color: `series-${string}`;
   /** Units of the array per unit of the axis. */
   per?: number;
-  format: (value: number | null | undefined) => string;
+  format: (value: number | null | undefined, header?: PullHeader) => string;
   /** Follows the value in the cursor's box. */
   suffix?: string;
   /** The current value; without it, the last value of the array. */
@@ -60,6 +85,14 @@ export interface SeriesRow {
   edge?: true;
   /** A single spike of this series does not stretch the axis. */
   noisy?: true;
+  /** Does not stretch the axis while Ebb's own memory is shown. */
+  outside?: true;
+  /** Stands on the memory of others, which is left out while Ebb's own memory is shown. */
+  onOthers?: true;
+  /** Only in the view of the whole machine. */
+  whole?: true;
+  /** Left out while it has no value above 0. */
+  optional?: true;
   /** The curve has a scale of its own, which ends just above its highest value. */
   ownScale?: true;
   /** The name belongs directly below the name of the row above. */
@@ -72,13 +105,17 @@ export interface SeriesRow {
 
 const inMemory = { panel: "memory", per: GB, format: oneDecimal, suffix: " GB" } as const;
 const inLoss = { panel: "loss", format: loss } as const;
+const ownGigabytes = (value: number | null | undefined) => (value !== null && value !== undefined && value < 0.95 ? loss(value) : oneDecimal(value));
+const inEbb = { ...inMemory, format: ownGigabytes } as const;
 
 export const SERIES: SeriesRow[] = [
-  { ...inMemory, name: "Budget line", array: "memory.budget", drawing: "dash", color: "series-budget", cursor: ["Budget line"] },
-  { ...inMemory, name: "Ebb activations", array: "memory.activations", drawing: "layer", color: "series-activations", cursor: ["In use", "Ebb"] },
-  { ...inMemory, name: "Ebb state", array: "memory.state", drawing: "layer", color: "series-state", cursor: ["In use", "Ebb"] },
-  { ...inMemory, name: "Other apps", array: "memory.others", drawing: "layer", color: "series-others", edge: true, cursor: ["In use"] },
-  { ...inMemory, name: "System", array: "memory.system", drawing: "layer", color: "series-system", edge: true, cursor: ["In use"] },
+  { ...inMemory, name: "Your limit", array: "memory.limit", drawing: "dots", color: "series-raw", cursor: ["Your limit"], whole: true, optional: true },
+  { ...inMemory, name: "Budget line", array: "memory.budget", drawing: "dash", color: "series-budget", cursor: ["Budget line"], onOthers: true, outside: true },
+  { ...inEbb, name: "Ebb cached", array: "memory.cached", drawing: "layer", color: "series-cached", cursor: ["In use", "Ebb", "cached"], optional: true },
+  { ...inEbb, name: "Ebb activations", array: "memory.activations", drawing: "layer", color: "series-activations", cursor: ["In use", "Ebb", "activations"] },
+  { ...inEbb, name: "Ebb state", array: "memory.state", drawing: "layer", color: "series-state", cursor: ["In use", "Ebb", "state"] },
+  { ...inMemory, name: "Other apps", array: "memory.others", drawing: "layer", color: "series-others", edge: true, cursor: ["In use"], whole: true },
+  { ...inMemory, name: "System", array: "memory.system", drawing: "layer", color: "series-system", edge: true, cursor: ["In use"], whole: true },
   {
     panel: "micro", name: "Micro-batch", array: "micro.value", drawing: "steps", color: "series-state", format: count,
     current: (figures) => figures.micro_batch, cursor: ["Micro-batch"],
@@ -86,16 +123,29 @@ export const SERIES: SeriesRow[] = [
   { panel: "micro", name: "Per step", color: "series-state", format: count, current: (figures) => figures.micro_batches, below: true },
   {
     ...inLoss, name: "Evaluation", array: "evaluation.loss", drawing: "diamonds", color: "series-evaluation",
-    current: (figures) => figures.held_out_loss, hook: "held-out-loss",
+    current: (figures) => figures.held_out_loss, cursor: ["Loss, held out"], hook: "held-out-loss",
   },
+  { ...inLoss, name: "Smoothed", array: "loss.smoothed", drawing: "line", color: "series-smoothed", cursor: ["Loss, smoothed"], hook: "loss" },
   {
-    ...inLoss, name: "Smoothed", array: "loss.smoothed", drawing: "line", color: "series-smoothed",
-    current: (figures) => figures.smoothed_loss, cursor: ["Loss, smoothed"], hook: "loss",
+    ...inLoss, name: "Raw", array: "loss.raw", drawing: "thin", color: "series-raw", current: (figures) => figures.loss, noisy: true, below: true,
+    cursor: ["Loss"], hook: "raw-loss",
   },
-  { ...inLoss, name: "Raw", array: "loss.raw", drawing: "thin", color: "series-raw", current: (figures) => figures.loss, noisy: true, below: true, hook: "raw-loss" },
   {
     ...inLoss, name: "Learning rate", array: "loss.learning_rate", drawing: "dash", color: "series-system", format: rate, ownScale: true,
     cursor: ["Learning rate"],
+  },
+  { panel: "loss", name: "Step", array: "loss.step", color: "series-raw", format: count, cursor: ["Step"] },
+  {
+    panel: "metric", name: "Evaluation", array: "evaluation.metric", drawing: "line", color: "series-smoothed", cursor: ["Metric"],
+    format: (value, header) => (header && isFraction(header) ? percent(value) : loss(value)),
+  },
+  { panel: "speed", name: "Samples/s", array: "loss.samples_per_second", drawing: "thin", color: "series-smoothed", format: oneDecimal, noisy: true, cursor: ["Samples/s"] },
+  { panel: "gradient", name: "Norm", array: "loss.gradient_norm", drawing: "thin", color: "series-smoothed", format: loss, noisy: true, cursor: ["Gradient norm"] },
+  { panel: "wait", name: "Waited", array: "loss.wait_ms", drawing: "thin", color: "series-smoothed", format: oneDecimal, suffix: " ms", noisy: true, cursor: ["Waited for data"] },
+  { panel: "swap", name: "In use", array: "memory.swap", drawing: "line", color: "series-smoothed", per: GB, format: oneDecimal, suffix: " GB", cursor: ["Swap"] },
+  {
+    panel: "thermal", name: "State", array: "memory.thermal", drawing: "steps", color: "series-smoothed", cursor: ["Thermal state"],
+    format: (value) => thermalNames[value ?? -1] ?? "unknown",
   },
 ];
 
@@ -105,4 +155,4 @@ export const seriesOf = (panel: PanelId) => SERIES.filter((row) => row.panel ===
 export const timesOf = (array: string) => `${array.split(".")[0]}.at`;
 
 /** One value per panel. */
-export const perPanel = <T>(make: (panel: PanelRow) => T) => Object.fromEntries(PANELS.map((panel) => [panel.id, make(panel)])) as Record<PanelId, T>;
+export const perPanel = <T>(make: (panel: PanelRow) => T, panels = PANELS) => Object.fromEntries(panels.map((panel) => [panel.id, make(panel)])) as Record<PanelId, T>;

@@ -16,7 +16,8 @@ export const ranges = [
   { name: "Whole run", lengthMs: wholeRun },
 ];
 
-const MIN_LENGTH_MS = 10_000;
+const MIN_LENGTH_MS = 5_000;
+const MIN_SELECTED_MS = 2_000;
 /** The axis of a young run is at least this long, so that its first seconds do not race
  * across the panel. */
 const MIN_AXIS_MS = 30_000;
@@ -33,9 +34,16 @@ export const zoom = (span: Span, factor: number, nowMs: number, aroundMs?: numbe
   const end = Math.max(nowMs, MIN_AXIS_MS);
   const lengthMs = Math.min(Math.max((toMs - fromMs) * factor, MIN_LENGTH_MS), end);
   if (span.follow && aroundMs === undefined) return { follow: true, lengthMs: lengthMs >= end ? wholeRun : lengthMs };
+  if (lengthMs >= end) return { follow: true, lengthMs: wholeRun };
   const middle = aroundMs ?? (fromMs + toMs) / 2;
   const share = (middle - fromMs) / (toMs - fromMs);
   return inside(middle - lengthMs * share, lengthMs, end);
+};
+
+/** The range between two times; `null` if they are too close to have been meant. */
+export const select = (oneMs: number, otherMs: number, nowMs: number): Span | null => {
+  const [from, to] = [Math.max(0, Math.min(oneMs, otherMs)), Math.min(Math.max(oneMs, otherMs), Math.max(nowMs, MIN_AXIS_MS))];
+  return to - from < 200 ? null : inside((from + to) / 2 - Math.max(to - from, MIN_SELECTED_MS) / 2, Math.max(to - from, MIN_SELECTED_MS), Math.max(nowMs, MIN_AXIS_MS));
 };
 
 /** Moves the range and stops following. */

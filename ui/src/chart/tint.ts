@@ -1,5 +1,6 @@
 // Pressure levels: a tint behind every panel, and above the memory panel a strip with glyph and
 // word.
+import { size } from "../format";
 import type { LevelSpan } from "../types";
 import type { Plot } from "./panel";
 
@@ -12,14 +13,36 @@ type Elevated = keyof typeof glyphs;
 
 const elevated = (span: LevelSpan): Elevated | null => (span.level === "normal" ? null : span.level);
 
+/** How far the panel's title extends over the plot. */
+const TITLE = 66;
+
 /** Fills the spans from `top` to `bottom`, in CSS pixels of the panel's canvas. */
 export const tint = (plot: Plot, top: number, bottom: number) => {
+  const { fromMs, toMs } = plot.scene.range;
   for (const span of plot.scene.spans) {
     const level = elevated(span);
-    if (!level) continue;
+    if (!level || span.to_ms < fromMs || span.from_ms > toMs) continue;
     const left = plot.x(span.from_ms);
     plot.ctx.fillStyle = plot.scene.colors[`level-${level}-wash`];
     plot.ctx.fillRect(left, top, Math.max(plot.x(span.to_ms) - left, 1), bottom - top);
+  }
+};
+
+/** Marks start and end of the stress tests at the foot of the memory panel. */
+export const stressTests = (plot: Plot) => {
+  const { ctx, scene } = plot;
+  const bottom = plot.top + plot.height;
+  for (const { fromMs, toMs, bytes } of scene.stress) {
+    if (toMs < scene.range.fromMs || fromMs > scene.range.toMs) continue;
+    const left = plot.x(fromMs);
+    ctx.fillStyle = scene.colors.text;
+    ctx.fillRect(left, bottom - 3, Math.max(plot.x(toMs) - left, 2), 3);
+    ctx.font = scene.colors.strong;
+    ctx.textAlign = "left";
+    ctx.strokeStyle = scene.colors.bg;
+    ctx.lineWidth = 3;
+    ctx.strokeText(`stress test, ${size(bytes)}`, left + 2, bottom - 7);
+    ctx.fillText(`stress test, ${size(bytes)}`, left + 2, bottom - 7);
   }
 };
 
@@ -57,12 +80,14 @@ export const levelStrip = (plot: Plot) => {
     const left = plot.x(span.from_ms);
     const width = Math.max(plot.x(span.to_ms) - left, 1);
     const next = spans[i + 1];
-    const room = (next ? plot.x(next.from_ms) : plot.left + plot.width + 40) - left;
+    const start = Math.max(left, plot.left + TITLE); // beside the panel's title
+    const room = (next ? plot.x(next.from_ms) : plot.left + plot.width) - start;
     ctx.fillStyle = scene.colors[`level-${level}`];
     ctx.fillRect(left, plot.top - 4, width, 4);
-    if (room > 14) glyph(plot, level, left - 1, plot.top - 19);
+    if (room > 14 && start <= left + width) glyph(plot, level, start - 1, plot.top - 19);
+    else return;
     if (room < 22 + ctx.measureText(level).width) return;
     ctx.fillStyle = scene.colors[`level-${level}-text`];
-    ctx.fillText(level, left + 15, plot.top - 9);
+    ctx.fillText(level, start + 15, plot.top - 9);
   });
 };

@@ -22,9 +22,13 @@ samples_per_second: number | null,
  */
 seconds_left: number | null, 
 /**
- * Footprint of this process.
+ * Footprint of this process: the highest since the previous reading.
  */
 own_bytes: number | null, 
+/**
+ * Highest footprint of the run.
+ */
+peak_own_bytes: number | null, 
 /**
  * The footprint that Ebb allows itself.
  */

@@ -6,6 +6,7 @@ import type { PackedArray } from "./PackedArray";
 import type { RunStatus } from "./RunStatus";
 import type { Started } from "./Started";
 import type { StatusLine } from "./StatusLine";
+import type { StepProgress } from "./StepProgress";
 
 /**
  * The header of one pull. On the wire: the length of this header as JSON (u32, little endian), the
@@ -50,9 +51,17 @@ to_ms: number,
  */
 figures: Figures, 
 /**
- * The status line.
+ * How far the running step is; `None` if that is unknown.
+ */
+progress: StepProgress | null, 
+/**
+ * The status line: what is true now.
  */
 status_line: StatusLine, 
+/**
+ * The newest decision, if the status line is about something else by now.
+ */
+last_decision: StatusLine | null, 
 /**
  * Changes within the time range.
  */
@@ -66,6 +75,10 @@ spans: Array<LevelSpan>,
  * step.
  */
 metrics_text: Array<string>, 
+/**
+ * Name of the main metric, which the array `evaluation.metric` has: "accuracy".
+ */
+metric_name: string | null, 
 /**
  * Latest warnings and skipped files, newest last, at most 20.
  */

@@ -3,6 +3,7 @@ import type { CheckpointReason } from "./CheckpointReason";
 import type { Component } from "./Component";
 import type { Decision } from "./Decision";
 import type { Level } from "./Level";
+import type { MemoryPeak } from "./MemoryPeak";
 import type { MemorySample } from "./MemorySample";
 import type { NonFiniteGradient } from "./NonFiniteGradient";
 import type { Phase } from "./Phase";
@@ -62,7 +63,17 @@ budget_bytes: number,
 /**
  * Samples of the current micro-batch.
  */
-micro_batch: number, } | { "kind": "decision", 
+micro_batch: number, 
+/**
+ * The moment since the previous memory event in which Ebb used the most; missing in runs
+ * of early versions.
+ */
+peak?: MemoryPeak, 
+/**
+ * What all processes together may use while Ebb trains, in bytes; 0 in runs of early
+ * versions.
+ */
+limit_bytes?: number, } | { "kind": "decision", 
 /**
  * Milliseconds on the run's clock.
  */

@@ -116,4 +116,8 @@ total_bytes: number,
 /**
  * Seed of all random numbers.
  */
-seed: number, };
+seed: number, 
+/**
+ * The footprint that was estimated before the start, in bytes; 0 if none was.
+ */
+estimated_peak_bytes?: number, };

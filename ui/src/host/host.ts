@@ -10,6 +10,8 @@ export interface PullQuery {
   toMs: number;
   columns: number;
   seen: number;
+  /** Steps that the smoothed loss covers. */
+  smoothedSteps: number;
 }
 
 /** A folder is dragged over the window: its name, empty if unknown. `null` when it left or was

@@ -1,5 +1,5 @@
-// Keys of the charts: arrows move the cursor (with shift, ten times as far), + and - zoom, L
-// follows live, Escape removes the cursor.
+// Keys of the charts: arrows move the cursor (with shift, ten times as far; with the changes open,
+// from change to change), + and - zoom, L follows live, Escape removes the cursor.
 import { timeRange, zoom } from "../chart/span";
 import type { Live } from "./live.svelte";
 
@@ -10,7 +10,7 @@ const zooms: Record<string, number> = { "+": 0.5, "=": 0.5, "-": 2 };
  * one of these. */
 export const chartKey = (event: KeyboardEvent, live: Live, cursorMs: number | null): number | null | undefined => {
   if (event.metaKey || event.ctrlKey || event.altKey) return undefined;
-  if (event.target instanceof HTMLElement && event.target.closest("input, select, textarea")) return undefined;
+  if (event.target instanceof HTMLElement && event.target.closest("input, select, textarea, [role=listbox]")) return undefined;
   const { fromMs, toMs } = timeRange(live.span, live.nowMs);
   const arrow = arrows[event.key];
   if (arrow !== undefined) {
@@ -20,7 +20,7 @@ export const chartKey = (event: KeyboardEvent, live: Live, cursorMs: number | nu
   }
   const factor = zooms[event.key];
   if (factor !== undefined) {
-    live.show(zoom(live.span, factor, live.nowMs, cursorMs ?? undefined));
+    live.zoomTo(zoom(live.span, factor, live.nowMs, cursorMs ?? undefined));
     return cursorMs;
   }
   if (event.key === "l" || event.key === "L") {

@@ -1,10 +1,12 @@
 // The run that is shown: its latest pull, the time range, and the requests that it accepts.
 import { host } from "../host/choose";
 import { toCommandError } from "../host/host";
-import { noTops, type Tops } from "../chart/scene";
+import { smoothedSteps } from "../chart/options";
+import { options } from "../chart/options.svelte";
+import { noTops, type StressSpan, type Tops } from "../chart/scene";
 import { ranges, timeRange, type Span } from "../chart/span";
 import { attempt, leaveUnknown, session } from "../session.svelte";
-import type { RunRequest, RunRow, RunStatus } from "../types";
+import type { Mark, RunRequest, RunRow, RunStatus } from "../types";
 import { unpack, type Pull } from "../wire";
 
 /** A pull reaches this far beyond the last known time, to include what has happened since. */
@@ -12,9 +14,18 @@ const AHEAD_MS = 2000;
 /** How long a button waits for the run to respond. */
 const TIMEOUT_MS = 5000;
 
+/** Columns of a pull that has every change of the run. */
+const ALL_COLUMNS = 16_384;
+
+/** The time ranges that were chosen, by run, since the page was loaded. */
+const spans = new Map<string, Span>();
+
 export class Live {
   pull = $state.raw<Pull | null>(null);
   span = $state.raw<Span>({ follow: true, lengthMs: ranges[1]!.lengthMs });
+  /** Position of the cursor, and whether it stays when the pointer leaves. */
+  cursorMs = $state<number | null>(null);
+  pinned = $state(false);
   /** The run's row in the store: whether it trains in this process, and whether it can be
    * resumed. */
   row = $state.raw<RunRow | null>(null);
@@ -23,10 +34,14 @@ export class Live {
   /** Pixel columns of the plots. */
   columns = 800;
   tops: Tops = noTops();
+  /** Stress tests since the page was loaded. */
+  stress = $state.raw<StressSpan[]>([]);
   #drawn = "";
   #busy = false;
 
-  constructor(readonly run: string) {}
+  constructor(readonly run: string) {
+    this.span = spans.get(run) ?? this.span;
+  }
 
   get header() {
     return this.pull?.header ?? null;
@@ -56,9 +71,10 @@ export class Live {
     try {
       const before = this.status;
       const { fromMs, toMs } = timeRange(this.span, this.nowMs);
-      const key = `${fromMs} ${toMs} ${this.columns}`;
+      const smoothed = smoothedSteps(options.current.smoothing, this.header?.figures.step ?? 0);
+      const key = `${fromMs} ${toMs} ${this.columns} ${smoothed}`;
       const seen = key === this.#drawn ? (this.header?.version ?? 0) : 0;
-      const query = { run: this.run, fromMs, toMs: this.span.follow ? toMs + AHEAD_MS : toMs, columns: this.columns, seen };
+      const query = { run: this.run, fromMs, toMs: this.span.follow ? toMs + AHEAD_MS : toMs, columns: this.columns, seen, smoothedSteps: smoothed };
       const pull = unpack(await host.pull({ ...query, fromMs: Math.floor(query.fromMs), toMs: Math.ceil(query.toMs) }));
       const first = this.pull === null;
       if (!pull.header.unchanged) this.#accept(pull);
@@ -84,15 +100,47 @@ export class Live {
     if (this.row?.status !== this.status && tries > 0) setTimeout(() => void this.#loadRow(tries - 1), 1000);
   }
 
+  /** A stress test holds memory now. */
+  stressed(bytes: number) {
+    const last = this.stress.at(-1);
+    const goesOn = last && last.bytes === bytes && this.nowMs - last.toMs < 2000;
+    const span = { fromMs: goesOn ? last.fromMs : this.nowMs, toMs: this.nowMs, bytes };
+    this.stress = [...(goesOn ? this.stress.slice(0, -1) : this.stress), span];
+  }
+
   show(span: Span) {
     this.span = span;
+    spans.set(this.run, span);
     void this.refresh();
   }
 
-  /** Shows the last `lengthMs`. The axes may shrink. */
+  /** Shows the last `lengthMs`. */
   chooseRange(lengthMs: number) {
-    this.tops = noTops();
     this.show({ follow: true, lengthMs });
+  }
+
+  /** Shows a range that the reader wants to see closely: the axes of curves may shrink. */
+  zoomTo(span: Span) {
+    this.tops = { ...noTops(), memory: this.tops.memory, micro: this.tops.micro };
+    this.show(span);
+  }
+
+  /** Moves the cursor to a time, and the range if it is outside. */
+  goTo(ms: number) {
+    const { fromMs, toMs } = timeRange(this.span, this.nowMs);
+    if (ms < fromMs || ms > toMs) {
+      const length = Math.min(toMs - fromMs, this.nowMs);
+      const from = Math.min(Math.max(0, ms - length / 2), Math.max(0, this.nowMs - length));
+      this.show({ follow: false, fromMs: from, toMs: from + length });
+    }
+    this.cursorMs = ms;
+    this.pinned = true;
+  }
+
+  /** Every change of the run, oldest first. */
+  async changes(): Promise<Mark[]> {
+    const query = { run: this.run, fromMs: 0, toMs: Math.ceil(this.nowMs) + AHEAD_MS, columns: ALL_COLUMNS, seen: 0, smoothedSteps: 1 };
+    return unpack(await host.pull(query)).header.marks;
   }
 
   async control(request: RunRequest) {

@@ -1,8 +1,9 @@
-// The names at the right of each panel with their current values, so that no legend is needed.
+// The names at the right of each panel with the values at the right edge, so that no legend is
+// needed.
 import type { Band } from "../chart/layout";
 import type { Drawn, Scene, Values } from "../chart/scene";
 import { seriesOf, type Drawing, type PanelId, type SeriesRow } from "../chart/series";
-import type { PullHeader } from "../types";
+import { indexAt } from "./reading";
 
 export interface Name {
   name: string;
@@ -16,23 +17,41 @@ export interface Name {
   hook?: string;
 }
 
-const last = (values: Values | undefined) => values?.at(-1) ?? null;
-
-/** A layer is named at its middle, other series at their value on the axis. */
-const height = (row: SeriesRow, drawn: Drawn | undefined, value: number | null) => {
-  const high = last(drawn?.high) ?? 0;
-  if (row.drawing === "layer") return ((last(drawn?.low) ?? 0) + high) / 2;
-  return row.ownScale ? high : (value ?? 0);
+/** The value at the right edge of the range, which is now while the charts follow the run. */
+const atEdge = (scene: Scene, drawn: Drawn | undefined, values: Values | undefined) => {
+  if (!drawn || !values) return null;
+  return values[indexAt(drawn.at, scene.range.toMs)] ?? null;
 };
 
-export const namesOf = (panel: PanelId, scene: Scene, header: PullHeader, band: Band): Name[] => {
-  const { top } = scene.scales[panel];
-  let y = band.top;
-  return seriesOf(panel).map((row) => {
+/** A layer is named at its middle, other series at their value on the axis. */
+const height = (row: SeriesRow, scene: Scene, drawn: Drawn | undefined) => {
+  const high = atEdge(scene, drawn, drawn?.high) ?? 0;
+  return row.drawing === "layer" ? ((atEdge(scene, drawn, drawn?.low) ?? 0) + high) / 2 : high;
+};
+
+const valueOf = (row: SeriesRow, scene: Scene, following: boolean) => {
+  if (following && row.current) return row.current(scene.header.figures);
+  if (row.array) {
     const drawn = scene.series.get(row);
-    const value = row.current ? row.current(header.figures) : last(drawn?.values);
+    return atEdge(scene, drawn, drawn?.values);
+  }
+  // The only row without an array: micro-batches per step.
+  const sizes = seriesOf(row.panel).map((other) => scene.series.get(other)).find((drawn) => drawn);
+  const size = atEdge(scene, sizes, sizes?.values);
+  return size ? Math.ceil((scene.header.started?.effective_batch ?? 0) / size) : null;
+};
+
+/** `following`: the right edge is the run's clock, so that figures newer than the arrays count. */
+export const namesOf = (panel: PanelId, scene: Scene, band: Band, following: boolean): Name[] => {
+  const { bottom, top } = scene.scales[panel];
+  let y = band.top;
+  const shown = seriesOf(panel).filter((row) => (row.drawing ? scene.series.has(row) : !row.array));
+  return shown.map((row) => {
+    const drawn = scene.series.get(row);
+    const value = valueOf(row, scene, following);
     const key = row.drawing ?? "none";
-    if (!row.below) y = band.top + band.height * (1 - Math.min(Math.max(height(row, drawn, value), 0) / top, 1));
-    return { name: row.name, value: row.format(value), key, color: row.color, y, hook: row.hook };
+    const share = (height(row, scene, drawn) - bottom) / (top - bottom);
+    if (!row.below) y = band.top + band.height * (1 - Math.min(Math.max(share, 0), 1));
+    return { name: row.name, value: row.format(value, scene.header), key, color: row.color, y, hook: row.hook };
   });
 };

@@ -55,6 +55,8 @@ fn memory(before: u64, others_gb: f64) -> RunEvent {
         cause: Component::Headroom,
         budget_bytes: 4 * GB,
         micro_batch: 4,
+        peak: None,
+        limit_bytes: 0,
     }
 }
 

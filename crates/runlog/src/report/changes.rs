@@ -85,7 +85,11 @@ fn row<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point, width: f64
 pub(super) fn changes_micro_batch(change: Change) -> bool {
     !matches!(
         change,
-        Change::Prefetch | Change::CheckpointMore | Change::CheckpointLess | Change::Moments
+        Change::Start // a continuation
+            | Change::Prefetch
+            | Change::CheckpointMore
+            | Change::CheckpointLess
+            | Change::Moments
     )
 }
 

@@ -39,6 +39,7 @@ pub(super) mod colour {
     pub const OTHERS: RGBColor = RGBColor(0xc3, 0xc6, 0xcc);
     pub const STATE: RGBColor = RGBColor(0x0a, 0x6a, 0x86);
     pub const ACTIVATIONS: RGBColor = RGBColor(0x74, 0xb9, 0xcd);
+    pub const CACHED: RGBColor = RGBColor(0xb9, 0xdc, 0xe6);
     pub const BUDGET: RGBColor = RGBColor(0x1d, 0x1d, 0x20);
     pub const RAW: RGBColor = RGBColor(0xbc, 0xc0, 0xc7);
     pub const SMOOTHED: RGBColor = RGBColor(0x0a, 0x6a, 0x86);

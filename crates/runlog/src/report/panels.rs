@@ -34,6 +34,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
             ("memory.others", "Other apps", colour::OTHERS),
             ("memory.state", "Ebb state", colour::STATE),
             ("memory.activations", "Ebb activations", colour::ACTIVATIONS),
+            ("memory.cached", "Ebb cached", colour::CACHED),
         ];
         let edges = self.stack(parts.map(|(array, ..)| array));
         let budget = self.pull.array("memory.budget");
@@ -53,6 +54,9 @@ impl<B: DrawingBackend> Panels<'_, B> {
                 self.page.fill(&outline, ink)?;
             }
             let values = self.pull.array(array);
+            if array == "memory.cached" && values.iter().all(|value| *value == 0.0) {
+                continue; // only a GPU's allocator reports it
+            }
             if let (Some(low), Some(high), Some(value)) = (low.last(), high.last(), values.last()) {
                 legend.push(LegendEntry {
                     y: (MEMORY.y(*low, top) + MEMORY.y(*high, top)) / 2.0,

@@ -5,9 +5,9 @@
 use super::Noise;
 use pressure::describe_decision;
 use pressure::{
-    Action, Change, Component, Decision, Level, MemorySample, Moments, Phase, Prefetch,
+    Action, Change, Component, Decision, Level, MemorySample, Moments, Phase, Prefetch, Thermal,
 };
-use runlog::{CheckpointReason, RunEvent, Started};
+use runlog::{CheckpointReason, MemoryPeak, RunEvent, Started};
 use std::collections::BTreeMap;
 
 const GB: f64 = 1073741824.0;
@@ -162,6 +162,7 @@ impl Demo {
                 device_limit_bytes: bytes(17.8),
                 compressor_fraction: Some(0.08),
                 disk_free_bytes: Some(bytes(214.0)),
+                thermal: Some(thermal(at_ms)),
                 ..MemorySample::default()
             },
             state_bytes: bytes(STATE_GB),
@@ -170,6 +171,12 @@ impl Demo {
             cause: Component::Headroom,
             budget_bytes: bytes(LINE_GB - SYSTEM_GB - others),
             micro_batch: self.micro_batch(),
+            peak: Some(MemoryPeak {
+                own_bytes: bytes(own),
+                cached_bytes: bytes(0.1),
+                others_bytes: bytes(others),
+            }),
+            limit_bytes: bytes(LINE_GB),
         }
     }
 
@@ -287,6 +294,7 @@ fn started() -> Started {
         memory_source: "macOS".into(),
         total_bytes: bytes(TOTAL_GB),
         seed: 7,
+        estimated_peak_bytes: bytes(6.4),
     }
 }
 
@@ -318,6 +326,15 @@ fn learning_rate(step: u64) -> f64 {
 
 fn speed(size: u32) -> f64 {
     31.5 * f64::from(size) / (f64::from(size) + 1.6)
+}
+
+/// The machine gets warm after three minutes.
+fn thermal(at_ms: u64) -> Thermal {
+    if at_ms < 180_000 {
+        Thermal::Nominal
+    } else {
+        Thermal::Fair
+    }
 }
 
 fn ramp(t: f64, from: f64, to: f64) -> f64 {

@@ -41,5 +41,6 @@ pub fn started_event<T: Task>(session: &Session<'_, T>) -> RunEvent {
         memory_source: session.controller.describe(),
         total_bytes: session.controller.total_bytes(),
         seed: plan.seed,
+        estimated_peak_bytes: session.estimated_peak_bytes,
     }))
 }

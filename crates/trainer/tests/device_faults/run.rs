@@ -100,6 +100,7 @@ impl Sessions<'_> {
                 ..Machine::default()
             },
             replay: self.replay.clone(),
+            ..RunContext::default()
         }
     }
 

@@ -1,0 +1,99 @@
+//! The status line of a run that trains: what is true now. A decision is shown for a while, then
+//! it becomes the second line's matter.
+
+use crate::reduce::Run;
+use crate::status_text;
+use crate::view::{Figures, RunStatus, StatusLine};
+use crate::words::{format_bytes, format_count, format_duration};
+use pressure::{Change, Component, Level, Phase};
+
+/// How long a decision is the headline, in milliseconds.
+const HEADLINE_MS: u64 = 10_000;
+
+impl Run {
+    /// The status line at the run's clock.
+    pub(crate) fn current_status_line(&self) -> StatusLine {
+        let figures = self.live_figures();
+        let decided = StatusLine {
+            level: if self.status.has_ended() {
+                self.status_line.level
+            } else {
+                figures.level
+            },
+            ..self.status_line.clone()
+        };
+        if self.last_decision().is_none() {
+            return decided;
+        }
+        let (message, detail) = match self.live.progress {
+            Some(progress) if progress.phase == Phase::Evaluate => (
+                format!(
+                    "Evaluating on {} held-out samples",
+                    format_count(progress.samples.into())
+                ),
+                format!(
+                    "{} are done. The training continues by itself.",
+                    format_count(progress.samples_done.into())
+                ),
+            ),
+            _ => (self.training_now(&figures), self.split_now(&figures)),
+        };
+        StatusLine {
+            at_ms: self.now_ms,
+            message,
+            detail,
+            ..decided
+        }
+    }
+
+    /// The newest decision once it is no longer the headline.
+    pub(crate) fn last_decision(&self) -> Option<&StatusLine> {
+        let is_old = self.now_ms >= self.status_line.at_ms + HEADLINE_MS;
+        (self.status == RunStatus::Training && is_old).then_some(&self.status_line)
+    }
+
+    fn training_now(&self, figures: &Figures) -> String {
+        if let (Level::Warning | Level::Critical, Some(size)) = (figures.level, figures.micro_batch)
+        {
+            let others = self.newest_others_bytes().map_or(String::new(), |bytes| {
+                format!(": other apps use {}", format_bytes(bytes))
+            });
+            return format!("Training with a micro-batch of {size}{others}");
+        }
+        let speed = figures
+            .samples_per_second
+            .map(|speed| format!("{speed:.1} samples/s"));
+        let left = figures
+            .seconds_left
+            .map(|seconds| format!("{} left", format_duration(seconds)));
+        let facts: Vec<String> = speed.into_iter().chain(left).collect();
+        if facts.is_empty() {
+            "Training".to_owned()
+        } else {
+            format!("Training: {}", facts.join(", "))
+        }
+    }
+
+    /// How a step is split, and why it is not split less.
+    fn split_now(&self, figures: &Figures) -> String {
+        let (Some(size), Some(started)) = (figures.micro_batch, &self.started) else {
+            return String::new();
+        };
+        let split = status_text::split(started.effective_batch, size);
+        let samples = format_count(started.effective_batch.into());
+        let newest = self.marks.iter().rev().find(|mark| mark.from != mark.to);
+        let outlook = match newest.filter(|mark| mark.change == Change::Shrink) {
+            Some(mark) if mark.cause == Component::Speed => {
+                " A larger micro-batch is no faster here."
+            }
+            Some(_) => " It grows back by itself when memory is free.",
+            None => "",
+        };
+        format!("{samples} samples per step, {split}.{outlook}")
+    }
+
+    fn newest_others_bytes(&self) -> Option<u64> {
+        let newest = self.live.points().last().or_else(|| self.memory.last());
+        newest.map(|(_, [_, others, ..])| others as u64)
+    }
+}
