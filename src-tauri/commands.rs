@@ -134,7 +134,7 @@ pub async fn begin_with(
 /// Opens the bundled sample.
 #[tauri::command]
 pub async fn open_sample(shell: State<'_, Arc<Shell>>) -> Answer<String> {
-    status(shell, |shell| match crate::sample::find() {
+    status(shell, |shell| match crate::bundled_sample::find() {
         Some(folder) => Ok(shell.inspections.open(&folder)),
         None => {
             let why =

@@ -3,7 +3,7 @@
 mod allocator;
 mod stress_test;
 mod cli;
-mod hub;
+mod hub_download;
 mod paths;
 mod predictions;
 mod task_labels;
@@ -42,7 +42,7 @@ mod machine_readings;
 #[cfg(feature = "desktop")]
 mod exports;
 #[cfg(feature = "desktop")]
-mod refusal;
+mod command_error;
 #[cfg(feature = "desktop")]
 mod results;
 #[cfg(feature = "desktop")]
@@ -55,7 +55,7 @@ mod run_row;
 #[cfg(feature = "desktop")]
 mod runs;
 #[cfg(feature = "desktop")]
-mod sample;
+mod bundled_sample;
 #[cfg(feature = "desktop")]
 mod shell;
 #[cfg(feature = "desktop")]

@@ -81,7 +81,7 @@ impl Shell {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             platform: std::env::consts::OS.to_owned(),
             device: predict_device(),
-            sample: crate::sample::find().map(|folder| sample_view(&folder)),
+            sample: crate::bundled_sample::find().map(|folder| sample_view(&folder)),
             show: first.or_else(active),
         }
     }

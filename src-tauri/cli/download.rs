@@ -3,17 +3,23 @@
 
 use super::failure::Failure;
 use super::output::status;
-use crate::hub::{self, HubError};
+use crate::hub_download::{self, HubError};
 use runlog::{RunConfig, RunStore};
 
 /// The config, with a folder instead of the name of a repository.
 pub fn with_downloaded_weights(mut config: RunConfig) -> Result<RunConfig, Failure> {
-    let Some(name) = config.from.as_deref().filter(|from| hub::is_name(from)) else {
+    let Some(name) = config
+        .from
+        .as_deref()
+        .filter(|from| hub_download::is_name(from))
+    else {
         return Ok(config);
     };
     let home = RunStore::default_root().with_file_name("hub");
     let name = name.to_string_lossy().into_owned();
-    config.from = Some(hub::folder(&name, &home, &|line| status!("{line}"))?);
+    config.from = Some(hub_download::folder(&name, &home, &|line| {
+        status!("{line}")
+    })?);
     Ok(config)
 }
 

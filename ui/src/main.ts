@@ -1,5 +1,5 @@
 // Starts the page: first the locale, then error reporting to Rust, then the window.
-import "./locale";
+import "./fixNavigatorLanguage";
 import "./tokens.css";
 import "./base.css";
 import { mount } from "svelte";

@@ -12,7 +12,7 @@ import { logScale, lossScale, memoryScale, microScale, roundTicks, timeTicks } f
 import { tickClock } from "../src/format";
 import type { Colors } from "../src/chart/colors";
 import { namesOf } from "../src/training/names";
-import { nearestMark, readingAt } from "../src/training/reading";
+import { nearestMark, readingAt } from "../src/training/valuesAtCursor";
 import type { Mark, PullHeader } from "../src/types";
 import { pack, unpack } from "../src/wire";
 import recording from "../recorded/pulls.json";

@@ -1,6 +1,6 @@
 // Long names and wrong learning rates on the plan page.
 import { expect, test } from "vitest";
-import { splitName } from "../src/plan/splitName";
+import { splitName } from "../src/plan/truncateName";
 import { fieldErrors } from "../src/plan/settings";
 import type { PlanSettings } from "../src/types";
 

@@ -1,7 +1,7 @@
 //! Cuts a sample out of an image and augments it: crop, mirroring, light. All randomness comes from
 //! the given generator. Only operations that round alike on every machine are used.
 
-mod gray;
+mod luma;
 mod mixing;
 mod rand_augment;
 
@@ -10,7 +10,7 @@ pub(crate) use mixing::draw;
 
 use crate::decoded_image::{DecodedImage, Region};
 use crate::rng::Rng;
-use gray::gray_thousandths;
+use luma::gray_thousandths;
 
 /// Smallest area of a random crop, as a fraction of the image.
 const MIN_CROP_AREA: f64 = 0.5;

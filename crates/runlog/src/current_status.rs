@@ -1,10 +1,10 @@
 //! The status line of a run that trains: what is true now. A decision is shown for a while, then
 //! it becomes the second line's matter.
 
+use crate::amounts::{format_bytes, format_count, format_duration};
 use crate::reduce::Run;
 use crate::status_text;
 use crate::view::{Figures, RunStatus, StatusLine};
-use crate::words::{format_bytes, format_count, format_duration};
 use pressure::{Change, Component, Level, Phase};
 
 /// How long a decision is the headline, in milliseconds.

@@ -71,7 +71,7 @@ mod interval;
 mod preset;
 mod settings;
 mod settings_check;
-mod memory_tier;
+mod config_by_memory;
 
 // Errors and text.
 mod error;

@@ -10,7 +10,7 @@ use crate::choices::{
     OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
     TaskChoice,
 };
-use crate::memory_tier::MemoryTier;
+use crate::config_by_memory::MemoryTier;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -3,10 +3,10 @@
 
 use crate::decimate::{self, Decimated, Rule};
 use crate::live::MEMORY_COLUMNS;
+use crate::loss_smoothing::smoothed;
 use crate::metric_text::{describe_metrics, metric_name, metric_value};
 use crate::reduce::{LOSS_COLUMNS, Run, STEP_COLUMNS};
 use crate::series::{Columns, Series};
-use crate::smoothing::smoothed;
 use crate::view::{Mark, PackedArray, PullHeader};
 
 /// A curve of the loss panel. The window has its own table, `ui/src/chart/series.ts`.

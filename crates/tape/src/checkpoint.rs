@@ -2,7 +2,7 @@
 //! its gradient is needed.
 
 use crate::cancel::Cancel;
-use crate::deferred::DeferredOutput;
+use crate::deferred_block_output::DeferredOutput;
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::kinks::KinkCursor;

@@ -22,7 +22,7 @@ use candle_core::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
 
-pub use crate::host::{read, synchronize, to_host};
+pub use crate::device_sync::{read, synchronize, to_host};
 pub use crate::kernels::command_buffers::{
     CANDLE_ENVIRONMENT, KernelTime, adapt as adapt_command_buffers,
     shorten as shorten_command_buffers,

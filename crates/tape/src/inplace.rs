@@ -2,9 +2,9 @@
 //! memory nothing else reads.
 
 use crate::cpu::{Float, View};
+use crate::device_sync::{read, to_host};
 use crate::error::Result;
 use crate::fault_injection::{self, Fate};
-use crate::host::{read, to_host};
 use crate::kernels::{self, KernelGroup};
 use candle_core::{CpuStorage, DType, InplaceOp1, InplaceOp2, Layout, Tensor};
 use rayon::prelude::*;

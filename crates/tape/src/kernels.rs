@@ -29,7 +29,7 @@ pub(crate) mod emulator;
 pub(crate) mod metal;
 #[cfg(any(target_os = "macos", test))]
 mod buffer_pool;
-mod group;
+mod kernel_groups;
 mod source;
 #[cfg(feature = "cuda")]
 mod tensor_cores;
@@ -53,7 +53,7 @@ mod tests;
 use crate::error::{Result, TapeError};
 use candle_core::{DType, Device, Tensor};
 
-pub use group::{KernelGroup, allow, allow_group, allowed, take_used};
+pub use kernel_groups::{KernelGroup, allow, allow_group, allowed, take_used};
 pub use source::fingerprint;
 
 /// True if kernels of this group exist for tensors like this one on this device, and are right
@@ -63,9 +63,9 @@ pub(crate) fn run_on(group: KernelGroup, x: &Tensor) -> bool {
     let runs = typed
         && x.elem_count() < 1 << 31
         && on_device(x.device())
-        && group::is_allowed(group, x.dtype());
+        && kernel_groups::is_allowed(group, x.dtype());
     if runs {
-        group::record(group, x.dtype());
+        kernel_groups::record(group, x.dtype());
     }
     runs
 }

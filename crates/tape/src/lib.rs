@@ -42,7 +42,7 @@ mod gradients;
 mod saved_tensors;
 mod saved_input;
 mod checkpoint;
-mod deferred;
+mod deferred_block_output;
 
 // Operations, one per file, and the check of their gradients.
 mod ops;
@@ -54,7 +54,7 @@ pub mod optim;
 
 // Devices, and the code that runs on them.
 pub mod device;
-mod host;
+mod device_sync;
 #[cfg(target_os = "macos")]
 mod objective_c;
 #[cfg(not(target_os = "macos"))]
@@ -78,7 +78,7 @@ pub mod memory;
 mod dry_run;
 
 pub use cancel::Cancel;
-pub use deferred::DeferredOutput;
+pub use deferred_block_output::DeferredOutput;
 pub use dry_run::{HeapBlock, HeapEvent, dry_run};
 pub use dtype::{is_half, widened};
 pub use error::{DeviceFault, Result, TapeError};

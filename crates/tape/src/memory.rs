@@ -80,7 +80,7 @@ pub type Purge = fn();
 /// Returns cached memory to the system: first the device's pool (candle empties its Metal pool when
 /// it synchronizes), then the allocator's.
 pub fn release(device: &Device, purge: Purge) -> crate::Result<()> {
-    crate::host::synchronize(device)?;
+    crate::device_sync::synchronize(device)?;
     crate::device::trim(device);
     purge();
     Ok(())

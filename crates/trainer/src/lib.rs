@@ -52,7 +52,7 @@ mod train;
 
 // Inference, and services beside the training.
 mod batch_gradients;
-mod inference;
+mod trained_model;
 mod results;
 
 pub use batch_gradients::{BatchGradients, BatchSettings, ElementType};
@@ -60,10 +60,6 @@ pub use control::{Control, Request};
 pub use device_check::{CheckObserver, DeviceCheck, Finding, RefusedKernels, checked_device};
 pub use effective_batch::{AccumulatedBatch, EffectiveBatch};
 pub use error::{Result, TrainError};
-pub use inference::{
-    CompressedText, Evaluation, ExportFormat, GenerationOptions, Progress, Saliency, TrainedModel,
-    table_options,
-};
 pub use live::LiveObserver;
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use manifest::{dataset_folder, relocate_dataset};
@@ -95,6 +91,10 @@ pub use task::{
 };
 pub use threads::on_threads;
 pub use train::{resume, start};
+pub use trained_model::{
+    CompressedText, Evaluation, ExportFormat, GenerationOptions, Progress, Saliency, TrainedModel,
+    table_options,
+};
 
 /// Internals that the tests of this crate use.
 #[doc(hidden)]

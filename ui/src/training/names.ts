@@ -3,7 +3,7 @@
 import type { Band } from "../chart/layout";
 import type { Drawn, Scene, Values } from "../chart/scene";
 import { seriesOf, type Drawing, type PanelId, type SeriesRow } from "../chart/series";
-import { indexAt } from "./reading";
+import { indexAt } from "./valuesAtCursor";
 
 export interface Name {
   name: string;

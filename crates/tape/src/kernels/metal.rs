@@ -8,8 +8,8 @@ use super::{
     Argument, CompiledKernel, Grid, Kernel, Module, begin, command_buffers, expect_contiguous,
     source,
 };
+use crate::device_sync::synchronize;
 use crate::error::{Result, TapeError};
-use crate::host::synchronize;
 use crate::objective_c::guarded;
 use candle_core::metal_backend::{DeviceId, MetalDevice};
 use candle_core::op::BackpropOp;

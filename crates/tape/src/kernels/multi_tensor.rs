@@ -4,8 +4,8 @@
 use super::Argument::{self, Count, In, Number, Out};
 use super::elements::fours;
 use super::{Grid, Kernel, TensorBatch, uninit};
+use crate::device_sync::read;
 use crate::error::Result;
-use crate::host::read;
 use candle_core::{DType, Tensor};
 
 /// Turns scores [rows, classes] into their gradient in place and returns each row's loss. A row

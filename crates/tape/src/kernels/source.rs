@@ -35,7 +35,7 @@ const LAUNCHES: [&str; 10] = [
     include_str!("copies.rs"),
     include_str!("cuda.rs"),
     include_str!("elements.rs"),
-    include_str!("group.rs"),
+    include_str!("kernel_groups.rs"),
     include_str!("images.rs"),
     include_str!("metal.rs"),
     include_str!("multi_tensor.rs"),

@@ -4,9 +4,9 @@
 
 use super::{Form, axes, misfit};
 use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
+use crate::device_sync::{read, to_host};
 use crate::dtype::widened;
 use crate::error::{Result, TapeError};
-use crate::host::{read, to_host};
 use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
 use crate::kernels::images;

@@ -154,7 +154,7 @@ fn composed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host;
+    use crate::device_sync;
     use crate::inplace::to_f64;
     use candle_core::DType;
     use candle_core::Device;
@@ -221,7 +221,7 @@ mod tests {
         let apart = apart.fold(0.0f64, |worst, (a, b)| worst.max((a - b).abs()));
         assert!(apart < 1e-3, "parameters are {apart:e} apart");
         for (a, b) in [(&m.codes, &m2.codes), (&v.codes, &v2.codes)] {
-            let (a, b) = (host::read::<u8>(a), host::read::<u8>(b));
+            let (a, b) = (device_sync::read::<u8>(a), device_sync::read::<u8>(b));
             let same = a.expect("codes").into_iter().zip(b.expect("codes"));
             // A draw within a rounding error of its probability may fall either way.
             let same = same.filter(|(a, b)| a == b).count();

@@ -2,9 +2,9 @@
 //! one interval between two operations at a time, since a large micro-batch may peak in another
 //! operation than a small one.
 
-mod interval;
+mod interval_peaks;
 
-use interval::{Peak, interval_peaks};
+use interval_peaks::{Peak, interval_peaks};
 use pressure::Allocator;
 use std::collections::BTreeMap;
 use tape::HeapEvent;

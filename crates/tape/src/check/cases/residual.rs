@@ -2,7 +2,7 @@
 //! already has a gradient, and checkpointed blocks that end in a deferred operation.
 
 use super::Row;
-use crate::deferred::DeferredOutput;
+use crate::deferred_block_output::DeferredOutput;
 use crate::error::Result;
 use crate::ops::{Conv2dShape, GeluLinear};
 use crate::tape::{Tape, Value};

@@ -1,7 +1,7 @@
 //! Sizes that no group, part or run divides, and values that are not finite.
 
 use crate::cancel::Cancel;
-use crate::host::read;
+use crate::device_sync::read;
 use crate::inplace::to_f64;
 use crate::kernels::emulator;
 use crate::kernels::rows::{self, AttentionMask};

@@ -1,6 +1,6 @@
 // The memory left to other apps, and the ticks of its slider.
 import { expect, test } from "vitest";
-import { leftBytes, fractionOf, ticks } from "../src/plan/leave";
+import { leftBytes, fractionOf, ticks } from "../src/plan/leaveToOthers";
 import type { PlanView } from "../src/types";
 
 const GB = 2 ** 30;
