@@ -13,6 +13,7 @@ use candle_core::cuda_backend::{CudaDevice, CudaStorageSlice, DeviceId};
 use candle_core::{Layout, Storage, Tensor};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
@@ -136,8 +137,8 @@ fn function(kernel: Kernel, device: &CudaDevice) -> Result<Function> {
     }
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     let texts = compiled.get_or_insert_default();
-    if !texts.contains_key(&kernel.module) {
-        texts.insert(kernel.module, compile(kernel.module, device)?);
+    if let Entry::Vacant(text) = texts.entry(kernel.module) {
+        text.insert(compile(kernel.module, device)?);
     }
     let module = format!("ebb {:?}", kernel.module);
     let function =
