@@ -14,6 +14,7 @@ use candle_core::cuda_backend::{CudaDevice, CudaStorageSlice, DeviceId};
 use candle_core::{Layout, Storage, Tensor};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
@@ -70,8 +71,8 @@ pub(super) fn launch(
         shared_mem_bytes: 0,
     };
     // SAFETY: arguments are in the order and type of the kernel and stay inside their tensors: only
-    // `rows`, `elements`, `images`, `attention`, `copies` and `multi_tensor` call this, and their tests run
-    // every kernel. There is only one stream, and memory is freed in its order.
+    // `rows`, `elements`, `images`, `attention`, `copies` and `multi_tensor` call this, and their
+    // tests run every kernel. There is only one stream, and memory is freed in its order.
     unsafe { builder.launch(config) }.map_err(driver)?;
     Ok(())
 }
@@ -137,8 +138,8 @@ fn function(kernel: Kernel, device: &CudaDevice) -> Result<Function> {
     }
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     let texts = compiled.get_or_insert_default();
-    if !texts.contains_key(&kernel.module) {
-        texts.insert(kernel.module, compile(kernel.module, device)?);
+    if let Entry::Vacant(text) = texts.entry(kernel.module) {
+        text.insert(compile(kernel.module, device)?);
     }
     let module = format!("ebb {:?}", kernel.module);
     let function =

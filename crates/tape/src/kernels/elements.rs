@@ -1,5 +1,5 @@
-//! Elementwise kernels: activations, biases, in-place sums, reordered axes, quantized values. Inputs must be
-//! contiguous.
+//! Elementwise kernels: activations, biases, in-place sums, reordered axes, quantized values.
+//! Inputs must be contiguous.
 
 use super::Argument::{Count, In, Number, Out};
 use super::{Argument, Grid, Kernel, alike, single, uninit, uninit_like};
@@ -168,8 +168,8 @@ pub(crate) fn join_heads(parts: &[&Tensor], s: Heads, x: &Tensor) -> Result<()> 
     Kernel::typed("join_heads", first).launch(Grid::rows(rows), &arguments, first.device())
 }
 
-/// The values of a quantized matrix in the type `dtype`, `columns` per row: of its rows `ids`, or of
-/// all rows. Codes are u8 [rows, bytes], scales f32 [rows, blocks of 64 values].
+/// The values of a quantized matrix in the type `dtype`, `columns` per row: of its rows `ids`, or
+/// of all rows. Codes are u8 [rows, bytes], scales f32 [rows, blocks of 64 values].
 pub(crate) fn dequantize(
     [codes, scales]: [&Tensor; 2],
     ids: Option<&Tensor>,

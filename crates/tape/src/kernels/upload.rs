@@ -14,6 +14,7 @@ use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Values per step, 4 MiB: one buffer is filled while the other is being copied.
 const STEP: usize = 1 << 20;
@@ -48,8 +49,8 @@ pub(crate) fn upload(values: &[f32], shape: &[usize], device: &CudaDevice) -> Re
     let (address, ..) = place(&whole)?;
     let stream = device.cuda_stream();
     LOCKED.with_borrow_mut(|all| {
-        if !all.contains_key(&device.id()) {
-            all.insert(device.id(), [locked(&stream)?, locked(&stream)?]);
+        if let Entry::Vacant(pair) = all.entry(device.id()) {
+            pair.insert([locked(&stream)?, locked(&stream)?]);
         }
         let Some(both) = all.get_mut(&device.id()) else {
             return Err(failed("the locked memory was freed"));
