@@ -93,7 +93,7 @@ impl Status {
 
     fn read_level(&mut self, shell: &Shell, running: Option<&Training>) {
         self.intervals += 1;
-        if let Some(reported) = running.and_then(Training::messages) {
+        if let Some(reported) = running.and_then(Training::newest_sample) {
             self.level = reported.level;
         } else if self.item.is_some() && self.intervals % IDLE_INTERVALS == 1 {
             self.level = shell.readings.now().level;
