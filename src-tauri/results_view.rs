@@ -145,8 +145,8 @@ pub fn view(sources: &Sources) -> ResultsView {
     let judgement = sources.results.and_then(|results| {
         let found = results.judge(&facts_of_training(sources, sample_noun))?;
         let level = match found.tone {
-            Tone::Good => "normal",
-            Tone::Hint | Tone::Bad => "warning",
+            Tone::Good | Tone::Hint => "normal",
+            Tone::Bad => "warning",
         };
         Some(JudgementView {
             level: level.to_owned(),

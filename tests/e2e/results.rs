@@ -138,7 +138,7 @@ fn what_is_dropped_on_the_results_is_tried() {
 }
 
 #[test]
-fn results_of_a_run_whose_data_are_gone_offer_to_locate_them() {
+fn results_of_a_run_whose_data_were_moved_offer_to_locate_them() {
     let home = Home::new();
     let folder = home.path().join("fruit");
     for class in ["apple", "lemon"] {

@@ -3,4 +3,63 @@ import type { ClassResultView } from "./ClassResultView";
 import type { ResultSample } from "./ResultSample";
 import type { TargetResultView } from "./TargetResultView";
 
-export type ReportView = { title: string, value: string, unit: string, note: string, classes: Array<ClassResultView>, confusion: Array<[number, number, number]>, calibration: Array<[number, number, number]>, calibration_note: string, mistakes: Array<ResultSample>, mistake_count: number, curve: Array<[number, number]>, curve_title: string, best_epoch: number, targets: Array<TargetResultView> };
+/**
+ * An evaluation.
+ */
+export type ReportView = { 
+/**
+ * "Held-out accuracy".
+ */
+title: string, 
+/**
+ * "93.4".
+ */
+value: string, 
+/**
+ * "%".
+ */
+unit: string, 
+/**
+ * What the number means.
+ */
+note: string, 
+/**
+ * Classes in label order.
+ */
+classes: Array<ClassResultView>, 
+/**
+ * Correct class, predicted class, number of samples; without zeros.
+ */
+confusion: Array<[number, number, number]>, 
+/**
+ * Samples, mean confidence and accuracy of ten bins of confidence.
+ */
+calibration: Array<[number, number, number]>, 
+/**
+ * What the calibration means.
+ */
+calibration_note: string, 
+/**
+ * The most confident mistakes.
+ */
+mistakes: Array<ResultSample>, 
+/**
+ * Number of all mistakes.
+ */
+mistake_count: number, 
+/**
+ * Epoch and headline metric of each held-out evaluation, as a fraction for an accuracy.
+ */
+curve: Array<[number, number]>, 
+/**
+ * "Accuracy by epoch".
+ */
+curve_title: string, 
+/**
+ * Epoch of the evaluated checkpoint.
+ */
+best_epoch: number, 
+/**
+ * Regression targets.
+ */
+targets: Array<TargetResultView>, };

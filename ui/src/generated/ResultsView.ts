@@ -4,4 +4,43 @@ import type { JudgementView } from "./JudgementView";
 import type { ReportView } from "./ReportView";
 import type { RunRow } from "./RunRow";
 
-export type ResultsView = { run: RunRow, task: string, sample: string, busy: boolean, report: ReportView | null, evaluating: [number, number] | null, problem: CommandError | null, facts: Array<[string, string]>, judgement: JudgementView | null };
+/**
+ * Answer of `results`.
+ */
+export type ResultsView = { 
+/**
+ * The run as a row of the list.
+ */
+run: RunRow, 
+/**
+ * "image-classification", …
+ */
+task: string, 
+/**
+ * What one sample is called: "image", "text", "window".
+ */
+sample: string, 
+/**
+ * Whether a training runs in this process: then an evaluation only starts if it is asked for.
+ */
+busy: boolean, 
+/**
+ * The evaluation; `None` before there is one.
+ */
+report: ReportView | null, 
+/**
+ * Samples done and all samples of an evaluation that runs now.
+ */
+evaluating: [number, number] | null, 
+/**
+ * Why the last evaluation failed.
+ */
+problem: CommandError | null, 
+/**
+ * Rows of label and value.
+ */
+facts: Array<[string, string]>, 
+/**
+ * How good the model is, in one line.
+ */
+judgement: JudgementView | null, };

@@ -1,8 +1,7 @@
 // What the results page asks of the program. It is apart from the other requests, so that it is
 // loaded with the page.
-import { invoke } from "@tauri-apps/api/core";
-import { listen } from "@tauri-apps/api/event";
 import type { AnswerView, ComparisonView, ExportKind, ExportView, InputView, ReportView, ResultSample, ResultsView, Show } from "../types";
+import { invoke, onEvent } from "./tauri";
 
 export interface ResultsHost {
   results(run: string): Promise<ResultsView>;
@@ -58,10 +57,7 @@ const app: ResultsHost = {
   saveAnswers: () => invoke("try_save"),
   evaluateInput: (run, input) => invoke("evaluate_input", { run, input }),
   openInput: (input) => invoke("open_input", { input }),
-  onDropped: (listener) => {
-    const stop = listen<InputView[]>("dropped", (event) => listener(event.payload));
-    return () => void stop.then((unlisten) => unlisten());
-  },
+  onDropped: (listener) => onEvent("dropped", listener),
 };
 
 const replays = import.meta.env.MODE !== "production" && !("__TAURI_INTERNALS__" in window);

@@ -7,6 +7,15 @@ import type { Host } from "./host";
 
 const lastName = (path: string) => path.split("/").filter(Boolean).at(-1) ?? path;
 
+/** For parts of the page that are loaded later: calls a command. */
+export { invoke };
+
+/** Calls `listener` with every event of this name. Returns a function that stops this. */
+export const onEvent = <T>(name: string, listener: (payload: T) => void): (() => void) => {
+  const stop = listen<T>(name, (event) => listener(event.payload));
+  return () => void stop.then((unlisten) => unlisten());
+};
+
 export const host: Host = {
   welcome: () => invoke("welcome"),
   machine: () => invoke("machine"),

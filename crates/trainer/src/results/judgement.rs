@@ -107,7 +107,7 @@ impl Results {
         if let Some(guessing) = self.guessing_accuracy {
             let accuracy = self.report.metrics.get("accuracy")?;
             return Some(format!(
-                "Clearly better than guessing: {} right instead of {}.",
+                "Better than guessing: {} right instead of {}.",
                 format_percent(*accuracy),
                 format_percent(guessing)
             ));
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_good_model_is_praised_with_the_numbers() {
-        let good = "Clearly better than guessing: 90.0 % right instead of 50.0 %.";
+        let good = "Better than guessing: 90.0 % right instead of 50.0 %.";
         let both = results(&[(50, 0.9), (50, 0.9)]);
         check(&both, &facts(), Tone::Good, good);
         let improving = TrainingFacts {
@@ -299,7 +299,7 @@ mod tests {
             &results(&[(50, 1.0), (40, 1.0), (10, 0.2)]),
             &facts(),
             Tone::Hint,
-            "Clearly better than guessing: 92.0 % right instead of 50.0 %. Weak on cicada: 2 of 10 are right.",
+            "Better than guessing: 92.0 % right instead of 50.0 %. Weak on cicada: 2 of 10 are right.",
         );
     }
 

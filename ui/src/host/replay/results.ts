@@ -74,7 +74,7 @@ const view: ResultsView = {
     ["Checkpoint", "epoch 27 of 30"], ["Loss", "0.241"], ["Largest class alone", "7.4 %"], ["Top-5 accuracy", "99.2 %"], ["Trained for", "17:38"],
     ["Average speed", "26.1/s"], ["Largest footprint", "6.5 GB"], ["Micro-batch", "8 to 16"],
   ],
-  judgement: state === "language" ? null : (judgements[state] ?? { level: "normal", text: "Clearly better than guessing: 93.4 % right instead of 7.4 %." }),
+  judgement: state === "language" ? null : (judgements[state] ?? { level: "normal", text: "Better than guessing: 93.4 % right instead of 7.4 %." }),
 };
 
 /** A drawn picture in place of a photo. */
