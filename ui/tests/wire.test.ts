@@ -61,3 +61,14 @@ test("names in the memory bar do not overlap", () => {
   const placed = place(parts(plan.budget_line_bytes, { ...estimate, state_bytes: 0.1 * GB }, machine), 24 * GB, 700).filter((part) => part.text !== null);
   for (let i = 1; i < placed.length; i++) expect(placed[i]!.text! - placed[i - 1]!.text!).toBeGreaterThanOrEqual(50);
 });
+
+test("no name in the memory bar crosses the budget line, and no part of 0.0 GB is named", () => {
+  for (let line = 5; line <= 24; line += 0.5) {
+    const x = (line / 24) * 700;
+    const needed = { state_bytes: 0.3 * GB, activations_bytes: 0.02 * GB } as ForecastView;
+    const placed = place(parts(line * GB, needed, { ...machine, others_bytes: 1 * GB }), 24 * GB, 700, x);
+    const names = placed.filter((part) => part.text !== null);
+    expect(names.map((part) => part.name)).not.toContain("Ebb activations");
+    for (const { name, text } of names) expect(text! > x || text! + Math.max(46, name.length * 5.8) < x).toBe(true);
+  }
+});

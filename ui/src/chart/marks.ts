@@ -9,12 +9,18 @@ const marksInRange = (plot: Plot) => plot.scene.marks.filter((m) => m.at_ms >= p
 
 /** Lines that are closer than this would be a gray area. */
 const LINE_GAP = 6;
+/** With more changes than one in so many pixels, a sentence stands for all of them. */
+const DENSE = 20;
+
+const isDense = (plot: Plot, marks: Mark[]) => marks.length > plot.width / DENSE;
 
 export const dottedLines = (plot: Plot) => {
   const { ctx } = plot;
   ctx.beginPath();
   let before = -Infinity;
-  for (const mark of marksInRange(plot)) {
+  const marks = marksInRange(plot);
+  if (isDense(plot, marks)) return;
+  for (const mark of marks) {
     const x = Math.round(plot.x(mark.at_ms)) + 0.5;
     if (x - before < LINE_GAP) continue;
     before = x;
@@ -54,12 +60,26 @@ const drawShape = (plot: Plot, mark: Mark) => {
   ctx.stroke();
 };
 
+const sentence = (plot: Plot) => {
+  const { ctx, scene } = plot;
+  ctx.font = scene.colors.strong;
+  ctx.fillStyle = scene.colors.text;
+  ctx.strokeStyle = scene.colors.bg;
+  ctx.lineWidth = 3;
+  ctx.textAlign = "left";
+  ctx.textBaseline = "alphabetic";
+  const text = "Too many changes to show here: zoom in, or open the list";
+  ctx.strokeText(text, plot.left + 8, plot.top + plot.height - 8);
+  ctx.fillText(text, plot.left + 8, plot.top + plot.height - 8);
+};
+
 export const changeShapes = (plot: Plot) => {
   const { ctx, scene } = plot;
   const marks = marksInRange(plot).filter(shapeOf);
   ctx.strokeStyle = scene.colors.text;
   ctx.lineWidth = 1.25;
   ctx.lineJoin = "round";
+  if (isDense(plot, marks)) return sentence(plot);
   // Of shapes that would cover each other, the newest is drawn.
   const apart = keepNewest(marks.map((mark) => ({ left: plot.x(mark.at_ms) - 4, right: plot.x(mark.at_ms) + 4 })));
   marks.forEach((mark, i) => apart[i] && drawShape(plot, mark));

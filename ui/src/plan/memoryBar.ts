@@ -31,15 +31,20 @@ export interface Placed extends Part {
 
 const nameWidth = (name: string) => Math.max(46, name.length * 5.8);
 
-/** Parts from the left. A name moves right so as not to overlap the one before it; one that
- * would pass the end of the bar is left out. */
-export const place = (all: Part[], totalBytes: number, width: number): Placed[] => {
+/** Bytes that are shown as 0.0 GB. */
+const NOTHING = 0.05 * 2 ** 30;
+
+/** Parts from the left. A name moves right so as not to overlap the one before it, or the budget
+ * line at `line`; one that would pass the end of the bar is left out, and so is a part of 0.0 GB. */
+export const place = (all: Part[], totalBytes: number, width: number, line = -Infinity): Placed[] => {
   let left = 0;
   let taken = -8;
   return all.map((part) => {
     const share = (part.bytes / totalBytes) * width;
-    const wanted = Math.max(left + (part.name === "Reserve" ? 7 : 0), taken + 8);
-    const fits = wanted + nameWidth(part.name) <= width + 4 && (wanted < left + share || part.name !== "Free");
+    const free = Math.max(left + (part.name === "Reserve" ? 7 : 0), taken + 8);
+    const crosses = free < line + 6 && free + nameWidth(part.name) > line - 6;
+    const wanted = crosses ? line + 7 : free;
+    const fits = part.bytes >= NOTHING && wanted + nameWidth(part.name) <= width + 4 && (wanted < left + share || part.name !== "Free");
     const placed = { ...part, left, width: share, text: fits ? wanted : null };
     left += share;
     if (fits) taken = wanted + nameWidth(part.name);
