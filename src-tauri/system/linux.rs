@@ -87,7 +87,7 @@ pub fn has_tray() -> bool {
         // SAFETY: `name` is a C string; the library only registers types when it is loaded.
         !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY) }.is_null()
     };
-    shown && TRAY_LIBRARIES.iter().any(|name| can_load(name))
+    shown && TRAY_LIBRARIES.iter().any(can_load)
 }
 
 /// Selects a file or folder in the file manager, or opens the folder that contains it.

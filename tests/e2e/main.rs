@@ -29,6 +29,10 @@ mod terminal;
 
 mod stress_test;
 
+mod manners;
+
+mod run_list;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::home::Home;
