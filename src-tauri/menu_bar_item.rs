@@ -99,8 +99,8 @@ fn word(level: Level) -> &'static str {
     }
 }
 
-/// The shape of a level, as in the window: circle, triangle or octagon. Gray is visible on light and
-/// dark bars; a Mac uses only the shape.
+/// The shape of a level, as in the window: circle, triangle or octagon. Gray is visible on light
+/// and dark bars; a Mac uses only the shape.
 fn image(level: Level) -> Image<'static> {
     let half = SIDE as f32 / 2.0;
     let mut rgba = Vec::with_capacity((SIDE * SIDE * 4) as usize);

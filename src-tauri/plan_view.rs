@@ -8,7 +8,7 @@ use crate::machine_readings::Reported;
 use crate::task_labels::{asks, capital, learned};
 use crate::view::{DoesNotFitView, EstimateView, PlanSettings, PlanView};
 use dataset::{DetectedDataset, Task};
-use pressure::{DeviceLimits, ModelNeed, Policy, Processes};
+use pressure::{DeviceLimits, MemorySample, ModelNeed, Policy, Processes};
 use runlog::{PowerPolicyChoice, RunConfig, format_count};
 use std::path::PathBuf;
 use trainer::estimate::{
@@ -166,14 +166,7 @@ pub fn estimate(
     let builder = ModelBuilder::from_config(config, found)?;
     let plan = builder.plan();
     let sample = &machine.sample;
-    let device = DeviceLimits {
-        total_bytes: sample.total_bytes,
-        limit_bytes: sample.device_limit_bytes,
-        memory_cap_bytes: None,
-        max_system_fraction: config
-            .max_system_fraction
-            .unwrap_or(Policy::default().max_system_fraction),
-    };
+    let device = device_limits(config, sample);
     let others_bytes = sample.system_bytes + sample.others_bytes();
     let kind = predict_device_kind(plan.device);
     // Memory that an earlier estimate left with the allocator is not part of the program.
@@ -221,7 +214,19 @@ pub fn estimate(
     })
 }
 
-/// Seconds per epoch, from a measured micro-batch of at most `micro_batch` samples; `None` on a GPU.
+fn device_limits(config: &RunConfig, sample: &MemorySample) -> DeviceLimits {
+    DeviceLimits {
+        total_bytes: sample.total_bytes,
+        limit_bytes: sample.device_limit_bytes,
+        memory_cap_bytes: None,
+        max_system_fraction: config
+            .max_system_fraction
+            .unwrap_or(Policy::default().max_system_fraction),
+    }
+}
+
+/// Seconds per epoch, from a measured micro-batch of at most `micro_batch` samples; `None` on a
+/// GPU.
 pub fn epoch_seconds(
     config: &RunConfig,
     found: &DetectedDataset,

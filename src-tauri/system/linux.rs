@@ -20,24 +20,24 @@ const USUAL_DURATION: i32 = -1;
 const TRAY_LIBRARIES: [&std::ffi::CStr; 2] =
     [c"libayatana-appindicator3.so.1", c"libappindicator3.so.1"];
 
-/// A program on the session bus.
-struct Service {
+/// An interface of a program on the session bus.
+struct BusInterface {
     name: &'static str,
     path: &'static str,
     interface: &'static str,
 }
 
-const NOTIFICATIONS: Service = Service {
+const NOTIFICATIONS: BusInterface = BusInterface {
     name: "org.freedesktop.Notifications",
     path: "/org/freedesktop/Notifications",
     interface: "org.freedesktop.Notifications",
 };
-const FILES: Service = Service {
+const FILES: BusInterface = BusInterface {
     name: "org.freedesktop.FileManager1",
     path: "/org/freedesktop/FileManager1",
     interface: "org.freedesktop.FileManager1",
 };
-const BUS: Service = Service {
+const BUS: BusInterface = BusInterface {
     name: "org.freedesktop.DBus",
     path: "/org/freedesktop/DBus",
     interface: "org.freedesktop.DBus",
@@ -45,7 +45,7 @@ const BUS: Service = Service {
 /// Owns this name if there is a tray.
 const TRAY: &str = "org.kde.StatusNotifierWatcher";
 
-impl Service {
+impl BusInterface {
     fn call(&self, method: &str, arguments: &Variant) -> Result<Variant, gio::glib::Error> {
         let bus: DBusConnection = gio::bus_get_sync(BusType::Session, Cancellable::NONE)?;
         bus.call_sync(
@@ -87,7 +87,7 @@ pub fn has_tray() -> bool {
         // SAFETY: `name` is a C string; the library only registers types when it is loaded.
         !unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY) }.is_null()
     };
-    shown && TRAY_LIBRARIES.iter().any(|name| can_load(name))
+    shown && TRAY_LIBRARIES.iter().any(can_load)
 }
 
 /// Selects a file or folder in the file manager, or opens the folder that contains it.

@@ -31,6 +31,10 @@ mod stress_test;
 
 mod results;
 
+mod manners;
+
+mod run_list;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::home::Home;

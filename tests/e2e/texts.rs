@@ -47,7 +47,7 @@ fn planned(window: &Window) -> [String; 3] {
          if (document.querySelector('.figures.stale') || text('#peak').startsWith('–') || !text('#peak')) return null; \
          const task = document.querySelector('#setting-task'); \
          const chosen = task.selectedOptions ? task.selectedOptions[0].textContent.trim() : text('#setting-task'); \
-         return [chosen, text('.figures > div:last-child span'), text('label[for=setting-resolution]')]",
+         return [chosen, text('#hint-model').split(' ').pop(), text('label[for=setting-resolution]')]",
     );
     [0, 1, 2].map(|i| shown[i].as_str().unwrap_or_default().to_owned())
 }
@@ -89,7 +89,7 @@ fn labeled_texts_are_detected_and_trained() {
     let window = open_on_messages(&home);
     assert_eq!(
         planned(&window),
-        ["Text classification", "texts to train on", "Length"]
+        ["Text classification", "texts.", "Length"]
     );
     window.screenshot("texts");
     let view = window
@@ -112,10 +112,7 @@ fn a_book_is_detected_and_trained() {
         ("resolution", "32"),
         ("effective-batch", "4"),
     ]);
-    assert_eq!(
-        planned(&window),
-        ["Language model", "windows to train on", "Length"]
-    );
+    assert_eq!(planned(&window), ["Language model", "windows.", "Length"]);
     window.screenshot("book");
     let started = trained_a_little(&window, &home, "book-training");
     check(&started, "language-model", "gpt_micro");

@@ -1,9 +1,9 @@
 //! The main workflow with the mouse: train the sample, stop, resume, close.
 
+use crate::SOON;
 use crate::support::home::Home;
+use crate::support::until;
 use crate::support::window::Window;
-use crate::support::{until, x11};
-use crate::{SOON, ended_as_stopped, training};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -108,51 +108,4 @@ fn settings(window: &Window) -> Value {
         .invoke("inspection", &json!({"id": "folder-1", "seen": 0}))
         .expect("it is open");
     view["plans"][0]["settings"].clone()
-}
-
-#[test]
-fn closing_during_a_training_asks_first() {
-    let home = Home::new();
-    let _manager = x11::manager();
-    let (window, run, _) = training(&home);
-    until("it trains", SOON, || (home.step(&run) >= 3).then_some(()));
-    let question = || x11::xdotool(&["search", "--onlyvisible", "--name", "^Stop the training"]);
-    // The window manager may not have given the window the keyboard focus yet.
-    let ask_to_close = || {
-        until("the question stands", SOON, || {
-            x11::activate(&x11::found("Ebb"));
-            let _ = x11::xdotool(&["key", "alt+F4"]);
-            let asked = Instant::now();
-            while question().is_none() && asked.elapsed() < Duration::from_secs(3) {}
-            question()
-        })
-    };
-    let answer = |dialog: &str, key: &str| {
-        x11::activate(dialog);
-        let _ = x11::xdotool(&["key", key]);
-        until("the question is answered", SOON, || {
-            question().is_none().then_some(())
-        });
-    };
-    let dialog = ask_to_close();
-    let before = home.step(&run);
-    until("it trains while the question stands", SOON, || {
-        (home.step(&run) > before + 2).then_some(())
-    });
-    answer(&dialog, "Escape");
-    let before = home.step(&run);
-    until("it trains on", SOON, || {
-        (home.step(&run) > before + 2).then_some(())
-    });
-    let stopped = |event: &serde_json::Value| event["kind"] == "stopped";
-    assert!(
-        !home.events(&run).iter().any(stopped),
-        "nothing was stopped"
-    );
-    answer(&ask_to_close(), "Return");
-    ended_as_stopped(&window, &home, &run);
-    assert!(
-        !home.checkpoints(&run).is_empty(),
-        "a checkpoint is on disk"
-    );
 }

@@ -65,7 +65,7 @@ test("names in the memory bar do not overlap", () => {
 test("no name in the memory bar crosses the budget line, and no part of 0.0 GB is named", () => {
   for (let line = 5; line <= 24; line += 0.5) {
     const x = (line / 24) * 700;
-    const needed = { state_bytes: 0.3 * GB, activations_bytes: 0.02 * GB } as ForecastView;
+    const needed = { state_bytes: 0.3 * GB, activations_bytes: 0.02 * GB } as EstimateView;
     const placed = place(parts(line * GB, needed, { ...machine, others_bytes: 1 * GB }), 24 * GB, 700, x);
     const names = placed.filter((part) => part.text !== null);
     expect(names.map((part) => part.name)).not.toContain("Ebb activations");

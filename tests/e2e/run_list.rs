@@ -1,0 +1,75 @@
+//! The list of runs: search, notes, another name, a new plan from a run, and the trash.
+
+use crate::support::home::Home;
+use crate::support::until;
+use crate::support::window::Window;
+use crate::{SOON, sample};
+use serde_json::{Value, json};
+use std::process::{Command, Stdio};
+
+/// Trains the sample for a few steps in the terminal, and returns the run's id.
+fn trained(home: &Home, steps: &str) -> String {
+    let status = Command::new(env!("CARGO_BIN_EXE_ebb"))
+        .arg("train")
+        .arg(sample())
+        .args(["--steps", steps, "--image-size", "32", "--json"])
+        .env("EBB_HOME", home.path())
+        .stdout(Stdio::null())
+        .status();
+    assert!(status.expect("the binary runs").success());
+    let runs = std::fs::read_dir(home.path().join("runs")).expect("there are runs");
+    let mut ids: Vec<String> = runs
+        .map(|run| run.expect("it can be listed").file_name())
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
+    ids.sort_by_key(|id| id.len());
+    ids.pop().expect("it was trained")
+}
+
+fn rows(window: &Window) -> Value {
+    window.run("return [...document.querySelectorAll('[data-run-row]')].map((row) => row.querySelector('.name').textContent)")
+}
+
+#[test]
+fn runs_are_renamed_found_repeated_and_thrown_away() {
+    let home = Home::new();
+    trained(&home, "2");
+    let second = trained(&home, "3");
+    let window = Window::open(&["app"], home.path());
+    window.wait_for(
+        "two rows with their dates",
+        "return document.querySelectorAll('[data-run-row] .state').length === 2 \
+           && [...document.querySelectorAll('[data-run-row] .state')].every((line) => /today|yesterday/.test(line.textContent)) || null",
+    );
+    let edited = json!({"run": second, "name": "Fruit, larger", "note": "three steps #short"});
+    window.invoke("edit_run", &edited).expect("it is saved");
+    window.wait_for(
+        "the new name",
+        "return document.body.textContent.includes('Fruit, larger') || null",
+    );
+    window.run(
+        "const field = document.querySelector('#search-runs'); field.value = '#short fruit'; field.dispatchEvent(new Event('input', {bubbles: true}))",
+    );
+    until("one run is found", SOON, || {
+        (rows(&window) == json!(["Fruit, larger"])).then_some(())
+    });
+    window.screenshot("run-list");
+    window.click(&format!("[data-run-row={second:?}] .name"));
+    window.wait_for_status("finished");
+    window.click("nav[aria-label=Stage] > :first-child");
+    window.wait_for(
+        "the settings of the run",
+        "return document.querySelector('#setting-resolution')?.value === '32' && document.querySelector('#train:enabled') ? true : null",
+    );
+    window.screenshot("plan-of-run");
+    let refused = window.invoke("trash_run", &json!({"run": "../runs"}));
+    assert_eq!(refused.expect_err("it is no id")["code"], "unknown_id");
+    window
+        .invoke("trash_run", &json!({"run": second}))
+        .expect("it is moved");
+    assert!(!home.run(&second).exists());
+    window.run("location.hash = '#/'");
+    until("one row is left", SOON, || {
+        (rows(&window) == json!(["groceries"])).then_some(())
+    });
+}
