@@ -1,9 +1,9 @@
-// Fails if the built window is larger than 75 kB gzipped, or the results page, which is loaded when it is opened, larger than
+// Fails if the built window is larger than 78 kB gzipped, or the results page, which is loaded when it is opened, larger than
 // 20 kB. The palette and dialogs also load when they open. Run it after `npm run build`.
 import { readFileSync, readdirSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
-const limits = { window: 75_000, results: 20_000 };
+const limits = { window: 78_000, results: 20_000 };
 const folder = new URL("./dist/", import.meta.url);
 const totals = { window: 0, results: 0 };
 for (const name of readdirSync(folder, { recursive: true }).sort()) {
