@@ -25,7 +25,7 @@ const policy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src
 
 /** Code that the results page shares with the window stays in the first chunk, which is smaller than
  * two. Not with the replay host: the first chunk would wait for a chunk that waits for it. */
-const oneChunk = { output: { codeSplitting: { groups: [{ name: "index", test: (id: string) => !/src\/(results\/|host\/results)/.test(id) }] } } };
+const oneChunk = { output: { codeSplitting: { groups: [{ name: "index", test: (id: string) => !/src\/(results\/|host\/results|actions\/(Palette|EditRun)|training\/Changes)/.test(id) }] } } };
 
 export default defineConfig(({ mode }) => ({
   base: "./",
