@@ -123,10 +123,12 @@ mod tests {
     fn place() -> Place {
         let root = tempfile::tempdir().expect("a temporary folder");
         let at = |name: &str| root.path().join(name);
+        let inside = at("Ebb.app/Contents/MacOS");
         fs::create_dir_all(at("shared")).expect("it can be made");
-        fs::write(at("program"), "").expect("it can be written");
+        fs::create_dir_all(&inside).expect("it can be made");
+        fs::write(inside.join(NAME), "").expect("it can be written");
         Place {
-            program: at("program"),
+            program: inside.join(NAME),
             shared: vec![at("missing"), at("shared")],
             home: at("home"),
             _root: root,
@@ -145,6 +147,15 @@ mod tests {
         assert_eq!(target(&link), Some(place.program.clone()));
         assert!(message.contains(&link.display().to_string()), "{message}");
         assert!(!place.home.exists(), "nothing else was made");
+    }
+
+    #[test]
+    fn a_program_outside_of_an_app_is_not_linked() {
+        let place = place();
+        let built = place.home.join("ebb/target/release/ebb");
+        let message = install(&built, &place.shared, &place.home).expect_err("refused");
+        assert!(message.contains("make app"), "{message}");
+        assert_eq!(target(&place.shared[1].join("ebb")), None);
     }
 
     #[test]

@@ -209,7 +209,7 @@ mod tests {
             ("a/b/c", false),
             ("org/", false),
             ("o rg/bert", false),
-            ("src-tauri/hub", false),
+            ("src-tauri/hub_download", false),
         ] {
             assert_eq!(is_name(Path::new(from)), name, "{from}");
         }

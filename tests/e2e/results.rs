@@ -89,7 +89,7 @@ fn a_finished_run_shows_its_accuracy_and_mistakes_at_once() {
 
     // A run opens at its results from the list, and after a reload.
     window.run("location.hash = '#/'");
-    window.click(&format!("[data-run-row='{run}'] a"));
+    window.click(&format!("[data-run-row='{run}'] .name"));
     window.wait_for(
         "the results are shown",
         "return document.body.dataset.results === 'shown' || null",

@@ -122,6 +122,18 @@ impl Window {
         let settled = "const [done] = arguments; Promise.all(document.getAnimations().map((a) => a.finished.catch(() => {}))) \
             .then(() => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(1), 50))))";
         self.run_async(settled, &json!([]));
+        // The driver waits for the next frame, and a page at rest draws none.
+        self.run(
+            "const dot = document.createElement('i'); \
+             Object.assign(dot.style, { position: 'fixed', right: 0, bottom: 0, width: '1px', height: '1px' }); \
+             document.body.append(dot); \
+             let frames = 0; \
+             const timer = setInterval(() => { \
+               dot.style.opacity = frames % 2 ? 0.01 : 0.02; \
+               if (++frames > 100) { clearInterval(timer); dot.remove(); } \
+             }, 50); \
+             return 1",
+        );
         let answer = self
             .driver
             .call("GET", "/screenshot", None)

@@ -111,8 +111,8 @@ impl<'a> ParameterBuilder<'a> {
         self.adapter.filter(|_| self.prefix.starts_with(ADAPTED))
     }
 
-    /// Like [`ParameterBuilder::normal`], for parameters that no pretrained weights contain: they are random
-    /// unless all values are zero.
+    /// Like [`ParameterBuilder::normal`], for parameters that no pretrained weights contain: they
+    /// are random unless all values are zero.
     pub(crate) fn new_normal(
         &mut self,
         name: &str,

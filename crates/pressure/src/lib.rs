@@ -5,8 +5,8 @@
 //!
 //! ```
 //! use pressure::{
-//!     Action, DecisionInput, ControllerState, MemoryModel, MemorySample, MicroBatchKind, MicroBatchRecord,
-//!     Outcome, Policy, SampleCost, decide, observe,
+//!     Action, ControllerState, DecisionInput, MemoryModel, MemorySample, MicroBatchKind,
+//!     MicroBatchRecord, Outcome, Policy, SampleCost, decide, observe,
 //! };
 //!
 //! let policy = Policy::default();

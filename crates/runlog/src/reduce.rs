@@ -46,8 +46,8 @@ pub struct Run {
     pub(crate) live: Live,
     /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
-    /// Raw and smoothed loss, and the learning rate. Then the gradient norm, the samples per second,
-    /// the milliseconds that the step waited for data, and its number.
+    /// Raw and smoothed loss, and the learning rate. Then the gradient norm, the samples per
+    /// second, the milliseconds that the step waited for data, and its number.
     pub(crate) loss: Series<STEP_COLUMNS>,
     /// Step of each point of `loss`.
     steps: Vec<u64>,

@@ -17,6 +17,7 @@ use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError, loss_of};
 use crate::event_log::{DecisionRecord, EventLog, Observer};
 use crate::live::{LiveMemory, RunClock};
+use crate::machine::Machine;
 use crate::memory_controller::{Answer, MemoryController, ModelMemory};
 use crate::memory_reading::MemoryReading;
 use crate::plan::Plan;
@@ -137,14 +138,15 @@ impl<'a, T: Task> Session<'a, T> {
             live,
             estimated_peak_bytes,
         } = context;
-        let device_check = machine.device_check_path.as_deref();
-        let mut progress = CheckProgress {
-            control: &control,
-            observer: &mut *observer,
-            at_ms: state.at_ms,
-        };
-        let chosen = checked_device_for(plan.device, plan.precision, device_check, &mut progress)?;
-        plan.precision.device_warning(&chosen, plan.device)?;
+        let chosen = choose_device(
+            plan,
+            &machine,
+            &mut CheckProgress {
+                control: &control,
+                observer: &mut *observer,
+                at_ms: state.at_ms,
+            },
+        )?;
         let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
         let learner =
             TrainState::new(plan, &chosen.device)?.with_memory_limit(micro_batch_limit_bytes);
@@ -665,6 +667,18 @@ impl<'a, T: Task> Session<'a, T> {
             None => Ok(()),
         }
     }
+}
+
+/// The device of a run, which is checked first if it is a GPU.
+fn choose_device(
+    plan: &Plan,
+    machine: &Machine,
+    progress: &mut CheckProgress,
+) -> Result<SelectedDevice> {
+    let saved = machine.device_check_path.as_deref();
+    let chosen = checked_device_for(plan.device, plan.precision, saved, progress)?;
+    plan.precision.device_warning(&chosen, plan.device)?;
+    Ok(chosen)
 }
 
 /// Reports a device check to the observer of a run, and ends it if the user stops the run.

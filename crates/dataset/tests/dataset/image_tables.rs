@@ -123,7 +123,10 @@ fn rows_that_name_files_outside_the_folder_are_refused() {
     let [alone] = &reasons(&found, "images/10.jpg")[..] else {
         panic!("{:?}", found.skipped)
     };
-    assert!(alone.contains("No row of labels.csv names it"), "{alone}");
+    assert!(
+        alone.contains("No row of labels.csv names this image"),
+        "{alone}"
+    );
     let counts = "labels.csv: 15 rows, 10 used, 5 left out, 3 of these because they name files outside the folder.";
     assert!(
         found.notes.iter().any(|n| n == counts),

@@ -56,9 +56,9 @@ impl<B> Default for BufferPool<B> {
 }
 
 impl<B> BufferPool<B> {
-    /// A buffer of at least `bytes` that nothing else holds, a little larger if there is none of its
-    /// class, or a new one from `make`, which gets the size of the class. The caller must use a
-    /// single queue, so that earlier commands finish with the buffer before later ones begin.
+    /// A buffer of at least `bytes` that nothing else holds, a little larger if there is none of
+    /// its class, or a new one from `make`, which gets the size of the class. The caller must use
+    /// a single queue, so that earlier commands finish with the buffer before later ones begin.
     ///
     /// # Errors
     /// Those of `make`; the pool is unchanged.

@@ -30,7 +30,7 @@ using namespace metal;
 #define GROUP group_
 #define BARRIER threadgroup_barrier(mem_flags::mem_threadgroup)
 // A barrier that also orders reads and writes of device memory.
-#define DEVICE_BARRIER threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)
+#define DEVICE_BARRIER do { threadgroup_barrier(mem_flags::mem_device); BARRIER; } while (0)
 #define SIMD_BARRIER simdgroup_barrier(mem_flags::mem_threadgroup)
 #define INFINITE INFINITY
 INLINE float as_float(uint v) { return as_type<float>(v); }
