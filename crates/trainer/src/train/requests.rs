@@ -13,18 +13,25 @@ use std::time::Duration;
 /// Interval of the memory readings during a pause.
 const READING_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Handles all waiting requests. Returns `true` if the run shall stop.
+/// Handles all waiting requests. Returns `true` if the run shall stop. A second request for a
+/// checkpoint is answered by the first: nothing was computed in between, and writing one may take
+/// longer than the next request.
 pub(super) fn handle_requests<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
+    let mut has_saved = false;
     while let Some(request) = session.control.poll() {
         match request {
             Request::Stop => return Ok(true),
             Request::Resume => {}
+            Request::Checkpoint if has_saved => {}
             Request::Pause => {
                 if pause(session)? {
                     return Ok(true);
                 }
             }
-            other => change(session, other)?,
+            other => {
+                has_saved |= other == Request::Checkpoint;
+                change(session, other)?;
+            }
         }
     }
     Ok(false)
