@@ -55,7 +55,10 @@ fn runs_are_renamed_found_repeated_and_thrown_away() {
     });
     window.screenshot("run-list");
     window.click(&format!("[data-run-row={second:?}] .name"));
-    window.wait_for_status("finished");
+    window.wait_for(
+        "its results",
+        "return document.body.dataset.view === 'results' || null",
+    );
     window.click("nav[aria-label=Stage] > :first-child");
     window.wait_for(
         "the settings of the run",

@@ -30,8 +30,8 @@ pub struct SampleCost(pub u64);
 pub struct MicroBatchKind {
     /// Training or evaluation.
     pub phase: Phase,
-    /// Number of checkpointed blocks. In a [`DecisionInput`] this is the minimum; the controller may
-    /// add some.
+    /// Number of checkpointed blocks. In a [`DecisionInput`] this is the minimum; the controller
+    /// may add some.
     pub checkpoint_blocks: u32,
     /// Bytes of one activation element: 8, 4 or 2.
     pub element_bytes: u32,

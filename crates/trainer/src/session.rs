@@ -138,18 +138,15 @@ impl<'a, T: Task> Session<'a, T> {
             live,
             estimated_peak_bytes,
         } = context;
-        let chosen = choose_device(
-            plan,
-            &machine,
-            &mut CheckProgress {
-                control: &control,
-                observer: &mut *observer,
-                at_ms: state.at_ms,
-            },
-        )?;
+        let progress = CheckProgress {
+            control: &control,
+            observer: &mut *observer,
+            at_ms: state.at_ms,
+        };
+        let chosen = choose_device(plan, &machine, progress)?;
         let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
-        let learner =
-            TrainState::new(plan, &chosen.device)?.with_memory_limit(micro_batch_limit_bytes);
+        let learner = TrainState::new(plan, &chosen.device)?;
+        let learner = learner.with_memory_limit(micro_batch_limit_bytes);
         let model = ModelMemory {
             element_bytes: learner.element_bytes(),
             reserve: learner.reserve(),
@@ -169,10 +166,7 @@ impl<'a, T: Task> Session<'a, T> {
             control,
             controller,
             learner,
-            loaders: Loaders {
-                train: T::train_loader(plan, data, ahead, state.step),
-                held_out: T::eval_loader(plan, data, ahead),
-            },
+            loaders: Loaders::new(plan, data, ahead, state.step),
             checkpointer: Checkpointer::new(run, state.at_ms),
             state,
             log,
@@ -673,10 +667,10 @@ impl<'a, T: Task> Session<'a, T> {
 fn choose_device(
     plan: &Plan,
     machine: &Machine,
-    progress: &mut CheckProgress,
+    mut progress: CheckProgress,
 ) -> Result<SelectedDevice> {
     let saved = machine.device_check_path.as_deref();
-    let chosen = checked_device_for(plan.device, plan.precision, saved, progress)?;
+    let chosen = checked_device_for(plan.device, plan.precision, saved, &mut progress)?;
     plan.precision.device_warning(&chosen, plan.device)?;
     Ok(chosen)
 }

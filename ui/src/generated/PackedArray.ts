@@ -8,8 +8,8 @@ export type PackedArray = {
  * `GROUP.at` has the times (ms) of all arrays of its group. Memory is in bytes.
  *
  * The budget is its line's position in the stack: system + others + the footprint that Ebb
- * allows itself. The micro-batch is 0 while Ebb waits. What is unknown is NaN, and so is a loss
- * that is not a number.
+ * allows itself. The micro-batch is 0 while Ebb waits. What is unknown is NaN, and so is a
+ * loss that is not a number.
  */
 name: string, 
 /**

@@ -1,6 +1,7 @@
 //! The loaders of training and held-out samples.
 
-use crate::data::{EvalLoader, TrainLoader};
+use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
+use crate::plan::Plan;
 use crate::task::Task;
 use pressure::{Phase, Prefetch};
 
@@ -13,6 +14,14 @@ pub struct Loaders<T: Task> {
 }
 
 impl<T: Task> Loaders<T> {
+    /// Opens both. Training samples are delivered from `step` on.
+    pub fn new(plan: &Plan, data: &T::Data, ahead: PrefetchOptions, step: u64) -> Self {
+        Loaders {
+            train: T::train_loader(plan, data, ahead, step),
+            held_out: T::eval_loader(plan, data, ahead),
+        }
+    }
+
     /// Cost of one of the next samples in pixels or tokens; `usual` if all samples cost the same.
     pub fn sample_cost(&self, phase: Phase, usual: u64) -> u64 {
         match phase {
