@@ -1,6 +1,6 @@
 //! Commands about the app itself: quitting, closing, the size of text, the menu bar.
 
-use crate::view::CommandError;
+use crate::window_types::CommandError;
 use tauri::{AppHandle, WebviewWindow};
 
 /// Smallest and largest size of text, as a share of the usual one.

@@ -23,9 +23,9 @@ mod controller;
 mod predict;
 mod progress;
 mod runs;
-mod show;
+mod runs_show;
 mod sweep_batch;
-mod texts;
+mod inspect_texts;
 mod train;
 mod tune;
 mod verify_split;
@@ -49,7 +49,7 @@ pub fn run() -> ExitCode {
         Some(Command::Export(args)) => export::run(&args),
         Some(Command::Runs(args)) => match args.command {
             None => runs::list(&args),
-            Some(args::RunsCommand::Show(args)) => show::run(&args),
+            Some(args::RunsCommand::Show(args)) => runs_show::run(&args),
         },
         Some(Command::Report(args)) => runs::report(&args),
         Some(Command::Memory(args)) => memory::run(&args),
@@ -80,7 +80,7 @@ pub fn run() -> ExitCode {
 #[cfg(feature = "desktop")]
 fn app(args: args::App) -> ExitCode {
     let machine = train::machine(&args.script);
-    crate::desktop::run(args.target, machine)
+    crate::app_window::run(args.target, machine)
 }
 
 #[cfg(not(feature = "desktop"))]

@@ -1,8 +1,8 @@
 //! Closing the window while a training runs: the training goes on, and the window can be opened
 //! again from the Dock, the tray, or by starting Ebb once more.
 
+use crate::app_state::Shell;
 use crate::quit::{self, Quit};
-use crate::shell::Shell;
 use crate::system;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

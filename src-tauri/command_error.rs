@@ -1,6 +1,6 @@
 //! Errors as the window receives them: a code that it may act on, and the sentence that it shows.
 
-use crate::view::CommandError;
+use crate::window_types::CommandError;
 use runlog::RunlogError;
 use trainer::TrainError;
 

@@ -1,12 +1,12 @@
 //! The commands that the window may call. They take ids and return views; they never take a path
 //! from the page. Each command is a line or two; other modules do the work.
 
+use crate::app_state::Shell;
 use crate::inspections::SEED;
 use crate::plan_view;
 use crate::run_row;
-use crate::shell::Shell;
 use crate::training_summary;
-use crate::view::{
+use crate::window_types::{
     CommandError, DrillRequest, DrillView, EstimateView, InspectionView, MachineView, PlanSettings,
     PlanView, RunRequest, RunRow, Show, WeightsView, Welcome,
 };

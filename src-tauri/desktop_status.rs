@@ -1,13 +1,13 @@
 //! What the desktop shows of the training while the window is in the background: the menu-bar item
 //! or tray icon, progress and badge on the Dock icon, and notifications.
 
-use crate::active::Training;
+use crate::app_state::Shell;
 use crate::closing::Closing;
+use crate::current_training::Training;
 use crate::menu_bar_item::MenuBarItem;
-use crate::shell::Shell;
 use crate::system;
 use crate::training_summary::{self, news};
-use crate::view::ActiveView;
+use crate::window_types::ActiveView;
 use pressure::Level;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -4,7 +4,7 @@
 mod tensorboard;
 
 use crate::paths::device_check_path;
-use crate::view::CommandError;
+use crate::window_types::CommandError;
 use runlog::{RunFolder, format_bytes};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;

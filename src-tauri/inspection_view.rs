@@ -1,7 +1,7 @@
 //! Converts the inspection of a folder into what the window shows.
 
 use crate::task_labels::learned;
-use crate::view::{ClassView, CommandError, InspectionView, SkippedView};
+use crate::window_types::{ClassView, CommandError, InspectionView, SkippedView};
 use dataset::{Class, DetectedDataset, ImageInspection, SkippedFile, TextInspection};
 
 /// Number of skipped rows that the window lists; the terminal lists all.

@@ -5,7 +5,7 @@ use crate::inspection_view::shown;
 use crate::lock::lock;
 use crate::machine_readings::Readings;
 use crate::plan_view;
-use crate::view::{CommandError, InspectionView};
+use crate::window_types::{CommandError, InspectionView};
 use dataset::{
     DatasetError, DetectedDataset, InspectOptions, Task, TextOptions, Watch, detect, watch,
 };

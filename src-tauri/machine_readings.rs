@@ -2,7 +2,7 @@
 //! runs in this process, the samples of its monitor are shown instead, so that the bar and the
 //! charts agree.
 
-use crate::view::MachineView;
+use crate::window_types::MachineView;
 use pressure::{
     ControllerState, Level, LevelTracker, MemorySample, MemorySource, Policy, budget_bytes,
     pressure,

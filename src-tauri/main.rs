@@ -11,7 +11,7 @@ mod task_labels;
 #[cfg(feature = "desktop")]
 mod actions;
 #[cfg(feature = "desktop")]
-mod active;
+mod current_training;
 #[cfg(feature = "desktop")]
 mod app_commands;
 #[cfg(feature = "desktop")]
@@ -23,7 +23,7 @@ mod command_line_tool;
 #[cfg(feature = "desktop")]
 mod commands;
 #[cfg(feature = "desktop")]
-mod desktop;
+mod app_window;
 #[cfg(feature = "desktop")]
 mod handler;
 mod desktop_status;
@@ -57,7 +57,7 @@ mod runs;
 #[cfg(feature = "desktop")]
 mod bundled_sample;
 #[cfg(feature = "desktop")]
-mod shell;
+mod app_state;
 #[cfg(feature = "desktop")]
 mod show_window;
 #[cfg(feature = "desktop")]
@@ -73,9 +73,9 @@ mod plan_view;
 #[cfg(feature = "desktop")]
 mod try_it;
 #[cfg(feature = "desktop")]
-mod view;
+mod window_types;
 #[cfg(feature = "desktop")]
-mod weights;
+mod weight_folders;
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! The item in the menu bar, or the tray icon: the pressure level, what trains, Pause, Open, Quit.
 
-use crate::view::{ActiveView, RunRequest};
+use crate::window_types::{ActiveView, RunRequest};
 use pressure::Level;
 use runlog::RunStatus;
 use tauri::image::Image;

@@ -6,7 +6,7 @@ mod tests;
 
 use crate::machine_readings::Reported;
 use crate::task_labels::{asks, capital, learned};
-use crate::view::{DoesNotFitView, EstimateView, PlanSettings, PlanView};
+use crate::window_types::{DoesNotFitView, EstimateView, PlanSettings, PlanView};
 use dataset::{DetectedDataset, Task};
 use pressure::{DeviceLimits, MemorySample, ModelNeed, Policy, Processes};
 use runlog::{PowerPolicyChoice, RunConfig, format_count};

@@ -2,8 +2,8 @@
 //! blocks the window's own thread for long. Every way to quit ends here: the menu, the tray, the
 //! Dock, and logging out. Closing the window keeps the training: see `closing.rs`.
 
+use crate::app_state::Shell;
 use crate::lock::lock;
-use crate::shell::Shell;
 use crate::show_window::show_window;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 use crate::lock::lock;
 use crate::paths::device_check_path;
 use crate::results_view::{self, ComparisonView, MISTAKES, ResultSample, ResultsView, Sources};
-use crate::view::{CommandError, RunRow};
+use crate::window_types::{CommandError, RunRow};
 use runlog::{Run, RunFolder};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -1,12 +1,12 @@
 //! The commands of the results page. Like those in `commands.rs` they take ids and return views.
 
+use crate::app_state::Shell;
 use crate::commands::{Answer, status};
 use crate::exports::{ExportKind, ExportView};
 use crate::results::on_large_stack;
 use crate::results_view::{ComparisonView, ReportView, ResultSample, ResultsView, folder_report};
-use crate::shell::Shell;
 use crate::try_it::{AnswerView, InputView};
-use crate::view::{CommandError, Show};
+use crate::window_types::{CommandError, Show};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tauri::ipc::{InvokeBody, Request, Response};

@@ -1,7 +1,7 @@
 //! The results of a run as the window shows them: numbers for its charts, and everything else as
 //! text.
 
-use crate::view::{CommandError, RunRow};
+use crate::window_types::{CommandError, RunRow};
 use dataset::Task;
 use runlog::{
     MISSING, Run, RunConfig, format_bytes, format_count, format_duration, format_percent,

@@ -1,9 +1,9 @@
 //! Commands about one run of the list: its menu, notes, folder, and a new plan like its own.
 
+use crate::app_state::Shell;
 use crate::commands::{Answer, status};
 use crate::lock::lock;
-use crate::shell::Shell;
-use crate::view::{ChangedSettings, CommandError, RepeatView, Show};
+use crate::window_types::{ChangedSettings, CommandError, RepeatView, Show};
 use crate::{actions, system};
 use runlog::{RunFolder, RunNotes, Started};
 use std::path::PathBuf;

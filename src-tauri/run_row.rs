@@ -1,7 +1,7 @@
 //! A run as one row of the list.
 
 use crate::task_labels::{capital, learned};
-use crate::view::RunRow;
+use crate::window_types::RunRow;
 use runlog::{
     Run, RunFolder, RunNotes, RunStatus, Started, StopReason, format_count, headline_metric,
 };

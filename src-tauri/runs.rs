@@ -3,7 +3,7 @@
 
 use crate::lock::lock;
 use crate::run_row;
-use crate::view::{CommandError, RunRow};
+use crate::window_types::{CommandError, RunRow};
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use runlog::{
     Pull, Query, Run, RunEvent, RunFolder, RunStatus, RunStore, RunlogError, Started, Tail,

@@ -1,8 +1,8 @@
 //! The running training in one line, for every page, the menu-bar item and notifications.
 
-use crate::active::Training;
+use crate::current_training::Training;
 use crate::run_row;
-use crate::view::ActiveView;
+use crate::window_types::ActiveView;
 use runlog::{RunStatus, StopReason, format_duration};
 
 /// The line about a training; `None` before its first event.

@@ -3,7 +3,7 @@
 
 use crate::lock::lock;
 use crate::predictions::{Answer, InputKind, files_in, to_csv};
-use crate::view::CommandError;
+use crate::window_types::CommandError;
 use dataset::Task;
 use serde::Serialize;
 use std::path::{Path, PathBuf};

@@ -2,9 +2,9 @@
 //! that installs the command-line tool. Same surface as `other.rs`.
 
 use crate::actions::{self, Action};
+use crate::app_state::Shell;
 use crate::command_line_tool;
 use crate::quit;
-use crate::shell::Shell;
 use crate::show_window::show_window;
 use objc2::ffi::{class_addMethod, object_getClass};
 use objc2::rc::Retained;

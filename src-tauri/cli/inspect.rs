@@ -3,8 +3,8 @@
 
 use super::args;
 use super::failure::Failure;
+use super::inspect_texts;
 use super::output::out;
-use super::texts;
 use dataset::{DetectedDataset, ImageInspection, InspectOptions, Task, TextOptions, detect};
 use runlog::{counted, format_bytes, format_count};
 use serde_json::json;
@@ -43,11 +43,11 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
             &inspection.refusal
         }
         DetectedDataset::Texts(inspection) if args.json => {
-            out!("{}", texts::as_json(inspection));
+            out!("{}", inspect_texts::as_json(inspection));
             &inspection.refusal
         }
         DetectedDataset::Texts(inspection) => {
-            texts::describe(inspection, inspection.task);
+            inspect_texts::describe(inspection, inspection.task);
             &inspection.refusal
         }
     };

@@ -7,7 +7,7 @@ mod answer;
 mod planned_machine;
 mod models;
 mod table;
-mod threads;
+mod candle_threads;
 mod time_limit;
 
 use super::args::{Planned, Script, Settings};
@@ -72,7 +72,7 @@ const WORKLOAD_BATCH: u32 = 32;
 
 /// Runs `ebb plan`.
 pub fn run(args: &Plan) -> Result<(), Failure> {
-    threads::run_stock_operations_on_one_thread();
+    candle_threads::run_stock_operations_on_one_thread();
     let answer = match &args.workload {
         Some(name) => plan_workload(args, name),
         None => plan_folder(args),

@@ -1,6 +1,6 @@
 //! `ebb predict`: the classes of images or texts, by a run's best checkpoint.
 
-mod compressed;
+mod token_compression;
 
 use super::args;
 use super::failure::Failure;
@@ -31,7 +31,7 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
     }
     match saved.task() {
         Task::TextClassification => texts(&saved, args, &files),
-        Task::TokenCompression => compressed::run(&saved, args, &files),
+        Task::TokenCompression => token_compression::run(&saved, args, &files),
         _ => images(&saved, args, &files),
     }
 }

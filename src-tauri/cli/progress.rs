@@ -1,7 +1,7 @@
 //! The live display of a run: a bar on a terminal, plain lines elsewhere, JSON lines on
 //! request. It shows only what the reducer returns.
 
-mod compressed;
+mod token_compression;
 
 use super::output::status;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -196,9 +196,14 @@ impl Progress {
         let started = self.run.started();
         let unified = started.is_some_and(|started| started.device.starts_with("metal"));
         let compresses = started.is_some_and(|started| started.task == "token-compression");
-        if compresses && (step.is_multiple_of(compressed::EVERY) || step == 1) {
+        if compresses && (step.is_multiple_of(token_compression::EVERY) || step == 1) {
             let memory = self.memory.as_ref();
-            self.print(&compressed::line(step, unified, memory, self.run.figures()));
+            self.print(&token_compression::line(
+                step,
+                unified,
+                memory,
+                self.run.figures(),
+            ));
         }
         if let Some(bar) = &self.bar {
             bar.set_position(step);

@@ -5,7 +5,7 @@ pub use super::download::with_downloaded_weights;
 use super::failure::Failure;
 use super::output::status;
 use super::progress::Progress;
-use super::{inspect, interrupt, texts};
+use super::{inspect, inspect_texts, interrupt};
 use crate::paths::device_check_path;
 use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
 use runlog::{RunConfig, RunFolder, RunStore, TaskChoice, preset, preset_names, read_events};
@@ -36,7 +36,7 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     if !args.json {
         match &found {
             DetectedDataset::Images(found) => inspect::describe(found),
-            DetectedDataset::Texts(found) => texts::describe(found, plan.task()),
+            DetectedDataset::Texts(found) => inspect_texts::describe(found, plan.task()),
         }
     }
     if let (Some(pretrained), false) = (&plan.pretrained, args.json) {

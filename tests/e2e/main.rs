@@ -15,7 +15,7 @@ mod texts;
 
 mod plan;
 
-mod weights;
+mod pretrained_weights;
 
 mod folder_contents;
 

@@ -5,7 +5,7 @@
 mod functions;
 mod imports;
 mod links;
-mod mac;
+mod mac_portability;
 mod modules;
 mod sources;
 mod consistency;

@@ -5,10 +5,10 @@ import "./base.css";
 import { mount } from "svelte";
 import App from "./App.svelte";
 import { perform, restoreScale } from "./actions/perform.svelte";
-import { host } from "./host/choose";
+import { host } from "./host/selectHost";
 import { toCommandError } from "./host/host";
 import { route } from "./route.svelte";
-import { openShow, session } from "./session.svelte";
+import { openShow, session } from "./appState.svelte";
 import { behaveNatively } from "./shell/manners";
 
 const report = (message: string) => void host.reportError(message).catch(() => {});

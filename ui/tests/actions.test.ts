@@ -1,7 +1,7 @@
 // The table of actions, its shortcuts, and the search of the palette.
 import { expect, test, vi } from "vitest";
 import { actions, labelOf, search } from "../src/actions/table";
-import { keyAction, keyLabel } from "../src/keys";
+import { keyAction, keyLabel } from "../src/shortcuts";
 
 vi.stubGlobal("HTMLElement", class {});
 

@@ -8,8 +8,8 @@ mod synthetic_batch;
 mod controller_cost;
 mod estimate;
 mod flops;
-mod gradients;
-mod measure;
+mod gradient_comparison;
+mod step_benchmark;
 mod model;
 mod peak_gflops;
 pub mod split_equivalence;
@@ -17,11 +17,11 @@ mod workload;
 
 pub use controller_cost::{AfterStep, StepTimes, compare_controller, total_steps};
 pub use estimate::{estimate_workload, seconds_per_step};
-pub use gradients::{
+pub use gradient_comparison::{
     GradientComparison, RelativeDifference, gradients_against_f64, kink_tolerance,
 };
-pub use measure::{Case, Measurement, measure};
 pub use peak_gflops::peak_gflops;
+pub use step_benchmark::{Case, Measurement, measure};
 pub use tape::KinkDivergence;
 pub use tape::kernels::bandwidth::{Reading, measure as measure_kernels};
 pub use workload::Workload;

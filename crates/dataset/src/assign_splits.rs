@@ -5,7 +5,7 @@ use crate::folder_listing::Entry;
 use crate::image_groups;
 use crate::image_inspection::ImageFile;
 use crate::image_table::{Groups, ImageTable};
-use crate::sampling;
+use crate::seeded_selection;
 use crate::types::{Class, SkippedFile, Split};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,7 +87,7 @@ pub(crate) fn hold_out(placed: &mut [PlacedImage], in_groups: bool, fraction: f6
             .map(|i| placed[*i].entry.names.join("/"))
             .collect();
         let views: Vec<&str> = paths.iter().map(String::as_str).collect();
-        let held_out = sampling::choose_held_out(seed, &class, &views, fraction);
+        let held_out = seeded_selection::choose_held_out(seed, &class, &views, fraction);
         for (i, held) in members.into_iter().zip(held_out) {
             if held {
                 placed[i].split = Split::HeldOut;

@@ -1,7 +1,7 @@
 //! Tests of the handling of HEIC and AVIF, with a fake decoder in place of the system's.
 
-use crate::decode::system_decoder::fake_decoder::{DECODER, FakeImage, in_box};
-use crate::decode::system_decoder::{
+use crate::decode_image::system_decoder::fake_decoder::{DECODER, FakeImage, in_box};
+use crate::decode_image::system_decoder::{
     Decoders, ImageProperties, Unreadable, decode, ends_early, read_header,
 };
 use crate::image_dataset::{Augment, ImageDataset, ImageOptions};

@@ -2,7 +2,7 @@
 //! whether it may be decoded at all. Reads headers only, never pixels, so that a few bytes that
 //! declare gigabytes cost nothing.
 
-use crate::decode::system_decoder::{self, Decoders, SystemFormat, Unreadable};
+use crate::decode_image::system_decoder::{self, Decoders, SystemFormat, Unreadable};
 use crate::image_header::{self, ImageHeader};
 use crate::messages::unreadable;
 use std::fs::File;

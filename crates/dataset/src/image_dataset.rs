@@ -2,14 +2,14 @@
 //! Every caller gets the same bytes, in any order and on any thread.
 
 use crate::augment::{self, Mix};
-use crate::decode::decode;
-use crate::decode::system_decoder::{self, Decoders};
+use crate::decode_image::decode;
+use crate::decode_image::system_decoder::{self, Decoders};
 use crate::decoded_image::DecodedImage;
 use crate::error::SampleError;
 use crate::image_cache::ImageCache;
 use crate::image_inspection::{ImageFile, ImageInspection};
 use crate::rng::Rng;
-use crate::sampling;
+use crate::seeded_selection;
 use crate::target_column::TargetColumn;
 use crate::types::Split;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -91,7 +91,7 @@ impl ImageDataset {
                 .iter()
                 .map(|f| (f.label, f.path.to_string_lossy().into_owned()))
                 .collect();
-            files = sampling::choose_subset(options.seed, &named, limit)
+            files = seeded_selection::choose_subset(options.seed, &named, limit)
                 .into_iter()
                 .map(|i| files[i].clone())
                 .collect();

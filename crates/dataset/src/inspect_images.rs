@@ -3,7 +3,7 @@
 //! nothing and writes nothing.
 
 use crate::assign_splits::{self, ImagePlacements, PlacedImage};
-use crate::decode::system_decoder::{self, Decoders};
+use crate::decode_image::system_decoder::{self, Decoders};
 use crate::error::DatasetError;
 use crate::folder_layout::{Layout, lay_out};
 use crate::folder_listing::{Entry, Listing, resolve};

@@ -36,7 +36,7 @@ mod messages;
 // Random numbers, and choices by seed.
 mod rng;
 
-mod sampling;
+mod seeded_selection;
 
 mod image_groups;
 
@@ -50,7 +50,7 @@ mod image_header;
 
 mod decoded_image;
 
-mod decode;
+mod decode_image;
 
 mod identify_image;
 
@@ -74,7 +74,7 @@ mod text;
 // Detecting the contents of a folder.
 mod model_folder;
 
-mod detect;
+mod detect_dataset;
 
 // Images as samples.
 mod augment;
@@ -88,7 +88,7 @@ mod thumbnail;
 // Samples in order and ahead of time.
 mod sample_order;
 
-mod queue;
+mod load_queue;
 
 mod loader;
 
@@ -99,7 +99,7 @@ mod watch;
 mod heic_avif_tests;
 
 pub use augment::Mix;
-pub use detect::{DetectedDataset, detect};
+pub use detect_dataset::{DetectedDataset, detect};
 pub use error::{DatasetError, SampleError};
 pub use image_dataset::{Augment, ImageDataset, ImageOptions, ImageSample};
 pub use image_inspection::{ImageFile, ImageInspection};

@@ -3,7 +3,7 @@
 
 use crate::error::SampleError;
 use crate::image_dataset::{ImageDataset, ImageSample};
-use crate::queue::Queue;
+use crate::load_queue::Queue;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;

@@ -2,7 +2,7 @@
 //! rows and columns of each format, and the table of formats.
 
 // The interface of a reader, and text encodings.
-mod encoding;
+mod text_encoding;
 mod rows;
 
 // One reader per format.
@@ -15,10 +15,10 @@ mod whole_text;
 
 // The first rows of a file, and the table of formats.
 mod formats;
-mod preview;
+mod table_preview;
 mod tables;
 
 pub(crate) use formats::{Dialect, FileFormat, OpenFile, Use};
-pub(crate) use preview::{ChosenColumn, TablePreview, is_label_name};
 pub(crate) use rows::Row;
+pub(crate) use table_preview::{ChosenColumn, TablePreview, is_label_name};
 pub(crate) use tables::{Candidate, PreviewedTable, preview_tables};

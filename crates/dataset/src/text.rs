@@ -30,10 +30,10 @@ mod tokenizer;
 mod documents;
 mod packing;
 
-mod buckets;
+mod length_buckets;
 
-pub use buckets::Buckets;
 pub use documents::Documents;
+pub use length_buckets::Buckets;
 pub use packing::{Packing, Window};
 pub use text_dataset::TextDataset;
 pub use text_inspection::{Column, Lengths, SkippedRows, TextInspection, TextSample};

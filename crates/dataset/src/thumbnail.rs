@@ -1,7 +1,7 @@
 //! Small pictures of single files, for the window.
 
 use crate::augment;
-use crate::decode::{decode, system_decoder};
+use crate::decode_image::{decode, system_decoder};
 use image::ExtendedColorType;
 use image::codecs::jpeg::JpegEncoder;
 use std::panic::{AssertUnwindSafe, catch_unwind};

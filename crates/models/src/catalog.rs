@@ -19,10 +19,10 @@ pub use resnet::{
 };
 pub use vit::{Vit, VitShape};
 
-use crate::compressor::CompressorShape;
 use crate::hub_format::{HubArchitecture, HubBert, HubGpt2, ReadArchitecture};
 use crate::image_network::{AttentionHeads, ImageArchitecture};
 use crate::text_backbone::SequenceShape;
+use crate::token_compressor::CompressorShape;
 use convnext::{ConvNextArchitecture, HubConvNext};
 use resnet::{HubResNet, ResNetArchitecture};
 use vit::{HubVit, VitArchitecture, VitFamily};

@@ -47,11 +47,10 @@ mod architecture;
 // A folder, and the network in it.
 mod folder;
 mod fill;
-mod build;
+mod load_pretrained;
 
 pub(crate) use architecture::{HubArchitecture, ReadArchitecture};
 pub(crate) use bert::HubBert;
-pub use build::{Head, LoadOptions, Loaded};
 pub(crate) use fine_tuning::{BlockLayout, LastNorm};
 pub use fine_tuning::{FineTuning, TrainedLayers};
 pub use folder::HubFolder;
@@ -59,4 +58,5 @@ pub(crate) use folder::{CONFIG, PREPROCESSOR, TOKENIZER};
 pub(crate) use gpt2::HubGpt2;
 pub use hub_network::TextLimits;
 pub(crate) use hub_network::{HubImageNetwork, HubNetwork, ImageInput, block_parameters};
+pub use load_pretrained::{Head, LoadOptions, Loaded};
 pub use preprocessor::Preprocessor;

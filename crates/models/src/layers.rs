@@ -1,8 +1,8 @@
 //! Layers: the ids of their parameters, and the operation that uses them. Shape errors name the
 //! parameter.
 
-use crate::adapter::Adapter;
 use crate::error::naming;
+use crate::lora::Adapter;
 use crate::parameter_builder::ParameterBuilder;
 use std::sync::Arc;
 use tape::{Activation, Conv2dShape, DeferredOutput, ParameterId, Result, Tape, Value};

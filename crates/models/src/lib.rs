@@ -31,7 +31,7 @@ mod error;
 
 // What networks are made of.
 mod parameter_builder;
-mod adapter;
+mod lora;
 mod layers;
 mod transformer;
 mod kv_cache;
@@ -44,7 +44,7 @@ mod onnx_graph;
 // Text networks, one per file; what image networks have in common; a network of any kind.
 mod text_encoder;
 mod gpt;
-mod compressor;
+mod token_compressor;
 mod image_network;
 mod network;
 
@@ -62,19 +62,18 @@ mod catalog;
 pub mod pretrained;
 pub mod export;
 
-pub use adapter::{
-    AdaptedLinear, FrozenLinear, is_adapter, load_adapters, merged_parameters, save_adapters,
-};
 pub use catalog::{
     DropPolicy, ImageModel, ModelId, ModelTask, PretrainedFamily, ResNet, ResNetBranch, ResNetNorm,
     ResNetShape, ResNetStem, ResNetStyle, TextModel, TextSize, Vit, VitShape,
     saves_last_convolution,
 };
-pub use compressor::{Compressor, KeepScores};
 pub use error::{ModelError, Result};
 pub use gpt::Gpt;
 pub use image_network::{AttentionHeads, ImageNetwork};
 pub use kv_cache::KvCache;
+pub use lora::{
+    AdaptedLinear, FrozenLinear, is_adapter, load_adapters, merged_parameters, save_adapters,
+};
 pub use network::Network;
 pub use output_heads::{BALANCE, Balance, HUBER_DELTA, Heads};
 pub use parameter_builder::{AdapterShape, ParameterBuilder};
@@ -82,3 +81,4 @@ pub use pixel_normalization::PixelNormalization;
 pub use pretrained::Pretrained;
 pub use text_backbone::SequenceShape;
 pub use text_encoder::TextEncoder;
+pub use token_compressor::{Compressor, KeepScores};

@@ -1,9 +1,9 @@
 //! A network of any kind.
 
-use crate::compressor::Compressor;
 use crate::gpt::Gpt;
 use crate::image_network::ImageNetwork;
 use crate::text_encoder::TextEncoder;
+use crate::token_compressor::Compressor;
 use std::sync::Arc;
 use tape::{Result, Tape, TapeError, Value};
 

@@ -1,14 +1,14 @@
 //! Builds an ONNX graph: each call adds an operation and returns the name of its output. Parameters
 //! are looked up by Ebb's names and written once.
 
-mod message;
+mod onnx_proto;
 pub(crate) mod transformer;
 
-pub(crate) use message::{Attribute, Axis};
+pub(crate) use onnx_proto::{Attribute, Axis};
 
 use crate::error::{ModelError, Result};
 use candle_core::{DType, Tensor};
-use message::{FLOAT, GraphMessage, INT64, Model, Node, OperatorSet, TensorMessage, ValueInfo};
+use onnx_proto::{FLOAT, GraphMessage, INT64, Model, Node, OperatorSet, TensorMessage, ValueInfo};
 use std::collections::{BTreeSet, HashMap};
 use tape::Activation;
 use tape::device::{read, to_host};

@@ -2,10 +2,10 @@
 //! post-norm. Attention has no key bias: its gradient is always zero, because softmax does not see
 //! a shift of all scores.
 
-use crate::adapter::Adapter;
 use crate::error::naming;
 use crate::kv_cache::{BlockCache, KvCache};
 use crate::layers::{LayerNorm, Linear, LinearMap};
+use crate::lora::Adapter;
 use crate::parameter_builder::ParameterBuilder;
 use std::sync::Arc;
 use tape::{AttentionShape, DeferredOutput, GeluLinear, ParameterId, Result, Tape, Value};

@@ -3,8 +3,8 @@
 //! training state, when they are forecast to need even that before a write would be done, and when
 //! waiting begins. At most every half minute.
 
-use crate::context::DecisionContext;
 use crate::decision::Action;
+use crate::decision_context::DecisionContext;
 use crate::memory_sample::Level;
 use crate::policy::{CHECKPOINT_AHEAD, DISK_BYTES_PER_MS, HEADROOM_EDGES};
 

@@ -7,15 +7,15 @@
 //! they apply.
 
 use crate::budget::Budget;
-use crate::context::{DecisionContext, Failure, FailureCause, RuleOutcome};
+use crate::controller_state::{ControllerState, Rules};
 use crate::decision::{Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Phase};
+use crate::decision_context::{DecisionContext, Failure, FailureCause, RuleOutcome};
 use crate::explain_shortage::explain_shortage;
 use crate::make_decision::answer;
 use crate::memory_model::MemoryModel;
 use crate::memory_sample::{Level, MemorySample};
+use crate::micro_batch_sizes::Track;
 use crate::policy::{DEFAULT_MICRO_BATCH_MS, Policy, UNMEASURED_MICRO_BATCHES};
-use crate::sizing::Track;
-use crate::state::{ControllerState, Rules};
 use crate::{
     checkpoint_policy, fallback, growth, pause_and_suspend, prefetch, recovery, release_caches,
     shrink, stop,

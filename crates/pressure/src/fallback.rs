@@ -2,10 +2,10 @@
 //! measured: a fifth less at a warning, half at a critical level or a refusal, the next larger size
 //! after ten seconds. Cruder than the other rules.
 
-use crate::context::{DecisionContext, RuleOutcome, VoluntaryChanges};
 use crate::decision::Phase;
+use crate::decision_context::{DecisionContext, RuleOutcome, VoluntaryChanges};
 use crate::memory_sample::Level;
-use crate::sizing::{Track, largest_up_to, sizes};
+use crate::micro_batch_sizes::{Track, largest_up_to, sizes};
 
 /// What the fallback rules remember.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

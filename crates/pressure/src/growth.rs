@@ -1,12 +1,12 @@
 //! Rules: start small, grow fast while everything is new, later only after calm, and never beyond
 //! the throughput plateau.
 
-use crate::context::{DecisionContext, RuleOutcome, VoluntaryChanges};
+use crate::decision_context::{DecisionContext, RuleOutcome, VoluntaryChanges};
 use crate::memory_sample::Component;
+use crate::micro_batch_sizes::{GrowthLimit, Speed, Track, growth_limit, largest_up_to};
 use crate::policy::{
     GAIN_MIN_MICRO_BATCHES, PROBE, Policy, SPEED_MIN_MICRO_BATCHES, WORTHWHILE_GROWTH,
 };
-use crate::sizing::{GrowthLimit, Speed, Track, growth_limit, largest_up_to};
 use format::format_bytes;
 
 /// The reason at the throughput plateau.

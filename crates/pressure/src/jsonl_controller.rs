@@ -2,6 +2,7 @@
 //! one line in, lines out. Time comes with the samples.
 
 use crate::controller::{decide, observe, should_cancel};
+use crate::controller_state::ControllerState;
 use crate::decision::{
     Action, Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Outcome, Phase, SampleCost,
 };
@@ -9,7 +10,6 @@ use crate::error::PressureError;
 use crate::memory_model::{Allocator, MemoryModel};
 use crate::memory_sample::MemorySample;
 use crate::policy::{MAX_INTEGER, MAX_SAMPLE_GAP_MS, Policy};
-use crate::state::ControllerState;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

@@ -55,11 +55,11 @@ mod pressure_level;
 mod other_apps;
 mod budget;
 mod memory_model;
-mod sizing;
+mod micro_batch_sizes;
 mod explain_shortage;
 
 // The rules, in the order in which `controller` applies them.
-mod context;
+mod decision_context;
 mod stop;
 mod recovery;
 mod pause_and_suspend;
@@ -71,7 +71,7 @@ mod fallback;
 mod checkpoint_policy;
 
 // The controller.
-mod state;
+mod controller_state;
 mod make_decision;
 mod controller;
 mod persisted;
@@ -79,7 +79,7 @@ mod jsonl_controller;
 
 // Advice without a run.
 mod recovery_options;
-mod suggest;
+mod suggest_config;
 mod stress_test;
 
 // Reading the machine.
@@ -95,6 +95,7 @@ mod power_policy;
 
 pub use budget::Budget;
 pub use controller::{budget_bytes, decide, observe, record_sample, should_cancel};
+pub use controller_state::ControllerState;
 pub use decision::{
     Action, Change, Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Moments, Outcome,
     Phase, Prefetch, SampleCost,
@@ -117,9 +118,8 @@ pub use recovery_options::{
 };
 pub use sleep_watch::SleepWatch;
 pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};
-pub use state::ControllerState;
 pub use stress_test::{stress_test_bytes, stress_test_is_full, stress_test_is_over};
-pub use suggest::{
+pub use suggest_config::{
     BatchConfig, DeviceLimits, DoesNotFit, ModelNeed, ModelVariant, Peak, Processes,
     SuggestedConfig, sensible_sizes, suggest_config,
 };

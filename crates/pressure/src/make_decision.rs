@@ -1,10 +1,10 @@
 //! Turns the outcome of a rule into the decision, and remembers it. Decides no size itself, except
 //! that the next samples may be too costly for it.
 
-use crate::context::{DecisionContext, RuleOutcome};
+use crate::controller_state::{LastDecision, Rules};
 use crate::decision::{Action, Change, Decision};
+use crate::decision_context::{DecisionContext, RuleOutcome};
 use crate::recovery::Step;
-use crate::state::{LastDecision, Rules};
 
 /// The decision for `outcome` and, if one was taken, the recovery step `step`.
 pub(crate) fn answer(

@@ -5,7 +5,7 @@
 //! Kinds share what they have in common: the training state is the same for all, and more
 //! checkpointed blocks never need more memory.
 
-mod line;
+mod linear_fit;
 mod size_classes;
 
 use crate::decision::{MicroBatchKind, MicroBatchRecord, Outcome};
@@ -13,7 +13,7 @@ use crate::policy::{
     MIN_BOUND_MARGIN, OBSERVED_DECAY, RESIDUAL_DECAY, RESIDUAL_MARGIN, SAME_SIZE_FRACTION,
     SAME_SIZE_SAMPLES,
 };
-use line::Line;
+use linear_fit::Line;
 use serde::{Deserialize, Serialize};
 use size_classes::SizeClasses;
 

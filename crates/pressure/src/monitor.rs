@@ -3,6 +3,7 @@
 //! the system sends notifications of memory pressure, they wake the thread.
 
 use crate::controller::should_cancel;
+use crate::controller_state::ControllerState;
 use crate::cpu_time::cpu_ms_of;
 use crate::error::PressureError;
 use crate::memory_sample::{Level, MemorySample};
@@ -12,7 +13,6 @@ use crate::policy::{
 use crate::pressure_level::pressure;
 use crate::pressure_notification::PressureNotification;
 use crate::source::MemorySource;
-use crate::state::ControllerState;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

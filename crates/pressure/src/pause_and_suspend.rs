@@ -1,8 +1,8 @@
 //! Rules: suspend if the training state itself does not fit, pause if not even one sample does, and
 //! continue once it does.
 
-use crate::context::{DecisionContext, FailureCause, RuleOutcome};
 use crate::decision::{Action, MicroBatchKind};
+use crate::decision_context::{DecisionContext, FailureCause, RuleOutcome};
 use crate::memory_model::MemoryModel;
 use crate::memory_sample::Component;
 use format::format_bytes;

@@ -8,10 +8,10 @@
 //! recovery steps, and refused sizes (those expire after two minutes anyway). Batch size and sample
 //! cost come with the first question.
 
+use crate::controller_state::ControllerState;
 use crate::decision::MicroBatchKind;
 use crate::memory_model::MemoryModel;
-use crate::sizing::{Speed, Track, Tracks};
-use crate::state::ControllerState;
+use crate::micro_batch_sizes::{Speed, Track, Tracks};
 use serde::{Deserialize, Serialize};
 
 /// What a controller has learned of a run's micro-batches.

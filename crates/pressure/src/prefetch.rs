@@ -1,11 +1,11 @@
 //! Rules: shorten the prefetch before the micro-batch shrinks, and lengthen it again after
 //! everything else has recovered. A shorter prefetch does not change the split, so it comes first.
 
-use crate::context::{DecisionContext, RuleOutcome};
 use crate::decision::Prefetch;
+use crate::decision_context::{DecisionContext, RuleOutcome};
 use crate::growth::Target;
 use crate::memory_sample::Component;
-use crate::sizing::Track;
+use crate::micro_batch_sizes::Track;
 
 /// Whether the prefetch is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

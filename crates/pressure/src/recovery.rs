@@ -4,10 +4,10 @@
 //!
 //! No step changes the result of the training.
 
-use crate::context::{DecisionContext, FailureCause, VoluntaryChanges};
 use crate::decision::{Action, Change, MicroBatchKind, Moments, Phase};
+use crate::decision_context::{DecisionContext, FailureCause, VoluntaryChanges};
+use crate::micro_batch_sizes::{Track, Tracks, largest_within};
 use crate::policy::{Policy, RECOMPUTE_TIME_FRACTION, TRUSTED_SAVING};
-use crate::sizing::{Track, Tracks, largest_within};
 use format::format_bytes;
 use serde::{Deserialize, Serialize};
 

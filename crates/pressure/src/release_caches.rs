@@ -1,9 +1,9 @@
 //! Rules: when cached memory is released, and how often a critical level is answered.
 
-use crate::context::DecisionContext;
+use crate::decision_context::DecisionContext;
 use crate::memory_sample::Level;
+use crate::micro_batch_sizes::Track;
 use crate::policy::{CACHE_FOOTPRINT_PART, RELEASE_INTERVAL_MS};
-use crate::sizing::Track;
 
 /// When caches were last released, and a critical level last answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

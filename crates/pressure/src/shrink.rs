@@ -1,9 +1,9 @@
 //! Rule: shrink the micro-batch at once if it no longer fits, was refused or cancelled, or if the
 //! system is critical.
 
-use crate::context::{DecisionContext, RuleOutcome};
+use crate::decision_context::{DecisionContext, RuleOutcome};
 use crate::memory_sample::Component;
-use crate::sizing::{Track, largest_up_to};
+use crate::micro_batch_sizes::{Track, largest_up_to};
 use crate::{growth, prefetch};
 
 /// The present size, or less if it must be less. `critical`: the rule reacts to a critical level.

@@ -1,7 +1,7 @@
 //! Rule: end the run with a reason while its checkpoint is on disk, or still fits there.
 
-use crate::context::{DecisionContext, RuleOutcome};
 use crate::decision::Action;
+use crate::decision_context::{DecisionContext, RuleOutcome};
 use crate::memory_sample::{Component, MemorySample};
 use crate::policy::Policy;
 use format::format_bytes;

@@ -1,11 +1,11 @@
 //! Read access to a folded run: its status, records and result. The time range that the window
-//! draws is in `window.rs`.
+//! draws is in `chart_data.rs`.
 
 use crate::amounts::{format_count, format_duration, format_percent};
 use crate::event::{Started, StopReason};
+use crate::fold_events::Run;
 use crate::records::{self, CheckpointRecord, EvaluationRecord, PredictionRecord};
-use crate::reduce::Run;
-use crate::view::{Figures, Mark, RunStatus, StatusLine};
+use crate::run_view::{Figures, Mark, RunStatus, StatusLine};
 
 impl Run {
     /// The run's head, once it has started.

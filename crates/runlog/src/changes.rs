@@ -1,9 +1,9 @@
 //! The changes of a run: decisions that changed something, and its continuations. They are marked
 //! in the charts and listed.
 
-use crate::reduce::Run;
+use crate::fold_events::Run;
+use crate::run_view::Mark;
 use crate::status_text;
-use crate::view::Mark;
 use pressure::{Change, Component, Decision};
 
 /// A pause that ends within this time is one change together with its end, in milliseconds.

@@ -2,9 +2,9 @@
 //! it becomes the second line's matter.
 
 use crate::amounts::{format_bytes, format_count, format_duration};
-use crate::reduce::Run;
+use crate::fold_events::Run;
+use crate::run_view::{Figures, RunStatus, StatusLine};
 use crate::status_text;
-use crate::view::{Figures, RunStatus, StatusLine};
 use pressure::{Change, Component, Level, Phase};
 
 /// How long a decision is the headline, in milliseconds.

@@ -349,23 +349,36 @@ mod tests {
     }
 
     #[test]
-    fn a_million_points_are_decimated_within_30_ms() {
+    fn a_million_points_are_decimated_in_a_few_passes_over_them() {
         let mut series = Series::<5>::default();
         let mut next = noise(3);
         (0..1_000_000).for_each(|i| series.push(f64::from(i), std::array::from_fn(|_| next())));
-        // Other processes share the cores, so the fastest of many tries counts, and one below the
-        // limit is enough.
-        let mut best = f64::INFINITY;
-        for _ in 0..60 {
+        let seconds = |run: &mut dyn FnMut()| {
             let begin = Instant::now();
-            assert!(line(&series, 0.0, 1e6, 1600).at_ms.len() <= 3200);
-            best = best.min(begin.elapsed().as_secs_f64() * 1000.0);
-            if best < 30.0 {
-                break;
-            }
+            run();
+            begin.elapsed().as_secs_f64()
+        };
+        // Both are timed in turn and the fastest of many tries counts, because other processes
+        // share the cores.
+        let (mut pass, mut decimated) = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..20 {
+            pass = pass.min(seconds(&mut || {
+                let largest = series
+                    .columns()
+                    .into_iter()
+                    .flatten()
+                    .fold(0.0_f32, |a, b| a.max(*b));
+                assert!(std::hint::black_box(largest).is_finite());
+            }));
+            decimated = decimated.min(seconds(&mut || {
+                assert!(line(&series, 0.0, 1e6, 1600).at_ms.len() <= 3200);
+            }));
         }
-        println!("1,000,000 points of 5 values decimated in {best:.1} ms");
+        println!("1,000,000 points of 5 values: {decimated:.4} s, one pass {pass:.4} s");
         // An unoptimized build is no measure of the speed.
-        assert!(best < 30.0 || cfg!(debug_assertions), "{best} ms");
+        assert!(
+            decimated < 12.0 * pass || cfg!(debug_assertions),
+            "{decimated} s, one pass {pass} s"
+        );
     }
 }

@@ -1,9 +1,9 @@
 //! `events.jsonl`: one event per line, written so that a crash at any instant costs at most the
-//! last line. `reduce.rs` interprets the events.
+//! last line. `fold_events.rs` interprets the events.
 
 use crate::RunlogError;
 use crate::event::RunEvent;
-use crate::folder::RunFolder;
+use crate::run_folder::RunFolder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

@@ -35,22 +35,22 @@
 // Events, and the files that contain them.
 mod event;
 pub mod json_floats;
-mod folder;
+mod run_folder;
 mod event_file;
 mod notes;
-mod store;
+mod run_store;
 
 // The fold: from events to a run.
 mod changes;
 mod live;
 mod metric_text;
 mod records;
-mod reduce;
+mod fold_events;
 mod series;
 mod loss_smoothing;
 mod status_text;
 mod throughput;
-mod view;
+mod run_view;
 
 // Reading a folded run.
 mod accessors;
@@ -61,13 +61,13 @@ mod load_run;
 mod curves_csv;
 mod live_view;
 mod report;
-mod window;
+mod chart_data;
 
 // Settings.
 mod checkpoint_blocks;
-mod choices;
+mod choice_settings;
 mod config_file;
-mod interval;
+mod checkpoint_interval;
 mod preset;
 mod settings;
 mod settings_check;
@@ -84,8 +84,10 @@ pub use amounts::{
     MISSING, counted, format_bytes, format_count, format_duration, format_percent, most_like,
     parse_bytes,
 };
+pub use chart_data::{Pull, Query};
 pub use checkpoint_blocks::CheckpointBlocks;
-pub use choices::{
+pub use checkpoint_interval::Interval;
+pub use choice_settings::{
     Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
     OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
     TaskChoice,
@@ -94,15 +96,13 @@ pub use curves_csv::curves_csv;
 pub use error::RunlogError;
 pub use event::{CheckpointReason, MemoryPeak, NonFiniteGradient, RunEvent, Started, StopReason};
 pub use event_file::{EventReader, EventWriter, Tail, read_events};
-pub use folder::{Claim, RunFolder, SavedCheckpoint};
-pub use interval::Interval;
+pub use fold_events::Run;
 pub use metric_text::{describe_metrics, format_metrics, headline_metric};
 pub use notes::RunNotes;
 pub use preset::{preset, preset_names, preset_purpose};
 pub use records::PredictionRecord;
-pub use reduce::Run;
 pub use report::{report, report_pages};
+pub use run_folder::{Claim, RunFolder, SavedCheckpoint};
+pub use run_store::RunStore;
+pub use run_view::{Figures, PullHeader, RunStatus, StepProgress};
 pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
-pub use store::RunStore;
-pub use view::{Figures, PullHeader, RunStatus, StepProgress};
-pub use window::{Pull, Query};

@@ -2,8 +2,8 @@
 //! step, and a clock that does not wait for the training. Nothing of it is in the run folder.
 
 use crate::event::{MemoryPeak, RunEvent};
+use crate::run_view::StepProgress;
 use crate::series::Series;
-use crate::view::StepProgress;
 use pressure::{Level, MemorySample, Thermal};
 
 /// Values of each memory sample: see [`memory_values`].

@@ -1,9 +1,9 @@
 //! A run with what happened since its newest event.
 
 use crate::event::RunEvent;
+use crate::fold_events::Run;
 use crate::live::Sample;
-use crate::reduce::Run;
-use crate::view::{Figures, LevelSpan, StepProgress};
+use crate::run_view::{Figures, LevelSpan, StepProgress};
 use pressure::Level;
 
 impl Run {

@@ -4,8 +4,8 @@
 use crate::RunlogError;
 use crate::crash_report::CrashReport;
 use crate::event_file::read_events;
-use crate::folder::RunFolder;
-use crate::reduce::Run;
+use crate::fold_events::Run;
+use crate::run_folder::RunFolder;
 use jiff::Zoned;
 use std::fs;
 use std::time::UNIX_EPOCH;

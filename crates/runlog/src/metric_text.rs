@@ -1,9 +1,9 @@
 //! Metrics of a task as text, worded the same in the window and in the terminal.
 
 use crate::amounts::format_percent;
+use crate::fold_events::Run;
 use crate::records::EvaluationRecord;
-use crate::reduce::Run;
-use crate::view::Figures;
+use crate::run_view::Figures;
 use std::collections::BTreeMap;
 
 /// The result of a run in a list of runs, as value and name: ("93.4 %", "accuracy"), ("149.3",

@@ -1,7 +1,7 @@
 //! One page about a run, as SVG and PNG: what was trained, how the training went, and how memory
 //! was used. It draws a folded `Run`; it folds nothing itself.
 
-mod page;
+mod canvas;
 mod scale;
 
 mod frame;
@@ -13,7 +13,7 @@ mod panels;
 mod png;
 
 use crate::{Run, RunFolder, RunlogError};
-use page::{Backend, DrawResult, EDGE, Page, SCALE, WIDTH};
+use canvas::{Backend, DrawResult, EDGE, Page, SCALE, WIDTH};
 use plotters::prelude::{BitMapBackend, DrawingBackend, SVGBackend};
 use std::fs;
 use std::path::PathBuf;

@@ -5,7 +5,7 @@
 //! To add a setting, add a row. A row whose help, default or range is missing fails a test.
 
 use crate::CheckpointBlocks;
-use crate::choices::{
+use crate::choice_settings::{
     Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
     OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
     TaskChoice,

@@ -1,21 +1,21 @@
 //! Shared code of the CPU kernels: views of tensors as slices, new buffers, matrix products, and
 //! reductions in an order that depends on the shape only.
 
-mod view;
+mod tensor_view;
 mod threads;
 mod exponential;
 mod error_function;
 mod simd_dispatch;
 pub(crate) mod lanes;
 mod reduce;
-mod product;
+mod matmul;
 pub(crate) mod im2col;
 
-pub(crate) use product::{Matrix, Product};
+pub(crate) use matmul::{Matrix, Product};
 pub(crate) use reduce::{add_in_order, column_sums, map, map2, row_chunks};
 pub(crate) use simd_dispatch::wide;
+pub(crate) use tensor_view::{Float, View, buffer, is_fused, to_tensor};
 pub(crate) use threads::{buffer_for_job, scratch_of_other_threads, skips_arithmetic, threads};
-pub(crate) use view::{Float, View, buffer, is_fused, to_tensor};
 
 /// Runs `$body` with `$float` bound to the element type of a CPU tensor.
 macro_rules! with_float {

@@ -17,7 +17,7 @@ mod cuda;
 
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
-use crate::metal_peak;
+use crate::metal_peak_memory;
 use candle_core::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
@@ -210,7 +210,7 @@ pub fn gpu_name(device: &Device) -> String {
 pub fn take_peak_bytes(device: &Device) -> u64 {
     match device {
         Device::Cuda(_) => cuda::take_peak_bytes(device),
-        _ => metal_peak::take_peak_bytes(device),
+        _ => metal_peak_memory::take_peak_bytes(device),
     }
 }
 

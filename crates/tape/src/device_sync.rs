@@ -4,7 +4,7 @@
 
 use crate::error::Result;
 use crate::fault_injection;
-use crate::metal_peak::note_peak;
+use crate::metal_peak_memory::note_peak;
 use crate::objective_c::guarded;
 use candle_core::{Device, Tensor, WithDType};
 

@@ -43,7 +43,7 @@ pub(crate) mod command_buffers;
 pub(crate) mod copies;
 pub(crate) mod elements;
 pub(crate) mod images;
-pub mod product;
+pub mod matmul;
 pub(crate) mod rows;
 pub(crate) mod multi_tensor;
 

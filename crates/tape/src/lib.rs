@@ -41,7 +41,7 @@ mod tape;
 mod gradients;
 mod saved_tensors;
 mod saved_input;
-mod checkpoint;
+mod activation_checkpointing;
 mod deferred_block_output;
 
 // Operations, one per file, and the check of their gradients.
@@ -61,10 +61,10 @@ mod objective_c;
 #[path = "without_objective_c.rs"]
 mod objective_c;
 #[cfg(target_os = "macos")]
-mod metal_peak;
+mod metal_peak_memory;
 #[cfg(not(target_os = "macos"))]
-#[path = "without_metal_peak.rs"]
-mod metal_peak;
+#[path = "without_metal_peak_memory.rs"]
+mod metal_peak_memory;
 mod cpu;
 pub mod kernels;
 pub mod inplace;
@@ -74,7 +74,7 @@ mod rng;
 pub mod fault_injection;
 
 // Memory: measured, and recorded without computing.
-pub mod memory;
+pub mod counting_allocator;
 mod dry_run;
 
 pub use cancel::Cancel;

@@ -37,7 +37,7 @@ mod shape;
 mod permute;
 mod concat;
 mod select;
-mod noise;
+mod noise_key;
 mod dropout;
 mod drop_path;
 mod grouped_sums;
@@ -58,7 +58,7 @@ pub use gumbel_softmax::Choice;
 pub use linear_cross_entropy::IGNORED;
 pub use loss::Loss;
 pub use max_pool::PoolShape;
-pub use noise::{NoiseKey, Positions};
+pub use noise_key::{NoiseKey, Positions};
 pub use regression_targets::RegressionTargets;
 pub use token_selection::{KeepRule, Quota, keep_probabilities};
 

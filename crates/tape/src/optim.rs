@@ -8,24 +8,24 @@ mod adamw;
 mod adamw8bit;
 mod byte_moment;
 mod sgd;
-mod elements;
+mod update_elements;
 mod step_rules;
 mod multi_tensor;
 mod weight_average;
-mod gradient_health;
-mod element;
+mod gradient_norm;
+mod element_type;
 
 pub use adamw::adamw;
 pub use adamw8bit::adamw8bit;
 pub use byte_moment::{BLOCK, ByteMoment};
-pub use elements::{StepElement, update_elements};
-pub use gradient_health::{Health, NonFinite, global_norm, health};
+pub use gradient_norm::{Health, NonFinite, global_norm, health};
 pub use multi_tensor::{Member, adamw_together, sgd_together};
 pub use sgd::sgd;
 pub use step_rules::{AdamWStep, SgdStep};
+pub use update_elements::{StepElement, update_elements};
 pub use weight_average::{average, average_together};
 
-pub(crate) use element::Element;
+pub(crate) use element_type::Element;
 
 /// Elements per parallel task: a multiple of the block of a byte moment.
 const CHUNK: usize = 64 * 1024;

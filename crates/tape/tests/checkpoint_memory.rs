@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device};
-use tape::memory::{CountingAllocator, live_bytes, take_peak_bytes};
+use tape::counting_allocator::{CountingAllocator, live_bytes, take_peak_bytes};
 use tape::{Cancel, Kernels, Parameters, Tape};
 
 #[global_allocator]

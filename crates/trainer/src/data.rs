@@ -2,7 +2,7 @@
 //! thread. The samples of a step are a function of the seed and the step alone; threads and
 //! prefetching never change them.
 
-mod corpus;
+mod tokenized_texts;
 mod documents;
 mod image_loader;
 mod text_loader;
@@ -10,11 +10,11 @@ mod token_frequencies;
 mod tokenizer;
 mod window_loader;
 
-pub use corpus::{Corpus, Text};
 pub use documents::DocumentData;
 pub use image_loader::{ImageEvalLoader, ImageLoader, PrefetchOptions};
 pub use text_loader::{TextData, TextEvalLoader, TextLoader};
 pub(crate) use token_frequencies::{load_token_frequencies, token_frequencies};
+pub use tokenized_texts::{Corpus, Text};
 pub(crate) use tokenizer::{TOKENIZER, document_boundary};
 pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader};
 

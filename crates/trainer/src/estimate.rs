@@ -8,15 +8,15 @@ mod dry_run;
 mod heap;
 mod min_checkpointing;
 mod memory_cap_check;
-mod seconds;
+mod training_time;
 mod target_device;
 
 pub use dry_run::DryRun;
 use fixed_footprint::Baseline;
 pub use memory_cap_check::{does_not_fit, plan_within_cap};
-pub use seconds::seconds_per_sample;
 pub use size_notes::{AttentionSize, size_notes};
 pub use target_device::Target;
+pub use training_time::seconds_per_sample;
 
 use crate::data::PrefetchOptions;
 use crate::error::Result;

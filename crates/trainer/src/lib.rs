@@ -6,10 +6,10 @@
 
 // The plan: a checked config, and what it needs.
 mod model_builder;
-mod model_task;
+mod task_conversion;
 mod plan;
 mod precision;
-mod schedule;
+mod lr_schedule;
 
 pub mod estimate;
 
@@ -39,7 +39,7 @@ mod threads;
 
 // One run: its loop, events and checkpoints.
 mod checkpoint;
-mod control;
+mod run_control;
 mod write_atomic;
 mod error;
 mod event_log;
@@ -56,7 +56,6 @@ mod trained_model;
 mod results;
 
 pub use batch_gradients::{BatchGradients, BatchSettings, ElementType};
-pub use control::{Control, Request};
 pub use device_check::{CheckObserver, DeviceCheck, Finding, RefusedKernels, checked_device};
 pub use effective_batch::{AccumulatedBatch, EffectiveBatch};
 pub use error::{Result, TrainError};
@@ -64,7 +63,6 @@ pub use live::LiveObserver;
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use manifest::{dataset_folder, relocate_dataset};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
-pub use model_task::model_task;
 pub use models::{ModelId, PretrainedFamily, TextModel, TextSize};
 pub use optimizer::{OptimizerKind, OptimizerState};
 pub use plan::{DatasetRef, Plan, device_preference, usual_learning_rate};
@@ -75,20 +73,22 @@ pub use results::{
     sample_texts,
 };
 pub use run_context::{RunContext, RunOutcome};
+pub use run_control::{Control, Request};
+pub use tape::counting_allocator::{CountingAllocator, take_peak_bytes};
 pub use tape::device::{
     CANDLE_ENVIRONMENT, DeviceKind, DevicePreference, SelectedDevice, default_threads,
     predict_device, predict_device_kind, select_device,
 };
-pub use tape::kernels::product::{allow_tensor_cores, tensor_cores_allowed};
+pub use tape::kernels::matmul::{allow_tensor_cores, tensor_cores_allowed};
 pub use tape::kernels::{
     CompiledKernel, allow as allow_kernels, allowed as kernels_allowed,
     compiled as compiled_kernels,
 };
-pub use tape::memory::{CountingAllocator, take_peak_bytes};
 pub use task::{
     ClassPrediction, ClassReport, ConfusionEntry, EvaluationReport, MicroBatchResult, Prediction,
     RegressionReport,
 };
+pub use task_conversion::model_task;
 pub use threads::on_threads;
 pub use train::{resume, start};
 pub use trained_model::{
@@ -102,10 +102,10 @@ pub mod internals {
     pub use crate::data::{ImageLoader, PrefetchOptions, TrainLoader};
     pub use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
     pub use crate::export_inputs::tokenizer_file;
+    pub use crate::lr_schedule::{LrSchedule, Schedule};
     pub use crate::optimizer::OptimizerState;
     pub use crate::plan::Augmentation;
     pub use crate::sample_queue::SampleQueue;
-    pub use crate::schedule::{LrSchedule, Schedule};
     pub use crate::skipped_steps::Skipped;
     pub use crate::task::{
         CompressionTask, ForwardContext, ImageSample, ImageTask, LanguageTask, MetricInputs,

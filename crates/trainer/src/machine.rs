@@ -11,7 +11,7 @@ use pressure::{
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tape::memory::{Purge, live_bytes};
+use tape::counting_allocator::{Purge, live_bytes};
 
 /// How a memory script advances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,13 +2,12 @@
 //! the rules of the `pressure` crate, and measures every micro-batch so that the model learns.
 
 mod admission;
-mod changes;
+mod logged_decisions;
 mod in_flight;
 mod prediction;
-mod usage;
+mod process_memory;
 mod micro_batch_cost;
 
-use crate::control::Control;
 use crate::controller_state::{Environment, SavedControllerState, StateFile};
 use crate::error::{Result, TrainError, samples};
 use crate::keep_awake::{self, Activity};
@@ -16,11 +15,12 @@ use crate::live::LiveMemory;
 use crate::machine::{Machine, SharedDevice};
 use crate::plan::Plan;
 use crate::replay::{Position, Replay};
+use crate::run_control::Control;
 use crate::threads::stack_bytes;
 use admission::{Admission, Situation};
 use candle_core::Device;
-use changes::Changes;
 use in_flight::InFlight;
+use logged_decisions::Changes;
 use micro_batch_cost::Workload;
 use pressure::{
     Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
@@ -28,11 +28,11 @@ use pressure::{
     Phase, Policy, Reading, RecoveryReserve, SampleCost, budget_bytes, decide, observe,
     record_sample,
 };
+use process_memory::Usage;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tape::device::{KernelTime, SelectedDevice};
 use tape::{Cancel, DeviceFault};
-use usage::Usage;
 
 pub use prediction::Prediction;
 

@@ -2,7 +2,7 @@
 //! memory-mapped file while memory is short; the weights do not depend on where it is.
 //!
 //! To add an optimizer, write its file, declare it here, add it to `rule_of`, and add its name to
-//! [`OptimizerChoice`](runlog::OptimizerChoice) in `runlog/src/choices.rs`.
+//! [`OptimizerChoice`](runlog::OptimizerChoice) in `runlog/src/choice_settings.rs`.
 
 mod adamw;
 mod adamw8bit;

@@ -3,7 +3,7 @@
 
 mod augmentation;
 mod checks;
-mod compression;
+mod token_compression;
 mod dataset_defaults;
 mod hyperparameters;
 mod network;
@@ -11,14 +11,14 @@ mod refusal;
 
 pub use augmentation::Augmentation;
 pub use checks::device_preference;
-pub use compression::{Compression, relaxes_choice, scores_choice};
 pub use dataset_defaults::DatasetRef;
 pub use hyperparameters::usual_learning_rate;
+pub use token_compression::{Compression, relaxes_choice, scores_choice};
 
-use crate::model_task::dataset_task;
+use crate::lr_schedule::LrSchedule;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
-use crate::schedule::LrSchedule;
+use crate::task_conversion::dataset_task;
 use dataset::{Mix, TargetColumn, Task, Tokenizer};
 use models::{Balance, Heads, ModelId, Pretrained, TextModel};
 use pressure::PowerPolicyMode;

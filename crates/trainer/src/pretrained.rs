@@ -2,7 +2,7 @@
 //! [`models::Pretrained`].
 
 use crate::error::{Result, TrainError};
-use crate::model_task::{dataset_task, model_task};
+use crate::task_conversion::{dataset_task, model_task};
 use dataset::{Task, Tokenizer};
 use models::pretrained::{FineTuningSettings, verify_run_copy};
 use models::{ModelError, Pretrained, PretrainedFamily};

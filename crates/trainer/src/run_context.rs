@@ -1,9 +1,9 @@
 //! What a caller passes to a run beside its plan, and what it gets back.
 
-use crate::control::Control;
 use crate::live::LiveObserver;
 use crate::machine::Machine;
 use crate::replay::Replay;
+use crate::run_control::Control;
 use runlog::StopReason;
 use std::sync::Arc;
 

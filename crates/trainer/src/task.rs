@@ -12,13 +12,17 @@ mod language_model;
 mod metric_sums;
 mod ranking;
 mod regression;
-mod report;
+mod evaluation_report;
 mod texts;
 
 pub use crate::data::Text;
 pub use evaluation::{
     ClassPrediction, ConfusionEntry, EvaluatedMicroBatch, MetricInputs, Metrics, SamplePrediction,
 };
+pub(crate) use evaluation_report::split_name;
+#[cfg(test)]
+pub(crate) use evaluation_report::wilson;
+pub use evaluation_report::{ClassReport, EvaluationReport, ReportInputs};
 pub use forward_context::{ForwardContext, MicroBatchResult};
 pub use images::{ImageSample, ImageTask, Prediction};
 pub use language_model::LanguageTask;
@@ -26,10 +30,6 @@ pub use metric_sums::MetricSums;
 pub(crate) use models::BALANCE;
 pub use models::{Balance, Heads, PixelNormalization};
 pub use regression::{RegressionErrors, RegressionReport};
-pub(crate) use report::split_name;
-#[cfg(test)]
-pub(crate) use report::wilson;
-pub use report::{ClassReport, EvaluationReport, ReportInputs};
 pub use texts::TextTask;
 pub use token_compression::{CompressionTask, Sequence};
 

@@ -4,10 +4,10 @@
 
 use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError};
+use crate::lr_schedule::Schedule;
 use crate::optimizer::OptimizerState;
 use crate::plan::{Compression, Plan};
 use crate::precision::{LossScale, Precision};
-use crate::schedule::Schedule;
 use crate::skipped_steps::{Skipped, SkippedSteps, first_non_finite};
 use crate::task::{
     BALANCE, Balance, EvaluatedMicroBatch, ForwardContext, Heads, MicroBatchResult,

@@ -7,7 +7,7 @@ use dataset::{InspectOptions, TextOptions, detect};
 use runlog::{DeviceChoice, RunConfig, RunFolder};
 use std::path::Path;
 use tape::Rng;
-use tape::memory::{CountingAllocator, live_bytes};
+use tape::counting_allocator::{CountingAllocator, live_bytes};
 use trainer::Plan;
 use trainer::estimate::{MemoryEstimate, Target, Variants};
 use trainer::internals::{LanguageTask, Task, TextTask};

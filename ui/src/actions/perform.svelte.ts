@@ -1,7 +1,7 @@
 // Performs actions: by the button that does the same, or here if no page has one.
-import { host } from "../host/choose";
+import { host } from "../host/selectHost";
 import { go, inspectionHash, route, runHash } from "../route.svelte";
-import { attempt, chooseFolder, openSample, session } from "../session.svelte";
+import { attempt, chooseFolder, openSample, session } from "../appState.svelte";
 import type { RunRequest, RunRow } from "../types";
 import { actions } from "./table";
 

@@ -1,5 +1,5 @@
 // The charts as a table: one row per panel, and one row per series. Rust names the arrays of a pull
-// in crates/runlog/src/window.rs; a new array needs one row in SERIES here. Knows neither pixels
+// in crates/runlog/src/chart_data.rs; a new array needs one row in SERIES here. Knows neither pixels
 // nor uPlot.
 import { count, loss, oneDecimal, percent, rate } from "../format";
 import type { Figures, PullHeader } from "../types";

@@ -2,11 +2,11 @@
 // begins, `?speed=0` stops it there, `?theme=light|dark` overrides the system. Never part of a
 // production bundle.
 import type { PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
-import { pack } from "../wire";
+import { pack } from "../chartData";
 import { toCommandError, type Host } from "./host";
 import { estimate, inspection, machine, planWith, refused, repeated, rows, weights, welcome } from "./replay/views";
 
-/** Written by crates/runlog/tests/recorded_pulls.rs: pulls of the whole run so far, one every
+/** Written by crates/runlog/tests/recorded_chart_data.rs: pulls of the whole run so far, one every
  * two seconds of its clock. */
 interface Recording {
   /** The values of each array. */

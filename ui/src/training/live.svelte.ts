@@ -1,13 +1,13 @@
 // The run that is shown: its latest pull, the time range, and the requests that it accepts.
-import { host } from "../host/choose";
+import { host } from "../host/selectHost";
 import { toCommandError } from "../host/host";
 import { smoothedSteps } from "../chart/options";
 import { options } from "../chart/options.svelte";
 import { noTops, type StressSpan, type Tops } from "../chart/scene";
 import { ranges, timeRange, type Span } from "../chart/span";
-import { attempt, leaveUnknown, session } from "../session.svelte";
+import { attempt, leaveUnknown, session } from "../appState.svelte";
 import type { Mark, RunRequest, RunRow, RunStatus } from "../types";
-import { unpack, type Pull } from "../wire";
+import { unpack, type Pull } from "../chartData";
 
 /** A pull reaches this far beyond the last known time, to include what has happened since. */
 const AHEAD_MS = 2000;

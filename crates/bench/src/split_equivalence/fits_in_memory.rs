@@ -6,7 +6,7 @@ use pressure::{ControllerState, Policy, budget_bytes};
 use runlog::format_bytes;
 use std::ops::Range;
 use tape::Parameters;
-use tape::memory::{live_bytes, take_peak_bytes};
+use tape::counting_allocator::{live_bytes, take_peak_bytes};
 use trainer::{Machine, MicroBatchResult, Result, TrainError};
 
 /// How far the budget looks ahead, in milliseconds. A micro-batch is short.

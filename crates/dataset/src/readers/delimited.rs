@@ -1,8 +1,8 @@
 //! Reads CSV and TSV as rows. Detects the delimiter and whether there is a header; TSV has no
 //! quoting.
 
-use super::preview::is_column_name;
 use super::rows::{Row, RowVisitor};
+use super::table_preview::is_column_name;
 use csv::{ReaderBuilder, StringRecord};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

@@ -2,12 +2,12 @@
 //! [`FORMATS`].
 
 use super::delimited::Delimited;
-use super::encoding::{TextEncoding, decode};
 use super::json::Json;
 use super::label_lines::LabelLines;
 use super::parquet_file;
-use super::preview::TablePreview;
 use super::rows::{Contents, RowVisitor, Rows};
+use super::table_preview::TablePreview;
+use super::text_encoding::{TextEncoding, decode};
 use super::whole_text;
 use crate::messages::unreadable;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

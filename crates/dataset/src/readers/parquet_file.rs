@@ -2,9 +2,9 @@
 //! headers declare before the library follows them, so that a small file cannot unpack to
 //! gigabytes. Nested columns are ignored.
 
-use super::encoding::TextEncoding;
 use super::parquet_headers;
 use super::rows::{Contents, Row, RowVisitor, Rows};
+use super::text_encoding::TextEncoding;
 use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};

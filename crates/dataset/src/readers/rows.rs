@@ -1,7 +1,7 @@
 //! The interface of every reader: a file as columns and rows of cells, and the rows that cannot be
 //! read.
 
-use super::encoding::TextEncoding;
+use super::text_encoding::TextEncoding;
 use std::borrow::Cow;
 
 /// One row, in the columns that were asked for.

@@ -1,7 +1,7 @@
 //! The tables among a folder's files, opened to preview their columns.
 
 use super::formats::{Dialect, FileFormat, OpenFile, Use};
-use super::preview::TablePreview;
+use super::table_preview::TablePreview;
 use crate::folder_listing::Entry;
 use crate::types::SkippedFile;
 use std::collections::BTreeMap;

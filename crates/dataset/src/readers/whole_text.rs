@@ -1,7 +1,7 @@
 //! A file that is one text from its first to its last byte, read as one row with one cell.
 
-use super::encoding::decode;
 use super::rows::{Contents, Row, RowVisitor, Rows};
+use super::text_encoding::decode;
 use std::borrow::Cow;
 
 /// Decodes the text.

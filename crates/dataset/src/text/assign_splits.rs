@@ -5,7 +5,7 @@ use super::messages;
 use super::scan_rows::{ScannedRow, ScannedRows, join_cells};
 use super::text_inspection::{SkippedRows, TextFile, TextSample};
 use crate::readers::{OpenFile, Row};
-use crate::sampling;
+use crate::seeded_selection;
 use crate::types::{Class, Split, Task};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -141,7 +141,7 @@ fn assign_rows(task: Task, scanned: &ScannedRows, hold_out: Option<HoldOut>) -> 
         };
         let names: Vec<String> = hashes.iter().map(|hash| format!("{hash:016x}")).collect();
         let views: Vec<&str> = names.iter().map(String::as_str).collect();
-        let held_out = sampling::choose_held_out(seed, class, &views, fraction);
+        let held_out = seeded_selection::choose_held_out(seed, class, &views, fraction);
         chosen.extend(hashes.into_iter().zip(held_out));
     }
     for (row, split) in scanned.rows.iter().zip(&mut splits) {

@@ -2,7 +2,7 @@
 
 use crate::messages::grouped;
 use crate::readers::Dialect;
-use crate::sampling;
+use crate::seeded_selection;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
 use std::path::PathBuf;
 
@@ -243,7 +243,7 @@ impl TextInspection {
         let names: Vec<(u32, String)> = trained.iter().map(named).collect();
         let mut keep = vec![true; self.samples.len()];
         trained.iter().for_each(|index| keep[*index] = false);
-        for chosen in sampling::choose_subset(seed, &names, limit) {
+        for chosen in seeded_selection::choose_subset(seed, &names, limit) {
             keep[trained[chosen]] = true;
         }
         let mut keep = keep.into_iter();

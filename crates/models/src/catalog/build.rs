@@ -1,13 +1,13 @@
 //! Builds networks by their row in the catalog, and opens folders of the formats in it.
 
 use super::{Architecture, ModelId, PretrainedFamily};
-use crate::compressor::Compressor;
 use crate::error;
 use crate::gpt::Gpt;
 use crate::hub_format::HubFolder;
 use crate::network::Network;
 use crate::parameter_builder::ParameterBuilder;
 use crate::text_encoder::TextEncoder;
+use crate::token_compressor::Compressor;
 use candle_core::{DType, Device};
 use std::path::Path;
 use tape::{Parameters, Result, TapeError};

@@ -1,8 +1,8 @@
 //! Which pretrained weights are trained, and how the frozen ones are stored. Parameters are
 //! recognized by their names, for every architecture.
 
-use crate::adapter::is_adapter;
 use crate::error::Result;
+use crate::lora::is_adapter;
 use crate::parameter_builder::AdapterShape;
 use tape::{Bits, ParameterId, Parameters};
 

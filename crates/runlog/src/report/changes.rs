@@ -1,10 +1,10 @@
 //! The report's list of the latest changes of the micro-batch, with time and reason.
 
+use super::canvas::{Align, DrawResult, EDGE, Page, Point, Type, WIDTH, colour};
 use super::frame;
-use super::page::{Align, DrawResult, EDGE, Page, Point, Type, WIDTH, colour};
 use crate::Run;
 use crate::amounts::{format_count, format_duration};
-use crate::view::Mark;
+use crate::run_view::Mark;
 use plotters::prelude::DrawingBackend;
 use pressure::Change;
 

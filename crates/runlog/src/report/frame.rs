@@ -1,10 +1,10 @@
 //! Shared parts of the report's panels: their positions, time axis, grid, level tint and legend.
 
-use super::page::{Align, Dashes, DrawResult, EDGE, Page, Point, Type, WIDTH, colour};
+use super::canvas::{Align, Dashes, DrawResult, EDGE, Page, Point, Type, WIDTH, colour};
 use super::scale::Scale;
 use crate::amounts::format_duration;
-use crate::view::LevelSpan;
-use crate::window::Pull;
+use crate::chart_data::Pull;
+use crate::run_view::LevelSpan;
 use plotters::prelude::{DrawingBackend, RGBColor};
 use pressure::Level;
 

@@ -1,6 +1,6 @@
 //! The head of the report: what was trained, on which data, and the results.
 
-use super::page::{Align, DrawResult, EDGE, Page, Type, WIDTH, colour};
+use super::canvas::{Align, DrawResult, EDGE, Page, Type, WIDTH, colour};
 use crate::amounts::{MISSING, format_bytes, format_count, format_duration, format_percent};
 use crate::{Run, Started};
 use jiff::Timestamp;

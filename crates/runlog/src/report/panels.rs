@@ -1,12 +1,12 @@
 //! The three panels of the report on one time axis: memory, micro-batch, loss.
 
+use super::canvas::{Align, Dashes, DrawResult, Page, Point, colour};
 use super::changes::{changes_micro_batch, glyph};
 use super::frame::{Key, LEFT, LOSS, LegendEntry, MEMORY, MICRO, Panels, RIGHT, VALUE};
-use super::page::{Align, Dashes, DrawResult, Page, Point, colour};
 use super::scale::Scale;
 use crate::Run;
 use crate::amounts::MISSING;
-use crate::window::{LOSS_CURVES, LossCurve};
+use crate::chart_data::{LOSS_CURVES, LossCurve};
 use plotters::prelude::{Color, DrawingBackend};
 
 const GB: f64 = 1073741824.0;

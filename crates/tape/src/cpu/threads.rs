@@ -1,7 +1,7 @@
 //! Threads of the CPU kernels. In a dry run one thread does the work of the whole pool: it
 //! allocates every thread's buffers and skips the arithmetic.
 
-use crate::cpu::view::{Plain, buffer};
+use crate::cpu::tensor_view::{Plain, buffer};
 use crate::dry_run;
 
 /// Threads of the CPU kernels: the size of the pool they run in, or the number that a dry run is

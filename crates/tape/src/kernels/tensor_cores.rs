@@ -41,7 +41,7 @@ struct Ready {
 /// Computes the product if that is faster than cuBLAS; otherwise returns false.
 pub(super) fn multiply(work: &Work, device: &CudaDevice) -> Result<bool> {
     let [m, n, k] = work.sizes;
-    let allowed = super::allowed() && super::product::tensor_cores_allowed();
+    let allowed = super::allowed() && super::matmul::tensor_cores_allowed();
     if !allowed || m * n * k == 0 || !work.fits() {
         return Ok(false);
     }

@@ -5,7 +5,7 @@
 //! A fraction of 0 changes nothing, as evaluation needs.
 
 use super::expect_filled;
-use super::noise::{Noise, NoiseKey, expect_fraction};
+use super::noise_key::{Noise, NoiseKey, expect_fraction};
 use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
 use crate::dtype::host_tensor;
 use crate::error::Result;

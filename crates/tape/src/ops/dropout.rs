@@ -4,7 +4,7 @@
 //!
 //! A fraction of 0 changes nothing, as evaluation needs.
 
-use super::noise::{Noise, NoiseKey, expect_fraction};
+use super::noise_key::{Noise, NoiseKey, expect_fraction};
 use super::{Form, expect_filled};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
 use crate::dtype::host_tensor;

@@ -5,7 +5,7 @@
 //!
 //! Backward: `dx = p (dy - sum dy p) / temperature`. Saved: `p`, which is the soft output itself.
 
-use super::noise::{Noise, NoiseKey};
+use super::noise_key::{Noise, NoiseKey};
 use super::softmax::{composed_gradient, softmax_row, softmax_row_gradient};
 use super::{expect_filled, misfit};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};

@@ -11,7 +11,7 @@ use crate::dtype::widened;
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::kernels::KernelGroup;
-use crate::kernels::product::{add_product, product as gpu_product, product_f32};
+use crate::kernels::matmul::{add_product, product as gpu_product, product_f32};
 use crate::kernels::{elements, rows};
 use crate::ops::stock_product;
 use crate::saved_input::SavedInput;

@@ -11,7 +11,7 @@ use super::linear::row_sum;
 use super::{Form, expect_shape, misfit};
 use crate::cpu::{Float, Matrix, Product, View, buffer, to_tensor, with_float};
 use crate::error::{Result, TapeError};
-use crate::kernels::product::product;
+use crate::kernels::matmul::product;
 use crate::kernels::{KernelGroup, elements};
 use crate::ops::stock_product;
 use crate::quantized::Quantized;

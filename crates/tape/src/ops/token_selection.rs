@@ -13,7 +13,7 @@
 //! buffer of `z`, so there is no tensor of it. Saved: `w`, as large as the logits.
 
 use super::gumbel_softmax::Choice;
-use super::noise::{Noise, NoiseKey};
+use super::noise_key::{Noise, NoiseKey};
 use super::{axes, expect_filled, misfit};
 use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};

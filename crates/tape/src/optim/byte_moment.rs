@@ -53,7 +53,7 @@ impl ByteMoment {
         with_slice_mut(&self.codes, |codes| {
             with_slice_mut(&self.scales, |scales| match (codes, scales) {
                 (SliceMut::U8(codes), SliceMut::F32(scales)) => write(codes, scales),
-                _ => super::element::type_mismatch(),
+                _ => super::element_type::type_mismatch(),
             })
         })
     }

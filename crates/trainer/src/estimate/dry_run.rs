@@ -5,10 +5,10 @@
 use super::Target;
 use super::heap::HeapProfile;
 use crate::error::Result;
-use crate::model_task::dataset_task;
 use crate::plan::{Compression, Plan};
 use crate::precision::Precision;
 use crate::task::{ForwardContext, MicroBatchResult, Task, with_task};
+use crate::task_conversion::dataset_task;
 use crate::threads::on_threads;
 use candle_core::Device;
 use models::{Heads, ModelId, Network, PixelNormalization};

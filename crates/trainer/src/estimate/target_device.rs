@@ -3,7 +3,7 @@
 use crate::plan::Plan;
 use pressure::{Allocator, own_footprint_bytes};
 use tape::Kernels;
-use tape::memory::live_bytes;
+use tape::counting_allocator::live_bytes;
 
 /// Resident bytes of a CUDA process per byte in use, measured over the workloads.
 const CUDA_RESIDENT_FACTOR: f64 = 1.03;

@@ -3,7 +3,7 @@
 //! this process allow, and a wait for memory that no other app can free.
 
 use super::micro_batch_cost::Workload;
-use super::usage::Usage;
+use super::process_memory::Usage;
 use crate::error::TrainError;
 use pressure::{
     Action, Change, ControllerState, Decision, MemoryModel, MemorySample, MicroBatchKind, Monitor,

@@ -3,8 +3,8 @@
 use super::augmentation;
 use super::refusal::invalid_setting;
 use crate::error::Result;
+use crate::lr_schedule::LrSchedule;
 use crate::optimizer::{OptimizerKind, rate_factor};
-use crate::schedule::LrSchedule;
 use dataset::{Mix, TargetColumn, Task};
 use models::hub_format::TrainedLayers;
 use models::{Balance, Pretrained};

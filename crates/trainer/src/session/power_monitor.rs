@@ -1,9 +1,9 @@
 //! Power of the machine during a session: rests between micro-batches, and checkpoints before sleep
 //! and at low battery. The rules are in `pressure::PowerPolicy`.
 
-use crate::control::Control;
 use crate::machine::Machine;
 use crate::plan::Plan;
+use crate::run_control::Control;
 use pressure::{PowerPolicy, PowerPolicyChange, PowerSource, SleepWatch};
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! Handles the user's requests between micro-batches.
 
-use crate::control::Request;
 use crate::error::Result;
 use crate::event_log::DecisionRecord;
 use crate::keep_awake::{self, Activity};
+use crate::run_control::Request;
 use crate::session::Session;
 use crate::task::Task;
 use pressure::{Action, Change, Component, Decision, Moments, Phase};

@@ -8,7 +8,7 @@ use super::{Memory, Sizes};
 use crate::error::Result;
 use crate::kernels::attention::{Attended, WIDEST, attend, attend_backward};
 use crate::kernels::elements::{Heads, join_heads, split_heads};
-use crate::kernels::product::product;
+use crate::kernels::matmul::product;
 use crate::kernels::rows::{AttentionMask, softmax, softmax_backward};
 use crate::kernels::uninit;
 use candle_core::Tensor;

@@ -7,7 +7,7 @@ use crate::cpu::im2col::Window;
 use crate::error::Result;
 use crate::kernels::elements::swap_axes;
 use crate::kernels::images::{self, columns, image};
-use crate::kernels::product::{add_product, product, product_f32};
+use crate::kernels::matmul::{add_product, product, product_f32};
 use candle_core::Tensor;
 
 /// Elements in memory at once, for the columns or for the result if that is larger: 32 MiB in f32.

@@ -11,7 +11,7 @@ use models::{Network, ParameterBuilder, ResNet, ResNetShape};
 use pressure::own_footprint_bytes;
 use std::sync::Arc;
 use support::{plan, samples};
-use tape::memory::{CountingAllocator, live_bytes};
+use tape::counting_allocator::{CountingAllocator, live_bytes};
 use tape::{Cancel, Parameters};
 use trainer::internals::{EffectiveBatch, MicroBatchResult, OptimizerState, TrainState};
 use trainer::{ModelId, OptimizerKind};

@@ -1,6 +1,6 @@
 // State that all views share: the welcome data, the machine, a folder dragged over the window, and
 // the last error.
-import { host } from "./host/choose";
+import { host } from "./host/selectHost";
 import { toCommandError, type Drag } from "./host/host";
 import { go, inspectionHash, resultsHash, route, runHash, showHash } from "./route.svelte";
 import type { MachineView, Show, Welcome, WeightsView } from "./types";

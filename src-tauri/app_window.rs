@@ -1,12 +1,12 @@
 //! The window: builds it, opens dropped folders, and asks before a training is interrupted.
 
+use crate::app_state::Shell;
 use crate::closing::{self, Closing};
 use crate::lock::lock;
 use crate::menu_bar_item;
-use crate::shell::Shell;
 use crate::show_window::show_window;
 use crate::single_instance::{self, First, Instance};
-use crate::view::DrillRequest;
+use crate::window_types::DrillRequest;
 use runlog::RunStore;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -2,12 +2,12 @@
 //! `PullHeader` describes the wire format.
 
 use crate::decimate::{self, Decimated, Rule};
+use crate::fold_events::{LOSS_COLUMNS, Run, STEP_COLUMNS};
 use crate::live::MEMORY_COLUMNS;
 use crate::loss_smoothing::smoothed;
 use crate::metric_text::{describe_metrics, metric_name, metric_value};
-use crate::reduce::{LOSS_COLUMNS, Run, STEP_COLUMNS};
+use crate::run_view::{Mark, PackedArray, PullHeader};
 use crate::series::{Columns, Series};
-use crate::view::{Mark, PackedArray, PullHeader};
 
 /// A curve of the loss panel. The window has its own table, `ui/src/chart/series.ts`.
 pub(crate) struct LossCurve {

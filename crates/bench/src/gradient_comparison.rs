@@ -4,8 +4,8 @@
 //! rounding may put a value on the other side. So f64 is run twice: on its own sides of the kinks,
 //! and on the sides that the judged run took.
 
-use crate::measure::Case;
 use crate::model::{ForwardOptions, Model};
+use crate::step_benchmark::Case;
 use candle_core::{DType, Device};
 use tape::device::to_host;
 use tape::inplace::to_f64;

@@ -4,7 +4,7 @@
 
 use crate::lock::lock;
 use crate::machine_readings::{FRESH, Reported};
-use crate::view::{CommandError, DeviceCheckView, PlanSettings, RunRequest};
+use crate::window_types::{CommandError, DeviceCheckView, PlanSettings, RunRequest};
 use runlog::{Run, RunEvent, RunFolder, RunStatus, StepProgress};
 use std::fmt;
 use std::sync::mpsc::{Sender, channel};

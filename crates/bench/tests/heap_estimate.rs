@@ -3,7 +3,7 @@
 
 use bench::{Case, Workload, estimate_workload, measure};
 use candle_core::Device;
-use tape::memory::{CountingAllocator, live_bytes, take_peak_bytes};
+use tape::counting_allocator::{CountingAllocator, live_bytes, take_peak_bytes};
 use trainer::estimate::{Target, Variants};
 use trainer::{Precision, on_threads};
 

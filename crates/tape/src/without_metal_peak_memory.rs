@@ -1,4 +1,4 @@
-//! Systems without Metal, with the same surface as `metal_peak.rs`.
+//! Systems without Metal, with the same surface as `metal_peak_memory.rs`.
 
 use candle_core::Device;
 

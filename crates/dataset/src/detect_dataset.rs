@@ -1,7 +1,7 @@
 //! Detects the contents of a dropped folder or file, and the task that it is for. Images come
 //! first: a table beside images describes them. The folder is listed once for all inspections.
 
-use crate::decode::system_decoder;
+use crate::decode_image::system_decoder;
 use crate::error::DatasetError;
 use crate::folder_listing::{Listing, resolve};
 use crate::image_inspection::ImageInspection;

@@ -1,7 +1,7 @@
 //! The state behind the window: open folders, pretrained weights, the running training, the list of
 //! runs. The page may be reloaded at any time.
 
-use crate::active::Active;
+use crate::current_training::Active;
 use crate::inspections::Inspections;
 use crate::lock::lock;
 use crate::machine_readings::Readings;
@@ -11,8 +11,8 @@ use crate::run_row;
 use crate::runs::Runs;
 use crate::stress_test::{Drill, SECONDS};
 use crate::try_it::TryIt;
-use crate::view::{CommandError, DrillRequest, DrillView, SampleView, Show, Welcome};
-use crate::weights::Weights;
+use crate::weight_folders::Weights;
+use crate::window_types::{CommandError, DrillRequest, DrillView, SampleView, Show, Welcome};
 use dataset::is_model_folder;
 use runlog::{Run, RunStore};
 use std::path::{Path, PathBuf};

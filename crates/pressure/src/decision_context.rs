@@ -5,10 +5,10 @@ use crate::decision::{Action, MicroBatchKind, Outcome, SampleCost};
 use crate::explain_shortage::explain_shortage;
 use crate::memory_model::MemoryModel;
 use crate::memory_sample::{Component, Level, MemorySample};
+use crate::micro_batch_sizes::{Track, largest_within};
 use crate::other_apps::History;
 use crate::policy::{CHANGES_WINDOW_MS, Policy};
 use crate::pressure_level::Reading;
-use crate::sizing::{Track, largest_within};
 use std::collections::VecDeque;
 
 /// Everything that a decision is based on. No rule changes it.

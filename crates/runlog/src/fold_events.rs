@@ -7,10 +7,10 @@ use crate::event::{RunEvent, Started, StopReason};
 use crate::live::{Live, MEMORY_COLUMNS, memory_values};
 use crate::loss_smoothing::LossSmoother;
 use crate::records::{CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation};
+use crate::run_view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
 use crate::series::Series;
 use crate::status_text::{self, StatusText};
 use crate::throughput::Throughput;
-use crate::view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
 use pressure::{Action, Change, Level, Phase};
 use std::collections::{BTreeMap, VecDeque};
 

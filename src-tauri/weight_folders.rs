@@ -1,7 +1,7 @@
 //! The folders of pretrained weights that were chosen or dropped, by id.
 
 use crate::lock::lock;
-use crate::view::{CommandError, PlanSettings, WeightsView};
+use crate::window_types::{CommandError, PlanSettings, WeightsView};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 

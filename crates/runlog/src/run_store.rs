@@ -1,6 +1,6 @@
-//! The folder of all runs, shared by the app and the terminal. `folder.rs` reads one run folder.
+//! The folder of all runs, shared by the app and the terminal. `run_folder.rs` reads one run folder.
 
-use crate::folder::{RunFolder, is_run_folder};
+use crate::run_folder::{RunFolder, is_run_folder};
 use crate::{RunlogError, amounts};
 use jiff::Zoned;
 use std::ffi::OsString;

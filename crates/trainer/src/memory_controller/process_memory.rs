@@ -8,8 +8,8 @@ use crate::optimizer::has_8bit_variant;
 use crate::plan::Plan;
 use candle_core::Device;
 use pressure::{MemoryModel, Moments, Monitor, RecoveryReserve};
+use tape::counting_allocator::{Purge, live_bytes, release, take_peak_bytes};
 use tape::device::{trim, trim_old};
-use tape::memory::{Purge, live_bytes, release, take_peak_bytes};
 
 /// Most faults that are read from a device after a failure.
 const MOST_FAULTS: usize = 8;

@@ -1,14 +1,14 @@
 //! What the controller remembers between two decisions: what it has observed, and the state that
 //! each rule owns. There is no clock; every time comes from a sample.
 
-use crate::context::{Failure, VoluntaryChanges};
 use crate::decision::{Action, MicroBatchKind, Prefetch};
+use crate::decision_context::{Failure, VoluntaryChanges};
 use crate::memory_sample::{Level, MemorySample};
+use crate::micro_batch_sizes::Tracks;
 use crate::other_apps::History;
 use crate::policy::Policy;
 use crate::pressure_level::{self, Reading};
 use crate::recovery::RecoveryReserve;
-use crate::sizing::Tracks;
 use crate::{
     checkpoint_policy, fallback, growth, pause_and_suspend, prefetch, recovery, release_caches,
     stop,

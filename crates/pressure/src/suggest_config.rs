@@ -3,9 +3,9 @@
 
 use crate::budget::Budget;
 use crate::memory_sample::MemorySample;
+use crate::micro_batch_sizes::sizes;
 use crate::other_apps::History;
 use crate::policy::{Policy, SUGGESTED_CAP_FACTOR, SUGGESTED_CAP_STEP_BYTES};
-use crate::sizing::sizes;
 use serde::Serialize;
 
 /// The estimated need of a model: the footprint without a micro-batch, and the peaks with one.

@@ -1,4 +1,4 @@
-//! Peak of what Metal has allocated, with the same surface as `without_metal_peak.rs`. A
+//! Peak of what Metal has allocated, with the same surface as `without_metal_peak_memory.rs`. A
 //! synchronization frees unused buffers, so the peak is read just before.
 
 use candle_core::Device;
