@@ -92,7 +92,10 @@ pub use choices::{
 };
 pub use curves_csv::curves_csv;
 pub use error::RunlogError;
-pub use event::{CheckpointReason, MemoryPeak, NonFiniteGradient, RunEvent, Started, StopReason};
+pub use event::{
+    CheckpointReason, FULL_SPEED, MemoryPeak, NonFiniteGradient, RESTS, RunEvent, Started,
+    StopReason,
+};
 pub use event_file::{EventReader, EventWriter, Tail, read_events};
 pub use folder::{Claim, RunFolder, SavedCheckpoint};
 pub use interval::Interval;
