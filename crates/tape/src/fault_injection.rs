@@ -324,8 +324,7 @@ pub(crate) fn copied(original: &Tensor, copy: Tensor) -> Tensor {
     computed(copy)
 }
 
-/// Bytes that the driver holds. Without an [`Injection`] none: a CPU has no driver.
-#[cfg(not(target_os = "macos"))]
+/// Bytes that the driver of the CPU holds: none, but for those of an [`Injection`].
 pub(crate) fn allocated_bytes() -> u64 {
     if is_installed() {
         read(|device| device.allocated_bytes)
