@@ -192,6 +192,7 @@ impl Training {
             if let RunEvent::DeviceCheck { done, total, .. } = event {
                 // The run has not begun yet and may still be refused.
                 *lock(&self.device_check) = Some(DeviceCheckView {
+                    run: self.id.clone(),
                     done: *done,
                     total: *total,
                 });
@@ -264,7 +265,7 @@ impl Training {
 
     /// How far the check of the GPU is, before the run begins.
     pub fn device_check(&self) -> Option<DeviceCheckView> {
-        *lock(&self.device_check)
+        lock(&self.device_check).clone()
     }
 
     /// Sends a request to the training.
@@ -456,6 +457,42 @@ mod tests {
         assert!(active.of("a").is_none());
         let dies = |_: RunContext, _: &mut (dyn FnMut(&RunEvent) + Send)| panic!("a bug");
         assert_eq!(code(active.begin("a", folder, dies)), "failed");
+        assert!(active.running().is_none());
+    }
+
+    #[test]
+    fn a_stop_ends_the_check_of_the_gpu_that_a_run_waits_for() {
+        let (_home, folder) = folder();
+        let active = Active::on(Machine::default());
+        let checks = |context: RunContext, report: &mut (dyn FnMut(&RunEvent) + Send)| {
+            while !context.control.is_stopping() {
+                report(&RunEvent::DeviceCheck {
+                    at_ms: 0,
+                    done: 3,
+                    total: 9,
+                });
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(TrainError::CheckStopped)
+        };
+        let begun = thread::scope(|scope| {
+            let begun = scope.spawn(|| active.begin("a", folder, checks));
+            let check = loop {
+                let running = active.running();
+                match running
+                    .as_ref()
+                    .and_then(|training| training.device_check())
+                {
+                    Some(check) => break check,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!((check.run.as_str(), check.done, check.total), ("a", 3, 9));
+            let training = active.running().expect("it checks");
+            training.ask(RunRequest::Stop);
+            begun.join().expect("it ends")
+        });
+        assert_eq!(code(begun), "stopped");
         assert!(active.running().is_none());
     }
 

@@ -345,8 +345,10 @@ pub struct MachineView {
 }
 
 /// Progress of a device check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, TS)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, TS)]
 pub struct DeviceCheckView {
+    /// The run that waits for it. A stop of the run ends the check.
+    pub run: String,
     /// Comparisons done.
     pub done: u32,
     /// All comparisons.

@@ -6,6 +6,7 @@ mod functions;
 mod imports;
 mod links;
 mod mac_portability;
+mod metal;
 mod modules;
 mod sources;
 mod consistency;

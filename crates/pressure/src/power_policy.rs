@@ -67,6 +67,8 @@ impl RestCause {
 pub struct PowerPolicyChange {
     /// A sentence for the user, if the training begins or ends to rest.
     pub message: Option<String>,
+    /// The training rests from now on.
+    pub rests: bool,
     /// The battery is low: write a checkpoint now. `true` once per discharge.
     pub checkpoint: bool,
 }
@@ -94,6 +96,7 @@ impl PowerPolicy {
         let before = std::mem::replace(&mut self.cause, cause);
         PowerPolicyChange {
             message: (cause != before).then(|| message(cause)),
+            rests: cause.is_some(),
             checkpoint: self.must_save(power),
         }
     }
@@ -219,12 +222,14 @@ mod tests {
             courtesy.observe(&plugged_in()),
             PowerPolicyChange::default()
         );
-        let begins = courtesy.observe(&battery(0.8)).message.expect("a change");
+        let begins = courtesy.observe(&battery(0.8));
+        assert!(begins.rests);
+        let begins = begins.message.expect("a change");
         assert!(begins.contains("runs on its battery"), "{begins}");
         assert!(begins.contains("about 2 times as long"), "{begins}");
         assert_eq!(courtesy.observe(&battery(0.7)).message, None);
-        let ends = courtesy.observe(&plugged_in()).message;
-        assert!(ends.is_some_and(|ends| ends.contains("full speed")));
+        let ends = courtesy.observe(&plugged_in());
+        assert!(!ends.rests && ends.message.is_some_and(|ends| ends.contains("full speed")));
     }
 
     #[test]

@@ -36,7 +36,11 @@ impl Run {
                     format_count(progress.samples_done.into())
                 ),
             ),
-            _ => (self.training_now(&figures), self.split_now(&figures)),
+            _ => {
+                let rest = self.rest_reason.as_deref().map(sentence);
+                let detail = rest.unwrap_or_else(|| self.split_now(&figures));
+                (self.training_now(&figures), detail)
+            }
         };
         StatusLine {
             at_ms: self.now_ms,
@@ -96,4 +100,12 @@ impl Run {
         let newest = self.live.points().last().or_else(|| self.memory.last());
         newest.map(|(_, [_, others, ..])| others as u64)
     }
+}
+
+/// A message as a sentence of the window.
+fn sentence(message: &str) -> String {
+    let mut characters = message.chars();
+    let first = characters.next().map(|first| first.to_uppercase());
+    let first: String = first.into_iter().flatten().collect();
+    format!("{first}{}.", characters.as_str())
 }

@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use ts_rs::TS;
 
+/// Code of the warning that training rests from now on, to save power or to cool the machine.
+pub const RESTS: &str = "courtesy";
+/// Code of the warning that training no longer rests.
+pub const FULL_SPEED: &str = "full_speed";
+
 /// Something that happened in a run.
 ///
 /// `at_ms` is the run's clock: the milliseconds that the run has been trained, earlier lives

@@ -3,7 +3,7 @@
 //! comes in as `at_ms`.
 
 use crate::crash_report::CrashReport;
-use crate::event::{RunEvent, Started, StopReason};
+use crate::event::{FULL_SPEED, RESTS, RunEvent, Started, StopReason};
 use crate::live::{Live, MEMORY_COLUMNS, memory_values};
 use crate::loss_smoothing::LossSmoother;
 use crate::records::{CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation};
@@ -35,6 +35,8 @@ pub struct Run {
     pub(crate) marks: Vec<Mark>,
     pub(crate) spans: Vec<LevelSpan>,
     pub(crate) notes: VecDeque<String>,
+    /// Why training rests, while it does.
+    pub(crate) rest_reason: Option<String>,
     pub(crate) evaluations: Vec<EvaluationRecord>,
     pub(crate) checkpoints: Vec<CheckpointRecord>,
     pub(crate) predictions: Vec<PredictionRecord>,
@@ -93,7 +95,7 @@ impl Run {
                 self.figures.skipped += 1;
                 self.add_note(format!("{item}: {reason}"));
             }
-            RunEvent::Warning { message, .. } => self.add_note(message.clone()),
+            RunEvent::Warning { code, message, .. } => self.apply_warning(code, message),
             RunEvent::Resumed {
                 at_ms,
                 unix_ms,
@@ -378,6 +380,7 @@ impl Run {
     fn resume(&mut self, at_ms: u64, step: u64, device: &str) {
         self.now_ms = at_ms;
         self.live = Live::default();
+        self.rest_reason = None;
         let valid = self.steps.partition_point(|done| *done <= step);
         self.steps.truncate(valid);
         self.loss.truncate(valid);
@@ -478,6 +481,15 @@ impl Run {
             detail,
             level: self.figures.level,
         };
+    }
+
+    fn apply_warning(&mut self, code: &str, message: &str) {
+        match code {
+            RESTS => self.rest_reason = Some(message.to_owned()),
+            FULL_SPEED => self.rest_reason = None,
+            _ => {}
+        }
+        self.add_note(message.to_owned());
     }
 
     fn add_note(&mut self, note: String) {

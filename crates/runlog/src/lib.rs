@@ -94,7 +94,10 @@ pub use choice_settings::{
 };
 pub use curves_csv::curves_csv;
 pub use error::RunlogError;
-pub use event::{CheckpointReason, MemoryPeak, NonFiniteGradient, RunEvent, Started, StopReason};
+pub use event::{
+    CheckpointReason, FULL_SPEED, MemoryPeak, NonFiniteGradient, RESTS, RunEvent, Started,
+    StopReason,
+};
 pub use event_file::{EventReader, EventWriter, Tail, read_events};
 pub use fold_events::Run;
 pub use metric_text::{describe_metrics, format_metrics, headline_metric};

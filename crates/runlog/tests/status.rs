@@ -175,3 +175,27 @@ fn a_smoother_loss_covers_more_steps() {
         "{raw} {usual} {smooth}"
     );
 }
+
+#[test]
+fn the_status_line_names_the_reason_for_a_rest() {
+    let mut run = training();
+    let warning = |at_ms, code: &str, message: &str| RunEvent::Warning {
+        at_ms,
+        code: code.into(),
+        message: message.into(),
+    };
+    let detail = |run: &Run| run.window(None, None, 800, 0).header.status_line.detail;
+    let reason = "the machine runs on its battery: training rests 50 % of the time";
+    run.apply(&warning(40_000, runlog::RESTS, reason));
+    let shown = "The machine runs on its battery: training rests 50 % of the time.";
+    assert_eq!(detail(&run), shown);
+    run.apply(&warning(41_000, "disk", "the disk is nearly full"));
+    assert_eq!(detail(&run), shown, "another warning changes nothing");
+    let ended = "training runs at full speed again";
+    run.apply(&warning(60_000, runlog::FULL_SPEED, ended));
+    assert!(
+        detail(&run).contains("samples per step"),
+        "{}",
+        detail(&run)
+    );
+}

@@ -22,6 +22,7 @@ use candle_core::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
 
+pub use crate::device_copy::copy;
 pub use crate::device_sync::{read, synchronize, to_host};
 pub use crate::kernels::command_buffers::{
     CANDLE_ENVIRONMENT, KernelTime, adapt as adapt_command_buffers,

@@ -3,13 +3,16 @@
 //!
 //! It is asynchronous like Metal. After a failure every result is garbage (finite, so that no check
 //! for NaN finds it) until the device has been synchronized, and only the synchronization reports
-//! the failure, once, in the words of candle's Metal backend.
+//! the failure, once, in the words of candle's Metal backend. Nothing reports two of the faults, so
+//! Ebb has to look for them itself: the device drops a launch with more threads than it allows, and
+//! a copy shares the memory of its original.
 //!
 //! Without an [`Injection`] each hook costs one relaxed load.
 
 mod garbage;
 
 use crate::error::{Result, TapeError};
+use crate::grid::Grid;
 use crate::rng::Rng;
 use candle_core::{MetalError, Tensor};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +23,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub enum Fault {
     /// An allocation is refused at once.
     AllocationRefused,
-    /// A kernel needs more threads than its pipeline allows; refused at once.
+    /// A kernel needs more threads than its pipeline allows. If it is launched all the same, the
+    /// device drops the launch and never reports it.
     TooManyThreads,
+    /// A copy shares the memory of its original, as `Tensor::copy` of candle does on Metal. It is
+    /// never reported.
+    AliasedCopy,
     /// The device runs out of memory while it works.
     OutOfMemory,
     /// The device works too long.
@@ -38,9 +45,10 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Fault; 8] = [
+    pub const ALL: [Fault; 9] = [
         Fault::AllocationRefused,
         Fault::TooManyThreads,
+        Fault::AliasedCopy,
         Fault::OutOfMemory,
         Fault::Timeout,
         Fault::ImpactingInteractivity,
@@ -54,6 +62,7 @@ impl Fault {
         match self {
             Fault::AllocationRefused => "Failed to create metal resource: Buffer",
             Fault::TooManyThreads => "needs groups of 1024 threads but this GPU allows 832",
+            Fault::AliasedCopy => "the copy of a tensor shares its memory",
             Fault::OutOfMemory => {
                 "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"
             }
@@ -77,7 +86,10 @@ impl Fault {
 
     /// True if the call itself fails. The other faults leave garbage and are reported later.
     pub const fn is_immediate(self) -> bool {
-        matches!(self, Fault::AllocationRefused | Fault::TooManyThreads)
+        matches!(
+            self,
+            Fault::AllocationRefused | Fault::TooManyThreads | Fault::AliasedCopy
+        )
     }
 
     /// True if only a new device works again.
@@ -89,10 +101,6 @@ impl Fault {
         let metal = |text: String| candle_core::Error::from(MetalError::from(text)).into();
         match self {
             Fault::AllocationRefused => metal(self.description().to_owned()),
-            Fault::TooManyThreads => TapeError::Device(format!(
-                "cross_entropy {}; choose --device cpu",
-                self.description()
-            )),
             _ => metal(format!(
                 "Command buffer had following error: {}",
                 self.description()
@@ -100,6 +108,10 @@ impl Fault {
         }
     }
 }
+
+/// Threads of a group that a device with [`Fault::TooManyThreads`] allows, as an M1 Max does for
+/// some kernels.
+const ALLOWED_THREADS: usize = 832;
 
 /// A fault and the dispatch, counted from 0, at which or after which it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +142,9 @@ impl Injection {
             happened: Vec::new(),
             unreported: None,
             permanent: None,
+            drops_next: false,
+            aliases_next: None,
+            allocated_bytes: 0,
             dispatches: 0,
             garbage: 0,
             rng: Rng::new(seed),
@@ -151,6 +166,28 @@ impl Injection {
     /// The faults that have happened, in order.
     pub fn happened(&self) -> Vec<ScheduledFault> {
         read(|device| device.happened.clone())
+    }
+
+    /// Adds faults. Their dispatches are counted from now.
+    pub fn add(&self, faults: &[ScheduledFault]) {
+        if let Some(device) = &mut *device() {
+            let from = device.dispatches;
+            device
+                .waiting
+                .extend(faults.iter().map(|later| ScheduledFault {
+                    at: from + later.at,
+                    ..*later
+                }));
+            let last_first = |fault: &ScheduledFault| std::cmp::Reverse(fault.at);
+            device.waiting.sort_by_key(last_first);
+        }
+    }
+
+    /// Makes the driver hold this many bytes, until it frees them at the next synchronization.
+    pub fn allocate(&self, bytes: u64) {
+        if let Some(device) = &mut *device() {
+            device.allocated_bytes = bytes;
+        }
     }
 
     /// Cancels the faults that have not happened yet.
@@ -177,6 +214,11 @@ struct FaultyDevice {
     unreported: Option<Fault>,
     /// Why the device refuses all work.
     permanent: Option<Fault>,
+    /// The next launch has too many threads, and nothing prevented it.
+    drops_next: bool,
+    /// The next copy shares the memory of its original.
+    aliases_next: Option<ScheduledFault>,
+    allocated_bytes: u64,
     dispatches: u64,
     garbage: u64,
     rng: Rng,
@@ -197,6 +239,10 @@ impl FaultyDevice {
     /// Takes the next fault if it is due and of the asked kind.
     fn next(&mut self, is_immediate: bool) -> Option<Fault> {
         let next = *self.waiting.last()?;
+        if next.at <= self.dispatches && next.fault == Fault::AliasedCopy {
+            self.aliases_next = self.waiting.pop();
+            return self.next(is_immediate);
+        }
         if next.at > self.dispatches || next.fault.is_immediate() != is_immediate {
             return None;
         }
@@ -213,6 +259,10 @@ impl FaultyDevice {
             }
         }
         self.dispatches += 1;
+        if std::mem::take(&mut self.drops_next) {
+            self.garbage += 1;
+            return Fate::Unwritten;
+        }
         if self.unreported.is_none() && self.permanent.is_none() {
             return Fate::Correct;
         }
@@ -264,6 +314,25 @@ pub(crate) fn computed(tensor: Tensor) -> Tensor {
     }
 }
 
+/// Called for a copy that an operation has made of `original`. Returns it, or what the device gives
+/// in its place.
+#[inline]
+pub(crate) fn copied(original: &Tensor, copy: Tensor) -> Tensor {
+    if is_installed() && takes_alias() {
+        return original.clone();
+    }
+    computed(copy)
+}
+
+/// Bytes that the driver of the CPU holds: none, but for those of an [`Injection`].
+pub(crate) fn allocated_bytes() -> u64 {
+    if is_installed() {
+        read(|device| device.allocated_bytes)
+    } else {
+        0
+    }
+}
+
 /// Called for sums that a GPU would compute and read back.
 #[inline]
 pub(crate) fn read_back(mut values: Vec<f64>) -> Result<Vec<f64>> {
@@ -301,7 +370,36 @@ pub(crate) fn overwrite(tensor: &Tensor) -> candle_core::Result<()> {
 #[cold]
 fn begin_slow() -> Result<()> {
     let fault = device().as_mut().and_then(|device| device.next(true));
-    fault.map_or(Ok(()), |fault| Err(fault.error()))
+    match fault {
+        None => Ok(()),
+        Some(Fault::TooManyThreads) => launch_wide(),
+        Some(fault) => Err(fault.error()),
+    }
+}
+
+/// Launches a kernel with too many threads, which Ebb has to refuse.
+fn launch_wide() -> Result<()> {
+    Grid::groups(1, 32).within(ALLOWED_THREADS, || "cross_entropy".to_owned())?;
+    if let Some(device) = &mut *device() {
+        device.drops_next = true;
+    }
+    Ok(())
+}
+
+#[cold]
+fn takes_alias() -> bool {
+    let mut device = device();
+    let Some(device) = device.as_mut() else {
+        return false;
+    };
+    let due =
+        |fault: &ScheduledFault| fault.fault == Fault::AliasedCopy && fault.at <= device.dispatches;
+    if device.waiting.last().is_some_and(due) {
+        device.aliases_next = device.waiting.pop();
+    }
+    let alias = device.aliases_next.take();
+    device.happened.extend(alias);
+    alias.is_some()
 }
 
 #[cold]
@@ -318,6 +416,7 @@ fn report() -> Result<()> {
     let Some(device) = device.as_mut() else {
         return Ok(());
     };
+    device.allocated_bytes = 0;
     match device.unreported.take().or(device.permanent) {
         Some(fault) => Err(fault.error()),
         None => Ok(()),

@@ -3,6 +3,7 @@
 //! cancelled.
 
 use crate::cancel::Cancel;
+use crate::device_copy::copy;
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
 use crate::inplace::add_assign;
@@ -99,7 +100,7 @@ impl Gradients {
     /// The gradient of a value in memory of its own, which the caller may write to.
     pub(crate) fn take_owned(&mut self, id: usize) -> Result<Option<Tensor>> {
         Ok(match self.slots[id].take() {
-            Some(slot) if !slot.owned => Some(slot.tensor.force_contiguous()?),
+            Some(slot) if !slot.owned => Some(copy(&slot.tensor)?),
             slot => slot.map(|slot| slot.tensor),
         })
     }

@@ -51,6 +51,7 @@ pub(crate) mod multi_tensor;
 mod tests;
 
 use crate::error::{Result, TapeError};
+use crate::grid::Grid;
 use candle_core::{DType, Device, Tensor};
 
 pub use kernel_groups::{KernelGroup, allow, allow_group, allowed, take_used};
@@ -141,7 +142,7 @@ impl Kernel {
     /// # Errors
     /// A count does not fit into 32 bits, or the device fails.
     pub fn launch(self, grid: Grid, arguments: &[Argument], device: &Device) -> Result<()> {
-        if grid.groups == 0 {
+        if grid.is_empty() {
             return Ok(());
         }
         self.expect_indexable(grid, arguments)?;
@@ -166,7 +167,7 @@ impl Kernel {
             Argument::Count(count) => fits(*count),
             _ => true,
         });
-        if counts && fits(grid.groups.saturating_mul(grid.threads())) {
+        if counts && fits(grid.total_threads()) {
             return Ok(());
         }
         Err(TapeError::Device(format!(
@@ -224,56 +225,6 @@ pub(crate) enum Argument<'a> {
     /// The groups of a pass over many tensors.
     TensorBatch(&'a TensorBatch),
     CopyShape(&'a CopyShape),
-}
-
-/// The number of thread groups, and of simdgroups (32 lanes) in each; the simdgroups of a group
-/// meet at barriers.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Grid {
-    groups: usize,
-    simds: usize,
-}
-
-impl Grid {
-    /// `groups` groups of `simds` simdgroups.
-    pub fn groups(groups: usize, simds: usize) -> Self {
-        Grid { groups, simds }
-    }
-
-    /// One thread for every four elements.
-    pub fn elements(count: usize) -> Self {
-        Grid::groups(count.div_ceil(1024), 8)
-    }
-
-    /// One thread for every element.
-    pub fn each(count: usize) -> Self {
-        Grid::groups(count.div_ceil(256), 8)
-    }
-
-    /// One simdgroup per row.
-    pub fn rows(rows: usize) -> Self {
-        Grid::groups(rows.div_ceil(4), 4)
-    }
-
-    /// Threads of a group.
-    pub fn threads(self) -> usize {
-        32 * self.simds
-    }
-
-    /// Refuses groups with more threads than the compiled kernel may have, which depends on the
-    /// registers that it uses. Metal drops such a launch without an error: its output would be
-    /// whatever was in memory.
-    #[cfg(any(target_os = "macos", test))]
-    fn expect_at_most(self, allowed: usize, kernel: Kernel) -> Result<()> {
-        if self.threads() <= allowed {
-            return Ok(());
-        }
-        Err(TapeError::Device(format!(
-            "{} needs groups of {} threads but this GPU allows {allowed}; choose --device cpu",
-            kernel.symbol(),
-            self.threads()
-        )))
-    }
 }
 
 /// A kernel as the device's compiler made it.

@@ -55,17 +55,20 @@ pub mod optim;
 // Devices, and the code that runs on them.
 pub mod device;
 mod device_sync;
+mod device_copy;
 #[cfg(target_os = "macos")]
 mod objective_c;
 #[cfg(not(target_os = "macos"))]
 #[path = "without_objective_c.rs"]
 mod objective_c;
 #[cfg(target_os = "macos")]
-mod metal_peak_memory;
+mod metal_allocated;
 #[cfg(not(target_os = "macos"))]
-#[path = "without_metal_peak_memory.rs"]
+#[path = "without_metal_allocated.rs"]
+mod metal_allocated;
 mod metal_peak_memory;
 mod cpu;
+mod grid;
 pub mod kernels;
 pub mod inplace;
 mod dtype;

@@ -9,7 +9,7 @@
 )]
 
 use candle_core::{DType, Device, Tensor};
-use tape::device::{DevicePreference, select_device, synchronize};
+use tape::device::{DevicePreference, copy, select_device, synchronize, take_peak_bytes};
 use tape::fault_injection::{Fault, Injection, ScheduledFault};
 use tape::inplace::{add_assign, to_f64};
 use tape::{Cancel, Kernels, Parameters, Tape, Value};
@@ -143,4 +143,29 @@ fn in_place_passes_of_a_failed_device_leave_garbage_in_the_weights() {
     assert_ne!(step(), right);
     synchronize(&CPU).unwrap_err();
     assert_eq!(step(), right);
+}
+
+#[test]
+fn a_copy_that_shares_memory_is_an_error() {
+    let original = Tensor::new(&[1.0f32, 2.0], &CPU).unwrap();
+    let injection = install(&[(0, Fault::AliasedCopy)]);
+    let error = copy(&original).unwrap_err().to_string();
+    assert!(error.contains(Fault::AliasedCopy.description()), "{error}");
+    assert_eq!(injection.happened().len(), 1);
+    let mut own = copy(&original).unwrap();
+    add_assign(&mut own, &original).unwrap();
+    assert_eq!(to_f64(&own).unwrap(), [2.0, 4.0]);
+    assert_eq!(to_f64(&original).unwrap(), [1.0, 2.0]);
+}
+
+#[test]
+fn the_peak_is_read_before_a_synchronization_frees_memory() {
+    let injection = install(&[]);
+    injection.allocate(3000);
+    let x = Tensor::new(&[1.0f32], &CPU).unwrap();
+    to_f64(&x).unwrap();
+    injection.allocate(1000);
+    synchronize(&CPU).unwrap();
+    assert_eq!(take_peak_bytes(&CPU), 3000);
+    assert_eq!(take_peak_bytes(&CPU), 0, "a new measurement");
 }

@@ -31,7 +31,7 @@ use fault_counts::FaultCounts;
 use loaders::Loaders;
 use power_monitor::PowerMonitor;
 use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
-use runlog::{CheckpointReason, Claim, RunEvent, RunFolder, StepProgress};
+use runlog::{CheckpointReason, Claim, FULL_SPEED, RESTS, RunEvent, RunFolder, StepProgress};
 use started_event::started_event;
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -274,7 +274,8 @@ impl<'a, T: Task> Session<'a, T> {
     fn apply_power_policy(&mut self) -> Result<()> {
         let change = self.power.observe();
         if let Some(message) = change.message {
-            self.log.warn("courtesy", message)?;
+            let code = if change.rests { RESTS } else { FULL_SPEED };
+            self.log.warn(code, message)?;
         }
         if change.checkpoint && !self.checkpointer.is_saved(self.state.step) {
             self.log.warn(

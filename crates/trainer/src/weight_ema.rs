@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use std::collections::HashMap;
 use std::path::Path;
 use tape::Parameters;
-use tape::device::with_autorelease_pool;
+use tape::device::{copy, with_autorelease_pool};
 use tape::optim::{average, average_together};
 
 /// Averaged parameters, under the names of the parameters.
@@ -21,7 +21,7 @@ impl WeightEma {
     pub fn new(decay: f64, parameters: &Parameters) -> Result<Self> {
         let mut own = parameters.clone();
         for index in 0..own.len() {
-            let tensor = own.at(index).tensor.force_contiguous()?;
+            let tensor = copy(&own.at(index).tensor)?;
             own.set(index, tensor)?;
         }
         Ok(WeightEma {
@@ -79,5 +79,30 @@ pub fn fill(
     match saved.keys().next() {
         Some(extra) => Err(misfit(format!("{extra} belongs to another model"))),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use candle_core::{DType, Device};
+    use tape::fault_injection::{Fault, Injection, ScheduledFault};
+
+    #[test]
+    fn an_average_that_shares_the_memory_of_the_weights_is_an_error() {
+        let mut parameters = Parameters::default();
+        let values = vec![1.0, 2.0];
+        parameters
+            .add("weight".to_owned(), values, &[2], DType::F32, &Device::Cpu)
+            .unwrap();
+        let aliased = ScheduledFault {
+            at: 0,
+            fault: Fault::AliasedCopy,
+        };
+        let injection = Injection::install(vec![aliased], 3);
+        let error = WeightEma::new(0.9, &parameters).err().unwrap().to_string();
+        assert!(error.contains(Fault::AliasedCopy.description()), "{error}");
+        assert_eq!(injection.happened(), [aliased]);
+        assert!(WeightEma::new(0.9, &parameters).is_ok());
     }
 }

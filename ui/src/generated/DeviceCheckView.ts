@@ -5,6 +5,10 @@
  */
 export type DeviceCheckView = { 
 /**
+ * The run that waits for it. A stop of the run ends the check.
+ */
+run: string, 
+/**
  * Comparisons done.
  */
 done: number, 

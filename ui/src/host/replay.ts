@@ -1,6 +1,6 @@
 // The window in a plain browser: it plays a recorded run. `?at=SECONDS` sets where the run's clock
-// begins, `?speed=0` stops it there, `?theme=light|dark` overrides the system. Never part of a
-// production bundle.
+// begins, `?speed=0` stops it there, `?theme=light|dark` overrides the system, `?check` shows the
+// check of a GPU before a training. Never part of a production bundle.
 import type { PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
 import { pack } from "../chartData";
 import { toCommandError, type Host } from "./host";
@@ -53,6 +53,18 @@ const setStatus = (next: RunStatus, nextSpeed: number, message?: string) => {
   lastLine = message ? { at_ms: baseMs, message, detail: "Nothing is lost. Resume continues from here.", level: "normal" } : undefined;
 };
 
+/** Counts through the check of a GPU until it is done or stopped. */
+let check: { run: string; done: number; total: number } | null = null;
+const checkGpu = async () => {
+  const total = 120;
+  for (let done = 0; done < total; done++) {
+    check = { run: "demo", done, total };
+    await new Promise((next) => setTimeout(next, 250));
+    if (!check) throw { code: "stopped", message: "stopped while the GPU was being checked; the next run repeats the check" };
+  }
+  check = null;
+};
+
 const requests: Record<Exclude<RunRequest, object>, () => void> = {
   stop: () => setStatus("stopped", 0, "Stopped. Checkpoint saved in 0.8 s"),
   pause: () => setStatus("paused", 0, "Paused by you"),
@@ -64,6 +76,7 @@ export const host: Host = {
   welcome: async () => ({ ...welcome, platform: query.get("platform") ?? welcome.platform }),
   machine: async () => ({
     ...machine,
+    device_check: check,
     active: query.has("active") && (status === "training" || status === "paused") ? { run: "demo", name: "img_caltech101_20", status, epoch: 17, epochs: 30, fraction: 0.55, seconds_left: 544 } : null,
   }),
   runs: async () => (query.has("empty") ? [] : rows.map((row) => (row.id === "demo" ? { ...row, status, can_resume: true } : row))),
@@ -80,13 +93,15 @@ export const host: Host = {
   epochSeconds: async () => 48,
   train: async () => {
     if (query.has("refuse")) throw { code: "busy", message: "Another run is training. Stop it first, then train this folder." };
+    if (query.has("check")) await checkGpu();
     baseMs = 0;
     setStatus("training", number("speed", 1));
     return "demo";
   },
   resume: async () => setStatus("training", number("speed", 1)),
   control: async (_, request) => {
-    if (typeof request === "string") requests[request]();
+    if (check && request === "stop") check = null;
+    else if (typeof request === "string") requests[request]();
   },
   stressTest: async (request) => {
     if (request === "begin") stressTestEnds = performance.now() + 20_000;

@@ -33,6 +33,9 @@ unsafe impl DeviceRepr for TensorBatch {}
 // SAFETY: as above.
 unsafe impl DeviceRepr for CopyShape {}
 
+/// Most threads of a block on any GPU.
+const MOST_THREADS: usize = 1024;
+
 /// An argument as the driver reads it.
 enum Word {
     Address(u64),
@@ -65,9 +68,11 @@ pub(super) fn launch(
             Word::CopyShape(shape) => builder.arg(shape),
         };
     }
+    // The driver itself refuses a launch that the registers of the kernel do not allow.
+    let size = grid.within(MOST_THREADS, || kernel.symbol())?;
     let config = LaunchConfig {
-        grid_dim: (grid.groups as u32, 1, 1),
-        block_dim: (grid.threads() as u32, 1, 1),
+        grid_dim: (size.groups as u32, 1, 1),
+        block_dim: (size.threads as u32, 1, 1),
         shared_mem_bytes: 0,
     };
     // SAFETY: arguments are in the order and type of the kernel and stay inside their tensors: only

@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 
 thread_local! {
     static ON: Cell<bool> = const { Cell::new(false) };
+    static ALLOWED_THREADS: Cell<usize> = const { Cell::new(1024) };
     static LAUNCHED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
 
@@ -28,6 +29,15 @@ pub(crate) fn with<R>(work: impl FnOnce() -> R) -> R {
     ON.set(true);
     let result = work();
     ON.set(false);
+    result
+}
+
+/// [`with`] kernels whose groups may have at most `allowed` threads. As Metal does, the emulator
+/// drops a wider launch without an error.
+pub(super) fn with_allowed_threads<R>(allowed: usize, work: impl FnOnce() -> R) -> R {
+    let before = ALLOWED_THREADS.replace(allowed);
+    let result = with(work);
+    ALLOWED_THREADS.set(before);
     result
 }
 
@@ -152,6 +162,10 @@ enum Word {
 
 /// Runs a kernel.
 pub(super) fn launch(kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Result<()> {
+    let size = grid.within(ALLOWED_THREADS.get(), || kernel.symbol())?;
+    if size.threads > ALLOWED_THREADS.get() {
+        return Ok(());
+    }
     let mut words = arguments.iter().map(word).collect::<Result<Vec<_>>>()?;
     let mut pointers: Vec<*mut c_void> = words
         .iter_mut()
@@ -173,8 +187,8 @@ pub(super) fn launch(kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Resu
         run(
             name.as_ptr(),
             pointers.as_mut_ptr(),
-            grid.groups as u32,
-            grid.simds as u32,
+            size.groups as u32,
+            size.threads as u32 / 32,
         )
     };
     assert_eq!(

@@ -106,7 +106,8 @@ pub(super) fn launch(
 
 fn encode(kernel: Kernel, grid: Grid, arguments: &[Argument], device: &MetalDevice) -> Result<()> {
     let pipeline = pipeline(kernel, device)?;
-    grid.expect_at_most(pipeline.max_total_threads_per_threadgroup(), kernel)?;
+    let allowed = pipeline.max_total_threads_per_threadgroup();
+    let launch = grid.within(allowed, || kernel.symbol())?;
     let guard = encoder(device)?;
     let encoder: &ComputeCommandEncoder = guard.as_ref();
     encoder.set_compute_pipeline_state(&pipeline);
@@ -132,7 +133,7 @@ fn encode(kernel: Kernel, grid: Grid, arguments: &[Argument], device: &MetalDevi
         height: 1,
         depth: 1,
     };
-    encoder.dispatch_thread_groups(size(grid.groups), size(grid.threads()));
+    encoder.dispatch_thread_groups(size(launch.groups), size(launch.threads));
     Ok(())
 }
 

@@ -10,8 +10,10 @@ mod compile;
 mod device_check;
 
 use super::{Grid, Kernel, emulator};
+use crate::cancel::Cancel;
 use crate::check::{Case, cases, large_cases, run};
-use crate::tape::Kernels;
+use crate::parameters::Parameters;
+use crate::tape::{Kernels, Tape};
 use candle_core::{DType, Device, Tensor};
 
 /// The largest relative difference of every case that uses a kernel, by name.
@@ -63,17 +65,23 @@ fn kernels_in_f16_agree_with_f64() {
 }
 
 #[test]
-fn a_group_wider_than_the_gpu_allows_is_refused() {
-    let kernel = Kernel::single("cross_entropy");
-    let grid = Grid::groups(2, 32);
-    assert!(grid.expect_at_most(1024, kernel).is_ok());
-    let error = grid.expect_at_most(832, kernel).expect_err("1024 threads");
+fn a_launch_wider_than_the_pipeline_is_an_error() {
+    // 4,096 classes take four simdgroups: 128 threads.
+    let loss = |allowed| {
+        let parameters = Parameters::default();
+        let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+        let scores = Tensor::zeros((2, 4096), DType::F32, &Device::Cpu)?;
+        let scores = tape.variable(scores);
+        emulator::with_allowed_threads(allowed, || tape.cross_entropy(&scores, &[7, 9], 0.0))
+    };
+    assert!(loss(128).is_ok());
+    let error = loss(96).err().expect("the emulator would drop it");
     let text = error.to_string();
     assert!(
-        text.contains("cross_entropy needs groups of 1024 threads"),
+        text.contains("cross_entropy needs groups of 128 threads but this GPU allows 96"),
         "{text}"
     );
-    assert!(text.contains("allows 832") && error.device_fault().is_none());
+    assert!(error.device_fault().is_none());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Copies that operations need to change a layout, by Ebb's kernels on a GPU and by candle
 //! elsewhere. The values are the same bits.
 
+use crate::device_copy::copy;
 use crate::error::Result;
 use crate::kernels::copies;
 use crate::tape::{Kernels, Tape};
@@ -49,7 +50,7 @@ impl Copies {
         {
             return Ok(y);
         }
-        Ok(x.force_contiguous()?)
+        copy(x)
     }
 
     /// Tensors joined along an axis, in which alone they differ. A single one is not copied.

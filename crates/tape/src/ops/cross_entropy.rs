@@ -10,6 +10,7 @@
 use super::class_targets::{ClassRule, ClassTargets};
 use super::{Form, IGNORED, Loss, axes, expect_filled, loss, misfit};
 use crate::cpu::{Float, View, buffer, lanes, row_chunks, to_tensor, wide, with_float};
+use crate::device_copy::copy;
 use crate::dtype::{host_tensor, widened};
 use crate::error::Result;
 use crate::kernels::KernelGroup;
@@ -60,7 +61,7 @@ impl Tape<'_> {
             rule.class_weights,
         ) {
             (Form::Device, ClassTargets::Labels(labels), None) => {
-                let dz = z.force_contiguous()?;
+                let dz = copy(&z)?;
                 let wanted = (1.0 - rule.smoothing, rule.smoothing / classes as f64);
                 (multi_tensor::cross_entropy(&dz, labels, wanted)?, dz)
             }

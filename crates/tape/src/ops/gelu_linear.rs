@@ -11,6 +11,7 @@ use super::activation::gelu_and_slope;
 use super::linear::{Added, add_weight_gradient, expect_fit, forward, inner, row_sum};
 use super::{Form, activation::gelu, expect_shape};
 use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, to_tensor, wide, with_float};
+use crate::device_copy::copy;
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
 use crate::kernels::KernelGroup;
@@ -118,7 +119,7 @@ impl Tape<'_> {
                 let dh = inner(&flat, &w, form)?;
                 let (h, dx, da) = match form {
                     Form::Device => {
-                        let x = if spent { x } else { x.force_contiguous()? };
+                        let x = if spent { x } else { copy(&x)? };
                         elements::bias_gelu_backward(&x, &a, &dh)?;
                         let da = row_sum(&x, form)?;
                         (dh, x, da)

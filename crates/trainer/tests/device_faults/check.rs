@@ -103,11 +103,10 @@ fn compare(run: &Record, expected: &Record) -> Result<(), String> {
             ));
         }
     }
-    if !near(&run.held_out, &expected.held_out) {
-        return Err(format!(
-            "silent difference in an inference: {:?} for {:?}",
-            run.held_out, expected.held_out
-        ));
+    for (usage, found) in &run.used {
+        if expected.used.get(usage) != Some(found) {
+            return Err(format!("silent difference in a use: {usage:?}"));
+        }
     }
     Ok(())
 }

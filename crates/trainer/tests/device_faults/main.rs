@@ -1,6 +1,7 @@
-//! A device that fails at any dispatch of a run, an evaluation, a prediction, a checkpoint or
-//! a resume: the final weights are those of a run without failures bit for bit, or the run ends
-//! with an error that names the failure, and its newest checkpoint holds the right weights.
+//! A device that fails at any dispatch of a run, a checkpoint, a resume, an evaluation,
+//! a prediction, a generated text or an export: the result is that of a device without failures bit
+//! for bit, or there is an error that names the failure, and the newest checkpoint holds the right
+//! weights.
 //!
 //! `EBB_FAULT_SCHEDULES` sets the number of random schedules and `EBB_FAULT_SEED` the first of
 //! them; the seed alone replays one.
@@ -12,6 +13,7 @@ mod check;
 mod run;
 mod scenario;
 mod schedule;
+mod usage;
 
 use check::{Outcome, check};
 use run::undisturbed;
@@ -76,8 +78,8 @@ fn no_fault_changes_a_training_silently() {
     for (scenario, record) in scenarios.iter().zip(&calm) {
         let name = scenario.name;
         println!(
-            "{name}: {} dispatches, {:.0} ms",
-            record.dispatches, record.ms
+            "{name}: {} dispatches, {} of them in uses, {:.0} ms",
+            record.dispatches, record.usage_dispatches, record.ms
         );
     }
     let began = Instant::now();
@@ -88,7 +90,7 @@ fn no_fault_changes_a_training_silently() {
         watchdog.begin(seed);
         let index = Scenario::index_of_seed(seed);
         let (scenario, calm) = (&scenarios[index], &calm[index]);
-        let schedule = Schedule::from_seed(seed, calm.dispatches);
+        let schedule = Schedule::from_seed(seed, calm.training_dispatches(), calm.usage_dispatches);
         let outcome = check(scenario, calm, &schedule);
         if let Outcome::Failed(reason) = &outcome {
             let name = scenario.name;

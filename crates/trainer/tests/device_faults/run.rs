@@ -2,6 +2,7 @@
 
 use crate::scenario::{Scenario, temporary_folder};
 use crate::schedule::{STEPS, Schedule};
+use crate::usage::Usage;
 use runlog::{RunEvent, RunFolder, RunStore, StopReason};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -14,8 +15,8 @@ use tape::fault_injection::{Injection, ScheduledFault};
 use tempfile::TempDir;
 use trainer::internals::checkpoint;
 use trainer::{
-    Control, DevicePreference, Machine, MemoryScript, Replay, Request, Result, RunContext,
-    RunOutcome, ScriptBy, TrainError, TrainedModel,
+    Control, Machine, MemoryScript, Replay, Request, Result, RunContext, RunOutcome, ScriptBy,
+    TrainError,
 };
 
 /// Sessions after which a run should be at its end.
@@ -33,10 +34,12 @@ pub struct Record {
     pub micro_batches: BTreeMap<u64, Vec<u32>>,
     /// Loss of each step.
     pub losses: BTreeMap<u64, f64>,
-    /// What the trained model says about its held-out samples.
-    pub held_out: Vec<f64>,
+    /// The hash of the result of each use of the trained model.
+    pub used: BTreeMap<Usage, u64>,
     /// Dispatches of all sessions.
     pub dispatches: u64,
+    /// Dispatches of the uses after the training.
+    pub usage_dispatches: u64,
     /// Duration in milliseconds.
     pub ms: f64,
     /// Errors that ended sessions, with the step of the newest checkpoint and its hash then.
@@ -170,23 +173,19 @@ impl Sessions<'_> {
         });
     }
 
-    /// Evaluates the trained model until the device does it without an error.
-    fn predict(&mut self) {
-        for _ in 0..MOST_SESSIONS {
-            let evaluated = trainer::on_threads(1, || {
-                let model = TrainedModel::load(&self.run, DevicePreference::Cpu, None)?;
-                model.evaluate_own(&self.run)
+    /// Uses the trained model, each time until the device does it without an error.
+    fn use_model(&mut self) {
+        for &usage in Usage::all(self.scenario.plan(false).task()) {
+            let exports = self.folder.path().to_owned();
+            let used = (0..MOST_SESSIONS).find_map(|_| {
+                let used = usage.perform(self.scenario, &self.run, &exports);
+                used.map_err(|error| self.note(&error)).ok()
             });
-            match evaluated {
-                Ok(evaluation) => {
-                    let named = evaluation.metrics.by_name.values().copied();
-                    self.record.held_out = named.chain([evaluation.metrics.loss]).collect();
-                    return;
-                }
-                Err(error) => self.note(&error),
+            match used {
+                Some(hash) => drop(self.record.used.insert(usage, hash)),
+                None => self.record.unfinished = Some(format!("{usage:?} came to no end")),
             }
         }
-        self.record.unfinished = Some("no evaluation came to its end".to_owned());
     }
 }
 
@@ -221,6 +220,11 @@ impl Drop for Asker {
 }
 
 impl Record {
+    /// Dispatches before the trained model was used.
+    pub fn training_dispatches(&self) -> u64 {
+        self.dispatches - self.usage_dispatches
+    }
+
     fn observe(&mut self, run: &Path, event: &RunEvent) {
         self.has_something_to_save |=
             matches!(event, RunEvent::Checkpoint { .. } | RunEvent::Step { .. });
@@ -284,10 +288,13 @@ fn played(
         stopped: false,
     };
     sessions.train();
-    if sessions.record.unfinished.is_none() {
-        sessions.predict();
+    let trained = injection.dispatches();
+    injection.add(&schedule.usage_faults);
+    if schedule.uses_model && sessions.record.unfinished.is_none() {
+        sessions.use_model();
     }
     let mut record = sessions.record;
+    record.usage_dispatches = injection.dispatches() - trained;
     record.ms = began.elapsed().as_secs_f64() * 1000.0;
     record.dispatches = injection.dispatches();
     record.happened = injection.happened();
@@ -311,7 +318,10 @@ pub fn undisturbed(scenario: &Scenario) -> Record {
 
 /// The run without faults in the micro-batches of a recorded one.
 pub fn repeated(scenario: &Scenario, schedule: &Schedule, events: &[RunEvent]) -> Record {
-    let calm = Schedule::calm(schedule.automatic);
+    let calm = Schedule {
+        uses_model: schedule.uses_model,
+        ..Schedule::calm(schedule.automatic)
+    };
     let replay = Replay::from_events(events);
     played(scenario, &calm, Some(replay), true)
 }

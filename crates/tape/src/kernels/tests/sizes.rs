@@ -2,6 +2,7 @@
 
 use crate::cancel::Cancel;
 use crate::device_sync::read;
+use crate::fault_injection::{Fault, Injection, ScheduledFault};
 use crate::inplace::to_f64;
 use crate::kernels::emulator;
 use crate::kernels::rows::{self, AttentionMask};
@@ -281,31 +282,47 @@ fn nan_stays_in_its_row_and_is_not_lost() {
     assert_eq!(poisoned(f32::NAN, 40, loss), [true, false, true]);
 }
 
+/// Whether the input of a GELU and a linear layer is the same after their backward pass.
+fn unchanged_input(is_spent: bool) -> Result<bool> {
+    let parameters = Parameters::default();
+    let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+    let shapes: [&[usize]; 5] = [&[5, 8], &[8], &[4, 8], &[4], &[5, 4]];
+    let [x, x_bias, weight, bias, residual] =
+        std::array::from_fn(|at| tape.variable(drawn(shapes[at], at as u64, DType::F32)));
+    let before = to_f64(x.tensor())?;
+    let operands = GeluLinear {
+        x: x.clone(),
+        x_is_spent: is_spent,
+        x_bias,
+        weight,
+        bias,
+        residual,
+    };
+    emulator::with(|| {
+        let y = tape.gelu_linear(&operands)?;
+        let seed = drawn(&[5, 4], 9, DType::F32);
+        tape.backward_from(vec![(y, seed)], &[])
+    })?;
+    Ok(to_f64(x.tensor())? == before)
+}
+
 #[test]
 fn a_gradient_overwrites_a_value_that_nothing_else_reads() {
-    for spent in [false, true] {
-        let parameters = Parameters::default();
-        let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
-        let shapes: [&[usize]; 5] = [&[5, 8], &[8], &[4, 8], &[4], &[5, 4]];
-        let [x, x_bias, weight, bias, residual] =
-            std::array::from_fn(|at| tape.variable(drawn(shapes[at], at as u64, DType::F32)));
-        let before = to_f64(x.tensor()).expect("numbers");
-        let operands = GeluLinear {
-            x: x.clone(),
-            x_is_spent: spent,
-            x_bias,
-            weight,
-            bias,
-            residual,
-        };
-        emulator::with(|| {
-            let y = tape.gelu_linear(&operands).expect("shapes that fit");
-            let seed = drawn(&[5, 4], 9, DType::F32);
-            tape.backward_from(vec![(y, seed)], &[]).expect("a walk");
-        });
-        let unchanged = to_f64(x.tensor()).expect("numbers") == before;
-        assert_eq!(unchanged, !spent);
-    }
+    assert!(unchanged_input(false).expect("shapes that fit"));
+    assert!(!unchanged_input(true).expect("shapes that fit"));
+}
+
+#[test]
+fn a_value_that_others_read_is_not_overwritten_through_a_shared_copy() {
+    let aliased = ScheduledFault {
+        at: 0,
+        fault: Fault::AliasedCopy,
+    };
+    let injection = Injection::install(vec![aliased], 3);
+    let error = unchanged_input(false).expect_err("a copy that shares memory");
+    let description = Fault::AliasedCopy.description();
+    assert!(error.to_string().contains(description), "{error}");
+    assert_eq!(injection.happened(), [aliased]);
 }
 
 #[test]
