@@ -36,7 +36,7 @@ export default defineConfig({
   reporter: [["list"]],
   expect: {
     timeout: 15_000,
-    toHaveScreenshot: { animations: "disabled", caret: "hide", threshold: 0.05, maxDiffPixels: 60 },
+    toHaveScreenshot: { animations: "disabled", caret: "hide", threshold: 0.03, maxDiffPixels: 60 },
   },
   metadata: { linux },
   use: {

@@ -1,10 +1,11 @@
 // What the Tab key reaches.
 import type { Page } from "@playwright/test";
 
-/** Marks the controls that can be used now, in the open dialog if there is one, and from then on those
- * that are focused and show it. A group of radio buttons counts as one. Returns how many there are. */
-const watch = () => {
-  const within = document.querySelector("dialog[open]") ?? document.body;
+/** Marks the controls of a part that can be used now, and from then on those that are focused and show
+ * it. A group of radio buttons counts as one. The next Tab key focuses the first. Returns how many there
+ * are. */
+const watch = (part: string) => {
+  const within = document.querySelector<HTMLElement>(part === "html" ? "body" : part)!;
   const groups = new Set<string>();
   const controls = [...within.querySelectorAll<HTMLElement>("a[href], button, input, select, textarea, summary, [tabindex='0']")].filter((element) => {
     if (element.matches(":disabled, :disabled *") || !element.checkVisibility({ visibilityProperty: true })) return false;
@@ -18,7 +19,8 @@ const watch = () => {
     return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0;
   };
   for (const control of controls) control.dataset.control = "not reached";
-  (document.activeElement as HTMLElement | null)?.blur();
+  if (!within.hasAttribute("tabindex")) within.tabIndex = -1;
+  within.focus();
   document.addEventListener("focusin", ({ target }) => {
     const element = target as HTMLElement;
     if (![undefined, "::before", "::after"].some((part) => outlined(element, part))) return;
@@ -29,9 +31,10 @@ const watch = () => {
   return controls.length;
 };
 
-/** The controls that pressing Tab does not focus, or whose focus cannot be seen. */
-export const unreachable = async (page: Page): Promise<string[]> => {
-  const count = await page.evaluate(watch);
-  for (let presses = 0; presses < count + 3; presses += 1) await page.keyboard.press("Tab");
+/** The controls of a part that the Tab key, held down, does not focus, or whose focus cannot be seen. */
+export const unreachable = async (page: Page, part: string): Promise<string[]> => {
+  const count = await page.evaluate(watch, part);
+  for (let presses = 0; presses < count + 3; presses += 1) await page.keyboard.down("Tab");
+  await page.keyboard.up("Tab");
   return page.locator("[data-control='not reached']").evaluateAll((elements) => elements.map((element) => element.outerHTML.slice(0, 160)));
 };

@@ -38,7 +38,7 @@ for (const state of allStates) {
       await page.emulateMedia({ contrast: "more" });
       expect.soft(await violations(page, part, ["color-contrast-enhanced"]), `increased contrast, ${colorScheme}`).toEqual([]);
     }
-    expect.soft(await unreachable(page), "controls that the Tab key does not reach").toEqual([]);
+    expect.soft(await unreachable(page, part), "controls that the Tab key does not reach").toEqual([]);
     expect(errors).toEqual([]);
   });
 }
