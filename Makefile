@@ -8,7 +8,7 @@ SHELL := /bin/bash
 
 export PATH := $(CURDIR)/.cache/node/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 step = @printf '== %s\n'
-ui_sources := package.json package-lock.json $(shell find ui -type f -not -path 'ui/dist/*' 2>/dev/null)
+ui_sources := package.json package-lock.json $(shell find ui -type f -not -path 'ui/dist/*' -not -path 'ui/pictures/*' -not -path 'ui/browser/*' 2>/dev/null)
 sample := sample/groceries
 
 run: setup ui/dist/index.html
@@ -67,6 +67,7 @@ ui-test: node_modules/.package-lock.json
 	npm run --silent test
 	@$(MAKE) --no-print-directory ui/dist/index.html
 	npm run --silent size
+	scripts/browser-tests
 
 lint: ui/dist/index.html
 	$(step) 'checking format and lints'

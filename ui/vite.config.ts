@@ -9,6 +9,7 @@ import { trimUPlot } from "./uplot.trim.ts";
 const recorded = fileURLToPath(new URL("./recorded/pulls.json", import.meta.url));
 
 const serveRecorded: Connect.NextHandleFunction = (request, response, next) => {
+  if (request.url === "/favicon.ico") return response.writeHead(204).end(); // or a browser logs an error
   if (request.url?.split("?")[0] !== "/recorded.json") return next();
   response.setHeader("content-type", "application/json");
   createReadStream(recorded).pipe(response);
@@ -16,7 +17,10 @@ const serveRecorded: Connect.NextHandleFunction = (request, response, next) => {
 
 const replay: Plugin = {
   name: "ebb-replay",
-  configureServer: (server) => void server.middlewares.use(serveRecorded),
+  configureServer: (server) => {
+    server.middlewares.use(serveRecorded);
+    server.httpServer?.once("listening", () => server.config.logger.info(`  Every state of the window: http://localhost:${server.config.server.port}/states.html`));
+  },
   configurePreviewServer: (server) => void server.middlewares.use(serveRecorded),
 };
 

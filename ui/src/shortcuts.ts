@@ -12,6 +12,8 @@ const inField = (target: EventTarget | null) => target instanceof HTMLElement &&
 
 export const keyAction = (event: KeyboardEvent, mac: boolean): KeyAction | undefined => {
   if (event.altKey || (event.shiftKey && event.key !== "+")) return undefined;
+  // In a text of several lines it sends the text.
+  if (event.key === "Enter" && event.target instanceof HTMLElement && event.target.localName === "textarea") return undefined;
   if (mac ? event.metaKey : event.ctrlKey) return withCommand.get(event.key);
   if (event.metaKey || event.ctrlKey || event.shiftKey) return undefined;
   return event.key === " " && !inField(event.target) ? "pause" : undefined;

@@ -92,9 +92,11 @@ const handlers: Record<string, Handler> = {
   quit: always(() => host.quit()),
 };
 
+/** The run that is shown, or that has the focus in the list. */
 const shownRun = (): string | null => {
   const at = route();
-  return at.view === "welcome" || at.view === "plan" ? null : at.id;
+  if (at.view === "welcome") return document.activeElement?.closest<HTMLElement>("[data-run-row]")?.dataset.runRow ?? null;
+  return at.view === "plan" ? null : at.id;
 };
 
 const buttonOf = (id: string): HTMLElement | null => {

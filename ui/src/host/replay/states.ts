@@ -1,0 +1,98 @@
+// Every state of the window that the replay host can show. `states.html` of the development server
+// lists them, and the browser tests visit each: a new state is tested by adding a line here.
+
+export interface State {
+  /** Names its picture. */
+  id: string;
+  title: string;
+  /** Where it is: `?` and the parameters of the replay host, then the hash of the view. */
+  at: string;
+  /** What is done there, in order; see `steps.ts`. */
+  steps?: string[];
+  /** What is visible once the state is reached. */
+  shows: string;
+  /** The part that its picture shows, if not the whole window. */
+  part?: string;
+}
+
+const still = "?at=240&speed=0";
+const palette = "body@Meta+k";
+
+export const states: Record<string, State[]> = {
+  Welcome: [
+    { id: "welcome", title: "Runs of the app and the terminal", at: "?", shows: "[data-run-row=r6]" },
+    { id: "welcome-empty", title: "No run yet", at: "?empty", shows: ".none" },
+    { id: "welcome-active", title: "A run trains in this window", at: "?active", shows: "#active-pill", part: ".toolbar" },
+    { id: "welcome-drag", title: "A folder is dragged over the window", at: "?drag", shows: "#drop-zone.over" },
+    { id: "welcome-found", title: "Runs that a search finds", at: "?", steps: ["#search-runs=shelf"], shows: "[data-run-row=r3]", part: "aside" },
+    { id: "welcome-not-found", title: "A search finds nothing", at: "?", steps: ["#search-runs=zebra"], shows: "aside [role=status]", part: "aside" },
+    { id: "welcome-linux", title: "On Linux", at: "?platform=linux", shows: "[data-run-row=r6]" },
+  ],
+  Plan: [
+    { id: "plan", title: "Images in one folder per class", at: "?#/inspection/demo", shows: "#peak" },
+    { id: "plan-texts", title: "Texts in one folder per class", at: "?#/inspection/texts", shows: "#peak" },
+    { id: "plan-table", title: "A table with targets", at: "?#/inspection/table", shows: "#peak" },
+    { id: "plan-reading", title: "The folder is being read", at: "?#/inspection/reading", shows: "#class-list" },
+    { id: "plan-refused", title: "A folder that cannot be trained", at: "?#/inspection/refused", shows: "#class-list" },
+    { id: "plan-too-large", title: "It does not fit into memory", at: "?large#/inspection/demo", shows: ".too-large" },
+    { id: "plan-weights", title: "From pretrained weights", at: "?#/inspection/demo", steps: ["#setting-from=…"], shows: "#setting-trains option", part: "fieldset" },
+    { id: "plan-wrong-field", title: "A field is wrong", at: "?#/inspection/demo", steps: ["#setting-epochs=0"], shows: "p.wrong", part: "fieldset" },
+    { id: "plan-refused-start", title: "The start is refused", at: "?refuse#/inspection/demo", steps: ["#train"], shows: "main > .refusal p", part: "main > .refusal" },
+    { id: "plan-busy", title: "Another folder is training", at: "?active#/inspection/texts", shows: "#active-pill", part: ".toolbar" },
+    { id: "plan-locked", title: "The plan of the running training", at: "?speed=0#/inspection/demo", steps: ["#train", "nav a[href*=inspection]:not([aria-current])"], shows: "#plan-locked" },
+  ],
+  Training: [
+    { id: "training", title: "Under memory pressure", at: `${still}#/run/demo`, shows: "#open-changes" },
+    { id: "training-start", title: "The first seconds", at: "?at=3&speed=0#/run/demo", shows: "#pause" },
+    { id: "training-paused", title: "Paused", at: `${still}#/run/demo`, steps: ["#pause"], shows: "#pause.primary", part: ".toolbar" },
+    { id: "training-stopped", title: "Stopped", at: `${still}#/run/demo`, steps: ["#stop"], shows: "#resume" },
+    { id: "training-finished", title: "Finished", at: `${still}&status=finished#/run/demo`, shows: "#show-results" },
+    { id: "training-failed", title: "Failed", at: `${still}&status=failed#/run/demo`, shows: "#resume" },
+    { id: "training-elsewhere", title: "A run of the terminal", at: `${still}#/run/r2`, shows: "#open-changes", part: ".toolbar" },
+    { id: "training-changes", title: "A change is chosen in the list", at: `${still}#/run/demo`, steps: ["#open-changes", "#change-3"], shows: "#change-3[aria-selected=true]" },
+    { id: "training-notes", title: "Notes", at: `${still}#/run/demo`, steps: ["#open-notes"], shows: ".notes", part: ".popover .window" },
+    { id: "training-charts", title: "More charts, by step, logarithmic", at: `${still}#/run/demo`, steps: ["#chart-menu", "#panel-speed", "#panel-gradient", "#axis-step", "#log-scale"], shows: "#log-scale:checked" },
+    { id: "training-ebb-only", title: "Memory of Ebb only", at: `${still}#/run/demo`, steps: ["#memory-ebb"], shows: "#memory-ebb[aria-pressed=true]", part: ".area" },
+    { id: "training-stress-test", title: "Stress test", at: `${still}#/run/demo`, steps: ["#stress-test"], shows: "#stress-test[aria-pressed=true]" },
+  ],
+  Results: [
+    { id: "results", title: "Image classification", at: "?#/results/r3", shows: "#mistakes img" },
+    { id: "results-bad", title: "Not learning", at: "?results=bad#/results/r3", shows: "#mistakes img", part: "#judgement" },
+    { id: "results-regression", title: "Regression", at: "?results=regression#/results/r3", shows: "#mistakes img" },
+    { id: "results-language", title: "Language model", at: "?results=language#/results/r3", shows: "#try-text" },
+    { id: "results-evaluating", title: "Being evaluated", at: "?results=evaluating#/results/r3", shows: "progress" },
+    { id: "results-not-evaluated", title: "Not evaluated yet", at: "?results=empty#/results/r3", shows: "#evaluate" },
+    { id: "results-data-missing", title: "The data have moved", at: "?results=missing#/results/r3", shows: "#locate", part: "#mistakes" },
+    { id: "results-classes", title: "Classes and calibration", at: "?#/results/r3", steps: ["#show-classes"], shows: ".classes table" },
+    { id: "results-cell", title: "A cell of the confusion matrix", at: "?#/results/r3", steps: ["#matrix@Enter"], shows: "#matrix .selected" },
+    { id: "results-mistakes", title: "All mistakes", at: "?#/results/r3", steps: ["#mistakes .between button"], shows: "#mistakes li:nth-child(14) img", part: "#mistakes" },
+    { id: "results-compare", title: "Compared with another run", at: "?#/results/r3", steps: ["#compare=r5"], shows: "#compare + p", part: ".pane:first-child" },
+  ],
+  "Try it": [
+    { id: "try-image", title: "An image", at: "?#/results/r3", steps: ["#choose-file"], shows: "#try-it img", part: "#try-it" },
+    { id: "try-saliency", title: "Where the model looked", at: "?#/results/r3", steps: ["#choose-file", "#look"], shows: "#try-it canvas.shown", part: "#try-it" },
+    { id: "try-several", title: "Several images", at: "?several#/results/r3", steps: ["#choose-file", "#save-answers"], shows: "#try-it tr", part: "#try-it" },
+    { id: "try-unreadable", title: "An image that cannot be read", at: "?unreadable#/results/r3", steps: ["#choose-file"], shows: "#try-problem", part: "#try-it" },
+    { id: "try-folder", title: "A dropped folder", at: "?dropped=holiday/#/results/r3", shows: "#try-evaluate", part: "#try-it" },
+    { id: "try-folder-evaluated", title: "A dropped folder, evaluated", at: "?dropped=holiday/#/results/r3", steps: ["#try-evaluate"], shows: "#folder-result", part: "#try-it" },
+    { id: "try-targets", title: "Regression targets", at: "?results=regression#/results/r3", steps: ["#choose-file"], shows: "#try-it dl", part: "#try-it" },
+    { id: "try-text", title: "A text is continued", at: "?results=language#/results/r3", steps: ["#try-text=The harbour", "#try-go"], shows: "#try-it .generated", part: "#try-it" },
+  ],
+  Dialogs: [
+    { id: "export", title: "Export", at: "?#/results/r3", steps: ["#export-open"], shows: "#export li", part: "#export" },
+    { id: "export-failed", title: "Export into a read-only folder", at: "?#/results/r3", steps: ["#export-open", "#export-go"], shows: "#export .problem", part: "#export" },
+    { id: "palette", title: "Commands", at: "?#/results/r3", steps: ["#export-open:enabled?", palette], shows: "#palette li", part: "#palette" },
+    { id: "palette-found", title: "Commands that match", at: "?#/results/r3", steps: [palette, "#palette input=run"], shows: "#palette li", part: "#palette" },
+    { id: "palette-not-found", title: "No command matches", at: "?", steps: [palette, "#palette input=zebra"], shows: "#palette li[aria-disabled]", part: "#palette" },
+    { id: "rename", title: "Rename and notes", at: "?#/results/r3", steps: ["#export-open:enabled?", palette, "[data-command=edit-run]"], shows: "#edit-run", part: "#edit-run" },
+  ],
+};
+
+export const allStates = Object.values(states).flat();
+
+/** The address of a state. Without a theme it follows the system. */
+export const addressOf = (state: State, theme = "") => {
+  const [parameters, hash] = state.at.slice(1).split("#");
+  const all = [parameters, `state=${state.id}`, theme && `theme=${theme}`].filter(Boolean);
+  return `/?${all.join("&")}#${hash ?? "/"}`;
+};
