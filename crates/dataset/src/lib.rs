@@ -27,6 +27,8 @@
 // Values, options and errors.
 mod types;
 
+mod class_selection;
+
 mod options;
 
 mod error;
@@ -71,8 +73,14 @@ mod inspect_images;
 // Inspecting and loading texts.
 mod text;
 
-// Detecting the contents of a folder.
+// Detecting the contents of a folder, and selecting from them.
 mod model_folder;
+
+mod detected_dataset;
+
+mod duplicates;
+
+mod select;
 
 mod detect;
 
@@ -99,7 +107,10 @@ mod watch;
 mod heic_avif_tests;
 
 pub use augment::Mix;
-pub use detect::{DetectedDataset, detect};
+pub use class_selection::{ClassSelection, MergedClass};
+pub use detect::detect;
+pub use detected_dataset::DetectedDataset;
+pub use duplicates::{DuplicateGroup, Duplicates, find_duplicates};
 pub use error::{DatasetError, SampleError};
 pub use image_dataset::{Augment, ImageDataset, ImageOptions, ImageSample};
 pub use image_inspection::{ImageFile, ImageInspection};

@@ -86,8 +86,8 @@ pub use amounts::{
 };
 pub use checkpoint_blocks::CheckpointBlocks;
 pub use choices::{
-    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
-    OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
+    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, DuplicatesChoice, LossBalance,
+    MixChoice, OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
     TaskChoice,
 };
 pub use curves_csv::curves_csv;
