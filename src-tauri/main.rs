@@ -23,6 +23,18 @@ mod command_line_tool;
 #[cfg(feature = "desktop")]
 mod commands;
 #[cfg(feature = "desktop")]
+mod data_choices;
+#[cfg(feature = "desktop")]
+mod data_commands;
+#[cfg(feature = "desktop")]
+mod data_view;
+#[cfg(feature = "desktop")]
+mod duplicate_search;
+#[cfg(feature = "desktop")]
+mod duplicates_view;
+#[cfg(feature = "desktop")]
+mod drawn_view;
+#[cfg(feature = "desktop")]
 mod desktop;
 #[cfg(feature = "desktop")]
 mod handler;

@@ -84,6 +84,11 @@ mod select;
 
 mod detect;
 
+// The beginning of texts and tables, for the window.
+mod excerpts;
+
+mod table_rows;
+
 // Images as samples.
 mod augment;
 
@@ -112,6 +117,7 @@ pub use detect::detect;
 pub use detected_dataset::DetectedDataset;
 pub use duplicates::{DuplicateGroup, Duplicates, find_duplicates};
 pub use error::{DatasetError, SampleError};
+pub use excerpts::excerpts;
 pub use image_dataset::{Augment, ImageDataset, ImageOptions, ImageSample};
 pub use image_inspection::{ImageFile, ImageInspection};
 pub use inspect_images::inspect_images;
@@ -119,11 +125,12 @@ pub use loader::{Loader, LoaderOptions};
 pub use model_folder::is_model_folder;
 pub use options::{DEFAULT_SEED, InspectOptions, TableOptions, TextOptions};
 pub use sample_order::{CachedOrder, Order};
+pub use table_rows::{TableRows, table_rows};
 pub use target_column::TargetColumn;
 pub use text::{
     Buckets, Column, Documents, Lengths, Packing, SkippedRows, TextDataset, TextInspection,
     TextManifest, TextSample, Tokenizer, Vocabulary, Window,
 };
-pub use thumbnail::thumbnail;
+pub use thumbnail::{encode_jpeg, thumbnail};
 pub use types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
 pub use watch::{Watch, watch};

@@ -16,6 +16,7 @@ pub mod estimate;
 // Samples and tasks.
 mod inspect_options;
 mod data;
+mod drawn_samples;
 mod sample_queue;
 mod task;
 
@@ -59,6 +60,7 @@ mod results;
 pub use batch_gradients::{BatchGradients, BatchSettings, ElementType};
 pub use control::{Control, Request};
 pub use device_check::{CheckObserver, DeviceCheck, Finding, RefusedKernels, checked_device};
+pub use drawn_samples::drawn_images;
 pub use effective_batch::{AccumulatedBatch, EffectiveBatch};
 pub use error::{Result, TrainError};
 pub use inspect_options::{inspect_options, leave_out_classes, merge_classes, text_options};
