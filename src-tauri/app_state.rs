@@ -49,6 +49,8 @@ pub struct Shell {
     pub page_listens: AtomicBool,
     /// The run whose context menu is open.
     pub menu_run: Mutex<Option<String>>,
+    /// The inspection whose images were drawn last, and these images.
+    pub drawn: Mutex<(String, Vec<Vec<u8>>)>,
 }
 
 impl Shell {
@@ -66,6 +68,7 @@ impl Shell {
             first: Mutex::default(),
             page_listens: AtomicBool::new(false),
             menu_run: Mutex::default(),
+            drawn: Mutex::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::window_types::{
     CommandError, DrillRequest, DrillView, EstimateView, InspectionView, MachineView, PlanSettings,
     PlanView, RunRequest, RunRow, Show, WeightsView, Welcome,
 };
+use dataset::DetectedDataset;
 use runlog::{Query, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +27,19 @@ fn valid(config: &RunConfig) -> Answer<()> {
     let wrong =
         |error: runlog::RunlogError| CommandError::new("invalid_setting", error.to_string());
     config.validate().map_err(wrong)
+}
+
+/// The checked config of a plan: its settings, and what of the folder is used.
+pub fn config_of(
+    shell: &Shell,
+    inspection: &str,
+    settings: &PlanSettings,
+    found: &DetectedDataset,
+) -> Answer<RunConfig> {
+    let config = plan_view::config(settings, found, shell.weights.of(settings)?);
+    let config = shell.inspections.configured(inspection, config)?;
+    valid(&config)?;
+    Ok(config)
 }
 
 /// Runs work that reads disks on a thread that may block.
@@ -165,8 +179,7 @@ pub async fn estimate(
     status(shell, move |shell| {
         // Memory does not depend on which samples are held out.
         let found = shell.inspections.take(&inspection, SEED)?;
-        let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
-        valid(&config)?;
+        let config = config_of(shell, &inspection, &settings, &found)?;
         let estimate = plan_view::estimate(&config, &found, &shell.readings.now())?;
         shell
             .active
@@ -187,8 +200,7 @@ pub async fn epoch_seconds(
 ) -> Answer<Option<f64>> {
     status(shell, move |shell| {
         let found = shell.inspections.take(&inspection, SEED)?;
-        let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
-        valid(&config)?;
+        let config = config_of(shell, &inspection, &settings, &found)?;
         Ok(plan_view::epoch_seconds(&config, &found, micro_batch)?)
     })
     .await
@@ -204,8 +216,7 @@ pub async fn train(
     status(shell, move |shell| {
         shell.is_free()?;
         let found = shell.inspections.take(&inspection, settings.seed)?;
-        let config = plan_view::config(&settings, &found, shell.weights.of(&settings)?);
-        valid(&config)?;
+        let config = config_of(shell, &inspection, &settings, &found)?;
         let plan = Plan::check(&config, &found)?;
         plan.check_precision()?;
         let folder = shell.runs.store().create(&plan.name)?;

@@ -1,10 +1,11 @@
 //! Every command that the window may call.
 
-use crate::{app_commands, commands, results_commands, run_commands};
+use crate::{app_commands, commands, data_commands, results_commands, run_commands};
 use tauri::Wry;
 use tauri::ipc::Invoke;
 
 /// Answers the commands of the page.
+// tidy: table
 pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
     tauri::generate_handler![
         commands::welcome,
@@ -21,6 +22,14 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         commands::control,
         commands::drill,
         commands::pull,
+        data_commands::data,
+        data_commands::data_samples,
+        data_commands::data_thumbnail,
+        data_commands::reveal_file,
+        data_commands::choose_data,
+        data_commands::data_duplicates,
+        data_commands::draw_samples,
+        data_commands::drawn_sample,
         results_commands::results,
         results_commands::evaluate_run,
         results_commands::leave_results,

@@ -1,16 +1,19 @@
 //! The folders that were dropped or chosen, by id. Each is read on its own thread and watched for
 //! changes until it is trained.
 
+use crate::data_choices::DataChoices;
+use crate::duplicate_search::DuplicateSearch;
 use crate::inspection_view::shown;
 use crate::lock::lock;
 use crate::machine_readings::Readings;
 use crate::plan_view;
 use crate::window_types::{CommandError, InspectionView};
 use dataset::{
-    DatasetError, DetectedDataset, InspectOptions, Task, TextOptions, Watch, detect, watch,
+    ClassSelection, DatasetError, DetectedDataset, InspectOptions, Task, Watch, detect, watch,
 };
+use runlog::RunConfig;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -27,23 +30,37 @@ struct Folder {
     id: String,
     path: PathBuf,
     state: Mutex<State>,
+    duplicates: Arc<DuplicateSearch>,
+}
+
+/// A folder as it was read last.
+pub struct ReadFolder {
+    /// Version of its view.
+    pub version: u64,
+    /// The dropped folder or file.
+    pub path: PathBuf,
+    /// Its samples; `None` if it cannot be read. It may be unsuitable for training.
+    pub samples: Option<Arc<DetectedDataset>>,
+    /// What of them is used.
+    pub choices: DataChoices,
 }
 
 #[derive(Default)]
 struct State {
     view: Option<InspectionView>,
-    found: Option<DetectedDataset>,
+    /// What of the folder is used.
+    choices: DataChoices,
+    /// The choices that it was read with last.
+    read_choices: DataChoices,
+    /// Everything that was found, also what is left out.
+    samples: Option<Arc<DetectedDataset>>,
+    /// What is trained on; `None` if the folder cannot be trained.
+    found: Option<Arc<DetectedDataset>>,
     /// Watches the folder. Dropping it ends the thread.
     watch: Option<Watch>,
+    /// Makes the thread read the folder again; `None` if the folder is not watched.
+    wake: Option<Sender<()>>,
     following: bool,
-}
-
-/// How the window inspects a folder.
-pub fn options(seed: u64) -> InspectOptions {
-    InspectOptions {
-        seed,
-        ..InspectOptions::default()
-    }
 }
 
 impl Inspections {
@@ -57,22 +74,66 @@ impl Inspections {
 
     /// Starts to inspect the folder or file at `path`, and returns the id of the inspection.
     pub fn open(&self, path: &Path) -> String {
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let folder = {
-            let mut folders = lock(&self.folders);
-            let known = folders.iter().find(|folder| folder.path == path).cloned();
-            known.unwrap_or_else(|| {
-                let folder = Arc::new(Folder {
-                    id: format!("folder-{}", folders.len() + 1),
-                    path,
-                    state: Mutex::default(),
-                });
-                folders.push(Arc::clone(&folder));
-                folder
-            })
-        };
+        let folder = self.at(path);
         self.follow(&folder);
         folder.id.clone()
+    }
+
+    /// Starts to inspect a folder, of which only a part is used.
+    pub fn open_with(&self, path: &Path, choices: DataChoices) -> String {
+        let folder = self.at(path);
+        self.set_choices(&folder, choices);
+        self.follow(&folder);
+        folder.id.clone()
+    }
+
+    /// The known or a new folder at `path`.
+    fn at(&self, path: &Path) -> Arc<Folder> {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let mut folders = lock(&self.folders);
+        let known = folders.iter().find(|folder| folder.path == path).cloned();
+        known.unwrap_or_else(|| {
+            let folder = Arc::new(Folder {
+                id: format!("folder-{}", folders.len() + 1),
+                path,
+                state: Mutex::default(),
+                duplicates: Arc::default(),
+            });
+            folders.push(Arc::clone(&folder));
+            folder
+        })
+    }
+
+    /// Changes what of a folder is used. The folder is read again.
+    pub fn choose(&self, id: &str, choices: DataChoices) -> Result<(), CommandError> {
+        let folder = self.folder(id)?;
+        self.set_choices(&folder, choices);
+        self.follow(&folder);
+        Ok(())
+    }
+
+    fn set_choices(&self, folder: &Folder, choices: DataChoices) {
+        let mut state = lock(&folder.state);
+        if state.choices == choices {
+            return;
+        }
+        state.choices = choices;
+        if let Some(wake) = &state.wake {
+            // Fails only if the thread has ended; then the folder is read when it is shown.
+            let _ = wake.send(());
+        }
+    }
+
+    /// A config that uses only the chosen part of a folder.
+    pub fn configured(&self, id: &str, config: RunConfig) -> Result<RunConfig, CommandError> {
+        let folder = self.folder(id)?;
+        let choices = lock(&folder.state).choices.clone();
+        Ok(choices.apply(config))
+    }
+
+    /// The search for duplicates in a folder.
+    pub fn duplicates(&self, id: &str) -> Result<Arc<DuplicateSearch>, CommandError> {
+        Ok(Arc::clone(&self.folder(id)?.duplicates))
     }
 
     /// The inspection so far; `None` if it is still version `seen`.
@@ -100,12 +161,39 @@ impl Inspections {
                 CommandError::new("not_trainable", why)
             }));
         };
-        if seed == SEED {
-            return Ok(found);
+        let (choices, current) = {
+            let state = lock(&folder.state);
+            (state.choices.clone(), state.choices == state.read_choices)
+        };
+        if seed == SEED && current {
+            return Ok(DetectedDataset::clone(&found));
         }
-        let usual = TextOptions::default();
-        detect(&folder.path, &options(seed), &usual, &|_| {})
-            .map_err(|error| CommandError::new("not_trainable", error.to_string()))
+        // With another seed, or before the folder was read again with other choices.
+        let (_, found) = folder
+            .read(&choices, seed, &|_| {})
+            .map_err(|why| CommandError::new("not_trainable", why))?;
+        Ok(DetectedDataset::clone(&found))
+    }
+
+    /// The samples of a folder, also of one that cannot be trained.
+    ///
+    /// # Errors
+    /// The id is unknown, or the folder is still being read.
+    pub fn read(&self, id: &str) -> Result<ReadFolder, CommandError> {
+        let folder = self.folder(id)?;
+        let state = lock(&folder.state);
+        match state.view.as_ref().filter(|view| !view.reading) {
+            Some(view) => Ok(ReadFolder {
+                version: view.version,
+                path: folder.path.clone(),
+                samples: state.samples.clone(),
+                choices: state.choices.clone(),
+            }),
+            None => {
+                let why = "The folder is still being read. Its data appear when all files have been read.";
+                Err(CommandError::new("busy", why))
+            }
+        }
     }
 
     /// Where the folder is.
@@ -115,10 +203,14 @@ impl Inspections {
 
     /// Stops watching the folder, because it is being trained.
     pub fn rest(&self, id: &str) {
-        let watch = self
-            .folder(id)
-            .ok()
-            .and_then(|folder| lock(&folder.state).watch.take());
+        let Ok(folder) = self.folder(id) else {
+            return;
+        };
+        folder.duplicates.keep_only(None);
+        let mut state = lock(&folder.state);
+        let watch = state.watch.take();
+        state.wake = None;
+        drop(state);
         // Dropped without the lock, because this waits for a thread that may wait for the lock.
         drop(watch);
     }
@@ -137,6 +229,7 @@ impl Inspections {
             return;
         }
         let (changes, changed) = channel();
+        let wake = changes.clone();
         // Watched before the first read, so that no change is missed.
         let watched = watch(&folder.path, move || {
             // Fails only if the folder is no longer watched.
@@ -145,6 +238,7 @@ impl Inspections {
         let unwatched = match watched {
             Ok(watch) => {
                 state.watch = Some(watch);
+                state.wake = Some(wake);
                 None
             }
             Err(DatasetError::Unwatchable { .. }) => watched.err().map(|error| error.to_string()),
@@ -164,30 +258,26 @@ impl Inspections {
 /// Reads the folder, and reads it again after every change, until it is no longer watched.
 fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, changed: &Receiver<()>) {
     loop {
-        let found = detect(
-            &folder.path,
-            &options(SEED),
-            &TextOptions::default(),
-            &|files| folder.progress(files),
-        );
+        let choices = lock(&folder.state).choices.clone();
+        let found = folder.read(&choices, SEED, &|files| folder.progress(files));
         let machine = readings.now();
         let refused = |why: String| Some(CommandError::new("not_trainable", why));
         let mut view = match &found {
-            Ok(found) => shown(found),
+            Ok((_, found)) => shown(found),
             Err(error) => InspectionView {
-                refusal: refused(error.to_string()),
+                refusal: refused(error.clone()),
                 ..beginning(folder)
             },
         };
         view.reading = false;
         view.notes.extend(unwatched.map(str::to_owned));
-        if let (Ok(found), None) = (&found, &view.refusal) {
+        if let (Ok((_, found)), None) = (&found, &view.refusal) {
             match plan_view::all(found, &machine) {
                 Ok(plans) => view.plans = plans,
                 Err(error) => view.refusal = refused(error.to_string()),
             }
         }
-        folder.show(view, found.ok());
+        folder.show(view, found.ok(), choices);
         if changed.recv().is_err() {
             return;
         }
@@ -195,7 +285,51 @@ fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, change
     }
 }
 
+/// All samples of a folder, and those that are used.
+type Samples = (Arc<DetectedDataset>, Arc<DetectedDataset>);
+
 impl Folder {
+    /// Reads the folder and selects what is used.
+    ///
+    /// # Errors
+    /// Why it cannot be read, and what to do.
+    fn read(
+        &self,
+        choices: &DataChoices,
+        seed: u64,
+        on_progress: &dyn Fn(u64),
+    ) -> Result<Samples, String> {
+        let config = choices.apply(RunConfig {
+            seed: Some(seed),
+            ..RunConfig::default()
+        });
+        let options = trainer::inspect_options(&config).map_err(|error| error.to_string())?;
+        let all = InspectOptions {
+            classes: ClassSelection::default(),
+            leave_duplicates_out: false,
+            ..options.clone()
+        };
+        let texts = trainer::text_options(&config, None);
+        let found = detect(&self.path, &all, &texts, on_progress);
+        let all = Arc::new(found.map_err(|error| error.to_string())?);
+        let duplicates = if options.leave_duplicates_out {
+            Some(self.duplicates.find(&all)?)
+        } else {
+            None
+        };
+        if options.classes.is_all() && duplicates.is_none() {
+            return Ok((Arc::clone(&all), all));
+        }
+        // A class may have been renamed since it was chosen.
+        let classes = ClassSelection {
+            allow_unknown: true,
+            ..options.classes
+        };
+        let selected = DetectedDataset::clone(&all).select(&classes, duplicates.as_deref());
+        let selected = selected.map_err(|error| error.to_string())?;
+        Ok((all, Arc::new(selected)))
+    }
+
     /// Shows the number of files read so far.
     fn progress(&self, files: u64) {
         let mut state = lock(&self.state);
@@ -205,14 +339,19 @@ impl Folder {
         }
     }
 
-    fn show(&self, mut view: InspectionView, found: Option<DetectedDataset>) {
+    fn show(&self, mut view: InspectionView, read: Option<Samples>, choices: DataChoices) {
         let mut state = lock(&self.state);
+        state.read_choices = choices;
         view.id.clone_from(&self.id);
         view.version = state.view.as_ref().map_or(0, |old| old.version) + 1;
-        view.files_seen = match found {
+        view.files_seen = match read {
             Some(_) => view.samples + view.skipped.len() as u64,
             None => 0,
         };
+        let (samples, found) = read.unzip();
+        self.duplicates
+            .keep_only(state.samples.as_deref().zip(samples.as_deref()));
+        state.samples = samples;
         state.found = found.filter(|_| view.refusal.is_none());
         state.view = Some(view);
     }

@@ -25,6 +25,18 @@ mod commands;
 #[cfg(feature = "desktop")]
 mod app_window;
 #[cfg(feature = "desktop")]
+mod data_choices;
+#[cfg(feature = "desktop")]
+mod data_commands;
+#[cfg(feature = "desktop")]
+mod data_view;
+#[cfg(feature = "desktop")]
+mod duplicate_search;
+#[cfg(feature = "desktop")]
+mod duplicates_view;
+#[cfg(feature = "desktop")]
+mod drawn_view;
+#[cfg(feature = "desktop")]
 mod handler;
 mod desktop_status;
 #[cfg(feature = "desktop")]

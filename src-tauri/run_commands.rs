@@ -2,6 +2,7 @@
 
 use crate::app_state::Shell;
 use crate::commands::{Answer, status};
+use crate::data_choices::DataChoices;
 use crate::lock::lock;
 use crate::window_types::{ChangedSettings, CommandError, RepeatView, Show};
 use crate::{actions, system};
@@ -75,7 +76,9 @@ fn repeat(shell: &Shell, folder: &RunFolder, started: &Started) -> Answer<Repeat
         None => config.train_only.clone().unwrap_or_else(|| "all".into()),
     });
     Ok(RepeatView {
-        inspection: shell.inspections.open(&data),
+        inspection: shell
+            .inspections
+            .open_with(&data, DataChoices::from_config(&config)),
         weights: from.map(|from| shell.weights.open(&from)),
         trains,
         settings: ChangedSettings {

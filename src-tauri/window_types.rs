@@ -405,15 +405,22 @@ pub struct CommandError {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use std::path::Path;
+    use ts_rs::{Config, ExportError};
+
+    /// Compares the exported types with the committed ones.
+    pub fn current_types(export: impl FnOnce(&Config) -> Result<(), ExportError>) {
+        let generated = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui/src/generated");
+        let fresh = tempfile::tempdir().expect("a temporary folder");
+        let checked = runlog::bindings::check(&generated, fresh.path(), export);
+        assert_eq!(checked, Ok(()));
+    }
 
     #[test]
     fn the_windows_types_are_current() {
-        let generated = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui/src/generated");
-        let fresh = tempfile::tempdir().expect("a temporary folder");
-        let checked = runlog::bindings::check(&generated, fresh.path(), |config| {
+        current_types(|config| {
             Welcome::export_all(config)?;
             WeightsView::export_all(config)?;
             RunRow::export_all(config)?;
@@ -425,6 +432,5 @@ mod tests {
             DrillView::export_all(config)?;
             CommandError::export_all(config)
         });
-        assert_eq!(checked, Ok(()));
     }
 }

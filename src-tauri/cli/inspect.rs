@@ -5,7 +5,7 @@ use super::args;
 use super::failure::Failure;
 use super::inspect_texts;
 use super::output::out;
-use dataset::{DetectedDataset, ImageInspection, InspectOptions, Task, TextOptions, detect};
+use dataset::{DetectedDataset, ImageInspection, Task};
 use runlog::{counted, format_bytes, format_count};
 use serde_json::json;
 
@@ -13,16 +13,7 @@ use serde_json::json;
 pub fn run(args: &args::Inspect) -> Result<(), Failure> {
     let config = &args.settings.config;
     let task = config.task.map(super::train::dataset_task);
-    let options = TextOptions {
-        task,
-        text_column: config.text_column.clone(),
-        label_column: config.label_column.clone(),
-    };
-    let split = InspectOptions {
-        table: trainer::table_options(config),
-        ..InspectOptions::default()
-    };
-    let found = detect(&args.folder, &split, &options, &|_| {})?;
+    let found = super::train::look_at(&args.folder, config)?;
     if let Some(task) = task
         && task.detected_as() != found.task()
     {

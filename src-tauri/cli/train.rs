@@ -7,11 +7,11 @@ use super::output::status;
 use super::progress::Progress;
 use super::{inspect, inspect_texts, interrupt};
 use crate::paths::device_check_path;
-use dataset::{DetectedDataset, InspectOptions, Task, TextOptions, detect};
+use dataset::{DetectedDataset, Task, detect};
 use runlog::{RunConfig, RunFolder, RunStore, TaskChoice, preset, preset_names, read_events};
 use std::path::{Path, PathBuf};
 use trainer::estimate::plan_within_cap;
-use trainer::{Control, Machine, MemoryScript, Replay, RunContext};
+use trainer::{Control, Machine, MemoryScript, Replay, RunContext, inspect_options, text_options};
 
 /// Defaults of `--dev-mode`: number of samples, and of epochs.
 const DEV_SAMPLES: u64 = 100;
@@ -70,24 +70,10 @@ pub fn dataset_task(choice: TaskChoice) -> Task {
     }
 }
 
-/// How to inspect the folder of a config.
-pub fn options(config: &RunConfig) -> InspectOptions {
-    let usual = InspectOptions::default();
-    InspectOptions {
-        held_out_fraction: config.held_out_fraction.unwrap_or(usual.held_out_fraction),
-        seed: config.seed.unwrap_or(usual.seed),
-        table: trainer::table_options(config),
-    }
-}
-
 /// Inspects a folder as a config asks for.
 pub fn look_at(folder: &Path, config: &RunConfig) -> Result<DetectedDataset, Failure> {
-    let texts = TextOptions {
-        task: config.task.map(dataset_task),
-        text_column: config.text_column.clone(),
-        label_column: config.label_column.clone(),
-    };
-    Ok(detect(folder, &options(config), &texts, &|_| {})?)
+    let texts = text_options(config, config.task.map(dataset_task));
+    Ok(detect(folder, &inspect_options(config)?, &texts, &|_| {})?)
 }
 
 /// Runs `ebb resume`.

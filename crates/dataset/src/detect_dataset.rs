@@ -2,6 +2,8 @@
 //! first: a table beside images describes them. The folder is listed once for all inspections.
 
 use crate::decode_image::system_decoder;
+use crate::detected_dataset::DetectedDataset;
+use crate::duplicates::find_duplicates;
 use crate::error::DatasetError;
 use crate::folder_listing::{Listing, resolve};
 use crate::image_inspection::ImageInspection;
@@ -13,44 +15,29 @@ use crate::text::{TextInspection, inspect_texts};
 use crate::types::Task;
 use std::path::Path;
 
-/// A detected dataset, by the kind of its samples.
-#[derive(Debug, Clone, PartialEq)]
-pub enum DetectedDataset {
-    /// Images, or a folder without anything that can be trained on.
-    Images(ImageInspection),
-    /// Texts with labels, or documents.
-    Texts(TextInspection),
-}
-
-impl From<ImageInspection> for DetectedDataset {
-    fn from(inspection: ImageInspection) -> Self {
-        DetectedDataset::Images(inspection)
-    }
-}
-
-impl From<TextInspection> for DetectedDataset {
-    fn from(inspection: TextInspection) -> Self {
-        DetectedDataset::Texts(inspection)
-    }
-}
-
-impl DetectedDataset {
-    /// The task that the dataset is for.
-    pub fn task(&self) -> Task {
-        match self {
-            DetectedDataset::Images(_) => Task::ImageClassification,
-            DetectedDataset::Texts(found) => found.task,
-        }
-    }
-}
-
 /// Detects the contents of a folder or a single file. `on_progress` gets the number of files read
 /// so far, on the calling thread.
 ///
 /// # Errors
-/// The path cannot be read, or it is neither a folder nor a file of texts; no table has a column
-/// that the user names.
+/// The path cannot be read, or it is neither a folder nor a file of texts; there is no column or
+/// class that the user names.
 pub fn detect(
+    path: &Path,
+    options: &InspectOptions,
+    texts: &TextOptions,
+    on_progress: &dyn Fn(u64),
+) -> Result<DetectedDataset, DatasetError> {
+    let found = detect_all(path, options, texts, on_progress)?;
+    let duplicates = if options.leave_duplicates_out {
+        find_duplicates(&found, &|_| true)?
+    } else {
+        None
+    };
+    found.select(&options.classes, duplicates.as_ref())
+}
+
+/// Detects everything, also the classes and duplicates that are left out.
+fn detect_all(
     path: &Path,
     options: &InspectOptions,
     texts: &TextOptions,

@@ -51,6 +51,14 @@ pub enum DatasetError {
         /// The columns that exist.
         columns: String,
     },
+    /// There is no class that the user names.
+    #[error("There is no class {class} here. There are {classes}. Name one of these.")]
+    UnknownClass {
+        /// The class that was asked for.
+        class: String,
+        /// The classes that exist.
+        classes: String,
+    },
     /// A file of texts changed after the inspection.
     #[error("{} changed after the folder was read. Read the folder again.", file.display())]
     FileChanged {

@@ -84,7 +84,7 @@ pub(crate) fn inspect_listing(
     let (classes, mut files) = assign_splits::label(placed, &mut left_out.skipped);
     let (targets, mut notes) = select_targets(table.as_ref(), &mut files);
     notes.extend(group_note);
-    notes.extend(describe_classes(&classes, &layout, split));
+    notes.extend(class_notes(&classes, split));
     notes.extend(describe_files(listing, &images, &names));
     let counts = ImageCounts {
         classes: &classes,
@@ -288,21 +288,21 @@ fn empty_folders(listing: &Listing, images: &[&[String]]) -> Vec<String> {
 }
 
 /// Sentences about the classes: imbalance, and classes without held-out or test images.
-fn describe_classes(classes: &[Class], layout: &Layout, split: SplitKind) -> Vec<String> {
+pub(crate) fn class_notes(classes: &[Class], split: SplitKind) -> Vec<String> {
     let held_out = match split {
         SplitKind::Given => {
             messages::missing_in("the held-out folder", NOUN, classes, |c| c.held_out)
         }
         SplitKind::Seeded { .. } => messages::single_samples(NOUN, classes),
     };
-    let test = messages::missing_in("the test folder", NOUN, classes, |c| c.test)
-        .filter(|_| layout.splits.contains(&Split::Test));
+    // Nothing is missing if there is no test folder at all.
+    let test = messages::missing_in("the test folder", NOUN, classes, |c| c.test);
     let notes = [messages::imbalance(NOUN, classes), held_out, test];
     notes.into_iter().flatten().collect()
 }
 
 /// Median width and median height.
-fn typical_size(files: &[ImageFile]) -> Option<(u32, u32)> {
+pub(crate) fn typical_size(files: &[ImageFile]) -> Option<(u32, u32)> {
     let median = |side: fn(&ImageFile) -> u32| {
         let mut sides: Vec<u32> = files.iter().map(side).collect();
         sides.sort_unstable();

@@ -27,6 +27,8 @@
 // Values, options and errors.
 mod types;
 
+mod class_selection;
+
 mod options;
 
 mod error;
@@ -71,10 +73,21 @@ mod inspect_images;
 // Inspecting and loading texts.
 mod text;
 
-// Detecting the contents of a folder.
+// Detecting the contents of a folder, and selecting from them.
 mod model_folder;
 
+mod detected_dataset;
+
+mod duplicates;
+
+mod select;
+
 mod detect_dataset;
+
+// The beginning of texts and tables, for the window.
+mod excerpts;
+
+mod table_rows;
 
 // Images as samples.
 mod augment;
@@ -99,8 +112,12 @@ mod watch;
 mod heic_avif_tests;
 
 pub use augment::Mix;
-pub use detect_dataset::{DetectedDataset, detect};
+pub use class_selection::{ClassSelection, MergedClass};
+pub use detect_dataset::detect;
+pub use detected_dataset::DetectedDataset;
+pub use duplicates::{DuplicateGroup, Duplicates, find_duplicates};
 pub use error::{DatasetError, SampleError};
+pub use excerpts::excerpts;
 pub use image_dataset::{Augment, ImageDataset, ImageOptions, ImageSample};
 pub use image_inspection::{ImageFile, ImageInspection};
 pub use inspect_images::inspect_images;
@@ -108,11 +125,12 @@ pub use loader::{Loader, LoaderOptions};
 pub use model_folder::is_model_folder;
 pub use options::{DEFAULT_SEED, InspectOptions, TableOptions, TextOptions};
 pub use sample_order::{CachedOrder, Order};
+pub use table_rows::{TableRows, table_rows};
 pub use target_column::TargetColumn;
 pub use text::{
     Buckets, Column, Documents, Lengths, Packing, SkippedRows, TextDataset, TextInspection,
     TextManifest, TextSample, Tokenizer, Vocabulary, Window,
 };
-pub use thumbnail::thumbnail;
+pub use thumbnail::{encode_jpeg, thumbnail};
 pub use types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
 pub use watch::{Watch, watch};

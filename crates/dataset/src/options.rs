@@ -1,5 +1,6 @@
 //! Options for reading a dataset.
 
+use crate::class_selection::ClassSelection;
 use crate::types::Task;
 
 /// The seed of every random choice if the user gives none.
@@ -16,6 +17,10 @@ pub struct InspectOptions {
     pub seed: u64,
     /// How tables beside images are read.
     pub table: TableOptions,
+    /// Which classes are used.
+    pub classes: ClassSelection,
+    /// Whether only one of samples that are the same or nearly the same is used.
+    pub leave_duplicates_out: bool,
 }
 
 impl Default for InspectOptions {
@@ -24,6 +29,8 @@ impl Default for InspectOptions {
             held_out_fraction: 0.2,
             seed: DEFAULT_SEED,
             table: TableOptions::default(),
+            classes: ClassSelection::default(),
+            leave_duplicates_out: false,
         }
     }
 }

@@ -48,6 +48,11 @@ pub(crate) fn hash_text(text: &str) -> u64 {
     mix(text.bytes().fold(0xCBF2_9CE4_8422_2325, fnv))
 }
 
+/// A hash of two numbers; their order matters.
+pub(crate) fn combine(a: u64, b: u64) -> u64 {
+    mix(mix(a.wrapping_add(STEP)) ^ b.wrapping_mul(STEP))
+}
+
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

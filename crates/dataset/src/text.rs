@@ -41,3 +41,5 @@ pub use text_manifest::TextManifest;
 pub use tokenizer::{Tokenizer, Vocabulary};
 
 pub(crate) use inspect_texts::inspect_texts;
+pub(crate) use messages::classes as class_notes;
+pub(crate) use read_samples::read_chosen;

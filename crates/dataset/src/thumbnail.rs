@@ -23,7 +23,14 @@ pub fn thumbnail(path: &Path, side: u32) -> Result<Vec<u8>, String> {
     }));
     let image = decoded
         .unwrap_or_else(|_| Err("The decoder failed on it. Save it again, or remove it.".into()))?;
-    let planes = augment::center(&image, side);
+    encode_jpeg(&augment::center(&image, side), side)
+}
+
+/// Encodes three planes of `side * side` bytes, as samples have them, as a JPEG.
+///
+/// # Errors
+/// The encoder fails; the text says why.
+pub fn encode_jpeg(planes: &[u8], side: u32) -> Result<Vec<u8>, String> {
     let plane = (side * side) as usize;
     let rgb: Vec<u8> = (0..plane)
         .flat_map(|pixel| [0, 1, 2].map(|channel| planes[channel * plane + pixel]))

@@ -195,6 +195,16 @@ choice! {
     }
 }
 
+choice! {
+    /// What happens to samples that are the same or nearly the same.
+    DuplicatesChoice {
+        /// All are used.
+        Keep = "keep",
+        /// One of each group is used.
+        LeaveOut = "leave-out",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

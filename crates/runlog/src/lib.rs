@@ -88,8 +88,8 @@ pub use chart_data::{Pull, Query};
 pub use checkpoint_blocks::CheckpointBlocks;
 pub use checkpoint_interval::Interval;
 pub use choice_settings::{
-    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
-    OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
+    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, DuplicatesChoice, LossBalance,
+    MixChoice, OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
     TaskChoice,
 };
 pub use curves_csv::curves_csv;

@@ -6,8 +6,8 @@
 
 use crate::CheckpointBlocks;
 use crate::choice_settings::{
-    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, LossBalance, MixChoice,
-    OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
+    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, DuplicatesChoice, LossBalance,
+    MixChoice, OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
     TaskChoice,
 };
 use crate::config_by_memory::MemoryTier;
@@ -202,6 +202,13 @@ settings! {
     /// Column that groups images: a group is never divided between training and held-out images;
     /// none disables groups
     group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "times in file names, if there are any" };
+    /// Classes to leave out, separated by commas; a name with a comma stands in double quotes
+    leave_out_classes: String = { Allowed::Name, Data, flag: "leave-out-classes" "CLASSES", default: "every class is used" };
+    /// Classes to merge, such as pets=cat,dog; several new classes are separated by semicolons
+    merge_classes: String = { Allowed::Name, Data, flag: "merge-classes" "NAME=CLASSES", default: "no class is merged" };
+    /// Samples that are the same or nearly the same: keep them, or leave-out all but one of each
+    /// group, which reads every sample before training
+    duplicates: DuplicatesChoice = { Allowed::Words(DuplicatesChoice::WORDS), Data, flag: "duplicates" "keep|leave-out", default: "keep" };
     /// Number of passes over the training samples
     epochs: u64 = { Allowed::Integer(1, 100_000), Training, flag: "epochs" "EPOCHS", default: "chosen from the number of samples" };
     /// Number of optimizer steps; overrides epochs

@@ -14,7 +14,9 @@ mod lr_schedule;
 pub mod estimate;
 
 // Samples and tasks.
+mod inspect_options;
 mod data;
+mod drawn_samples;
 mod sample_queue;
 mod task;
 
@@ -57,8 +59,10 @@ mod results;
 
 pub use batch_gradients::{BatchGradients, BatchSettings, ElementType};
 pub use device_check::{CheckObserver, DeviceCheck, Finding, RefusedKernels, checked_device};
+pub use drawn_samples::drawn_images;
 pub use effective_batch::{AccumulatedBatch, EffectiveBatch};
 pub use error::{Result, TrainError};
+pub use inspect_options::{inspect_options, leave_out_classes, merge_classes, text_options};
 pub use live::LiveObserver;
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use manifest::{dataset_folder, relocate_dataset};
@@ -93,7 +97,6 @@ pub use threads::on_threads;
 pub use train::{resume, start};
 pub use trained_model::{
     CompressedText, Evaluation, ExportFormat, GenerationOptions, Progress, Saliency, TrainedModel,
-    table_options,
 };
 
 /// Internals that the tests of this crate use.

@@ -17,6 +17,7 @@ use crate::data::{EvalLoader, TOKENIZER};
 use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
 use crate::export_inputs;
+use crate::inspect_options::{inspect_options, text_options};
 use crate::manifest;
 use crate::plan::Plan;
 use crate::precision::Precision;
@@ -28,11 +29,11 @@ use crate::task::{
 };
 use crate::train_state::TrainState;
 use dataset::{
-    Class, DetectedDataset, InspectOptions, Split, TableOptions, TargetColumn, Task, TextOptions,
+    Class, ClassSelection, DetectedDataset, InspectOptions, Split, TargetColumn, Task, TextOptions,
     Tokenizer, detect,
 };
 use models::export::{Exported, TrainedNetwork, export_hub_folder, export_onnx};
-use runlog::{RunConfig, RunFolder, format_count, most_like};
+use runlog::{RunFolder, format_count, most_like};
 use seen_files::SeenFiles;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -186,22 +187,20 @@ impl TrainedModel {
 
     /// The options that the run's own texts were inspected with.
     pub fn text_options(&self) -> TextOptions {
-        let config = &self.plan.config;
-        TextOptions {
-            task: Some(self.task()),
-            text_column: config.text_column.clone(),
-            label_column: config.label_column.clone(),
-        }
+        text_options(&self.plan.config, Some(self.task()))
     }
 
     /// The options that the run's own folder was inspected with; they reproduce its held-out split.
+    /// Another folder need not have the classes that the run left out.
     pub(crate) fn inspect_options(&self) -> InspectOptions {
-        let held_out = self.plan.config.held_out_fraction;
-        let default = InspectOptions::default();
+        let options = inspect_options(&self.plan.config).unwrap_or_default();
         InspectOptions {
-            held_out_fraction: held_out.unwrap_or(default.held_out_fraction),
             seed: self.plan.seed,
-            table: table_options(&self.plan.config),
+            classes: ClassSelection {
+                allow_unknown: true,
+                ..options.classes
+            },
+            ..options
         }
     }
 
@@ -245,6 +244,7 @@ impl TrainedModel {
         }
         let unsplit = InspectOptions {
             held_out_fraction: 0.0,
+            leave_duplicates_out: false,
             ..self.inspect_options()
         };
         Ok(detect(path, &unsplit, &self.text_options(), &|_| {})?)
@@ -377,21 +377,6 @@ fn list_classes(classes: &[String], name: &str) -> String {
         "{count} classes, the most similar being {}",
         similar.join(", ")
     )
-}
-
-/// The options for tables beside images that a config asks for.
-pub fn table_options(config: &RunConfig) -> TableOptions {
-    let names = |names: &String| {
-        names
-            .split(',')
-            .map(|name| name.trim().to_owned())
-            .collect()
-    };
-    TableOptions {
-        label_column: None,
-        group_by: config.group_by.clone(),
-        targets: config.targets.as_ref().map(names),
-    }
 }
 
 /// The split to evaluate: the test split if it has samples, else the held-out split, else the

@@ -37,6 +37,9 @@ impl Takes for Planned {
             "vocabulary",
             "text_column",
             "label_column",
+            "leave_out_classes",
+            "merge_classes",
+            "duplicates",
             "effective_batch",
             "optimizer",
             "ema_decay",
@@ -78,7 +81,17 @@ pub struct Read;
 
 impl Takes for Read {
     fn takes(setting: &Setting) -> bool {
-        ["task", "text_column", "label_column", "targets", "group_by"].contains(&setting.key)
+        [
+            "task",
+            "text_column",
+            "label_column",
+            "targets",
+            "group_by",
+            "leave_out_classes",
+            "merge_classes",
+            "duplicates",
+        ]
+        .contains(&setting.key)
     }
 }
 

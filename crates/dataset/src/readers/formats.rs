@@ -259,6 +259,11 @@ impl OpenFile {
         self.contents.encoding
     }
 
+    /// Names of its columns.
+    pub(crate) fn columns(&self) -> &[String] {
+        &self.contents.columns
+    }
+
     /// Visits its rows in the columns `wanted`, given by index.
     pub(crate) fn visit(&self, wanted: &[usize], visit: &mut RowVisitor) {
         self.contents.rows.visit(wanted, visit);

@@ -30,6 +30,34 @@ pub(crate) fn read_samples(
     Ok(())
 }
 
+/// Reads the samples with these indices, which must be in order, and passes each with its index.
+///
+/// # Errors
+/// A file is missing or has changed since the inspection, or `take` fails.
+pub(crate) fn read_chosen(
+    inspection: &TextInspection,
+    chosen: &[usize],
+    take: &mut dyn FnMut(usize, &str) -> Result<(), DatasetError>,
+) -> Result<(), DatasetError> {
+    let in_same_file = |a: &usize, b: &usize| {
+        let samples = &inspection.samples;
+        samples[*a].file == samples[*b].file
+    };
+    for indices in chosen.chunk_by(in_same_file) {
+        let samples: Vec<&TextSample> = indices.iter().map(|i| &inspection.samples[*i]).collect();
+        let Some(first) = samples.first() else {
+            continue;
+        };
+        let file = &inspection.files[first.file as usize];
+        // They arrive in the order in which they are in the file.
+        let mut next = indices.iter();
+        read_file(inspection, file, &samples, &mut |_, text| {
+            next.next().map_or(Ok(()), |index| take(*index, text))
+        })?;
+    }
+    Ok(())
+}
+
 fn read_file(
     inspection: &TextInspection,
     file: &TextFile,

@@ -231,6 +231,24 @@ impl TextInspection {
         }
     }
 
+    /// Measures the lengths again, after samples were left out.
+    pub(crate) fn measure(&mut self) {
+        // A document that is cut for the split counts as a whole.
+        let mut characters: Vec<u32> = Vec::with_capacity(self.samples.len());
+        for sample in &self.samples {
+            match characters.last_mut().filter(|_| sample.start > 0) {
+                Some(document) => *document += sample.characters,
+                None => characters.push(sample.characters),
+            }
+        }
+        self.lengths = Lengths::new(characters);
+        self.bytes = self
+            .samples
+            .iter()
+            .map(|s| u64::from(s.end - s.start))
+            .sum();
+    }
+
     /// Keeps at most `limit` training samples, chosen by seed, each class in proportion. Held-out
     /// and test samples stay.
     pub fn limited(mut self, seed: u64, limit: usize) -> Self {

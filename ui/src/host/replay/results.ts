@@ -2,6 +2,7 @@
 // missing|empty` shows other cases.
 import type { AnswerView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
 import type { ResultsHost } from "../results";
+import { picture } from "./picture";
 import { inspection, rows } from "./views";
 
 const query = new URLSearchParams(location.search);
@@ -77,19 +78,6 @@ const view: ResultsView = {
   judgement: state === "language" ? null : (judgements[state] ?? { level: "normal", text: "Better than guessing: 93.4 % right instead of 7.4 %." }),
 };
 
-/** A drawn picture in place of a photo. */
-const picture = (seed: number): Promise<ArrayBuffer> => {
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [224, 224];
-  const context = canvas.getContext("2d")!;
-  context.fillStyle = `hsl(${(seed * 67) % 360} 32% 62%)`;
-  context.fillRect(0, 0, 224, 224);
-  context.fillStyle = `hsl(${(seed * 67 + 40) % 360} 38% 40%)`;
-  context.beginPath();
-  context.arc(112, 120, 44 + (seed % 5) * 7, 0, 7);
-  context.fill();
-  return new Promise((resolve) => canvas.toBlob((blob) => void blob!.arrayBuffer().then(resolve), "image/jpeg"));
-};
 const answer = (id: number, name: string): AnswerView => {
   const unread = name.includes("bad");
   return {

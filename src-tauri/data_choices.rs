@@ -1,0 +1,96 @@
+//! What of a folder is used, as chosen on the data page. A config can express all of it.
+
+use dataset::MergedClass;
+use runlog::{DuplicatesChoice, RunConfig};
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// What of a folder is used.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(deny_unknown_fields)]
+pub struct DataChoices {
+    /// The column of the texts; `None` if it is recognized.
+    pub text_column: Option<String>,
+    /// The column of the labels; `None` if it is recognized.
+    pub label_column: Option<String>,
+    /// The columns of regression targets beside images; without one, every column of numbers.
+    pub targets: Vec<String>,
+    /// Names of the classes that are left out.
+    pub leave_out_classes: Vec<String>,
+    /// Classes that are trained as one.
+    pub merge_classes: Vec<MergeView>,
+    /// Whether one of samples that are the same or nearly the same is used.
+    pub leave_duplicates_out: bool,
+}
+
+/// Classes that are trained as one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[serde(deny_unknown_fields)]
+pub struct MergeView {
+    /// The new name.
+    pub name: String,
+    /// Names of the classes.
+    pub classes: Vec<String>,
+}
+
+impl DataChoices {
+    /// The choices of a run.
+    pub fn from_config(config: &RunConfig) -> Self {
+        let options = trainer::inspect_options(config).unwrap_or_default();
+        let merged = options.classes.merge.into_iter();
+        DataChoices {
+            text_column: config.text_column.clone(),
+            label_column: config.label_column.clone(),
+            targets: options.table.targets.unwrap_or_default(),
+            leave_out_classes: options.classes.leave_out,
+            merge_classes: merged
+                .map(|MergedClass { name, classes }| MergeView { name, classes })
+                .collect(),
+            leave_duplicates_out: options.leave_duplicates_out,
+        }
+    }
+
+    /// A config with these choices.
+    pub fn apply(&self, config: RunConfig) -> RunConfig {
+        let merged = self.merge_classes.iter().cloned();
+        let merged: Vec<MergedClass> = merged
+            .map(|MergeView { name, classes }| MergedClass { name, classes })
+            .collect();
+        let leave_out = DuplicatesChoice::LeaveOut;
+        RunConfig {
+            text_column: self.text_column.clone(),
+            label_column: self.label_column.clone(),
+            targets: (!self.targets.is_empty()).then(|| self.targets.join(",")),
+            leave_out_classes: trainer::leave_out_classes(&self.leave_out_classes),
+            merge_classes: trainer::merge_classes(&merged),
+            duplicates: self.leave_duplicates_out.then_some(leave_out),
+            ..config
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_survive_in_the_config_of_a_run() {
+        let choices = DataChoices {
+            text_column: Some("message".to_owned()),
+            label_column: Some("2".to_owned()),
+            targets: vec!["mass_g".to_owned(), "height".to_owned()],
+            leave_out_classes: vec!["a, b".to_owned()],
+            merge_classes: vec![MergeView {
+                name: "pets".to_owned(),
+                classes: vec!["cat".to_owned(), "dog".to_owned()],
+            }],
+            leave_duplicates_out: true,
+        };
+        let config = choices.apply(RunConfig::default());
+        assert_eq!(config.validate().map_err(|error| error.to_string()), Ok(()));
+        assert_eq!(DataChoices::from_config(&config), choices);
+        let usual = DataChoices::default();
+        assert_eq!(usual.apply(RunConfig::default()), RunConfig::default());
+        assert_eq!(DataChoices::from_config(&RunConfig::default()), usual);
+    }
+}

@@ -1,0 +1,55 @@
+// Made-up data for the window in a plain browser. `?data=texts|none` and `?duplicates=reading|none|busy`
+// show other cases.
+import type { DataChoices, DataClassView, DataSampleView, DataView, DuplicateGroupView, FoundDuplicates, TableView } from "../../types";
+import type { DataHost } from "../data";
+import { picture } from "./picture";
+import { inspection } from "./views";
+
+const state = new URLSearchParams(location.search).get("data") ?? "";
+const images = state === "";
+const named = (name: string, count: number): DataClassView => {
+  const held_out = Math.round(count / 5);
+  return { name, train: count - held_out, held_out, test: 0 };
+};
+const texts = ["Are you coming home for dinner? I can pick you up at the station at seven, if the train is on time.", "You have won a prize. Call now to claim it.", "ok see you there"];
+const rows = Array.from({ length: 8 }, (_, i) => [String(i + 1), texts[i % 3]!, i % 3 === 1 ? "spam" : "ham", i % 2 ? "" : "2026-10-04"]);
+const table: TableView = { file: "messages.csv", columns: ["id", "message", "label", "date"], roles: ["", "text", "label", ""], rows };
+const view: DataView = {
+  version: 1, images, choices: { text_column: null, label_column: null, targets: [], leave_out_classes: images ? ["llama"] : [], merge_classes: [], leave_duplicates_out: false },
+  classes: images ? inspection.classes.map(({ name, count }) => named(name, count)) : state === "none" ? [] : [named("ham", 410), named("spam", 73)],
+  problems: images ? inspection.skipped : [], problem_count: images ? inspection.skipped.length : 0, table: images ? null : table,
+};
+
+const sample = (cls: number, place: number): DataSampleView => {
+  const file = images ? `${view.classes[cls]!.name}/image_00${10 + place}.jpg` : table.file;
+  return { sample: cls * 100 + place, file, place: images ? "" : `row ${place + 1}`, text: images ? null : texts[(place + cls) % 3]!, split: place % 5 === 2 ? "held-out" : "train" };
+};
+const group = (cls: number, places: number[], exact: boolean): DuplicateGroupView => {
+  const samples = places.map((place) => sample(cls, place));
+  return { samples, count: samples.length, exact, across: new Set(samples.map(({ split }) => split)).size > 1 };
+};
+const duplicates = new URLSearchParams(location.search).get("duplicates") ?? "";
+const foundDuplicates = (): FoundDuplicates => ({
+  groups: duplicates === "none" ? [] : [group(0, [4, 7], true), group(1, [2, 3, 8], false), group(0, [10, 11], true), group(1, [13, 14], true), group(0, [20, 21], false)],
+  group_count: duplicates === "none" ? 0 : 5, left_out_count: duplicates === "none" ? 0 : 6, across_count: duplicates === "none" ? 0 : 2,
+  unreadable: images && duplicates === "" ? [{ sample: 3, file: "watch/image_0013.jpg", reason: "It cannot be decoded (the file ends too early). Copy it here again, or remove it." }] : [],
+  unreadable_count: images && duplicates === "" ? 1 : 0,
+});
+let choices: DataChoices = view.choices;
+
+export const dataHost: DataHost = {
+  data: async () => ({ ...view, choices }),
+  samples: async (_inspection, cls, from, count) => {
+    const { train, held_out } = view.classes[cls]!;
+    return Array.from({ length: Math.max(0, Math.min(count, train + held_out - from)) }, (_, i) => sample(cls, from + i));
+  },
+  thumbnail: async (_inspection, index) => picture(index),
+  reveal: async () => {},
+  choose: async (_inspection, next) => void (choices = next),
+  duplicates: async () => {
+    if (duplicates === "reading") return { progress: [448, 1215], problem: null, found: null };
+    return { progress: null, problem: null, found: foundDuplicates() };
+  },
+  draw: async () => Array.from({ length: 10 }, (_, i) => ({ problem: "", label: inspection.classes[i]!.name })),
+  drawn: async (_inspection, place) => picture(place * 3),
+};
