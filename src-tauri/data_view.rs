@@ -3,7 +3,7 @@
 
 use crate::data_choices::DataChoices;
 use crate::inspections::ReadFolder;
-use crate::view::CommandError;
+use crate::window_types::CommandError;
 use dataset::{Class, DetectedDataset, SkippedFile, Split, TextInspection, excerpts, table_rows};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Images as training draws them.
 
-use crate::view::CommandError;
+use crate::window_types::CommandError;
 use dataset::{DetectedDataset, ImageSample, encode_jpeg};
 use runlog::{RunConfig, format_percent};
 use serde::Serialize;
@@ -78,7 +78,7 @@ fn view(plan: &Plan, sample: &ImageSample) -> DrawnView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::tests::current_types;
+    use crate::window_types::tests::current_types;
     use dataset::{InspectOptions, TextOptions, detect};
     use runlog::Augmentation;
 

@@ -2,7 +2,7 @@
 
 use crate::data_view::{DataSampleView, described};
 use crate::duplicate_search::Progress;
-use crate::view::CommandError;
+use crate::window_types::CommandError;
 use dataset::{DetectedDataset, DuplicateGroup, Duplicates, SkippedFile};
 use serde::Serialize;
 use ts_rs::TS;
@@ -134,7 +134,7 @@ fn unreadable(samples: &DetectedDataset, file: &SkippedFile) -> Option<Unreadabl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::tests::current_types;
+    use crate::window_types::tests::current_types;
     use dataset::{InspectOptions, TextOptions, detect, find_duplicates};
     use std::sync::Arc;
 

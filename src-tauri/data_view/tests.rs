@@ -1,7 +1,7 @@
 //! What the window shows of small folders.
 
 use super::*;
-use crate::view::tests::current_types;
+use crate::window_types::tests::current_types;
 use dataset::{InspectOptions, TextOptions, detect};
 use std::fs;
 use std::path::Path;
