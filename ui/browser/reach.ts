@@ -1,9 +1,9 @@
 // What the Tab key reaches.
 import type { Page } from "@playwright/test";
 
-/** Marks the controls of a part that can be used now, and from then on those that are focused and show
- * it. A group of radio buttons counts as one. The next Tab key focuses the first. Returns how many there
- * are. */
+/** Marks the controls of a part that can be used now, and from then on those that are focused and
+ * show it. A group of radio buttons counts as one. The next Tab key focuses the first. Returns how
+ * many there are. */
 const watch = (part: string) => {
   const within = document.querySelector<HTMLElement>(part === "html" ? "body" : part)!;
   const groups = new Set<string>();
@@ -31,7 +31,8 @@ const watch = (part: string) => {
   return controls.length;
 };
 
-/** The controls of a part that the Tab key, held down, does not focus, or whose focus cannot be seen. */
+/** The controls of a part that the Tab key, held down, does not focus, or whose focus cannot be
+ * seen. */
 export const unreachable = async (page: Page, part: string): Promise<string[]> => {
   const count = await page.evaluate(watch, part);
   for (let presses = 0; presses < count + 3; presses += 1) await page.keyboard.down("Tab");

@@ -1,5 +1,5 @@
-// The page of the development server that lists every state and shows the chosen one in a frame. The
-// address names it, so that a reload returns to it.
+// The page of the development server that lists every state and shows the chosen one in a frame.
+// The address names it, so that a reload returns to it.
 import { addressOf, allStates, states } from "./states";
 
 const nav = document.querySelector("nav")!;
