@@ -51,7 +51,7 @@ impl TextSignature {
         bands.map(|(band, values)| {
             let key = values
                 .iter()
-                .fold(0, |key, value| key << 16 | u64::from(*value));
+                .fold(0, |key, value| (key << 16) | u64::from(*value));
             (band, key)
         })
     }
