@@ -4,11 +4,13 @@
 mod message;
 pub(crate) mod transformer;
 
-pub(crate) use message::{Attribute, Axis};
+pub(crate) use message::{
+    Attribute, Axis, FLOAT, GraphMessage, Model, Node, TensorMessage, ValueInfo,
+};
 
 use crate::error::{ModelError, Result};
 use candle_core::{DType, Tensor};
-use message::{FLOAT, GraphMessage, INT64, Model, Node, OperatorSet, TensorMessage, ValueInfo};
+use message::{INT64, OperatorSet};
 use std::collections::{BTreeSet, HashMap};
 use tape::Activation;
 use tape::device::{read, to_host};

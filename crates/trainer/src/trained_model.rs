@@ -31,7 +31,7 @@ use dataset::{
     Class, DetectedDataset, InspectOptions, Split, TableOptions, TargetColumn, Task, TextOptions,
     Tokenizer, detect,
 };
-use models::export::{Exported, TrainedNetwork, export_hub_folder, export_onnx};
+use models::export::{Exported, TrainedNetwork, export_core_ml, export_hub_folder, export_onnx};
 use runlog::{RunConfig, RunFolder, format_count, most_like};
 use seen_files::SeenFiles;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,8 @@ pub enum ExportFormat {
     HuggingFace,
     /// One ONNX file with its settings.
     Onnx,
+    /// A Core ML package.
+    CoreMl,
 }
 
 /// The evaluation of a trained model.
@@ -224,6 +226,7 @@ impl TrainedModel {
         Ok(match format {
             ExportFormat::HuggingFace => export_hub_folder(&trained, folder)?,
             ExportFormat::Onnx => export_onnx(&trained, folder)?,
+            ExportFormat::CoreMl => export_core_ml(&trained, folder)?,
         })
     }
 
