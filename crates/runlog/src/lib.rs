@@ -101,7 +101,7 @@ pub use notes::RunNotes;
 pub use preset::{preset, preset_names, preset_purpose};
 pub use records::PredictionRecord;
 pub use reduce::Run;
-pub use report::{report, report_pages};
+pub use report::{report, report_pages, report_pdf};
 pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
 pub use store::RunStore;
 pub use view::{Figures, PullHeader, RunStatus, StepProgress};
