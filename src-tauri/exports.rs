@@ -8,7 +8,7 @@ use crate::window_types::CommandError;
 use runlog::{RunFolder, format_bytes};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trainer::{DevicePreference, ExportFormat, TrainedModel};
 use ts_rs::TS;
 
@@ -20,6 +20,10 @@ pub enum ExportKind {
     HuggingFace,
     /// One ONNX file with its settings.
     Onnx,
+    /// A Core ML package.
+    CoreMl,
+    /// The report as a page to print.
+    ReportPdf,
     /// The report as a picture.
     ReportPng,
     /// The report as a drawing.
@@ -41,9 +45,11 @@ pub struct ExportView {
     pub opens: String,
 }
 
-const ALL: [ExportKind; 6] = [
+const ALL: [ExportKind; 8] = [
     ExportKind::HuggingFace,
     ExportKind::Onnx,
+    ExportKind::CoreMl,
+    ExportKind::ReportPdf,
     ExportKind::ReportPng,
     ExportKind::ReportSvg,
     ExportKind::CurvesCsv,
@@ -61,6 +67,14 @@ impl ExportKind {
             ExportKind::Onnx => (
                 "ONNX",
                 "onnxruntime opens it in Python, C++, C#, Java, JavaScript and Swift, without PyTorch.",
+            ),
+            ExportKind::CoreMl => (
+                "Core ML",
+                "Xcode opens this package, and apps for Mac, iPhone and iPad run it through Core ML and Vision.",
+            ),
+            ExportKind::ReportPdf => (
+                "Report as PDF",
+                "Preview and every browser open this page, print it, and find its text.",
             ),
             ExportKind::ReportPng => (
                 "Report as PNG",
@@ -92,6 +106,8 @@ impl ExportKind {
         match self {
             ExportKind::HuggingFace => format!("{name}-hugging-face"),
             ExportKind::Onnx => format!("{name}-onnx"),
+            ExportKind::CoreMl => format!("{name}.mlpackage"),
+            ExportKind::ReportPdf => format!("{name} report.pdf"),
             ExportKind::ReportPng => format!("{name} report.png"),
             ExportKind::ReportSvg => format!("{name} report.svg"),
             ExportKind::CurvesCsv => format!("{name} curves.csv"),
@@ -113,41 +129,53 @@ pub fn choices() -> Vec<ExportView> {
     ALL.map(view).into()
 }
 
-/// Exports to `place`: a folder for the models, else a file.
+/// Exports to `place`, a folder for the models, else a file, and returns what was written: the name
+/// of a Core ML package gets its ending.
 ///
 /// # Errors
 /// The run has no checkpoint, the format cannot express its network, or `place` cannot be written.
-pub fn export(run: &RunFolder, kind: ExportKind, place: &Path) -> Result<(), CommandError> {
-    match kind {
-        ExportKind::HuggingFace => export_model(run, ExportFormat::HuggingFace, place),
-        ExportKind::Onnx => export_model(run, ExportFormat::Onnx, place),
+pub fn export(run: &RunFolder, kind: ExportKind, place: &Path) -> Result<PathBuf, CommandError> {
+    let bytes = match kind {
+        ExportKind::HuggingFace => {
+            return export_model(run, ExportFormat::HuggingFace, place);
+        }
+        ExportKind::Onnx => return export_model(run, ExportFormat::Onnx, place),
+        ExportKind::CoreMl => return export_model(run, ExportFormat::CoreMl, place),
+        ExportKind::ReportPdf => runlog::report_pdf(&run.replay()?, &run.id())?,
         ExportKind::ReportPng | ExportKind::ReportSvg => {
             let (svg, png) = runlog::report_pages(&run.replay()?, &run.id())?;
             match kind {
-                ExportKind::ReportPng => write(place, &png),
-                _ => write(place, svg.as_bytes()),
+                ExportKind::ReportPng => png,
+                _ => svg.into_bytes(),
             }
         }
         ExportKind::CurvesCsv => {
             let events = runlog::read_events(&run.events_path())?;
-            write(place, runlog::curves_csv(&events).as_bytes())
+            runlog::curves_csv(&events).into_bytes()
         }
         ExportKind::Tensorboard => {
             let events = runlog::read_events(&run.events_path())?;
-            write(place, &tensorboard::tensorboard(&events))
+            tensorboard::tensorboard(&events)
         }
-    }
+    };
+    write(place, &bytes)?;
+    Ok(place.to_owned())
 }
 
-fn export_model(run: &RunFolder, format: ExportFormat, place: &Path) -> Result<(), CommandError> {
+fn export_model(
+    run: &RunFolder,
+    format: ExportFormat,
+    place: &Path,
+) -> Result<PathBuf, CommandError> {
     let model = TrainedModel::load(run, DevicePreference::Cpu, Some(&device_check_path()))?;
-    model.export(place, format).map(drop).map_err(|error| {
+    let exported = model.export(place, format).map_err(|error| {
         let error = CommandError::from(error);
         CommandError::new(
             &error.code,
             format!("{} Nothing was written.", ended(&error.message)),
         )
-    })
+    })?;
+    Ok(exported.folder)
 }
 
 /// The sentence with a full stop.

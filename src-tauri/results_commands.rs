@@ -137,8 +137,8 @@ pub async fn export_run(
         let place: PathBuf = place.into_path().map_err(|error| {
             CommandError::new("failed", format!("This place cannot be used: {error}"))
         })?;
-        on_large_stack(|| crate::exports::export(&folder, kind, &place))?;
-        let written = place.file_name().unwrap_or(place.as_os_str());
+        let written = on_large_stack(|| crate::exports::export(&folder, kind, &place))?;
+        let written = written.file_name().unwrap_or(written.as_os_str());
         Ok(Some(written.to_string_lossy().into_owned()))
     })
     .await

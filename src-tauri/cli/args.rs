@@ -52,11 +52,11 @@ pub enum Command {
     Predict(Predict),
     /// Continue a text with a language model
     Generate(Generate),
-    /// Write a run's weights for other programs: a Hugging Face folder or ONNX
+    /// Write a run's weights for other programs: a Hugging Face folder, ONNX or Core ML
     Export(super::export::Export),
     /// List all runs, newest first, or show one
     Runs(Runs),
-    /// Write one page with a run's curves, as SVG and PNG
+    /// Write one page with a run's curves, as SVG, PNG and PDF
     Report(Report),
     /// Show this machine's memory, live
     Memory(Memory),

@@ -1,5 +1,5 @@
-//! `ebb export`: writes a run's best weights as a folder that PyTorch and transformers open, or as
-//! an ONNX file.
+//! `ebb export`: writes a run's best weights as a folder that PyTorch and transformers open, as an
+//! ONNX file, or as a Core ML package.
 
 use super::failure::Failure;
 use super::output::out;
@@ -18,7 +18,7 @@ pub struct Export {
     /// New or empty folder to write to
     pub folder: PathBuf,
     /// hugging-face: settings and weights that transformers opens; onnx: one file that onnxruntime
-    /// runs
+    /// runs; coreml: a package for apps on Macs and iPhones, whose name gets the ending .mlpackage
     #[arg(long, value_enum, default_value_t)]
     pub format: Form,
     /// Print JSON
@@ -32,6 +32,8 @@ pub enum Form {
     #[default]
     HuggingFace,
     Onnx,
+    #[value(name = "coreml")]
+    CoreMl,
 }
 
 /// Runs `ebb export`.
@@ -46,6 +48,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
         match args.format {
             Form::HuggingFace => ExportFormat::HuggingFace,
             Form::Onnx => ExportFormat::Onnx,
+            Form::CoreMl => ExportFormat::CoreMl,
         },
     )?;
     if args.json {

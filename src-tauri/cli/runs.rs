@@ -48,7 +48,8 @@ pub fn report(args: &args::Report) -> Result<(), Failure> {
             out.path.display()
         ))
     })?;
-    let (svg, png) = write_report(&folder.replay()?, &out)?;
-    out!("{}\n{}", svg.display(), png.display());
+    for path in write_report(&folder.replay()?, &out)? {
+        out!("{}", path.display());
+    }
     Ok(())
 }

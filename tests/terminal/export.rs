@@ -110,3 +110,32 @@ fn onnxruntime_classifies_texts_like_ebb() {
         .err;
     assert!(refused.contains("new or empty"), "{refused}");
 }
+
+#[test]
+fn core_ml_packages_get_their_ending_and_refuse_a_place_that_cannot_be_written() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
+    let line = "{birds} --image-size 16 --steps 2 --effective-batch 8 --model vit_micro";
+    home.train(line).expect_code(0);
+    let out = home
+        .run("export birds {out} --format coreml")
+        .expect_code(0)
+        .out;
+    assert!(
+        out.contains("out.mlpackage: ") && out.contains("Xcode"),
+        "{out}"
+    );
+    let package = home.path("out.mlpackage");
+    for file in ["Manifest.json", "Data/com.apple.CoreML/weights/weight.bin"] {
+        assert!(package.join(file).is_file(), "{file}");
+    }
+    let again = home.run("export birds {out.mlpackage} --format coreml");
+    assert!(again.expect_code(1).err.contains("new or empty"));
+    // A file is in the way of the folder.
+    home.file("file", "");
+    let refused = home
+        .run("export birds {file/out} --format coreml")
+        .expect_code(1)
+        .err;
+    assert!(refused.contains("choose another place"), "{refused}");
+}

@@ -1,5 +1,5 @@
-//! Trained networks as folders that other programs open: in the format of the Hugging Face hub, or
-//! with one ONNX file.
+//! Trained networks as folders that other programs open: in the format of the Hugging Face hub,
+//! with one ONNX file, or as a Core ML package.
 //!
 //! An image network describes its exports itself (`ImageArchitecture`). To export another text
 //! network, add an arm to `hub_folder` and to `onnx`.
@@ -13,11 +13,14 @@ mod tokenizer;
 
 // The formats.
 mod onnx;
+mod classifier_export;
 mod fine_tuned_folder;
 mod hub_folder;
 mod onnx_folder;
+mod core_ml_package;
 
 pub use atomic_folder::Exported;
+pub use core_ml_package::export_core_ml;
 pub use hub_folder::export_hub_folder;
 pub use onnx_folder::export_onnx;
 pub use trained_network::{RegressionTarget, TokenizerFile, TrainedNetwork};

@@ -52,6 +52,9 @@ mod network;
 mod pixel_normalization;
 mod output_heads;
 
+// Graphs as programs of Core ML.
+mod core_ml;
+
 // Weights in.
 pub mod hub_format;
 

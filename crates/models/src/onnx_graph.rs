@@ -4,11 +4,13 @@
 mod onnx_proto;
 pub(crate) mod transformer;
 
-pub(crate) use onnx_proto::{Attribute, Axis};
+pub(crate) use onnx_proto::{
+    Attribute, Axis, FLOAT, GraphMessage, Model, Node, TensorMessage, ValueInfo,
+};
 
 use crate::error::{ModelError, Result};
 use candle_core::{DType, Tensor};
-use onnx_proto::{FLOAT, GraphMessage, INT64, Model, Node, OperatorSet, TensorMessage, ValueInfo};
+use onnx_proto::{INT64, OperatorSet};
 use std::collections::{BTreeSet, HashMap};
 use tape::Activation;
 use tape::device::{read, to_host};

@@ -104,7 +104,7 @@ pub use metric_text::{describe_metrics, format_metrics, headline_metric};
 pub use notes::RunNotes;
 pub use preset::{preset, preset_names, preset_purpose};
 pub use records::PredictionRecord;
-pub use report::{report, report_pages};
+pub use report::{report, report_pages, report_pdf};
 pub use run_folder::{Claim, RunFolder, SavedCheckpoint};
 pub use run_store::RunStore;
 pub use run_view::{Figures, PullHeader, RunStatus, StepProgress};

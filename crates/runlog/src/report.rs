@@ -1,4 +1,4 @@
-//! One page about a run, as SVG and PNG: what was trained, how the training went, and how memory
+//! One page about a run, as SVG, PNG and PDF: what was trained, how the training went, and how memory
 //! was used. It draws a folded `Run`; it folds nothing itself.
 
 mod canvas;
@@ -10,10 +10,12 @@ mod head;
 mod changes;
 mod panels;
 
+mod pdf;
 mod png;
 
 use crate::{Run, RunFolder, RunlogError};
 use canvas::{Backend, DrawResult, EDGE, Page, SCALE, WIDTH};
+use pdf::PdfBackend;
 use plotters::prelude::{BitMapBackend, DrawingBackend, SVGBackend};
 use std::fs;
 use std::path::PathBuf;
@@ -35,23 +37,42 @@ impl Size {
     }
 }
 
-/// Draws the report of a run into its folder, as `report.svg` and `report.png`, and returns their
-/// paths. Each file is written to a temporary file and renamed into place.
+/// Draws the report of a run into its folder, as `report.svg`, `report.png` and `report.pdf`, and
+/// returns their paths. Each file is written to a temporary file and renamed into place.
 ///
 /// # Errors
 /// If the report cannot be drawn or written.
-pub fn report(run: &Run, folder: &RunFolder) -> Result<(PathBuf, PathBuf), RunlogError> {
-    let svg_path = folder.path.join("report.svg");
-    let png_path = folder.path.join("report.png");
+pub fn report(run: &Run, folder: &RunFolder) -> Result<[PathBuf; 3], RunlogError> {
+    let paths = ["svg", "png", "pdf"].map(|end| folder.path.join(format!("report.{end}")));
     let (svg, png) = report_pages(run, &folder.id())?;
-    for (path, bytes) in [(&svg_path, svg.as_bytes()), (&png_path, &png)] {
+    let pdf = report_pdf(run, &folder.id())?;
+    for (path, bytes) in paths.iter().zip([svg.as_bytes(), &png, &pdf]) {
         let mut temporary = path.clone().into_os_string();
         temporary.push(".new");
-        fs::write(&temporary, bytes)
-            .and_then(|()| fs::rename(&temporary, path))
-            .map_err(RunlogError::disk("written", path))?;
+        let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
+        written.map_err(|error| {
+            // It may not exist.
+            let _ = fs::remove_file(&temporary);
+            RunlogError::disk("written", path)(error)
+        })?;
     }
-    Ok((svg_path, png_path))
+    Ok(paths)
+}
+
+/// The report of a run as a PDF.
+///
+/// # Errors
+/// If the report cannot be drawn.
+pub fn report_pdf(run: &Run, id: &str) -> Result<Vec<u8>, RunlogError> {
+    let Size { width, height } = Size::for_run(run);
+    let mut file = Vec::new();
+    let drawn = PdfBackend::new(&mut file, (width, height))
+        .and_then(|backend| draw(run, id, backend, Backend::Svg));
+    drawn.map_err(|reason| RunlogError::Report {
+        name: id.to_owned(),
+        reason,
+    })?;
+    Ok(file)
 }
 
 /// The report of a run as an SVG and as a PNG.

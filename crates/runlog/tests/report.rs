@@ -1,4 +1,4 @@
-//! The report as SVG and PNG.
+//! The report as SVG, PNG and PDF.
 
 mod support;
 
@@ -13,10 +13,10 @@ fn folder() -> (tempfile::TempDir, RunFolder) {
     (folder, run)
 }
 
-/// Copies the two files to the folder in `EBB_KEEP_REPORT`, if it is set.
+/// Copies the files to the folder in `EBB_KEEP_REPORT`, if it is set.
 fn copy_report(run: &RunFolder, name: &str) {
     if let Some(place) = std::env::var_os("EBB_KEEP_REPORT") {
-        for end in ["svg", "png"] {
+        for end in ["svg", "png", "pdf"] {
             let to = std::path::Path::new(&place).join(format!("{name}.{end}"));
             fs::copy(run.path.join(format!("report.{end}")), to).expect("it can be copied");
         }
@@ -39,7 +39,7 @@ fn a_task_without_accuracy_is_reported_with_its_loss() {
     }
     let svg = |events: &[RunEvent]| {
         let (_folder, place) = folder();
-        let (svg, _) = report(&fold(events), &place).expect("it can be drawn");
+        let [svg, ..] = report(&fold(events), &place).expect("it can be drawn");
         fs::read_to_string(svg).expect("it was written")
     };
     let with_loss = svg(&events);
@@ -54,7 +54,7 @@ fn a_task_without_accuracy_is_reported_with_its_loss() {
 #[test]
 fn a_report_describes_the_run_and_its_changes() {
     let (_folder, place) = folder();
-    let (svg, png) = report(&fold(&support::demo::events()), &place).expect("it can be drawn");
+    let [svg, png, pdf] = report(&fold(&support::demo::events()), &place).expect("it can be drawn");
     let svg = fs::read_to_string(svg).expect("it was written");
     for text in [
         "img_caltech101_20",
@@ -74,12 +74,21 @@ fn a_report_describes_the_run_and_its_changes() {
     let bytes = fs::read(png).expect("it was written");
     assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
     assert!(bytes.len() > 50_000, "{} bytes", bytes.len());
+    let bytes = fs::read(pdf).expect("it was written");
+    assert_eq!(&bytes[..5], b"%PDF-");
+    let contains = |text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
+    // The page is as wide as A4 in landscape, and its text is text in an embedded font.
+    assert!(contains("/MediaBox [0 0 842 "), "the size of the page");
+    assert!(
+        contains("/FontFile3") && contains("/ToUnicode"),
+        "a font is missing"
+    );
     let left: Vec<_> = fs::read_dir(&place.path)
         .expect("it is there")
         .flatten()
         .map(|e| e.file_name())
         .collect();
-    assert_eq!(left.len(), 2, "{left:?}");
+    assert_eq!(left.len(), 3, "{left:?}");
     copy_report(&place, "demo");
 }
 

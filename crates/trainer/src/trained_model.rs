@@ -32,8 +32,8 @@ use dataset::{
     Class, ClassSelection, DetectedDataset, InspectOptions, Split, TargetColumn, Task, TextOptions,
     Tokenizer, detect,
 };
-use models::export::{Exported, TrainedNetwork, export_hub_folder, export_onnx};
-use runlog::{RunFolder, format_count, most_like};
+use models::export::{Exported, TrainedNetwork, export_core_ml, export_hub_folder, export_onnx};
+use runlog::{RunConfig, RunFolder, format_count, most_like};
 use seen_files::SeenFiles;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,6 +73,8 @@ pub enum ExportFormat {
     HuggingFace,
     /// One ONNX file with its settings.
     Onnx,
+    /// A Core ML package.
+    CoreMl,
 }
 
 /// The evaluation of a trained model.
@@ -223,6 +225,7 @@ impl TrainedModel {
         Ok(match format {
             ExportFormat::HuggingFace => export_hub_folder(&trained, folder)?,
             ExportFormat::Onnx => export_onnx(&trained, folder)?,
+            ExportFormat::CoreMl => export_core_ml(&trained, folder)?,
         })
     }
 

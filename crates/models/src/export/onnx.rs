@@ -1,12 +1,12 @@
-//! A trained classifier as an ONNX file: the operations of the network in the same order, as a
-//! graph that onnxruntime and other programs run. The number of samples, and of tokens per text, is
-//! free.
+//! A trained classifier as an ONNX graph: the operations of the network in the same order. It is
+//! written as a file that onnxruntime and other programs run, and converted for Core ML. The number
+//! of samples, and of tokens per text, is free.
 
 use super::trained_network::RegressionTarget;
 use crate::error::{ModelError, Result};
 use crate::image_network::ImageArchitecture;
 use crate::onnx_graph::transformer::{TextInput, text_features};
-use crate::onnx_graph::{Axis, Features, Graph, Name};
+use crate::onnx_graph::{Axis, Features, Graph, Model, Name};
 use crate::text_backbone::SequenceShape;
 use crate::text_encoder::TextEncoderStyle;
 use candle_core::{Device, Tensor};
@@ -25,7 +25,7 @@ pub enum Classifier {
     TextEncoder(SequenceShape, TextEncoderStyle),
 }
 
-/// A classifier to write as an ONNX file.
+/// A classifier to describe as an ONNX graph.
 pub struct OnnxExport<'a> {
     /// Its shape.
     pub classifier: Classifier,
@@ -34,22 +34,37 @@ pub struct OnnxExport<'a> {
     pub classes: usize,
     pub targets: &'a [RegressionTarget],
     /// Parameters by Ebb's names, adapters merged.
-    pub parameters: &'a HashMap<String, Tensor>,
+    pub parameters: HashMap<String, Tensor>,
+}
+
+/// The contents of an ONNX file. They are in memory twice for a moment.
+///
+/// # Errors
+/// The file would be larger than the format allows.
+pub fn encode(model: &Model) -> Result<Vec<u8>> {
+    let bytes = model.encoded_len();
+    if bytes > MAX_BYTES {
+        return Err(ModelError::NotExportable(format!(
+            "its weights need a file of {:.1} GB, and an ONNX file holds at most {:.1} GB; export it as a Hugging Face folder",
+            bytes as f64 / 1e9,
+            MAX_BYTES as f64 / 1e9
+        )));
+    }
+    Ok(model.encode_to_vec())
 }
 
 /// The axis of samples.
 const BATCH: Axis = Axis::Free("batch");
 
 impl OnnxExport<'_> {
-    /// The contents of the file. Inputs are `pixel_values` [batch, 3, side, side] for images, and
-    /// `input_ids` and `attention_mask` [batch, tokens] for texts. Outputs are `logits` [batch,
-    /// classes] and `numbers` [batch, targets] in the units of their columns, if there are any. The
-    /// contents are in memory twice for a moment.
+    /// The graph. Inputs are `pixel_values` [batch, 3, side, side] for images, and `input_ids` and
+    /// `attention_mask` [batch, tokens] for texts. Outputs are `logits` [batch, classes] and
+    /// `numbers` [batch, targets] in the units of their columns, if there are any.
     ///
     /// # Errors
-    /// A parameter is missing, or the file would be larger than the format allows.
-    pub fn encode(&self) -> Result<Vec<u8>> {
-        let mut g = Graph::new(self.parameters);
+    /// A parameter is missing.
+    pub fn graph(&self) -> Result<Model> {
+        let mut g = Graph::new(&self.parameters);
         let features = match &self.classifier {
             Classifier::Image(network) => {
                 let images = self.images(&mut g);
@@ -73,16 +88,7 @@ impl OnnxExport<'_> {
             }
         };
         self.add_outputs(&mut g, &outputs)?;
-        let model = g.finish();
-        let bytes = model.encoded_len();
-        if bytes > MAX_BYTES {
-            return Err(ModelError::NotExportable(format!(
-                "its weights need a file of {:.1} GB, and an ONNX file holds at most {:.1} GB; export it as a Hugging Face folder",
-                bytes as f64 / 1e9,
-                MAX_BYTES as f64 / 1e9
-            )));
-        }
-        Ok(model.encode_to_vec())
+        Ok(g.finish())
     }
 
     fn images(&self, g: &mut Graph) -> Name {

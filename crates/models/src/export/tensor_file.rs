@@ -1,8 +1,9 @@
 //! `model.safetensors` of an exported folder.
 
-use crate::error::{ModelError, Result};
+use crate::error::{ModelError, Result, at};
 use crate::tensor_map::{BATCH_NORM_EPSILON, TensorLayout, TensorTable};
 use candle_core::{DType, Device, Tensor};
+use safetensors::SafeTensorError;
 use safetensors::tensor::serialize_to_file;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -17,8 +18,10 @@ type Values = (Vec<usize>, Vec<f32>);
 pub fn write_tensors(folder: &Path, tensors: HashMap<String, Tensor>) -> Result<()> {
     let path = folder.join(FILE);
     let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    serialize_to_file(tensors, Some(format), &path)
-        .map_err(|error| ModelError::hub_folder(&path, error.to_string()))
+    serialize_to_file(tensors, Some(format), &path).map_err(|error| match error {
+        SafeTensorError::IoError(source) => at(&path)(source),
+        error => ModelError::hub_folder(&path, error.to_string()),
+    })
 }
 
 /// Copies a tensor to the CPU in f32.

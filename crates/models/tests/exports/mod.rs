@@ -3,6 +3,7 @@
 
 #![allow(dead_code)]
 
+pub mod core_ml;
 pub mod onnx;
 
 #[path = "../../../../tests/support/python.rs"]

@@ -13,7 +13,12 @@ pub(super) const WIDTH: f64 = 1160.0;
 pub(super) const EDGE: f64 = 32.0;
 /// Device pixels per logical pixel: plotters rounds all coordinates to device pixels.
 pub(super) const SCALE: u32 = 4;
-/// Font of the SVG: that of the window. The PNG is drawn with the embedded font.
+/// The embedded font: regular and bold.
+pub(super) const FONTS: [&[u8]; 2] = [
+    include_bytes!("../../assets/ebb-report-sans-regular.otf"),
+    include_bytes!("../../assets/ebb-report-sans-semibold.otf"),
+];
+/// Font of the SVG: that of the window. PNG and PDF are drawn with the embedded font.
 const FAMILY: &str = "Inter, -apple-system, 'Helvetica Neue', sans-serif";
 /// plotters divides the font size by this line height.
 const LINE_HEIGHT: f64 = 1.24;
@@ -266,8 +271,7 @@ fn message(error: impl Display) -> String {
 fn load_fonts() {
     static LOADED: Once = Once::new();
     LOADED.call_once(|| {
-        let regular = include_bytes!("../../assets/ebb-report-sans-regular.otf");
-        let strong = include_bytes!("../../assets/ebb-report-sans-semibold.otf");
+        let [regular, strong] = FONTS;
         // If a font cannot be registered, drawing fails with an error message.
         let _ = register_font(FAMILY, FontStyle::Normal, regular);
         let _ = register_font(FAMILY, FontStyle::Bold, strong);

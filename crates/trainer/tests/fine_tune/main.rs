@@ -5,8 +5,8 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
+mod classifiers;
 mod exported;
-mod onnx;
 mod refused;
 
 #[path = "../../../models/tests/exports/mod.rs"]

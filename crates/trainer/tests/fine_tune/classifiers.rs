@@ -1,8 +1,9 @@
-//! onnxruntime computes the same scores from an exported fine-tuned network.
+//! Other programs compute the same scores from exported fine-tuned networks: onnxruntime from ONNX
+//! files, and the operations of Core ML packages.
 
 use crate::Tuned;
-use crate::exports::onnx::{check, runtime};
-use crate::exports::{classes, moved, scores};
+use crate::exports::core_ml::Package;
+use crate::exports::{classes, core_ml, moved, onnx, scores};
 use crate::folders::{copied, fixture};
 use candle_core::{DType, Device};
 use models::export::TrainedNetwork;
@@ -13,7 +14,10 @@ use trainer::ModelId;
 
 const SIDE: usize = 16;
 
-fn written(python: &str, way: Tuned, folder: &Path) {
+/// A test of an exported network: its name, the network, and Ebb's own scores.
+type Check<'a> = &'a mut dyn FnMut(&str, &TrainedNetwork, Vec<f64>);
+
+fn fine_tuned(way: Tuned, folder: &Path, check: Check) {
     let pretrained = trainer::pretrained::open(&way.config(folder))
         .unwrap()
         .unwrap();
@@ -37,12 +41,11 @@ fn written(python: &str, way: Tuned, folder: &Path) {
         tokenizer: None,
     };
     let own = scores(&loaded.network, &loaded.parameters, SIDE);
-    check(python, &format!("{way:?}"), &trained, &own);
+    check(&format!("{way:?}"), &trained, own);
 }
 
-#[test]
-fn onnxruntime_computes_the_same_scores() {
-    let Some(python) = runtime() else { return };
+/// Checks a classifier of every family.
+fn each_family(check: Check) {
     let of = |from: &'static str, adapter: Option<u32>| Tuned {
         from,
         adapter,
@@ -63,7 +66,7 @@ fn onnxruntime_computes_the_same_scores() {
             // The export copies a tokenizer if there is one; the fixture has none.
             fs::write(copy.path().join("tokenizer.json"), "{}").unwrap();
         }
-        written(&python, way, copy.path());
+        fine_tuned(way, copy.path(), check);
     }
     let copy = copied("bert");
     fs::write(copy.path().join("tokenizer.json"), "{}").unwrap();
@@ -72,7 +75,27 @@ fn onnxruntime_computes_the_same_scores() {
         fs::create_dir_all(&folder).unwrap();
         let config = format!("{{\"pooling_mode_{pooling}\": true}}");
         fs::write(folder.join("config.json"), config).unwrap();
-        written(&python, of("bert", None), copy.path());
+        fine_tuned(of("bert", None), copy.path(), check);
     }
     assert!(!fixture("bert").join("tokenizer.json").exists());
+}
+
+#[test]
+fn onnxruntime_computes_the_same_scores() {
+    let Some(python) = onnx::runtime() else {
+        return;
+    };
+    each_family(&mut |name, trained, own| {
+        onnx::check(&python, name, trained, &own);
+    });
+}
+
+#[test]
+fn the_operations_of_core_ml_compute_the_same_scores() {
+    let Some(python) = core_ml::runtime() else {
+        return;
+    };
+    let mut packages = Vec::new();
+    each_family(&mut |name, trained, own| packages.push(Package::export(name, trained, own)));
+    core_ml::check(&python, &packages);
 }
