@@ -7,7 +7,7 @@ use super::fine_tuned_folder::FineTunedFolder;
 use super::onnx::{Classifier, OnnxExport};
 use super::tokenizer::write_tokenizer;
 use super::trained_network::TrainedNetwork;
-use crate::adapter::merged_parameters;
+use crate::lora::merged_parameters;
 use crate::catalog::{ModelId, ModelTask};
 use crate::error::{ModelError, Result};
 use crate::hub_format::{CONFIG, PREPROCESSOR};
