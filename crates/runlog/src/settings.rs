@@ -201,7 +201,7 @@ settings! {
     loss_balance: LossBalance = { Allowed::Words(LossBalance::WORDS), Training, flag: "loss-balance" "fixed|uncertainty", default: "fixed" };
     /// Column that groups images: a group is never divided between training and held-out images;
     /// none disables groups
-    group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "times in file names, if there are any" };
+    group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "timestamps in file names, if there are any" };
     /// Number of passes over the training samples
     epochs: u64 = { Allowed::Integer(1, 100_000), Training, flag: "epochs" "EPOCHS", default: "chosen from the number of samples" };
     /// Number of optimizer steps; overrides epochs
@@ -316,7 +316,7 @@ mod tests {
             faults.push(named("has no help"));
         }
         if setting.help.trim_end().ends_with('.') {
-            faults.push(named("its help ends in a full stop"));
+            faults.push(named("the help text ends in a full stop"));
         }
         if setting.default.is_empty() {
             faults.push(named("has no default"));

@@ -170,7 +170,7 @@ impl Kernel {
             return Ok(());
         }
         Err(TapeError::Device(format!(
-            "{} would work on more than 4,294,967,295 elements; choose a smaller micro-batch",
+            "the kernel {} would work on more than 4,294,967,295 elements; choose a smaller micro-batch",
             self.symbol()
         )))
     }
@@ -269,7 +269,7 @@ impl Grid {
             return Ok(());
         }
         Err(TapeError::Device(format!(
-            "{} needs groups of {} threads but this GPU allows {allowed}; choose --device cpu",
+            "the kernel {} needs groups of {} threads but this GPU allows {allowed}; choose --device cpu",
             kernel.symbol(),
             self.threads()
         )))

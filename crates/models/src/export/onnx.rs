@@ -77,7 +77,7 @@ impl OnnxExport<'_> {
         let bytes = model.encoded_len();
         if bytes > MAX_BYTES {
             return Err(ModelError::NotExportable(format!(
-                "its weights need a file of {:.1} GB, and an ONNX file holds at most {:.1} GB; export it as a Hugging Face folder",
+                "the weights need {:.1} GB, but an ONNX file holds at most {:.1} GB; export the network as a Hugging Face folder",
                 bytes as f64 / 1e9,
                 MAX_BYTES as f64 / 1e9
             )));

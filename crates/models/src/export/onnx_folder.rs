@@ -29,7 +29,7 @@ pub fn export_onnx(trained: &TrainedNetwork, folder: &Path) -> Result<Exported> 
         None => from_scratch(trained),
     };
     let Some((classifier, mut config)) = classifier else {
-        let reason = "its run generates text or drops tokens, but Ebb writes ONNX only for classifiers of images and texts; remove --format to write a Hugging Face folder";
+        let reason = "the network generates text or drops tokens, but Ebb writes only image and text classifiers as ONNX; remove --format to write a Hugging Face folder";
         return Err(ModelError::hub_folder(folder, reason));
     };
     if !trained.targets.is_empty() {
