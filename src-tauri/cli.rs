@@ -33,7 +33,7 @@ mod verify_split;
 use args::{Command, Ebb};
 use std::process::ExitCode;
 
-/// The top-level entry point of the terminal; the window opens from here too.
+/// Runs the command that the user typed. `ebb app`, and `ebb` without a command, open the window.
 pub fn run() -> ExitCode {
     let ebb = Ebb::parse_args();
     let done = match ebb.command {

@@ -39,8 +39,8 @@ pub fn request(app: &AppHandle) -> bool {
     if !closing.explained.swap(true, Ordering::Relaxed) {
         let name = crate::training_summary::of(&training)
             .map_or_else(|| "The training".to_owned(), |active| active.name);
-        let body = "Closing the window keeps it. Start Ebb again to see it; choose Quit to stop.";
-        system::notify(&format!("{name} trains on"), body);
+        let body = "Training continues without the window. Start Ebb again to open the window; choose Quit to stop training.";
+        system::notify(&format!("{name} is still training"), body);
     }
     false
 }

@@ -27,7 +27,9 @@ pub fn install_here() -> Result<String, String> {
             format!("Ebb does not know where it is installed: {error}. Install it again.")
         })?;
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let home = home.ok_or("There is no home folder. Set the variable HOME, then try again.")?;
+    let home = home.ok_or(
+        "Ebb does not find your home folder. Set the environment variable HOME, then try again.",
+    )?;
     install(&program, &SHARED.map(PathBuf::from), &home)
 }
 
@@ -49,7 +51,7 @@ fn install(program: &Path, shared: &[PathBuf], home: &Path) -> Result<String, St
     let made = fs::create_dir_all(&own).and_then(|()| link(program, &own));
     match made {
         Ok(()) => Ok(format!(
-            "{} If your shell does not find it, add this line to ~/.zprofile and open a new terminal: export PATH=\"$HOME/{OWN}:$PATH\"",
+            "{} If your shell does not find `ebb`, add this line to ~/.zprofile and open a new terminal: export PATH=\"$HOME/{OWN}:$PATH\"",
             installed(&own)
         )),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(in_the_way(&own)),
@@ -69,7 +71,7 @@ fn installed(folder: &Path) -> String {
 fn in_the_way(folder: &Path) -> String {
     let file = folder.join(NAME);
     format!(
-        "{} is another program. Remove or rename it, then try again.",
+        "{} is another program. Remove or rename this program, then try again.",
         file.display()
     )
 }
@@ -80,13 +82,13 @@ fn check_place(program: &Path) -> Result<(), String> {
     let text = program.to_string_lossy();
     if !text.contains(".app/Contents/MacOS/") {
         return Err(
-            "This Ebb is not inside an app. Run `make app`, move Ebb.app to the Applications folder, open it there, then try again."
+            "Ebb was not started from Ebb.app. Run `make app`, move Ebb.app to the Applications folder, open it there, then try again."
                 .to_owned(),
         );
     }
     if text.starts_with("/Volumes/") || text.contains("/AppTranslocation/") {
         return Err(
-            "Ebb runs from a disk image or the Downloads folder. Move it to the Applications folder, open it there, then try again."
+            "Ebb runs from a disk image or the Downloads folder. Move Ebb.app to the Applications folder, open it there, then try again."
                 .to_owned(),
         );
     }

@@ -152,7 +152,7 @@ pub async fn open_sample(shell: State<'_, Arc<Shell>>) -> Answer<String> {
         Some(folder) => Ok(shell.inspections.open(&folder)),
         None => {
             let why =
-                "The bundled sample is missing. Install Ebb again, or drop a folder of your own.";
+                "The sample dataset that comes with Ebb is missing. Install Ebb again, or drop a folder of your own.";
             Err(CommandError::new("failed", why))
         }
     })
@@ -275,7 +275,7 @@ pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -
             Ok(())
         }
         None => {
-            let why = "This run is not trained by this window. Control it where it was started.";
+            let why = "This window does not train this run. Pause or stop the run in the program that started it.";
             Err(CommandError::new("failed", why))
         }
     }

@@ -307,8 +307,9 @@ impl Training {
         let name = run
             .started()
             .map_or(self.id.as_str(), |started| &started.name);
-        let message =
-            format!("Another training is running: {name}. Stop it first, then try again.");
+        let message = format!(
+            "Another training is running: {name}. Stop that training first, then try again."
+        );
         CommandError::new("busy", message)
     }
 }

@@ -62,7 +62,7 @@ impl ExportKind {
         match self {
             ExportKind::HuggingFace => (
                 "Hugging Face folder",
-                "Python programs open it with the transformers library, and the Hugging Face hub takes it as it is.",
+                "Python programs open this folder with the transformers library, and you can upload it to the Hugging Face hub.",
             ),
             ExportKind::Onnx => (
                 "ONNX",
@@ -78,19 +78,19 @@ impl ExportKind {
             ),
             ExportKind::ReportPng => (
                 "Report as PNG",
-                "Every image viewer and word processor opens this page with curves and memory.",
+                "Every image viewer and word processor opens this picture of the curves and the memory.",
             ),
             ExportKind::ReportSvg => (
                 "Report as SVG",
-                "Browsers and drawing programs open this page and print it sharply at any size.",
+                "Browsers and drawing programs open this drawing of the curves, which is sharp at any size.",
             ),
             ExportKind::Tensorboard => (
                 "Curves for TensorBoard",
-                "TensorBoard opens the folder that this event file is in.",
+                "TensorBoard opens this event file if you give it the folder of the file.",
             ),
             ExportKind::CurvesCsv => (
                 "Curves as CSV",
-                "Numbers, Excel and pandas open this table of loss, learning rate and evaluations.",
+                "Excel, pandas and Numbers open this table of loss, learning rate and evaluations.",
             ),
         }
     }
@@ -202,13 +202,13 @@ pub fn write(place: &Path, bytes: &[u8]) -> Result<(), CommandError> {
         let _ = std::fs::remove_file(&draft);
         let why = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!(
-                "The disk is full: {} are needed. Free some space or choose another place.",
+                "The disk is full: the export needs {}. Free some space or choose another place.",
                 format_bytes(bytes.len() as u64)
             ),
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
-                "Ebb may not write there. Choose another place.".to_owned()
+                "Ebb has no permission to write to this folder. Choose another place.".to_owned()
             }
-            _ => format!("It could not be written: {error}. Choose another place."),
+            _ => format!("The file could not be written: {error}. Choose another place."),
         };
         CommandError::new("failed", format!("{name}: {why}"))
     })

@@ -31,7 +31,7 @@ pub enum HubError {
     NoEndpoint { name: String },
     /// The hub does not answer, or the connection broke too often.
     #[error(
-        "{what} could not be downloaded from {endpoint}: {reason}; try again when the network is back, and the download continues"
+        "{what} could not be downloaded from {endpoint}: {reason}; check the network, then try again, and the download continues"
     )]
     Unreachable {
         /// Name of the model or file.
@@ -54,7 +54,9 @@ pub enum HubError {
         next: &'static str,
     },
     /// The response does not have the format of a hub.
-    #[error("{endpoint} does not answer like a hub: {reason}; check {ENDPOINT}")]
+    #[error(
+        "{endpoint} does not answer like a Hugging Face hub: {reason}; check the address in {ENDPOINT}"
+    )]
     NoHub {
         /// The hub's address.
         endpoint: String,
@@ -70,7 +72,7 @@ pub enum HubError {
     },
     /// A downloaded file differs from the published one.
     #[error(
-        "{file} of {name} differs from the published file ({reason}) and was deleted; try again"
+        "the downloaded {file} of {name} differs from the published file ({reason}) and was deleted; try again"
     )]
     Damaged {
         /// The repository.

@@ -105,7 +105,7 @@ pub fn request(app: &AppHandle) -> bool {
         Answer::AskToStop => ask(
             app,
             format!(
-                "Training is at step {step}. Stop & checkpoint saves the run before Ebb quits; Resume continues it. To keep it in the background, close the window instead."
+                "Training is at step {step}. Stop & checkpoint saves the run before Ebb quits; Resume continues it. To keep training in the background, close the window instead."
             ),
             ["Stop the training?", "Stop & checkpoint", "Keep training"],
             move |app| {

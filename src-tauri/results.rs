@@ -98,7 +98,7 @@ impl OpenResults {
                     true => Ok(()),
                     false => Err(CommandError::new(
                         "busy",
-                        "Another run is being evaluated. Wait until it is done, then try again.",
+                        "Another run is being evaluated. Wait until that evaluation is done, then try again.",
                     )),
                 };
             }
@@ -175,11 +175,11 @@ impl OpenResults {
     pub fn compare(&self, id: &str, other: &RunFolder) -> Result<ComparisonView, CommandError> {
         let opened = self.opened(id)?;
         let other = Results::load(other)?.ok_or_else(|| {
-            let why = "This run was not evaluated by this version of Ebb. Open its results once, then compare.";
+            let why = "This version of Ebb has not evaluated the other run. Open the results of that run once, then compare.";
             CommandError::new("failed", why)
         })?;
         if other.task != opened.results.task {
-            let why = "This run has another task. Choose one with the same task.";
+            let why = "The other run has a different task. Choose a run with the same task.";
             return Err(CommandError::new("failed", why));
         }
         Ok(results_view::compare(&opened.results, &other))
@@ -253,7 +253,7 @@ impl OpenResults {
         if !dataset.is_dir() {
             let name = dataset.file_name().unwrap_or(dataset.as_os_str());
             let why = format!(
-                "The folder {} is not where it was. Put it back, or locate it to see the images.",
+                "The folder {} was moved or deleted. Put the folder back, or choose Locate folder to see the images.",
                 name.to_string_lossy()
             );
             return Err(CommandError::new("data_missing", why));

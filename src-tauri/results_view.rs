@@ -284,25 +284,25 @@ pub fn compare(results: &Results, other: &Results) -> ComparisonView {
                 };
                 let chance = found.chance;
                 if chance < 0.001 {
-                    format!("{better}, by more than chance explains (p < 0.001).")
+                    format!("{better}; chance alone hardly explains the difference (p < 0.001).")
                 } else if chance < 0.05 {
-                    format!("{better}, by more than chance explains (p = {chance:.3}).")
+                    format!("{better}; chance alone hardly explains the difference (p = {chance:.3}).")
                 } else {
-                    format!("{better}, but that may be chance (p = {chance:.2}).")
+                    format!("{better}, but the difference may be chance (p = {chance:.2}).")
                 }
             };
             format!(
-                "Of {} {noun}s in both evaluations, this run has {} right and the other {}. {meaning}",
+                "Of the {} {noun}s in both evaluations, this run has {} right, and the other run has {} right. {meaning}",
                 format_count(found.shared),
                 format_count(found.first_correct),
                 format_count(found.second_correct)
             )
         }
         None if results.samples.is_empty() || other.samples.is_empty() => {
-            "The two were evaluated separately; compare them only if they have the same data."
+            "The two runs were evaluated separately; compare their results only if the data is the same."
                 .to_owned()
         }
-        None => format!("They share no held-out {noun}, so their numbers cannot be compared."),
+        None => format!("The two runs share no held-out {noun}, so their results cannot be compared."),
     };
     ComparisonView {
         value: format!("{} {}", shown.value, shown.unit)
@@ -402,7 +402,7 @@ fn accuracy_headline(results: &Results) -> Option<ReportView> {
         value: format!("{:.1}", 100.0 * accuracy),
         unit: "%".to_owned(),
         note: format!(
-            "{} of {} {}s. With this many, the true value is likely between {:.1} and {:.1} %.",
+            "{} of {} {}s. At this number of samples, the true accuracy is likely between {:.1} and {:.1} %.",
             format_count(correct),
             format_count(report.samples),
             noun(&results.task),
@@ -423,7 +423,7 @@ fn text_headline(report: &EvaluationReport) -> Option<ReportView> {
             value: format!("{bits:.2}"),
             unit: "bits per byte".to_owned(),
             note: format!(
-                "Bits that the model needs for one byte of text that it has not seen; 8 without a model. {windows} windows were evaluated."
+                "The model needs this many bits for one byte of unseen text; without a model, one byte takes 8 bits. {windows} windows were evaluated."
             ),
             ..ReportView::default()
         });
@@ -435,7 +435,7 @@ fn text_headline(report: &EvaluationReport) -> Option<ReportView> {
         value: format!("{:.1}", 100.0 * kept),
         unit: "%".to_owned(),
         note: format!(
-            "of the tokens are kept. A dropped one costs {lost:.2} nats to fill in. {windows} windows were evaluated."
+            "of the tokens are kept. Filling in a dropped token costs {lost:.2} nats. {windows} windows were evaluated."
         ),
         ..ReportView::default()
     })
@@ -449,7 +449,7 @@ fn target_headline(results: &Results) -> Option<ReportView> {
         value: in_unit(target.mean_absolute_error),
         unit: target.name.clone(),
         note: format!(
-            "{} is off by this much on average; always predicting its mean is off by {}. {} {}s were evaluated.",
+            "Predictions of {} are off by this much on average. Always predicting the mean would be off by {}. {} {}s were evaluated.",
             target.name,
             in_unit(target.mean_baseline_error),
             format_count(results.report.samples),
@@ -478,15 +478,19 @@ fn bins(calibration: Option<&Calibration>) -> Vec<(u64, f64, f64)> {
         .collect()
 }
 
-/// "Too sure of itself by 4.2 points; the expected calibration error is 5.1 %."
+/// "The model is too sure of itself, by 4.2 percentage points; the expected calibration error is
+/// 5.1 %."
 fn calibration_note(calibration: &Calibration) -> String {
     let points = 100.0 * calibration.overconfidence;
     let direction = if points > 2.0 {
-        format!("Too sure of itself by {points:.1} points")
+        format!("The model is too sure of itself, by {points:.1} percentage points")
     } else if points < -2.0 {
-        format!("Less sure than it could be, by {:.1} points", -points)
+        format!(
+            "The model is less sure than it could be, by {:.1} percentage points",
+            -points
+        )
     } else {
-        "Its percentages can be taken at their word".to_owned()
+        "The model is right as often as its percentages predict".to_owned()
     };
     let error = format_percent(calibration.expected_error);
     format!("{direction}; the expected calibration error is {error}.")
@@ -595,9 +599,12 @@ mod tests {
         };
         assert_eq!(
             note(0.042),
-            "Too sure of itself by 4.2 points; the expected calibration error is 5.1 %."
+            "The model is too sure of itself, by 4.2 percentage points; the expected calibration error is 5.1 %."
         );
-        assert!(note(-0.03).starts_with("Less sure than it could be, by 3.0 points"));
-        assert!(note(0.0).starts_with("Its percentages can be taken at their word"));
+        assert!(
+            note(-0.03)
+                .starts_with("The model is less sure than it could be, by 3.0 percentage points")
+        );
+        assert!(note(0.0).starts_with("The model is right as often as its percentages predict"));
     }
 }

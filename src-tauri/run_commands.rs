@@ -64,7 +64,7 @@ pub async fn repeat_run(shell: State<'_, Arc<Shell>>, run: String) -> Answer<Rep
 fn repeat(shell: &Shell, folder: &RunFolder, started: &Started) -> Answer<RepeatView> {
     let config = folder.config()?;
     let Some(data) = config.folder.clone() else {
-        let why = "This run does not name its folder. Open the folder to train on it again.";
+        let why = "This run has no record of the folder that it was trained on. Open that folder to train on it again.";
         return Err(CommandError::new("failed", why));
     };
     // The run has a copy of the weights that it started from.

@@ -89,7 +89,9 @@ fn line(run: &Run, place: &str) -> String {
         RunStatus::Paused => format!("Paused{place} at step {step}"),
         RunStatus::Finished => format!("Finished after {step} steps"),
         RunStatus::Stopped => match run.stop_reason() {
-            Some(StopReason::Memory) => format!("Stopped at step {step}: suspended for too long"),
+            Some(StopReason::Memory) => {
+                format!("Stopped at step {step}: too little memory for too long")
+            }
             Some(StopReason::Disk) => format!("Stopped at step {step}: the disk is nearly full"),
             _ => format!("Stopped by you at step {step}"),
         },

@@ -272,7 +272,7 @@ mod tests {
         let now_ms = status(&runs).1;
         assert!(
             now_ms >= 20,
-            "its clock stood at {now_ms} ms without an event"
+            "without an event, the clock of the run stopped at {now_ms} ms"
         );
         let stopped = RunEvent::Stopped {
             at_ms: 90_000,

@@ -15,7 +15,7 @@ pub fn learned(task: &str, classes: usize, numbers: usize) -> String {
 pub fn asks(task: Task, classes: usize, numbers: usize) -> &'static str {
     match (task, classes, numbers) {
         (Task::ImageClassification, _, 0) => "One sub-folder per class.",
-        (Task::ImageClassification, 0, _) => "Columns of the table beside the images.",
+        (Task::ImageClassification, 0, _) => "Columns of the table that describes the images.",
         (Task::ImageClassification, ..) => "Classes, and columns of the table.",
         (Task::TextClassification, ..) => "One label per text.",
         (Task::LanguageModel, ..) => "Documents, byte by byte.",

@@ -120,7 +120,8 @@ impl TryIt {
     /// It is too large, or cannot be written to the system's temporary folder.
     pub fn add_picture(&self, bytes: &[u8]) -> Result<InputView, CommandError> {
         if bytes.len() > LONGEST_PASTE {
-            let why = "The picture is larger than 64 MB. Save it as a file and drop that.";
+            let why =
+                "The picture is larger than 64 MB. Save the picture as a file and drop the file.";
             return Err(CommandError::new("failed", why));
         }
         let number = self.pasted.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +129,7 @@ impl TryIt {
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, bytes).map_err(|error| {
             let why =
-                format!("The picture cannot be stored: {error}. Save it as a file and drop that.");
+                format!("The picture cannot be stored: {error}. Save the picture as a file and drop the file.");
             CommandError::new("failed", why)
         })?;
         let mut inputs = lock(&self.inputs);
@@ -253,7 +254,7 @@ fn file_answer(
                 id,
                 name,
                 problem: Some(format!(
-                    "It cannot be read as text ({error}). Choose a file of UTF-8 text."
+                    "The file cannot be read as text ({error}). Choose a file of UTF-8 text."
                 )),
                 ..AnswerView::default()
             }),

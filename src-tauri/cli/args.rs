@@ -46,7 +46,7 @@ pub enum Command {
     Train(Box<Train>),
     /// Continue a run from its newest checkpoint
     Resume(Resume),
-    /// Measure a run on held-out or new samples
+    /// Evaluate the model of a run on held-out or new samples
     Evaluate(Evaluate),
     /// Classify images or texts, or compress texts
     Predict(Predict),
@@ -72,13 +72,13 @@ pub enum Command {
     Doctor(Doctor),
     /// Check that splitting a batch does not change its gradient
     VerifySplit(VerifySplit),
-    /// Measure training steps of fixed workloads
+    /// Measure the speed and memory of training steps, with built-in models
     Bench(Bench),
     /// Measure time and memory of several batch sizes on a folder
     SweepBatch(SweepBatch),
     /// Find a learning rate: raise it step by step and watch the loss
     FindLr(FindLr),
-    /// Search for good settings on a part of a folder
+    /// Search for good training settings, with some samples of a folder
     Tune(Tune),
     /// Print shell completions
     Completions(Completions),
@@ -113,7 +113,7 @@ pub struct Train {
     pub settings: Settings<Everything>,
     #[command(flatten)]
     pub script: Script,
-    /// Use the same micro-batch sizes and checkpointed blocks, step by step, as a recorded run
+    /// Repeat an earlier run: use its micro-batch sizes and checkpointed blocks at every step
     #[arg(long, value_name = "RUN")]
     pub replay: Option<String>,
     /// A preset: quick, few_images, low_memory or token_compression
@@ -125,7 +125,7 @@ pub struct Train {
     /// Train on 100 samples for 2 epochs, to check that everything works
     #[arg(long)]
     pub dev_mode: bool,
-    /// Folder to create the run in, instead of the usual one
+    /// Folder in which to create the run folder, instead of Ebb's own folder of runs
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
     /// Print the events, one JSON line each
@@ -147,10 +147,10 @@ pub struct Script {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ScriptBy {
-    /// At the times in the script, in real time
+    /// In real time, at the times that the memory script gives
     #[default]
     Time,
-    /// At each decision of the memory controller
+    /// One line for each decision of the memory controller
     #[value(alias = "piece")]
     Decision,
 }
@@ -186,7 +186,7 @@ pub struct Runs {
 
 #[derive(Subcommand)]
 pub enum RunsCommand {
-    /// Show one run; for a run that crashed, its last two minutes
+    /// Show one run, and its last two minutes if it crashed
     Show(Show),
 }
 
@@ -210,7 +210,7 @@ pub struct Report {
 
 #[derive(Args)]
 pub struct Memory {
-    /// Print one memory sample and exit
+    /// Print the memory usage once and exit
     #[arg(long)]
     pub once: bool,
     /// Print JSON lines
@@ -231,7 +231,7 @@ pub struct Stress {
     /// How much memory to take, such as 2GB [default: a quarter of the available memory]
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub size: Option<u64>,
-    /// How long to hold it, in seconds
+    /// How long to hold the memory, in seconds
     #[arg(long, default_value_t = crate::stress_test::SECONDS, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
 }

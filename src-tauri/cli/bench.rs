@@ -34,7 +34,7 @@ pub fn run(args: &args::Bench) -> Result<(), Failure> {
     }
 }
 
-/// Prints each kernel's bandwidth, and its fraction of the copy's.
+/// Prints the bandwidth of each kernel, also as a fraction of a plain copy's bandwidth.
 fn kernels(args: &args::Bench) -> Result<(), Failure> {
     let device = wanted(Some(&args.device))?;
     let readings = on_threads(default_threads(), || {
@@ -65,7 +65,7 @@ fn kernels(args: &args::Bench) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compares the gradients of one micro-batch with the CPU's in f64.
+/// Compares the gradients of one micro-batch with the gradients of the CPU in f64.
 fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failure> {
     let device = wanted(Some(&args.device))?;
     let (kind, comparison) = on_threads(threads, || {
@@ -108,7 +108,7 @@ fn gradients_as_json(case: Case, kind: &str, comparison: &GradientComparison) ->
 fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
     let describe = |difference: &RelativeDifference| {
         format!(
-            "gradients differ by {:.1e}, most that of {} by {:.1e}; the loss by {:.1e}",
+            "the gradients differ by {:.1e}, the gradient of {} most, by {:.1e}; the loss differs by {:.1e}",
             difference.all, difference.name, difference.largest, difference.loss
         )
     };
@@ -135,11 +135,11 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
     }
 }
 
-/// The error for a value that is on another side of its kink than in f64, but too far from it for
-/// rounding. Comparing on the same sides would hide this fault.
+/// The error for a value that is on the other side of its kink than in f64, and farther from the
+/// kink than rounding explains. A comparison with the choices of f64 would hide this fault.
 fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
-        "{} at batch {}: operation {} (counting ReLU and max pooling in forward order) chooses differently than in f64. Its value is {:.1e} times the operation's root mean square away from the switching point; rounding explains at most {:.1e}. Run `ebb doctor` to check each operation",
+        "{} at batch {}: operation {} (counting ReLU and max pooling in forward order) takes another branch than in f64. The distance of a value from the switching point is {:.1e} times the operation's root mean square, but rounding explains at most {:.1e}. Run `ebb doctor` to check each operation",
         case.workload.name(),
         case.batch,
         parting.farthest_at + 1,
@@ -148,7 +148,7 @@ fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     ))
 }
 
-/// A number as in events; JSON has no infinity.
+/// A number as the event log writes it: "inf" if it is not finite, because JSON has no infinity.
 fn finite(number: f64) -> Value {
     if number.is_finite() {
         number.into()
@@ -230,7 +230,7 @@ fn measure_in_own_processes(
     threads: usize,
 ) -> Result<(), Failure> {
     let ebb = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("the path of this program is unknown: {error}")))?;
+        .map_err(|error| Failure::new(format!("ebb cannot find its own program file: {error}")))?;
     let mut failed = Vec::new();
     for case in cases {
         let name = format!("{} at batch {}", case.workload.name(), case.batch);
@@ -250,7 +250,7 @@ fn measure_in_own_processes(
         return Ok(());
     }
     Err(Failure::new(format!(
-        "not measured: {}; a smaller --micro or more --checkpoint-blocks needs less memory",
+        "these workloads were not measured: {}; to need less memory, use a smaller --micro or more --checkpoint-blocks",
         failed.join(", ")
     )))
 }
@@ -277,7 +277,7 @@ fn command(ebb: &Path, case: &Case, args: &args::Bench, threads: usize) -> Comma
     command
 }
 
-/// A case and its figures.
+/// A workload at one batch size, and what was measured.
 struct CaseResult {
     case: Case,
     measurement: Measurement,
@@ -299,7 +299,7 @@ impl CaseResult {
         self.measurement.flops / self.measurement.s_per_step.median / 1e9
     }
 
-    /// The keys that the other trainers' benchmarks print, then Ebb's own.
+    /// First the keys that the benchmarks of other trainers print too, then Ebb's own keys.
     fn as_json(&self) -> Value {
         let (case, measured) = (self.case, &self.measurement);
         let mut line = json!({
@@ -347,8 +347,8 @@ impl CaseResult {
     }
 }
 
-/// Highest footprint of this process, which is a case's figure only if the case has its own
-/// process.
+/// Highest memory footprint of this process, in bytes. It belongs to one case only if the case has
+/// its own process.
 fn peak_rss_bytes() -> u64 {
     pressure::take_own_peak_bytes().unwrap_or_else(pressure::own_footprint_bytes)
 }

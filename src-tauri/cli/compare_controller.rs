@@ -14,8 +14,8 @@ use runlog::{RunConfig, RunEvent, RunStore};
 use serde_json::json;
 use trainer::Request;
 
-/// Trains with the automatic micro-batch and with each fixed one, and prints their throughput as a
-/// fraction of the best fixed one's.
+/// Trains with the automatic micro-batch and with each fixed micro-batch. Prints each throughput,
+/// also as a fraction of the throughput of the best fixed micro-batch.
 pub fn run(args: &SweepBatch) -> Result<(), Failure> {
     let batch = args.batches.iter().copied().max().unwrap_or(1);
     let steps = total_steps(args.steps);
@@ -45,14 +45,14 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
     let times = times?;
     if times.iter().any(|one| one.seconds.len() < steps as usize) {
         return Err(Failure::stopped(
-            "stopped by request before there was anything to compare",
+            "stopped by request before all steps were measured, so nothing was compared",
         ));
     }
     print(&times, batch, args.tried.json);
     Ok(())
 }
 
-/// What is trained, and where its runs are stored.
+/// The config and the dataset of all runs, and where the runs are stored.
 struct Trial {
     config: RunConfig,
     found: DetectedDataset,
@@ -61,8 +61,8 @@ struct Trial {
 }
 
 impl Trial {
-    /// Trains once with this micro-batch, or with the automatic one. Calls `after_step` after each
-    /// step.
+    /// Trains once with a fixed micro-batch, or with the automatic one if `fixed` is `None`. Calls
+    /// `after_step` after each step.
     fn train(
         &self,
         fixed: Option<u32>,

@@ -6,7 +6,8 @@ use super::failure::Failure;
 use pressure::{JsonlController, Policy};
 use std::io::{BufRead, Write};
 
-/// Runs `ebb controller` until its input ends. A wrong line is wrong usage.
+/// Runs `ebb controller` until its input ends. An invalid input line ends the command with exit
+/// code 2.
 pub fn run(args: &args::Controller) -> Result<(), Failure> {
     let standard = Policy::default();
     let config = &args.settings.config;

@@ -18,11 +18,11 @@ use trainer::{
     default_threads, select_device,
 };
 
-/// How long the cost of the monitor is measured.
+/// How long `ebb doctor` measures the CPU time of the memory monitor.
 const MONITORED: Duration = Duration::from_secs(2);
 
-/// Runs `ebb doctor`. Exit code 1 if an operation is wrong: Ebb then refuses the device, or the
-/// precision on it.
+/// Runs `ebb doctor`. The exit code is 1 if an operation gives a wrong result. Ebb then refuses the
+/// device, or only one precision on the device.
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     let wanted = wanted(args.device.as_deref())?;
     let mut chosen = select_device(wanted).map_err(|error| Failure::new(error.to_string()))?;
@@ -31,7 +31,7 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     if !args.json {
         print_machine(&chosen)?;
         out!(
-            "Comparing {} in f32, bf16 and f16 with the CPU in f64, forward and gradient",
+            "Comparing the outputs and gradients of {} in f32, bf16 and f16 with the CPU in f64",
             chosen.kind
         );
     }
@@ -51,7 +51,7 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     outcome(&chosen, &findings)
 }
 
-/// Shows how far the check is, and every failed comparison at once.
+/// Shows the progress of the check, and each comparison as soon as it fails.
 struct Display {
     json: bool,
     control: Control,
@@ -143,17 +143,18 @@ fn print_result(check: &DeviceCheck, findings: &[Finding], took: Duration) {
         out!("In {precision}: {}{}", passed(&findings), worst(&findings));
     }
     out!(
-        "{} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {}",
+        "Checked {} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {}",
         check.operations(),
         took.as_secs_f64(),
         passed(&findings.iter().collect::<Vec<_>>())
     );
 }
 
-/// Threads of a group that no kernel exceeds.
+/// Largest number of threads per group that a GPU kernel can have.
 const USUAL_THREADS: usize = 1024;
 
-/// How many kernels were compiled, and which may have fewer threads than usual.
+/// Prints how many kernels were compiled, and which of them allow fewer threads per group than
+/// usual.
 fn print_kernels(chosen: &SelectedDevice) {
     let kernels = trainer::compiled_kernels(&chosen.device);
     if kernels.is_empty() {
@@ -166,10 +167,10 @@ fn print_kernels(chosen: &SelectedDevice) {
         .collect();
     let all = format!("{} kernels were compiled", kernels.len());
     if limited.is_empty() {
-        out!("{all}, each for groups of {USUAL_THREADS} threads");
+        out!("{all}, and each allows {USUAL_THREADS} threads per group");
     } else {
         out!(
-            "{all}; those for groups of fewer than {USUAL_THREADS} threads: {}",
+            "{all}; these allow fewer than {USUAL_THREADS} threads per group: {}",
             limited.join(", ")
         );
     }
@@ -196,16 +197,16 @@ fn print_json(
     Ok(())
 }
 
-/// Fails with the first comparison that failed.
+/// Returns the first failed comparison as an error.
 fn outcome(chosen: &SelectedDevice, findings: &[Finding]) -> Result<(), Failure> {
     match findings.iter().find(|finding| !finding.passed) {
         None => Ok(()),
         Some(first) if first.precision == "f32" => Err(Failure::new(format!(
-            "{} cannot be used on this machine: {} is wrong",
+            "{} cannot be used on this machine: its result for {} is wrong",
             chosen.kind, first.what
         ))),
         Some(first) => Err(Failure::new(format!(
-            "{} on {} cannot be used on this machine: {} is wrong",
+            "{} on {} cannot be used on this machine: its result for {} is wrong",
             first.precision, chosen.kind, first.what
         ))),
     }
@@ -245,7 +246,7 @@ fn passed(findings: &[&Finding]) -> String {
     )
 }
 
-/// The operation and the model that differ most from f64, after a colon.
+/// A colon, then the operation and the model that differ most from f64. Empty if there are none.
 fn worst(findings: &[&Finding]) -> String {
     let (models, operations): (Vec<&Finding>, Vec<&Finding>) = findings
         .iter()

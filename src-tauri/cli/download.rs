@@ -1,12 +1,13 @@
-//! Downloads pretrained weights that a config names by their name at a hub, before anything is
-//! planned.
+//! Downloads pretrained weights if a config names a repository at a hub. This happens before
+//! anything is planned.
 
 use super::failure::Failure;
 use super::output::status;
 use crate::hub_download::{self, HubError};
 use runlog::{RunConfig, RunStore};
 
-/// The config, with a folder instead of the name of a repository.
+/// Returns the config, with the folder of the downloaded weights in place of the name of a
+/// repository.
 pub fn with_downloaded_weights(mut config: RunConfig) -> Result<RunConfig, Failure> {
     let Some(name) = config
         .from

@@ -26,8 +26,8 @@ impl Failure {
         }
     }
 
-    /// The user stopped the command before it had a result: a sentence, and exit code 0, as for a
-    /// training that is stopped.
+    /// The user stopped the command before it had a result. The exit code is 0, as it is if the
+    /// user stops a training.
     pub fn stopped(sentence: impl Into<String>) -> Self {
         Failure {
             sentence: sentence.into(),

@@ -61,7 +61,7 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
         status!("The test ended because the training diverged: {error}");
     } else if !whole {
         return Err(Failure::stopped(format!(
-            "stopped by request at a learning rate of {:.1e}, which is too early to suggest one: the loss had not risen yet",
+            "stopped by request at a learning rate of {:.1e}; the loss had not risen yet, so there is no suggestion",
             curve.points.last().map_or(0.0, |point| point.0)
         )));
     }
@@ -136,8 +136,8 @@ impl Curve {
         self.points.len() >= LEAST_STEPS && newest > TOO_MUCH * lowest
     }
 
-    /// The rate at which the smoothed loss falls fastest per logarithm of the rate, before the
-    /// lowest loss.
+    /// The learning rate at which the smoothed loss falls fastest, with the rate on a logarithmic
+    /// scale. Only rates below that of the lowest loss count.
     fn suggestion(&self) -> Option<f64> {
         let lowest = self.lowest()?;
         let reach = 2;
@@ -200,7 +200,8 @@ impl Curve {
 mod tests {
     use super::*;
 
-    /// A loss that stays, falls around a rate of 1e-3, and rises above 1e-1.
+    /// A loss that is constant at first, falls around a learning rate of 1e-3, and rises above
+    /// 1e-1.
     fn curve() -> Curve {
         let mut curve = Curve::default();
         for step in 0..100 {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Number of classes that are listed; JSON lists all.
 const CLASSES_SHOWN: usize = 100;
 
-/// Prints what was found, and the task that it suits.
+/// Prints the contents of a folder, and the task that suits them.
 pub fn describe(found: &TextInspection, task: Task) {
     let samples = found.source_count();
     let classes = match found.classes.len() {
@@ -37,7 +37,7 @@ pub fn describe(found: &TextInspection, task: Task) {
     }
     if samples > 0 {
         out!(
-            "Characters per {}: median {}, 95 % at most {}, longest {}",
+            "Characters per {}: median {}, 95th percentile {}, longest {}",
             found.task.sample_noun(),
             format_count(u64::from(found.lengths.median_characters)),
             format_count(u64::from(found.lengths.p95_characters)),
@@ -54,7 +54,7 @@ pub fn describe(found: &TextInspection, task: Task) {
     describe_skipped(found);
 }
 
-/// Whether the classes are the sub-folders of the files, not a column.
+/// True if the classes come from sub-folders and not from a column of a table.
 fn is_by_folders(found: &TextInspection) -> bool {
     found.columns.is_empty() && found.classes.len() > 1
 }

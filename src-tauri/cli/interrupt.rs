@@ -12,12 +12,12 @@ pub fn handle(control: &Control) -> Result<(), Failure> {
     ask_once(move || control.send(Request::Stop))
 }
 
-/// The control of the running training, for commands that train several times.
+/// Sends requests to the training that runs now, for commands that train several times.
 #[derive(Clone, Default)]
 pub struct AtWork(Arc<Mutex<Control>>);
 
 impl AtWork {
-    /// Handles interrupts from now on. A process can do this only once.
+    /// Handles interrupts from now on. A process can call this function only once.
     pub fn handled() -> Result<AtWork, Failure> {
         let at_work = AtWork::default();
         let received = at_work.clone();
@@ -51,7 +51,7 @@ fn ask_once(ask: impl Fn() + Send + 'static) -> Result<(), Failure> {
     ctrlc::set_handler(received).map_err(|error| {
         // The handler needs a thread of its own.
         Failure::new(format!(
-            "Ctrl-C cannot be handled ({error}); raise the limit that is set on this process (ulimit -v, ulimit -d)"
+            "ebb cannot handle Ctrl-C: {error}; raise the memory limits of this process (ulimit -v, ulimit -d)"
         ))
     })
 }

@@ -10,10 +10,10 @@ use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// Interval between two samples.
+/// Interval between two readings of the memory.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Runs `ebb memory` until Ctrl-C, or for one sample.
+/// Runs `ebb memory` until Ctrl-C, or for one reading of the memory.
 pub fn run(args: &args::Memory) -> Result<(), Failure> {
     let mut source = machine(&args.script).open()?;
     let mut levels = LevelTracker::default();

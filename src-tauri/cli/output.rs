@@ -7,7 +7,7 @@ use std::fmt::Arguments;
 use std::io::{Error, ErrorKind, Write};
 use std::sync::Mutex;
 
-/// The first line that could not be written.
+/// The error of the first line that could not be written.
 static LOST: Mutex<Option<Error>> = Mutex::new(None);
 
 /// A line on stdout.
@@ -40,7 +40,7 @@ pub fn lost() -> Option<Error> {
     LOST.lock().ok()?.take()
 }
 
-/// Replaces control characters by their codes, except those of plain lines.
+/// Replaces control characters with their codes, except line feeds and tabs.
 fn harmless(text: &str) -> Cow<'_, str> {
     let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(steers) {

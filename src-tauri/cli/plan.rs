@@ -35,7 +35,8 @@ pub struct Plan {
     /// Folder of images or texts, or a file of texts
     #[arg(required_unless_present_any = ["workload", "config"])]
     pub folder: Option<PathBuf>,
-    /// Plan a workload of `ebb bench` instead: gpt, gpt125m, resnet18, vit_tiny or bert_mini
+    /// Workload of `ebb bench` to plan instead of a folder: gpt, gpt125m, resnet18, vit_tiny or
+    /// bert_mini
     #[arg(long, conflicts_with_all = ["folder", "preset", "config"])]
     pub workload: Option<String>,
     #[command(flatten)]
@@ -49,7 +50,7 @@ pub struct Plan {
     /// Plan as if other apps used this much memory, such as 4GB
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub what_if: Option<u64>,
-    /// A preset from the folder configs, such as quick or low_memory
+    /// A preset: quick, few_images, low_memory or token_compression
     #[arg(long)]
     pub preset: Option<String>,
     /// A config file, TOML or JSON
@@ -65,7 +66,8 @@ pub struct Plan {
 
 /// Micro-batches of the table.
 const LISTED_MICRO_BATCHES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Samples of the micro-batch whose time is measured: enough for matrix products at full speed.
+/// Number of samples in the timed micro-batch. It is large enough for matrix products at full
+/// speed.
 const TIMED_SAMPLES: usize = 4;
 /// Samples per step of a workload by default.
 const WORKLOAD_BATCH: u32 = 32;
@@ -99,7 +101,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         .unwrap_or(CheckpointBlocks::Count(0));
     let blocks = blocks.resolve(workload.blocks() as u32).ok_or_else(|| {
         Failure::usage(format!(
-            "{name} has {} blocks; write 0 to {0}, or all",
+            "{name} has {} blocks; set --checkpoint-blocks to a number from 0 to {0}, or to all",
             workload.blocks()
         ))
     })?;
@@ -193,9 +195,9 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
 /// The rows of the table.
 struct List {
     rows: Vec<Row>,
-    /// Index of the row of the plan.
+    /// Index in `rows` of the model that the plan names.
     chosen: usize,
-    /// Models and resolutions for which there was no time.
+    /// Models and resolutions that were not estimated within the time limit.
     left_out: Vec<(String, u32)>,
 }
 

@@ -64,7 +64,7 @@ fn images(saved: &TrainedModel, args: &args::Predict, files: &[PathBuf]) -> Resu
     all_read(unread, files.len())
 }
 
-/// Prints the answers, if CSV was asked for.
+/// Prints the predictions as CSV, if the user asked for CSV.
 fn print_csv(args: &args::Predict, answers: &[Answer]) -> Result<(), Failure> {
     if !args.csv {
         return Ok(());
@@ -84,7 +84,7 @@ fn all_read(unread: usize, files: usize) -> Result<(), Failure> {
     }
 }
 
-/// The argument itself, or the content of the file that it names.
+/// The argument itself, or the text in the file that the argument names.
 ///
 /// # Errors
 /// The file cannot be read.

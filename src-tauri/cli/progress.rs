@@ -39,7 +39,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A display on stderr, or JSON lines on stdout.
+    /// Creates a display on stderr, or one that prints JSON lines on stdout.
     pub fn new(json: bool) -> Self {
         let bar = (!json && std::io::stderr().is_terminal()).then(|| {
             let style = ProgressStyle::with_template("{bar:24.cyan} {pos}/{len} {wide_msg}");
@@ -126,7 +126,8 @@ impl Progress {
         }
     }
 
-    /// A check of a GPU takes a minute or more before its first run.
+    /// Shows the progress of the GPU check, which takes a minute or more before the first run on a
+    /// GPU.
     fn device_check(&mut self, done: u32, total: u32) {
         let sentence = format!("Checking this machine's GPU, {done} of {total}");
         match &self.bar {

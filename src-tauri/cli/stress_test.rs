@@ -11,7 +11,7 @@ pub fn run(args: &args::Stress) -> Result<(), Failure> {
     let mut drill = Drill::begin(args.size, args.seconds).map_err(Failure::new)?;
     let size = format_bytes(drill.bytes);
     out!(
-        "Taking {size} for {} s. If Ebb is training, it now makes room. Press Ctrl-C to give the memory back at once.",
+        "Taking {size} of memory for {} s. If Ebb is training, it now frees memory. Press Ctrl-C to give the memory back at once.",
         args.seconds
     );
     match drill.wait() {

@@ -1,5 +1,5 @@
-//! `ebb sweep-batch`: trains several batch sizes on one folder. Each has its own process, so that
-//! one that does not fit is a row of the table and does not end the sweep.
+//! `ebb sweep-batch`: trains several batch sizes on one folder. Each batch size has its own
+//! process. A batch size that does not fit is a row of the table and does not end the sweep.
 
 use super::args::SweepBatch;
 use super::compare_controller;
@@ -17,16 +17,16 @@ use trainer::Request;
 /// The outcome of one batch size.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Row {
-    /// Samples per step, in one micro-batch.
+    /// Batch size: samples per training step. Every step is one micro-batch.
     batch: u32,
     /// `ok`, `refused`, `failed` or `died`.
     status: String,
-    /// From the median of the measured steps.
+    /// Estimated from the median speed of the measured steps.
     seconds_per_epoch: Option<f64>,
     samples_per_second: Option<f64>,
     /// Highest footprint of the process.
     peak_bytes: Option<u64>,
-    /// The error, warnings, and differences from what was asked for.
+    /// The error, the warnings, and differences from the batch size that was asked for.
     notes: String,
 }
 
@@ -72,7 +72,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
     }
     let Some(best) = best else {
         return Err(Failure::new(
-            "no batch size could be measured; see the notes",
+            "no batch size could be measured; the column Notes says why",
         ));
     };
     if !args.tried.json {
@@ -106,14 +106,14 @@ fn table_row(row: &Row) -> String {
 /// Runs this binary for one batch size and reads its row.
 fn measure_in_own_process(batch: u32) -> Result<Row, Failure> {
     let ebb = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("the path of this program is unknown: {error}")))?;
+        .map_err(|error| Failure::new(format!("ebb cannot find its own program file: {error}")))?;
     let output = Command::new(&ebb).args(arguments_for(batch)).output();
     Ok(match output {
         Ok(output) => row_of(batch, &output),
         Err(error) => Row {
             batch,
             status: "failed".to_owned(),
-            notes: format!("the process could not be started: {error}"),
+            notes: format!("the process for this batch size could not be started: {error}"),
             ..Row::default()
         },
     })
@@ -135,7 +135,7 @@ fn arguments_for(batch: u32) -> Vec<OsString> {
     words
 }
 
-/// The row that a process printed, or one that says how the process ended.
+/// The row that a process printed. If it printed none, the row says how the process ended.
 fn row_of(batch: u32, output: &Output) -> Row {
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last();
@@ -149,7 +149,10 @@ fn row_of(batch: u32, output: &Output) -> Row {
         .find_map(|line| line.strip_prefix("ebb: "));
     let (status, notes) = match (output.status.code(), error) {
         (Some(_), Some(error)) => ("refused", error.to_owned()),
-        (Some(code), None) => ("failed", format!("the process ended with exit code {code}")),
+        (Some(code), None) => (
+            "failed",
+            format!("the process for this batch size ended with exit code {code}"),
+        ),
         (None, _) => (
             "died",
             format!("the system ended the process: {}", output.status),
@@ -163,7 +166,7 @@ fn row_of(batch: u32, output: &Output) -> Row {
     }
 }
 
-/// Trains one batch size in this process, whose peak footprint is the row's.
+/// Trains one batch size in this process. The row contains the peak footprint of the process.
 fn measure(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
     let last = args.steps + 1;
     let config = RunConfig {

@@ -60,7 +60,7 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The task as the dataset crate names it.
+/// Converts the task of a config to the task type of the dataset crate.
 pub fn dataset_task(choice: TaskChoice) -> Task {
     match choice {
         TaskChoice::ImageClassification => Task::ImageClassification,
@@ -90,7 +90,7 @@ pub fn find(text: &str) -> Result<RunFolder, Failure> {
     Ok(RunStore::open(RunStore::default_root()).find(text)?)
 }
 
-/// The config file, completed by the preset, for a machine with this much memory.
+/// The settings of the config file, then those of the preset, for a machine with this much memory.
 pub fn base_config(
     preset_name: Option<&str>,
     file: Option<&Path>,
@@ -124,7 +124,7 @@ pub fn total_bytes(machine: &Machine) -> u64 {
     sample.map_or(0, |sample| sample.total_bytes)
 }
 
-/// The command line, completed by the config file and the preset.
+/// The settings of the command line, then those of the config file, then those of the preset.
 fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     let total_bytes = || total_bytes(&machine(&args.script));
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;

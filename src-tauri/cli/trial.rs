@@ -24,17 +24,18 @@ pub struct Attempt {
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     pub store: &'a RunStore,
-    /// The plan's name by default.
+    /// Name of the run; if `None`, the plan's name.
     pub name: Option<&'a str>,
 }
 
-/// Inspects the folder of a config as a run would.
+/// Inspects a folder as `ebb train` does with this config.
 pub fn inspect(config: &RunConfig, folder: &Path) -> Result<DetectedDataset, Failure> {
     look_at(folder, config)
 }
 
-/// Trains as `config` says. Calls `on_event` for every event; it may ask the run to stop. A run
-/// that fails gives its events until then; a config that is refused is an error.
+/// Trains as `config` says. Calls `on_event` for every event; `on_event` may ask the run to stop.
+/// If the run fails, the result has the events before the failure. If the config is refused, the
+/// result is an error.
 pub fn train(
     config: &RunConfig,
     found: &DetectedDataset,

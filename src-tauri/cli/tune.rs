@@ -11,7 +11,7 @@ use dataset::{DetectedDataset, Task};
 use runlog::{RunConfig, RunEvent, RunStore, format_count};
 use serde_json::json;
 
-/// One of this many trials continues to the next round, with this many times as many epochs.
+/// The next round has a third of the trials, and each trial has three times as many epochs.
 const KEPT: usize = 3;
 /// Default number of samples that trials train on: enough to tell good settings from bad ones.
 const SAMPLES: u64 = 1000;
@@ -136,7 +136,7 @@ fn models(base: &RunConfig, task: Task) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// The settings of trial `number`. They depend on the seed and the number only.
+/// The settings of trial `number`. The settings depend only on the seed and the number.
 fn drawn(seed: u64, number: u32, models: &[String], task: Task) -> Settings {
     let draws = Draws { seed, number };
     let between = |place, low: f64, high: f64| low * (high / low).powf(draws.unit(place));
@@ -155,7 +155,7 @@ fn drawn(seed: u64, number: u32, models: &[String], task: Task) -> Settings {
     }
 }
 
-/// Uniform numbers by place (SplitMix64).
+/// Uniform random numbers from 0 to 1, each computed from the seed and two indices (SplitMix64).
 struct Draws {
     seed: u64,
     number: u32,
@@ -198,7 +198,7 @@ fn trial(
     let tried = trial::train(&config, found, place, at_work, |_, _| {})?;
     if tried.events.iter().any(is_stop_request) {
         return Err(Failure::stopped(
-            "stopped by request; the finished trials are in the list of runs",
+            "stopped by request; `ebb runs` lists the finished trials",
         ));
     }
     let (score, words) = score(&tried);
@@ -216,7 +216,7 @@ fn is_stop_request(event: &RunEvent) -> bool {
     matches!(event, RunEvent::Stopped { reason, .. } if *reason == requested)
 }
 
-/// The score of a trial, and the same in words. A trial that failed has the lowest score.
+/// The score of a trial, as a number and in words. A trial that failed has the lowest score.
 fn score(tried: &Attempt) -> (f64, String) {
     let newest = tried.events.iter().rev().find_map(|event| match event {
         RunEvent::Evaluation { loss, metrics, .. } => Some((*loss, metrics)),
@@ -287,7 +287,7 @@ mod tests {
         let low = rates().filter(|rate| *rate < 1e-3).count();
         assert!(
             (70..130).contains(&low),
-            "half of the rates lie below the middle of the logarithms: {low}"
+            "about 100 of 200 learning rates must be below 1e-3, but {low} are"
         );
         for augment in ["standard", "randaugment", "none"] {
             assert!(

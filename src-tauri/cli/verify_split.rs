@@ -78,7 +78,7 @@ fn check(args: &args::VerifySplit, question: &SplitCheckOptions) -> Result<Split
                 Ok(SplitCheck::for_folder(&found, question, &machine)?)
             }
             DetectedDataset::Texts(_) => Err(Failure::usage(format!(
-                "{target} contains texts; to check them, train on them for a few steps and give the name of the run"
+                "{target} contains texts, but this command checks only folders of images; train on the texts for a few steps, then name that run instead of the folder"
             ))),
         };
     }
@@ -95,7 +95,7 @@ pub fn workload(name: &str) -> Result<Workload, Failure> {
     })
 }
 
-/// The check with its bound and its worst difference.
+/// The check as JSON, with the bound on rounding errors and the largest difference.
 fn json(check: &SplitCheck) -> serde_json::Value {
     let mut line = serde_json::json!(check);
     line["bound"] = rounding_bound(check.precision).into();
@@ -107,7 +107,7 @@ fn json(check: &SplitCheck) -> serde_json::Value {
 fn print(check: &SplitCheck) {
     let comparison = &check.comparison;
     out!(
-        "{}: one effective batch of {} samples in {} on {}, {} splits against the unsplit gradient",
+        "{}: one effective batch of {} samples in {} on {}, {} splits compared with the unsplit gradient",
         check.subject,
         format_count(comparison.samples as u64),
         check.precision.name(),

@@ -202,10 +202,10 @@ impl<'a> Hub<'a> {
         let next = match status {
             200..=299 => return Ok(()),
             401 | 403 => {
-                "it does not exist, or it requires an account and agreement to its terms; download it yourself and give the folder"
+                "the model does not exist, or the hub gives it only to users who signed in and agreed to its terms; download the model yourself and give its folder instead of its name"
             }
-            404 => "it does not exist; check the spelling",
-            429 => "there were too many requests; wait a few minutes",
+            404 => "the hub has no such model or file; check the spelling of the name",
+            429 => "the hub received too many requests; wait a few minutes, then try again",
             _ => "try again later",
         };
         Err(HubError::Refused {

@@ -102,7 +102,7 @@ impl Listing {
             let pickled = self.files.iter().map(|file| file.path.as_str());
             let pickled = pickled.filter(|path| PICKLED.iter().any(|end| path.ends_with(end)));
             return Err(unfit(match pickled.collect::<Vec<_>>().as_slice() {
-                [] => format!("it has no {MODEL}; choose a model that has one"),
+                [] => format!("it has no file {MODEL}; choose a model with this file"),
                 some => format!(
                     "it has only pickled weights ({}), and reading them could run any program; choose a model with {MODEL}",
                     some.join(", ")
@@ -131,7 +131,7 @@ impl Listing {
             reason,
         };
         let index: Index = serde_json::from_slice(&text)
-            .map_err(|error| unfit(format!("its {INDEX} is damaged ({error})")))?;
+            .map_err(|error| unfit(format!("its file {INDEX} is damaged ({error})")))?;
         let names: BTreeSet<&str> = index
             .weight_map
             .values()
@@ -144,7 +144,7 @@ impl Listing {
         let each = names.into_iter().map(|file| {
             part(file).ok_or_else(|| {
                 unfit(format!(
-                    "its {INDEX} names {file}, which is missing from the repository; choose another model"
+                    "its file {INDEX} names {file}, but the repository has no such file; choose another model"
                 ))
             })
         });

@@ -37,7 +37,10 @@ impl RemoteFile {
     pub fn fits(&self, path: &Path) -> Result<(), String> {
         let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
         if size != self.size {
-            return Err(format!("it has {size} bytes instead of {}", self.size));
+            return Err(format!(
+                "the download has {size} bytes instead of {}",
+                self.size
+            ));
         }
         let (found, published) = match &self.sum {
             Sum::Sha256(sum) => (summed(Sha256::new(), path), sum),
@@ -50,7 +53,9 @@ impl RemoteFile {
         if found == published.to_ascii_lowercase() {
             Ok(())
         } else {
-            Err(format!("its checksum is {found} instead of {published}"))
+            Err(format!(
+                "the download's checksum is {found} instead of {published}"
+            ))
         }
     }
 }

@@ -9,7 +9,9 @@ use tauri::WebviewWindow;
 /// server unless the user is logged in at the screen.
 pub fn missing_display() -> Option<&'static str> {
     let missing = CGSessionCopyCurrentDictionary().is_none();
-    missing.then_some("no user is logged in at this Mac's screen, as in a session over SSH")
+    missing.then_some(
+        "no user is logged in at this Mac's screen, for example because this is an SSH session",
+    )
 }
 
 /// Keeps `AppKit` from opening the command line's words as files: `ebb app FOLDER` would also be

@@ -166,7 +166,7 @@ fn weights_that_cannot_be_begun_with_are_refused_in_the_terminals_words() {
         &vit,
         &[
             "do not match its config.json",
-            "intermediate.dense.weight is [40, 24] and must be [48, 24]",
+            "intermediate.dense.weight has the shape [40, 24] instead of [48, 24]",
         ],
     );
     fs::write(vit.join("config.json"), described).expect("it can be written");

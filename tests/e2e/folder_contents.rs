@@ -72,7 +72,7 @@ fn regression_targets_are_described_without_classes() {
     );
     let expected = json!([
         "Image regression",
-        "Columns of the table beside the images.",
+        "Columns of the table that describes the images.",
         null
     ]);
     assert_eq!(output, expected);

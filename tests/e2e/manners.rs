@@ -210,7 +210,9 @@ fn a_training_that_finishes_in_the_background_is_news() {
         .expect("it can be closed");
     let shown = || std::fs::read_to_string(&titles).unwrap_or_default();
     until("closing is explained", SOON, || {
-        shown().contains("groceries trains on").then_some(())
+        shown()
+            .contains("groceries is still training")
+            .then_some(())
     });
     until("the end is news", SOON, || {
         shown().contains("groceries finished").then_some(())

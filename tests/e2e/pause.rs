@@ -25,7 +25,7 @@ fn a_manual_pause_waits_and_a_stopped_run_has_ended() {
     );
     let output = output.to_string();
     assert!(
-        output.contains("Continue resumes at step") && !output.contains("by itself"),
+        output.contains("Choose Continue to resume at step") && !output.contains("by itself"),
         "{output}"
     );
     window.screenshot("paused");

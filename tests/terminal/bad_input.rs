@@ -54,14 +54,10 @@ fn untrainable_folders_are_refused() {
             &["photo.jpg is a file, not a folder", "Choose the folder"],
         );
         check("empty", &["is empty", "Add one sub-folder"]);
-        check("single", &["has one class, jay", "Add a second sub-folder"]);
+        check("single", &["has one class, jay", "add a second sub-folder"]);
         check(
             "broken",
-            &[
-                "no image that can be read",
-                "2 files were left out",
-                "Add JPEG",
-            ],
+            &["no readable image", "2 files were left out", "Add JPEG"],
         );
     }
 }
@@ -291,7 +287,7 @@ fn a_folder_without_permission_is_refused() {
         return;
     };
     let output = output.expect_code(1);
-    for part in ["no permission to read", "birds", "Allow it"] {
+    for part in ["no permission to read", "birds", "Allow access"] {
         assert!(output.err.contains(part), "{output:?}");
     }
     assert_eq!(home.leftover_files(), Vec::<std::path::PathBuf>::new());
@@ -310,7 +306,7 @@ fn a_store_without_permission_is_refused() {
         return;
     };
     let output = output.expect_code(1);
-    for part in ["runs could not be created", "home", "allow Ebb to use it"] {
+    for part in ["runs could not be created", "home", "allow Ebb to use"] {
         assert!(output.err.contains(part), "{output:?}");
     }
 }

@@ -114,7 +114,7 @@ fn invalid_lines_are_refused_by_line_number() {
     );
     check_refused(
         &format!("{}\n{}\n", sample(0), sample(60_000)),
-        "Line 2: 60000 ms without a sample; the longest allowed gap is ",
+        "Line 2: 60000 ms passed without a memory sample; the longest allowed gap is ",
     );
     check_refused("tea\n", "Line 1: this is not JSON");
 }

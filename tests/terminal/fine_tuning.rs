@@ -234,7 +234,7 @@ fn changed_pretrained_weights_are_refused() {
         .err;
     assert!(output.contains("model.safetensors"), "{output}");
     assert!(
-        output.contains("has changed since it was copied"),
+        output.contains("has changed since Ebb copied it"),
         "{output}"
     );
 }

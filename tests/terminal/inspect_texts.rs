@@ -21,12 +21,12 @@ fn inspect_prints_columns_lengths_and_skipped_rows() {
     for part in [
         "sms.tsv: 40 texts in 2 classes",
         "A text classification: sms.tsv has a column of texts and a column of labels.",
-        "The text is column 2: its cells are the longest",
-        "The label is column 1: it repeats 2 values",
-        "Characters per text: median 21, 95 % at most 21, longest 21",
+        "The text is column 2: its cells are longer than those of the other columns",
+        "The label is column 1: the first 40 rows contain only 2 values",
+        "Characters per text: median 21, 95th percentile 21, longest 21",
         "  ham       30\n  spam      10\n",
         "Held out: 20 % of each class, 8 texts, chosen by seed 7",
-        "Skipped 2 rows:\n  sms.tsv, line 41: it has no text\n  sms.tsv, line 42: it has fewer cells than the other lines, which have 2\n",
+        "Skipped 2 rows:\n  sms.tsv, line 41: it has no text\n  sms.tsv, line 42: this line has fewer cells than the other lines, which have 2\n",
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }
@@ -84,7 +84,9 @@ fn unknown_columns_and_tasks_are_refused() {
         .expect_code(1)
         .err;
     assert!(
-        wrong.contains("No table here has a column mood. There are column 1, column 2."),
+        wrong.contains(
+            "No table in this folder has a column mood. The columns are column 1, column 2."
+        ),
         "{wrong}"
     );
     let task = home

@@ -145,7 +145,7 @@ fn an_unknown_class_is_reported_with_similar_ones() {
     draw_classes(&home.path("more"), &["ant", "wrens"], 2);
     let output = home.run("evaluate animals {more}").expect_code(1).err;
     assert!(
-        output.contains("the class wrens of more is unknown to this run, which knows 7 classes, the most similar being wren, "),
+        output.contains("the class wrens of more is unknown to this run; the run knows 7 classes, the most similar being wren, "),
         "{output}"
     );
     let named = known.iter().filter(|name| output.contains(**name)).count();

@@ -77,7 +77,7 @@ fn check_shortage(options: &str, blocks: u32, allowed: f64) {
     assert_eq!(changes, expected, "{steps:#?}");
     let first = steps[0].3;
     assert!(
-        first.starts_with("Recomputing the activations of 1 block to save memory: only one sample at a time has fitted for 3"),
+        first.starts_with("Recomputing the activations of 1 block to save memory: only one sample at a time has fitted in memory for 3"),
         "{first}"
     );
     let (calm, pressed) = (losses(&calm), losses(&pressed));

@@ -319,7 +319,7 @@ fn options_for_other_data_are_refused() {
     };
     check(
         "train {sms.tsv} --image-size 64",
-        "image_size = 64 does not work: it is for images",
+        "image_size = 64 does not work: this setting is for images",
     );
     check(
         "train {sms.tsv} --model convnet",
@@ -335,7 +335,7 @@ fn options_for_other_data_are_refused() {
     );
     check(
         "train {sms.tsv} --label-column mood",
-        "No table here has a column mood",
+        "No table in this folder has a column mood",
     );
     check(
         "train {sms.tsv} --vocabulary 300 --tokens 2",

@@ -56,7 +56,7 @@ impl SplitCheck {
         let (name, split, precision) = (&worst.name, &worst.split, self.precision.name());
         if self.passed() {
             return format!(
-                "the split does not change the training: {name} differs most, by {:.1e} in micro-batches of {split}; rounding in {precision} explains up to {bound:.0e}",
+                "the split does not change the training: the largest difference is {:.1e}, in {name} with micro-batches of {split}; rounding in {precision} explains differences up to {bound:.0e}",
                 worst.difference
             );
         }
@@ -67,7 +67,7 @@ impl SplitCheck {
             ElementType::Double => "",
         };
         format!(
-            "the split changes the training: {name} differs by {:.1e} in micro-batches of {split}, but rounding in {precision} explains only {bound:.0e}{next}",
+            "the split changes the training: {name} differs by {:.1e} with micro-batches of {split}, but rounding in {precision} explains differences only up to {bound:.0e}{next}",
             worst.difference
         )
     }

@@ -138,7 +138,7 @@ pub(crate) fn label(
         // Images that only have regression targets have no class.
         let Ok(label) = label.or(if p.class.is_empty() { Ok(0) } else { Err(()) }) else {
             skipped.push(p.entry.skip(format!(
-                "Its class, {}, has no training images. Add some.",
+                "The class of this image, {}, has no training images. Add training images to this class.",
                 p.class
             )));
             continue;

@@ -34,7 +34,7 @@ pub(crate) fn decode(
 /// Decodes a JPEG, PNG or WebP as stored, and reads its orientation.
 fn decode_built_in(reader: BufReader<File>) -> Result<(DecodedImage, Orientation), String> {
     let damaged = |error: image::ImageError| {
-        format!("It cannot be decoded ({error}). Copy it here again, or remove it.")
+        format!("The image cannot be decoded ({error}). Copy the file here again, or remove it.")
     };
     let reader = ImageReader::new(reader)
         .with_guessed_format()

@@ -10,19 +10,19 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum DatasetError {
     /// The path does not exist.
-    #[error("There is no folder {}. Check the spelling, or connect the disk that it is on.", folder.display())]
+    #[error("There is no folder {}. Check the spelling, or connect the disk that holds the folder.", folder.display())]
     MissingFolder {
         /// The path that was asked for.
         folder: PathBuf,
     },
     /// The path is not a folder, and not a file of texts either.
-    #[error("{} is a file, not a folder, and not a table or text that Ebb reads (such as .csv, .jsonl or .txt). Choose the folder that holds the class folders, or a file of texts.", path.display())]
+    #[error("{} is a file, not a folder. Ebb reads only tables and texts as single files (such as .csv, .jsonl or .txt). Choose the folder that holds the class folders, or a file of texts.", path.display())]
     NotAFolder {
         /// The path that was asked for.
         path: PathBuf,
     },
     /// The system refuses to list the folder.
-    #[error("Ebb has no permission to read {}. Allow it in the folder's permissions, on a Mac also in System Settings > Privacy & Security > Files and Folders, then try again.", folder.display())]
+    #[error("Ebb has no permission to read {}. Allow access in the folder's permissions, on a Mac also in System Settings > Privacy & Security > Files and Folders, then try again.", folder.display())]
     NoPermission {
         /// The path that was asked for.
         folder: PathBuf,
@@ -30,7 +30,7 @@ pub enum DatasetError {
         source: io::Error,
     },
     /// The folder exists but cannot be listed.
-    #[error("{} cannot be read: {source}. Check the disk, or copy the folder to another one.", folder.display())]
+    #[error("{} cannot be read: {source}. Check the disk, or copy the folder to another disk.", folder.display())]
     Unreadable {
         /// The path that was asked for.
         folder: PathBuf,
@@ -44,7 +44,9 @@ pub enum DatasetError {
         folder: PathBuf,
     },
     /// No table has a column that the user names.
-    #[error("No table here has a column {column}. There are {columns}. Name one of these.")]
+    #[error(
+        "No table in this folder has a column {column}. The columns are {columns}. Name one of these columns."
+    )]
     UnknownColumn {
         /// The column that was asked for.
         column: String,
@@ -134,7 +136,7 @@ mod tests {
         };
         check(io::ErrorKind::NotFound, "Check the spelling");
         check(io::ErrorKind::NotADirectory, "Choose the folder");
-        check(io::ErrorKind::PermissionDenied, "Allow it");
+        check(io::ErrorKind::PermissionDenied, "Allow access");
         check(io::ErrorKind::TimedOut, "Check the disk");
     }
 }

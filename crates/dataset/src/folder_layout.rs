@@ -4,6 +4,13 @@
 use crate::types::Split;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The reason for an image outside the split folders.
+const OUTSIDE_SPLITS: &str =
+    "The file is outside the split folders. Move the file into a split folder.";
+/// The reason for an image outside the class folders.
+const OUTSIDE_CLASSES: &str =
+    "The file is outside any class folder. Move the file into a class folder.";
+
 /// The meaning of the folders.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Layout {
@@ -73,14 +80,14 @@ pub(crate) fn lay_out(images: &[&[String]]) -> Layout {
     let counts = count_images(&folders);
     let place = |i: usize| {
         if is_split && splits[i].is_none() {
-            return Err("It is outside the split folders. Move it into one of them.".to_owned());
+            return Err(OUTSIDE_SPLITS.to_owned());
         }
         match class_of(folders[i], &counts) {
             Some(class) => Ok(Placement {
                 split: splits[i],
                 class,
             }),
-            None => Err("It is outside any class folder. Move it into one.".to_owned()),
+            None => Err(OUTSIDE_CLASSES.to_owned()),
         }
     };
     let mut named: Vec<(Split, String)> = tops

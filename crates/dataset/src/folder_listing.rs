@@ -125,7 +125,8 @@ impl Listing {
         }
         let path = folder.join(entry.file_name());
         if path.to_str().is_none() {
-            let reason = "Its name is not Unicode text. Rename it to use it.".to_owned();
+            let reason =
+                "The name is not Unicode text. Rename the file or folder to use it.".to_owned();
             self.skip(path, reason);
             return None;
         }
@@ -153,7 +154,10 @@ impl Listing {
                 .map_err(|source| unreadable("file", &source))
         } else {
             // Opening a pipe would block forever.
-            Err("It is a pipe or a device, not a file. Remove it from the folder.".to_owned())
+            Err(
+                "This entry is a pipe or a device, not a file. Remove the entry from the folder."
+                    .to_owned(),
+            )
         };
         match bytes {
             Ok(bytes) => self.files.push(Entry {
@@ -174,24 +178,29 @@ impl Listing {
 /// Bytes of the regular file that a link points to, if it is inside the folder.
 fn linked_bytes(root: &Path, path: &Path) -> Result<u64, String> {
     let target = root.join(path).canonicalize().map_err(|_| {
-        "It is a link that leads nowhere. Remove it, or put the file itself here.".to_owned()
+        "The target of this link does not exist. Remove the link, or put the file itself here."
+            .to_owned()
     })?;
     if !target.starts_with(root) {
         return Err(
-            "It is a link that leaves the folder. Copy the file that it points to into the folder."
+            "This link points outside the folder. Copy the target of the link into the folder."
                 .to_owned(),
         );
     }
     let inside = target.strip_prefix(root).map(composed).unwrap_or_default();
     if inside.iter().any(|name| is_left_by_system(name)) {
-        return Err("It is a link to a hidden file. Put the file itself here.".to_owned());
+        return Err(
+            "This link points to a hidden file. Replace the link with the file itself.".to_owned(),
+        );
     }
     match target.metadata() {
         Ok(m) if m.is_file() => Ok(m.len()),
         Ok(m) if m.is_dir() && root.join(path).starts_with(&target) => {
-            Err("It is a link back to a folder that contains it. Remove it.".to_owned())
+            Err("This link points to a folder that contains the link. Remove the link.".to_owned())
         }
-        Ok(_) => Err("It is a link to a folder. Put the folder itself here.".to_owned()),
+        Ok(_) => {
+            Err("This link points to a folder. Replace the link with the folder itself.".to_owned())
+        }
         Err(source) => Err(unreadable("file", &source)),
     }
 }
@@ -209,10 +218,10 @@ fn unreadable(noun: &str, source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::PermissionDenied => {
             format!(
-                "Ebb has no permission to read this {noun}. Allow reading it, then read the folder again."
+                "Ebb has no permission to read this {noun}. Allow Ebb to read the {noun}, then read the folder again."
             )
         }
-        _ => format!("This {noun} cannot be read: {source}. Copy it here again."),
+        _ => format!("This {noun} cannot be read: {source}. Copy the {noun} here again."),
     }
 }
 

@@ -287,10 +287,10 @@ fn a_file_ends_early_if_a_needed_box_exceeds_it() {
 #[test]
 fn the_article_fits_the_name_of_the_format() {
     for (format, start) in [
-        ("ICO", "It is an ICO file,"),
-        ("AVIF", "It is an AVIF file,"),
-        ("HEIC", "It is a HEIC file,"),
-        ("TIFF or camera raw", "It is a TIFF or camera raw file,"),
+        ("ICO", "This is an ICO file,"),
+        ("AVIF", "This is an AVIF file,"),
+        ("HEIC", "This is a HEIC file,"),
+        ("TIFF or camera raw", "This is a TIFF or camera raw file,"),
     ] {
         let reason = Unreadable::Format.reason(format);
         assert!(reason.starts_with(start), "{reason}");

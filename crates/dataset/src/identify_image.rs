@@ -148,11 +148,11 @@ fn unsupported(start: &[u8], claims: bool) -> ImageFileKind {
         .trim_start()
         .to_lowercase();
     let reason = if text.starts_with("<!doctype html") || text.starts_with("<html") {
-        "It is a web page, although its name is that of an image. Download the image again."
+        "The file is a web page, although it is named like an image. Download the image again."
     } else if text.starts_with("version https://git-lfs") {
-        "It is a Git LFS pointer, not the image itself. Run git lfs pull."
+        "The file is a Git LFS pointer, not the image itself. Run git lfs pull."
     } else {
-        "It is not a JPEG, PNG or WebP image. Copy it here again, or save it as one."
+        "The file is not a JPEG, PNG or WebP image. Copy the image here again, or save it in one of these formats."
     };
     refused(reason.to_string())
 }

@@ -221,7 +221,7 @@ impl ImageDataset {
             decode(&path, short_side, self.decoders)
         }))
         .unwrap_or_else(|_| {
-            Err("The decoder failed on it. Save it again, or remove it.".to_string())
+            Err("The decoder failed on this image. Save the image again, or remove it.".to_string())
         });
         let image = Arc::new(decoded.map_err(|reason| SampleError {
             file: file.path.clone(),

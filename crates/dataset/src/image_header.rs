@@ -36,7 +36,7 @@ impl ImageHeader {
 }
 
 fn damaged() -> String {
-    "Its header is damaged. Copy it here again.".to_string()
+    "The image header is damaged. Copy the file here again.".to_string()
 }
 
 fn be32(bytes: &[u8]) -> u32 {
@@ -95,7 +95,8 @@ pub(crate) fn webp(start: &[u8]) -> Result<ImageHeader, String> {
 
 /// Reads the frame header of a JPEG, skipping the contents of the segments before it.
 pub(crate) fn jpeg(reader: &mut BufReader<File>) -> Result<ImageHeader, String> {
-    let cut = |_| "It ends before its image data begins. Copy it here again.".to_string();
+    let cut =
+        |_| "The file ends before its image data begins. Copy the file here again.".to_string();
     reader.seek_relative(2).map_err(cut)?;
     for _ in 0..MAX_JPEG_SEGMENTS {
         let marker = next_marker(reader).map_err(cut)?.ok_or_else(damaged)?;
@@ -115,7 +116,7 @@ pub(crate) fn jpeg(reader: &mut BufReader<File>) -> Result<ImageHeader, String> 
                 reader.read_exact(&mut frame).map_err(cut)?;
                 if frame[0] != 8 {
                     return Err(
-                        "It is a JPEG with more than 8 bits per channel. Save it as an ordinary JPEG or PNG."
+                        "This JPEG has more than 8 bits per channel. Save the image as an ordinary JPEG or PNG."
                             .to_string(),
                     );
                 }
@@ -129,7 +130,7 @@ pub(crate) fn jpeg(reader: &mut BufReader<File>) -> Result<ImageHeader, String> 
             0xC0..=0xC2 => return Err(damaged()),
             0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
                 return Err(
-                    "It is a lossless or arithmetic JPEG. Save it as an ordinary JPEG or PNG."
+                    "This JPEG uses lossless or arithmetic coding. Save the image as an ordinary JPEG or PNG."
                         .to_string(),
                 );
             }
@@ -157,19 +158,22 @@ fn next_marker(reader: &mut BufReader<File>) -> io::Result<Option<u8>> {
 pub(crate) fn beyond_limits(width: u32, height: u32, decoded_bytes: u64) -> Option<String> {
     let (w, h) = (u64::from(width), u64::from(height));
     if w == 0 || h == 0 {
-        Some("Its header declares no size, so the file is damaged. Copy it here again.".to_string())
+        Some(
+            "The image header declares no size, so the file is damaged. Copy the file here again."
+                .to_string(),
+        )
     } else if w * h > MAX_PIXELS {
         Some(format!(
-            "It has {width} x {height} pixels; at most 100 million are supported. Resize it."
+            "The image has {width} x {height} pixels; at most 100 million are supported. Resize the image."
         ))
     } else if decoded_bytes > MAX_DECODED_BYTES {
         let megabytes = decoded_bytes >> 20;
         Some(format!(
-            "It would take {megabytes} MiB decoded; at most 512 are supported. Resize it, or save it with 8 bits per channel."
+            "The decoded image would take {megabytes} MiB; at most 512 MiB are supported. Resize the image, or save it with 8 bits per channel."
         ))
     } else if w.max(h) > MAX_ASPECT * w.min(h) {
         Some(format!(
-            "It has {width} x {height} pixels, an aspect ratio beyond 1:50. Crop it."
+            "The image has {width} x {height} pixels, an aspect ratio beyond 1:50. Crop the image."
         ))
     } else {
         None

@@ -266,7 +266,7 @@ fn refusal(counts: &ImageCounts, files: &[ImageFile], targets: &[TargetColumn]) 
     }
     let trained = files.iter().filter(|file| file.split == Split::Train);
     (trained.count() < 2).then(|| {
-        "There are too few images with regression targets to train on. Add images, and rows that name them."
+        "Too few images have regression targets to train on. Add images, and table rows that name these images."
             .to_owned()
     })
 }

@@ -42,18 +42,18 @@ pub(crate) fn refusal(counts: &ImageCounts) -> Option<String> {
             Some("This folder is empty. Add one sub-folder of images for each class.".to_owned())
         }
         [] if counts.strays > 0 => Some(format!(
-            "{folder} contains {} but no class folders. Put the images of each class into a sub-folder named after it.",
+            "{folder} contains {} but no class folders. Put the images of each class into a sub-folder named after the class.",
             counted(counts.strays, "image", "images")
         )),
         [] if counts.skipped > 0 => Some(format!(
-            "{folder} has no image that can be read; {} left out for the reasons listed. Add JPEG, PNG or WebP files.",
+            "{folder} has no readable image; {} left out for the listed reasons. Add JPEG, PNG or WebP files.",
             counted(counts.skipped, "file was", "files were")
         )),
         [] => Some(format!(
             "{folder} has no images. Add one sub-folder of JPEG, PNG or WebP files for each class."
         )),
         [only] => Some(format!(
-            "{folder} has one class, {}. Add a second sub-folder to train.",
+            "{folder} has one class, {}. To train, add a second sub-folder.",
             only.name
         )),
         _ => None,
@@ -70,7 +70,7 @@ pub(crate) fn imbalance(noun: &str, classes: &[Class]) -> Option<String> {
         .collect();
     (!small.is_empty()).then(|| {
         format!(
-            "{} fewer than half the {noun}s of the largest ({} {}): {}.",
+            "{} fewer than half the {noun}s of the largest class ({} {}): {}.",
             counted(small.len() as u64, "class has", "classes have"),
             largest.name,
             largest.samples(),
@@ -108,7 +108,7 @@ pub(crate) fn single_samples(noun: &str, classes: &[Class]) -> Option<String> {
     match single.as_slice() {
         [] => None,
         [one] => Some(format!(
-            "{one} has one {noun}, which is used for training. No {noun} of this class is held out."
+            "The class {one} has one {noun}, which is used for training. No {noun} of this class is held out."
         )),
         many => Some(format!(
             "{} classes have one {noun} each, which is used for training. No {noun} of these classes is held out: {}.",
@@ -126,7 +126,7 @@ pub(crate) fn unsupported_formats(counts: &BTreeMap<&'static str, u64>) -> Optio
     (!formats.is_empty()).then(|| {
         let list = formats.join(", ");
         format!(
-            "Files in unsupported formats were left out: {list}. Save them as JPEG or PNG to use them."
+            "Files in unsupported formats were left out: {list}. Save these files as JPEG or PNG to use them."
         )
     })
 }
@@ -135,7 +135,9 @@ pub(crate) fn unsupported_formats(counts: &BTreeMap<&'static str, u64>) -> Optio
 pub(crate) fn folders_without_images(folders: &[String]) -> Option<String> {
     match folders {
         [] => None,
-        [one] => Some(format!("{one} contains no image and is left out.")),
+        [one] => Some(format!(
+            "The folder {one} contains no image and is left out."
+        )),
         many => Some(format!(
             "{} folders contain no image and are left out: {}.",
             many.len(),
@@ -148,13 +150,13 @@ pub(crate) fn folders_without_images(folders: &[String]) -> Option<String> {
 pub(crate) fn unreadable(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            "It is no longer there. Put it back, or read the folder again.".to_owned()
+            "The file is no longer there. Put the file back, or read the folder again.".to_owned()
         }
         io::ErrorKind::PermissionDenied => {
-            "Ebb has no permission to read it. Allow reading it, then read the folder again."
+            "Ebb has no permission to read this file. Allow Ebb to read the file, then read the folder again."
                 .to_owned()
         }
-        _ => format!("It cannot be read: {error}. Copy it here again."),
+        _ => format!("The file cannot be read: {error}. Copy the file here again."),
     }
 }
 
@@ -214,7 +216,7 @@ mod tests {
             split_folders: &[],
             has_train: true,
         };
-        let expected = "This folder has one class, butterfly. Add a second sub-folder to train.";
+        let expected = "This folder has one class, butterfly. To train, add a second sub-folder.";
         assert_eq!(refusal(&counts).as_deref(), Some(expected));
     }
 

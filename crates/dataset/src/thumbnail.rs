@@ -21,8 +21,9 @@ pub fn thumbnail(path: &Path, side: u32) -> Result<Vec<u8>, String> {
     let decoded = catch_unwind(AssertUnwindSafe(|| {
         decode(path, side.saturating_mul(2), system_decoder::installed)
     }));
-    let image = decoded
-        .unwrap_or_else(|_| Err("The decoder failed on it. Save it again, or remove it.".into()))?;
+    let image = decoded.unwrap_or_else(|_| {
+        Err("The decoder failed on this image. Save the image again, or remove it.".into())
+    })?;
     encode_jpeg(&augment::center(&image, side), side)
 }
 
@@ -71,7 +72,10 @@ mod tests {
         let path = folder.path().join("notes.jpg");
         std::fs::write(&path, "no image").expect("it can be written");
         let reason = thumbnail(&path, 16).expect_err("it is no image");
-        assert!(reason.starts_with("It cannot be decoded"), "{reason}");
+        assert!(
+            reason.starts_with("The image cannot be decoded"),
+            "{reason}"
+        );
         let missing = thumbnail(&folder.path().join("missing.jpg"), 16);
         assert!(missing.is_err());
     }

@@ -20,7 +20,7 @@ pub const MISSING: &str = "–";
 
 /// A text that is not a size of memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a size of memory. Write 8GB, 512MB or a number of bytes.")]
+#[error("`{text}` is not a memory size. Write a size such as 8GB or 512MB, or a number of bytes.")]
 pub struct NotASize {
     /// The text as it was written.
     pub text: String,
@@ -186,8 +186,9 @@ mod tests {
     fn an_invalid_size_is_refused_with_an_example() {
         for text in ["", "GB", "8 XB", "-1GB", "nan GB", "1e99TB", "0.2", "eight"] {
             let message = parse_bytes(text).map_err(|e| e.to_string());
-            let expected =
-                format!("`{text}` is not a size of memory. Write 8GB, 512MB or a number of bytes.");
+            let expected = format!(
+                "`{text}` is not a memory size. Write a size such as 8GB or 512MB, or a number of bytes."
+            );
             assert_eq!(message, Err(expected));
         }
     }

@@ -336,7 +336,7 @@ const fn size(width: usize, depth: usize, heads: usize) -> BackboneSize {
 impl ModelKey {
     fn entry(self) -> &'static ModelEntry {
         let found = CATALOG.iter().find(|entry| entry.key == self);
-        found.expect("the catalog has a row for every network")
+        found.expect("the catalog has an entry for every network")
     }
 }
 
@@ -447,7 +447,7 @@ impl TextModel {
             | Architecture::Gpt(size)
             | Architecture::Compressor { model: size, .. } => self.with_size(size),
             Architecture::Image(_) | Architecture::HubFolder(_) => {
-                unreachable!("rows of text sizes have a backbone")
+                unreachable!("every catalog entry for texts has a text backbone")
             }
         }
     }

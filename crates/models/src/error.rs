@@ -42,7 +42,7 @@ pub enum ModelError {
     },
     /// Weights that are only available in pickled files, which can run any program when read.
     #[error(
-        "{folder} has only pickled weights ({files}), and reading them could run any program; use the model.safetensors of the same model, or convert the weights yourself if you trust them"
+        "{folder} has only pickled weights ({files}), and reading such a file could run any program; use the model.safetensors of the same model, or, if you trust the files, convert them yourself"
     )]
     Pickled {
         /// The folder.

@@ -245,7 +245,7 @@ pub fn load_adapters(parameters: &mut Parameters, file: &Path) -> Result<()> {
         match found.remove(name) {
             None => complaints.insert(format!("{name} is missing")),
             Some(found) if found.dims() != tensor.dims() => complaints.insert(format!(
-                "{name} is {:?} and must be {:?}",
+                "{name} has the shape {:?} instead of {:?}",
                 found.dims(),
                 tensor.dims()
             )),

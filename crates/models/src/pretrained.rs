@@ -85,7 +85,7 @@ impl Pretrained {
             return settings.check_unused().map(|()| None);
         };
         if !path.exists() {
-            let allowed = "there is no such folder; give one with config.json and model.safetensors in it, in the format of the Hugging Face hub";
+            let allowed = "there is no such folder; choose a Hugging Face folder with config.json and model.safetensors";
             return Err(ModelError::setting("from", path.display(), allowed));
         }
         let folder = HubFolder::open(path)?;
@@ -104,7 +104,7 @@ impl Pretrained {
         let (network, tuning) = (self.folder.architecture().network(), self.tuning);
         let is_head_only = tuning.trained == TrainedLayers::Head && tuning.adapter.is_none();
         if !network.has_new_head() && is_head_only {
-            let allowed = "GPT-2 has no separate head to train, because its output weights are its embeddings; write all, last:N, or --adapter RANK";
+            let allowed = "GPT-2 has no separate head to train, because its output weights are its embeddings; set train_only to all or last:N, or use --adapter RANK";
             return Err(ModelError::setting("train_only", "head", allowed));
         }
         if network.has_linear_blocks() {
@@ -122,7 +122,7 @@ impl Pretrained {
     /// Its row in the catalog.
     pub fn family(&self) -> PretrainedFamily {
         let found = PretrainedFamily::from_name(self.folder.model_type());
-        found.expect("a folder of another family does not open")
+        found.expect("only folders of a known model family can be opened")
     }
 
     /// Which weights are trained, and how the frozen ones are stored.
@@ -185,7 +185,7 @@ impl Pretrained {
     /// # Errors
     /// The folder has none.
     pub fn tokenizer_file(&self) -> Result<&Path> {
-        let missing = "there is no tokenizer.json in it, and Ebb reads no other vocabulary; download that file too";
+        let missing = "the folder has no tokenizer.json, the only vocabulary file that Ebb reads; download tokenizer.json too";
         let file = self.folder.tokenizer();
         file.ok_or_else(|| ModelError::hub_folder(&self.path, missing))
     }
@@ -256,8 +256,7 @@ impl FineTuningSettings {
         ];
         for (key, value) in needing_folder {
             if let Some(value) = value {
-                let allowed =
-                    "it is for pretrained weights; name them with --from, or remove this setting";
+                let allowed = "this setting needs pretrained weights; name their folder with --from, or remove the setting";
                 return Err(ModelError::setting(key, value, allowed));
             }
         }
@@ -273,7 +272,7 @@ impl FineTuningSettings {
                 .unwrap_or(ALPHA_PER_RANK * f64::from(rank)),
         });
         if let (None, Some(alpha)) = (adapter, self.adapter_alpha) {
-            let allowed = "it is for adapters; add --adapter RANK, or remove this setting";
+            let allowed = "this setting needs adapters; add --adapter RANK, or remove the setting";
             return Err(ModelError::setting("adapter_alpha", alpha, allowed));
         }
         let trained = match self.train_only.as_deref() {
@@ -283,7 +282,8 @@ impl FineTuningSettings {
         };
         if adapter.is_some() && trained != TrainedLayers::Head {
             let text = self.train_only.as_deref().unwrap_or_default();
-            let allowed = "adapters are for frozen weights; write head, or remove this setting";
+            let allowed =
+                "adapters need frozen weights; set train_only to head, or remove this setting";
             return Err(ModelError::setting("train_only", text, allowed));
         }
         let bits = match self.quantize {

@@ -126,7 +126,7 @@ fn networks_without_classes_are_refused_and_leave_no_files() {
         let error = export_onnx(&trained, &place.path().join("out")).unwrap_err();
         let message = error.to_string();
         assert!(
-            message.contains("classifiers of images and texts"),
+            message.contains("only image and text classifiers"),
             "{message}"
         );
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);

@@ -54,7 +54,7 @@ fn all_missing_unknown_and_misshaped_tensors_are_named() {
         &[
             "vit.layernorm.bias [24] is missing",
             "classifier.weight [5, 24] is missing",
-            "vit.encoder.layer.1.intermediate.dense.weight is [24, 40] and must be [40, 24]",
+            "vit.encoder.layer.1.intermediate.dense.weight has the shape [24, 40] instead of [40, 24]",
             "vit.encoder.layer.2.output.dense.bias is not known",
         ],
     );
@@ -93,8 +93,8 @@ fn errors_of_a_damaged_folder_name_the_problem() {
     let whole = fs::read(copy.path().join(model)).unwrap();
     let length = |n: u64| [&n.to_le_bytes(), &whole[8..]].concat();
     for (bytes, word) in [
-        (whole[..whole.len() - 4].to_vec(), "its tensors take"),
-        ([&whole[..], &[0; 4]].concat(), "its tensors take"),
+        (whole[..whole.len() - 4].to_vec(), "the tensors take"),
+        ([&whole[..], &[0; 4]].concat(), "the tensors take"),
         (whole[..5].to_vec(), "too short"),
         (length(u64::MAX), "header is damaged"),
         (length(99_000_000), "header is damaged"),
@@ -108,7 +108,10 @@ fn errors_of_a_damaged_folder_name_the_problem() {
         let norm = &tensors["vit.layernorm.bias"] * f64::NAN;
         tensors.insert("vit.layernorm.bias".to_owned(), norm.unwrap());
     });
-    assert_error_contains(loaded(copy.path()), &["vit.layernorm.bias", "not finite"]);
+    assert_error_contains(
+        loaded(copy.path()),
+        &["vit.layernorm.bias", "NaN or infinite"],
+    );
     let copy = copied("vit");
     fs::write(copy.path().join("config.json"), "{").unwrap();
     assert_error_contains(loaded(copy.path()), &["config.json", "not valid JSON"]);
@@ -181,13 +184,13 @@ fn unsupported_configs_are_refused_by_key() {
             "vit",
             "num_hidden_layers",
             json!(4_000_000_000u64),
-            "it describes a network of about",
+            "the config describes a network of about",
         ),
         (
             "bert",
             "vocab_size",
             json!(4_000_000_000u64),
-            "it describes a network of about",
+            "the config describes a network of about",
         ),
         ("dinov2", "use_swiglu_ffn", json!(true), "use_swiglu_ffn"),
         (

@@ -192,7 +192,7 @@ fn adapters_are_saved_and_loaded() {
     candle_core::safetensors::save(&strange, &file).unwrap();
     let message = load_adapters(&mut other, &file).unwrap_err().to_string();
     for word in [
-        "query.lora_A.weight is [2, 70] and must be [4, 70]",
+        "query.lora_A.weight has the shape [2, 70] instead of [4, 70]",
         "query.lora_B.weight is missing",
         "value.lora_A.weight is not known",
     ] {

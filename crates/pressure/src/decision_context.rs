@@ -71,7 +71,7 @@ impl FailureCause {
     pub(crate) fn reason(self) -> Option<&'static str> {
         match self {
             FailureCause::Refused => Some("an allocation was refused"),
-            FailureCause::TooLong => Some("it held the GPU for too long"),
+            FailureCause::TooLong => Some("the micro-batch held the GPU for too long"),
             FailureCause::Cancelled => None,
         }
     }

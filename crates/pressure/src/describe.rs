@@ -15,7 +15,9 @@ pub fn describe_decision(previous: u32, decision: &Decision) -> String {
         (Change::Shrink, _) => format!("Shrunk {previous} to {size}: {reason}"),
         (Change::Grow, _) => format!("Grew {previous} to {size}: {reason}"),
         (Change::Cancel, _) => {
-            format!("Cancelled one micro-batch and trying {size}, nothing was lost: {reason}")
+            format!(
+                "Cancelled one micro-batch and retrying with {size} (nothing was lost): {reason}"
+            )
         }
         (Change::Continue, _) => format!("Continuing with {size}: {reason}"),
         (Change::Prefetch, _) => match decision.prefetch {
@@ -64,7 +66,7 @@ mod tests {
             (
                 Change::Cancel,
                 Action::Run,
-                "Cancelled one micro-batch and trying 8, nothing was lost: because",
+                "Cancelled one micro-batch and retrying with 8 (nothing was lost): because",
             ),
             (Change::Continue, Action::Run, "Continuing with 8: because"),
             (

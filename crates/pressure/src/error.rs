@@ -15,7 +15,7 @@ pub enum PressureError {
         source: std::io::Error,
     },
     /// A reading has an unknown format.
-    #[error("{what} holds {found}, which is not a memory reading.")]
+    #[error("{what} contains {found}, which is not an amount of memory.")]
     Unexpected {
         /// A file, or the name of a system call.
         what: String,
@@ -31,7 +31,7 @@ pub enum PressureError {
         source: std::io::Error,
     },
     /// A line of the memory script is invalid.
-    #[error("{}, line {line}: {problem}. Each line is like {{\"at_ms\":0,\"total_bytes\":8589934592,\"others_bytes\":3221225472}}, with \"level\" if needed.", path.display())]
+    #[error("{}, line {line}: {problem}. Each line looks like {{\"at_ms\":0,\"total_bytes\":8589934592,\"others_bytes\":3221225472}}; \"level\" is optional.", path.display())]
     ScriptLine {
         /// The script.
         path: PathBuf,

@@ -35,7 +35,7 @@ pub(crate) fn explain_shortage(
             let limit = format_bytes(limit as u64);
             (
                 Component::Device,
-                format!("the GPU works well up to {limit}"),
+                format!("the GPU works well only up to {limit} of memory"),
             )
         }
         (_, None) => {

@@ -46,7 +46,7 @@ pub(crate) fn step(
         .or_else(|| smaller(ctx, own, track))
         .or_else(|| larger(ctx, own, track, changes))
         .unwrap_or_else(|| {
-            let reason = "memory cannot be predicted, so the micro-batch changes slowly";
+            let reason = "Ebb cannot predict memory use here, so the micro-batch changes slowly";
             Size::new(track.size, reason)
         });
     let failed = ctx.failure_of_kind().is_some();
@@ -84,10 +84,10 @@ fn first(ctx: &DecisionContext, own: &mut State, track: &Track) -> Option<Size> 
     }
     own.changed_ms = Some(ctx.sample.at_ms);
     let (limit, reason) = if track.earlier_size == 0 {
-        let reason = "a first guess, because memory cannot be predicted yet";
+        let reason = "the size is a first guess, because Ebb cannot predict memory use yet";
         (ctx.policy.fallback_start, reason)
     } else {
-        let reason = "as before, because memory cannot be predicted here";
+        let reason = "the same size as before, because Ebb cannot predict memory use here";
         (track.earlier_size, reason)
     };
     Some(Size::new(largest_up_to(track.batch, limit), reason))

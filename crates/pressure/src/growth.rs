@@ -84,7 +84,7 @@ pub(crate) fn start(ctx: &DecisionContext, track: &Track) -> Option<RuleOutcome>
         return None;
     }
     if !ctx.model.is_ready(ctx.kind) {
-        let reason = "one sample first, to measure how much memory it needs";
+        let reason = "the first micro-batch measures how much memory one sample needs";
         return Some(RuleOutcome::run(1, Component::Headroom, reason));
     }
     let (most, available) = if track.earlier_size == 0 {
@@ -242,7 +242,7 @@ pub(crate) fn stay(track: &Track, target: &Target) -> RuleOutcome {
         _ if track.size >= track.batch => "the whole batch is one micro-batch",
         GrowthLimit::Plateau if !limited_by_memory => NO_FASTER,
         GrowthLimit::Refused if !limited_by_memory => {
-            "a larger micro-batch was refused a short while ago"
+            "the device recently refused a larger micro-batch"
         }
         _ => "a larger micro-batch would not fit",
     };

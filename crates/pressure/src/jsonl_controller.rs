@@ -28,7 +28,8 @@ const KIND: MicroBatchKind = MicroBatchKind {
     input_size: 1,
 };
 
-const NO_SAMPLE: &str = "there is no sample before this line; start with one";
+const NO_SAMPLE: &str =
+    "no memory sample precedes this line; write a line of kind \"sample\" first";
 
 /// The controller behind JSON lines.
 #[derive(Debug)]
@@ -134,7 +135,7 @@ impl JsonlController {
         let sample: MemorySample = read(object, "sample")?;
         if sample.available_bytes > sample.total_bytes {
             return Err(format!(
-                "{} bytes are available of a total of {}",
+                "available_bytes is {}, more than total_bytes ({})",
                 sample.available_bytes, sample.total_bytes
             ));
         }
@@ -147,7 +148,7 @@ impl JsonlController {
             }
             if sample.at_ms - before > MAX_SAMPLE_GAP_MS {
                 return Err(format!(
-                    "{} ms without a sample; the longest allowed gap is {MAX_SAMPLE_GAP_MS} ms",
+                    "{} ms passed without a memory sample; the longest allowed gap is {MAX_SAMPLE_GAP_MS} ms",
                     sample.at_ms - before
                 ));
             }
@@ -168,7 +169,7 @@ impl JsonlController {
     fn record_ended(&mut self, object: Map<String, Value>) -> Result<(), String> {
         let ended: Ended = read(object, "micro-batch")?;
         if ended.size == 0 {
-            return Err("a micro-batch has at least one sample".into());
+            return Err("a micro-batch must have at least one sample".into());
         }
         if !(ended.ms >= 0.0 && ended.ms.is_finite()) {
             return Err(format!("\"ms\" is {}, which is not a duration", ended.ms));

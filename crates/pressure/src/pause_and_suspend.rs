@@ -83,7 +83,7 @@ pub(crate) fn suspend(ctx: &DecisionContext, own: &mut State) -> Option<RuleOutc
             && ahead + state as f64 > policy.suspend_fraction * total
     };
     let state = format_bytes(state);
-    let reason = format!("other apps need the {state} that the model itself takes");
+    let reason = format!("other apps need the {state} of memory that the model itself takes");
     is_due.then(|| own.begin(Waiting::Suspended, reason))
 }
 
@@ -114,8 +114,9 @@ pub(crate) fn pause(
         to_continue
     };
     let free = format_bytes((sample.available_bytes + needed).saturating_sub(to_continue));
-    let reason =
-        format!("other apps need the memory. Training continues when about {free} are free");
+    let reason = format!(
+        "other apps need the memory. Training continues when about {free} of memory are free"
+    );
     (needed > limit).then(|| own.begin(Waiting::Paused, reason))
 }
 

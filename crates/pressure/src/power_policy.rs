@@ -140,7 +140,7 @@ fn message(cause: Option<RestCause>) -> String {
     match cause {
         None => "training runs at full speed again".to_owned(),
         Some(cause) => format!(
-            "{}: training rests {} % of the time and takes about {} times as long, but the result is the same; set courtesy to off to prevent this",
+            "{}: training rests {} % of the time and takes about {} times as long, with the same result; set courtesy to off to train at full speed",
             cause.text(),
             (100.0 * cause.rest() / (1.0 + cause.rest())).round(),
             1.0 + cause.rest()
@@ -237,7 +237,10 @@ mod tests {
         let mut courtesy = PowerPolicy::new(PowerPolicyMode::Off);
         let mut asks = |state: PowerState| courtesy.observe(&state).checkpoint;
         assert!(!asks(battery(0.06)));
-        assert!(asks(battery(0.05)), "also if the training does not rest");
+        assert!(
+            asks(battery(0.05)),
+            "a low battery asks for a checkpoint even if the training does not rest"
+        );
         assert!(!asks(battery(0.03)), "it was asked for");
         assert!(!asks(plugged_in()));
         assert!(asks(battery(0.04)), "the next discharge");

@@ -58,9 +58,11 @@ impl Shortage {
     fn describe(self, seconds: u64) -> String {
         match self {
             Shortage::Refused => "even one sample was refused".to_owned(),
-            Shortage::NoSample => format!("not even one sample has fitted for {seconds} s"),
+            Shortage::NoSample => {
+                format!("not even one sample has fitted in memory for {seconds} s")
+            }
             Shortage::OneSample => {
-                format!("only one sample at a time has fitted for {seconds} s")
+                format!("only one sample at a time has fitted in memory for {seconds} s")
             }
             Shortage::Slow(size) => {
                 format!("micro-batches of {size} have been slow for {seconds} s")

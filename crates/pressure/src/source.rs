@@ -43,7 +43,7 @@ mod tests {
         let mut source = open(device);
         let sample = source
             .sample()
-            .expect("a machine that runs tests can be read");
+            .expect("the memory of a machine that runs tests can be read");
         assert!(sample.own_bytes > 1 << 20, "{sample:?}");
         assert!(
             sample.total_bytes >= sample.available_bytes && sample.available_bytes > 0,

@@ -38,7 +38,7 @@ impl RunConfig {
 
     /// The config as TOML, without the keys that are absent.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("a config is flat and its numbers are in range")
+        toml::to_string(self).expect("every config has a form in TOML")
     }
 }
 
@@ -83,7 +83,10 @@ fn from_json(text: &str, name: &str) -> Result<Entries, RunlogError> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| syntax(error.line(), error.to_string()))?;
     let Value::Object(mut entries) = value else {
-        return Err(syntax(1, "a config is a table of keys in { }".into()));
+        return Err(syntax(
+            1,
+            "a JSON config must be an object: keys and values in { }".into(),
+        ));
     };
     // null is JSON's way to leave a key out.
     entries.retain(|_, value| !value.is_null());

@@ -181,7 +181,7 @@ impl<'a> LastMinutes<'a> {
             self.pressure_message(highest),
         ];
         if self.decisions.is_empty() {
-            messages.push("The memory controller changed nothing in that time.".into());
+            messages.push("The memory controller changed nothing in the last two minutes.".into());
         }
         let skipped = self.decisions.len().saturating_sub(MAX_DECISIONS);
         messages.extend(self.decisions[skipped..].iter().map(|decision| {

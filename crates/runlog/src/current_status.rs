@@ -32,7 +32,7 @@ impl Run {
                     format_count(progress.samples.into())
                 ),
                 format!(
-                    "{} are done. The training continues by itself.",
+                    "{} samples are evaluated. The training then continues by itself.",
                     format_count(progress.samples_done.into())
                 ),
             ),

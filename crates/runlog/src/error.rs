@@ -66,7 +66,9 @@ pub enum RunlogError {
         text: String,
     },
     /// The text is not a size in bytes.
-    #[error("`{text}` is not a size of memory. Write 8GB, 512MB or a number of bytes.")]
+    #[error(
+        "`{text}` is not a memory size. Write a size such as 8GB or 512MB, or a number of bytes."
+    )]
     NotASize {
         /// The text as written.
         text: String,
@@ -88,7 +90,7 @@ pub enum RunlogError {
         hint: String,
     },
     /// Several runs match the text.
-    #[error("`{text}` matches {} runs: {}; write more of the name", matches.len(), first_five(matches))]
+    #[error("`{text}` matches {} runs: {}; write a longer part of the run's name", matches.len(), first_five(matches))]
     AmbiguousRun {
         /// The text as written.
         text: String,
@@ -114,7 +116,7 @@ pub enum RunlogError {
         reason: String,
     },
     /// The report could not be drawn.
-    #[error("the report of {name} could not be drawn: {reason}; the run itself is complete")]
+    #[error("the report of {name} could not be created: {reason}; the run itself is complete")]
     Report {
         /// Name of the run.
         name: String,
@@ -141,11 +143,11 @@ impl RunlogError {
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => "check the path",
-        io::ErrorKind::PermissionDenied => "allow Ebb to use it, or choose another place",
+        io::ErrorKind::PermissionDenied => "allow Ebb to use this path, or choose another folder",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free some space on this disk, then try again"
         }
-        io::ErrorKind::ReadOnlyFilesystem => "choose a place that can be written to",
+        io::ErrorKind::ReadOnlyFilesystem => "choose a writable folder",
         _ => "check the disk, then try again",
     }
 }

@@ -56,7 +56,7 @@ impl EventWriter {
 
     /// Writes one event. Events that must survive a power failure are synced to the disk.
     pub fn write(&mut self, event: &RunEvent) -> Result<(), RunlogError> {
-        let mut line = serde_json::to_vec(event).expect("an event is plain data with text keys");
+        let mut line = serde_json::to_vec(event).expect("every event has a form in JSON");
         line.push(b'\n');
         let written = self.file.write_all(&line).and_then(|()| match event {
             RunEvent::Started(_)

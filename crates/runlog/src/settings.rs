@@ -201,8 +201,8 @@ settings! {
     loss_balance: LossBalance = { Allowed::Words(LossBalance::WORDS), Training, flag: "loss-balance" "fixed|uncertainty", default: "fixed" };
     /// Column that groups images: a group is never divided between training and held-out images;
     /// none disables groups
-    group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "times in file names, if there are any" };
-    /// Classes to leave out, separated by commas; a name with a comma stands in double quotes
+    group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "timestamps in file names, if there are any" };
+    /// Classes to leave out, separated by commas; put a name that contains a comma in double quotes
     leave_out_classes: String = { Allowed::Name, Data, flag: "leave-out-classes" "CLASSES", default: "every class is used" };
     /// Classes to merge, such as pets=cat,dog; several new classes are separated by semicolons
     merge_classes: String = { Allowed::Name, Data, flag: "merge-classes" "NAME=CLASSES", default: "no class is merged" };
@@ -323,7 +323,7 @@ mod tests {
             faults.push(named("has no help"));
         }
         if setting.help.trim_end().ends_with('.') {
-            faults.push(named("its help ends in a full stop"));
+            faults.push(named("the help text ends in a full stop"));
         }
         if setting.default.is_empty() {
             faults.push(named("has no default"));

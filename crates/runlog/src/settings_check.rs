@@ -69,7 +69,7 @@ impl RunConfig {
     /// # Errors
     /// The key, its value, and what would be allowed.
     pub fn validate(&self) -> Result<(), RunlogError> {
-        let written = serde_json::to_value(self).expect("a config is plain data with text keys");
+        let written = serde_json::to_value(self).expect("every config has a form in JSON");
         let entries = written.as_object().cloned().unwrap_or_default();
         check(entries, |_| "the run config".into()).map(drop)
     }
@@ -143,7 +143,10 @@ pub(crate) fn check(
         {
             return Err(RunlogError::ConfigSyntax {
                 place: place(&key),
-                reason: format!("`{}` and its former name are both set", setting.key),
+                reason: format!(
+                    "`{}` and its former name are both set; remove the former name",
+                    setting.key
+                ),
             });
         }
     }
@@ -151,7 +154,7 @@ pub(crate) fn check(
 }
 
 fn tier_help() -> String {
-    "a list of tables with `at_least`, a size of memory, and `effective_batch` or `first_micro_batch`".into()
+    "a list of tables, each with `at_least` (a memory size) and with `effective_batch` or `first_micro_batch`".into()
 }
 
 /// One table of `by_memory` as the config holds it.

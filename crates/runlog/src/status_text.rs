@@ -63,7 +63,7 @@ pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u
         Action::Pause => {
             let step = format_count(step);
             if decision.cause == Component::User {
-                return format!("Nothing is lost. Continue resumes at step {step}.");
+                return format!("Nothing is lost. Choose Continue to resume at step {step}.");
             }
             return format!(
                 "Nothing is lost. The run continues at step {step} by itself when memory is free."
@@ -151,10 +151,10 @@ pub(crate) fn stopped_detail(
     let best = best.and_then(|best| Some((best.accuracy?, best.step)));
     match (reason, best) {
         (StopReason::Requested | StopReason::Memory, _) => {
-            format!("Resume continues at step {}.", format_count(step))
+            format!("Choose Resume to continue at step {}.", format_count(step))
         }
         (StopReason::Disk, _) => format!(
-            "Free some disk space. Then Resume continues at step {}.",
+            "Free some disk space. Then choose Resume to continue at step {}.",
             format_count(step)
         ),
         (StopReason::Finished, Some((accuracy, step))) => {
@@ -184,7 +184,7 @@ pub(crate) fn ended_early(step: u64, level: Option<Level>) -> String {
 pub(crate) fn resume_detail(last: Option<&CheckpointRecord>) -> String {
     match last {
         Some(checkpoint) => format!(
-            "Resume continues from the checkpoint at step {}.",
+            "Choose Resume to continue from the checkpoint at step {}.",
             format_count(checkpoint.step)
         ),
         None => "No checkpoint was written yet. Train again to start over.".into(),
@@ -208,7 +208,7 @@ mod tests {
         };
         check(
             Component::User,
-            "Nothing is lost. Continue resumes at step 1,069.",
+            "Nothing is lost. Choose Continue to resume at step 1,069.",
         );
         check(
             Component::Headroom,

@@ -275,7 +275,7 @@ fn every_end_has_a_status_and_a_way_to_resume() {
     check(
         Some(stopped(584_000, StopReason::Requested)),
         RunStatus::Stopped,
-        "Resume continues at step 257.",
+        "Choose Resume to continue at step 257.",
     );
     check(
         Some(stopped(584_000, StopReason::Finished)),
@@ -291,12 +291,12 @@ fn every_end_has_a_status_and_a_way_to_resume() {
     check(
         Some(failed),
         RunStatus::Failed,
-        "Resume continues from the checkpoint at step 237.",
+        "Choose Resume to continue from the checkpoint at step 237.",
     );
     check(
         None,
         RunStatus::EndedEarly,
-        "Resume continues from the checkpoint at step 237.",
+        "Choose Resume to continue from the checkpoint at step 237.",
     );
 }
 

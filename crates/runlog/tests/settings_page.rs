@@ -8,8 +8,9 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/settin
 
 const HEAD: &str = "# Settings
 
-Every setting can be a key in a config file (`--config run.toml`, or JSON) and, if the table names one, a flag. A flag overrides
-the file, and the file overrides a preset (`--preset quick`). Ebb chooses everything that you do not set.
+You can set every key in a config file (`--config run.toml`, or a JSON file). Keys with a flag in the tables below can also be
+set on the command line. A flag overrides the config file, and the config file overrides a preset (`--preset quick`). Ebb
+chooses everything that you do not set.
 
 ```toml
 # run.toml
@@ -20,9 +21,9 @@ memory_cap_bytes = \"8GB\"
 
 Former names of keys and flags still work; a message names the new one.
 
-`by_memory` sets values that depend on the machine's memory. It is a list of tables. Each table has `at_least`, an amount of
-memory, and `effective_batch` or `first_micro_batch` for machines with at least that amount. The preset `low_memory` is an
-example.
+The key `by_memory` sets values that depend on the machine's memory. The value of `by_memory` is a list of tables. Each table
+has `at_least`, an amount of memory, and `effective_batch` or `first_micro_batch` for machines with at least that amount of
+memory. The preset `low_memory` shows how to use `by_memory`.
 ";
 
 fn values(allowed: Allowed) -> String {

@@ -58,7 +58,7 @@ pub fn to_host(tensor: &Tensor) -> Result<Tensor> {
 /// As [`to_host`], or the tensor is of another type.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the tensor is on the CPU, and its device was waited for"
+    reason = "the tensor is on the CPU, and its device has finished its work"
 )]
 pub fn read<T: WithDType>(tensor: &Tensor) -> Result<Vec<T>> {
     Ok(to_host(tensor)?.flatten_all()?.to_vec1()?)

@@ -33,7 +33,9 @@ pub enum TapeError {
         dtype: DType,
     },
     /// A weight that holds NaN or infinite values.
-    #[error("{op}: row {row} of the weight holds values that are not finite; load it again")]
+    #[error(
+        "{op}: row {row} of the weight matrix has NaN or infinite values; load the weights again"
+    )]
     NotFinite {
         /// The operation.
         op: &'static str,
@@ -41,7 +43,7 @@ pub enum TapeError {
         row: usize,
     },
     /// A label outside the classes.
-    #[error("label {label} of sample {row} is outside 0..{classes}")]
+    #[error("label {label} of sample {row} is outside the range 0..{classes}")]
     Label {
         /// Row in the micro-batch.
         row: usize,
@@ -63,7 +65,7 @@ pub enum TapeError {
         found: f64,
     },
     /// An index outside its axis.
-    #[error("{op}: index {index} at place {place} is outside 0..{size}")]
+    #[error("{op}: index {index}, entry {place} of the list, is outside the range 0..{size}")]
     Index {
         /// The operation.
         op: &'static str,
@@ -76,7 +78,7 @@ pub enum TapeError {
     },
     /// A run that follows a kink log, but is not a repetition of the recorded run.
     #[error(
-        "operation {at} with a kink differs from the same operation of the recorded run; follow a run of the same network on the same samples"
+        "operation {at} with a kink, such as ReLU, differs from the recorded run; repeat that run with the same network and samples"
     )]
     DifferentRun {
         /// Operations with kinks before the difference.

@@ -70,7 +70,7 @@ impl Grid {
             });
         }
         Err(TapeError::Device(format!(
-            "{} needs groups of {threads} threads but this GPU allows {allowed}; choose --device cpu",
+            "the kernel {} needs groups of {threads} threads but this GPU allows {allowed}; choose --device cpu",
             kernel()
         )))
     }

@@ -132,7 +132,7 @@ impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for BorrowMut<F>
             CpuStorage::F32(values) => write(SliceMut::F32(&mut values[range])),
             CpuStorage::F64(values) => write(SliceMut::F64(&mut values[range])),
             CpuStorage::U8(values) => write(SliceMut::U8(&mut values[range])),
-            _ => candle_core::bail!("in-place passes need f32, f64 or u8"),
+            _ => candle_core::bail!("in-place operations need tensors of f32, f64 or u8"),
         }
     }
 }

@@ -171,7 +171,7 @@ impl Kernel {
             return Ok(());
         }
         Err(TapeError::Device(format!(
-            "{} would work on more than 4,294,967,295 elements; choose a smaller micro-batch",
+            "the kernel {} would work on more than 4,294,967,295 elements; choose a smaller micro-batch",
             self.symbol()
         )))
     }

@@ -73,7 +73,7 @@ impl Quantized {
                 return Err(TapeError::Shape {
                     op: "quantize",
                     what: "weight".to_owned(),
-                    expected: "a shape of 2 axes, none empty".to_owned(),
+                    expected: "a matrix with at least one row and one column".to_owned(),
                     found: weight.shape().clone(),
                 });
             }

@@ -109,7 +109,7 @@ impl SavedTensors {
         let saved = self.0.borrow();
         match saved.limit_bytes {
             Some(limit) if saved.bytes > limit => Err(TapeError::Memory(format!(
-                "the micro-batch saves {} bytes for its backward pass, but its limit is {limit}",
+                "the micro-batch saves {} bytes for its backward pass, but the limit is {limit} bytes",
                 saved.bytes
             ))),
             _ => Ok(()),

@@ -115,7 +115,7 @@ const SHAPES: &[Refused] = &[
     ),
     (
         |t| t.narrow(&zeros(&[4, 3]), 1, 2..2),
-        &["narrow", "[4, 3]", "not empty"],
+        &["narrow", "[4, 3]", "must not be empty"],
     ),
     (
         |t| pool(t, &[4, 3], 2, 0),
@@ -131,7 +131,7 @@ const SHAPES: &[Refused] = &[
     ),
     (
         |t| t.dropout(&zeros(&[3, 4]), 0.5, &KEY),
-        &["dropout", "[3, 4]", "2 named samples"],
+        &["dropout", "[3, 4]", "2 samples in the noise key"],
     ),
     (
         |t| {
@@ -206,11 +206,11 @@ const EMPTY: &[Refused] = &[
 const NUMBERS: &[Refused] = &[
     (
         |t| t.select_rows(&zeros(&[4, 3]), &[0, 4]),
-        &["select_rows: index 4 at place 1 is outside 0..4"],
+        &["select_rows: index 4, entry 1 of the list, is outside the range 0..4"],
     ),
     (
         |t| t.gather(&zeros(&[2, 3]), &[2, 3]),
-        &["gather: index 3 at place 1 is outside 0..3"],
+        &["gather: index 3, entry 1 of the list, is outside the range 0..3"],
     ),
     (
         |t| {
@@ -220,7 +220,7 @@ const NUMBERS: &[Refused] = &[
                 &ClassRule::default(),
             )
         },
-        &["label 3 of sample 1 is outside 0..3"],
+        &["label 3 of sample 1 is outside the range 0..3"],
     ),
     (
         |t| shares(t, &[0.5, 0.5, 0.0, 1.5, -0.5, 0.0]),
@@ -236,7 +236,7 @@ const NUMBERS: &[Refused] = &[
     ),
     (
         |t| weighted(t, 0.0, &[1.0, 1.0]),
-        &["cross_entropy", "class weights beside 3 classes is 2"],
+        &["cross_entropy", "class weights for 3 classes is 2"],
     ),
     (
         |t| weighted(t, 0.0, &[1.0, -1.0, 1.0]),

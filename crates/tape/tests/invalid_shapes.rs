@@ -180,7 +180,7 @@ fn an_invalid_label_is_refused_with_its_sample() {
         .map(|error| error.to_string());
     assert_eq!(
         message.as_deref(),
-        Some("label 4 of sample 2 is outside 0..4")
+        Some("label 4 of sample 2 is outside the range 0..4")
     );
     assert!(tape.cross_entropy(&zeros(&[3, 4]), &[0, 3, 2], 0.0).is_ok());
 }

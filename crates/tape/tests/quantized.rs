@@ -194,7 +194,7 @@ fn frozen_embeddings_return_rows_and_record_nothing() {
             );
             let outside = tape.quantized_embedding(&quantized, &[3, 11], &[2]);
             let message = outside.err().unwrap().to_string();
-            assert_eq!(message, "label 11 of sample 1 is outside 0..11");
+            assert_eq!(message, "label 11 of sample 1 is outside the range 0..11");
         }
         assert_eq!(tape.peak_saved_bytes(), 0);
     }
@@ -231,12 +231,12 @@ fn invalid_weights_and_inputs_are_refused() {
     let torn = Tensor::from_vec(values, (3, 40), &Device::Cpu).unwrap();
     check(
         Quantized::from_weight(&torn, Bits::Eight),
-        &["row 1", "not finite"],
+        &["row 1", "NaN or infinite"],
     );
     let vector = torn.flatten_all().unwrap();
     check(
         Quantized::from_weight(&vector, Bits::Four),
-        &["weight", "[120]", "2 axes"],
+        &["weight", "[120]", "one row and one column"],
     );
     let weight = Quantized::from_weight(&matrix(8, 3, 40), Bits::Eight).unwrap();
     let parameters = Parameters::default();

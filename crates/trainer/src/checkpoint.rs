@@ -304,7 +304,7 @@ fn verify(path: &Path) -> Result<RunState> {
     let envelope = envelope(path)?;
     if envelope.format != FORMAT {
         return Err(damaged(format!(
-            "its format is {}, but this version of Ebb reads {FORMAT}",
+            "the checkpoint has format {}, but this version of Ebb reads format {FORMAT}",
             envelope.format
         )));
     }
@@ -352,7 +352,9 @@ pub fn load(loaded: &Loaded, learner: &mut TrainState, optimizer: OptimizerState
     if let Some(average) = &mut learner.average {
         let path = loaded.path.join(AVERAGE);
         if !path.exists() {
-            let problem = "the run saved no average; remove ema_decay from its config".to_owned();
+            let problem =
+                "the run saved no average of its weights; remove ema_decay from its config"
+                    .to_owned();
             return Err(TrainError::TensorMismatch { path, problem });
         }
         fill(&mut average.parameters, tensors(&path, &device)?, &path)?;

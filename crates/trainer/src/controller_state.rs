@@ -128,9 +128,9 @@ fn parse(json: Value) -> Result<StateFile, String> {
     match json.get("version").and_then(Value::as_u64) {
         Some(VERSION) => serde_json::from_value(json).map_err(|error| error.to_string()),
         Some(other) => Err(format!(
-            "its version is {other}, but this version of Ebb reads {VERSION}"
+            "the file has version {other}, but this version of Ebb reads version {VERSION}"
         )),
-        None => Err("it has no version".to_owned()),
+        None => Err("the file has no version".to_owned()),
     }
 }
 
@@ -212,11 +212,11 @@ mod tests {
         check(Some("ignored"), None, "");
         check(Some("{}"), Some(false), "has changed since it was written");
         check(None, Some(true), "No such file");
-        check(Some("{}"), Some(true), "it has no version");
+        check(Some("{}"), Some(true), "the file has no version");
         check(
             Some(r#"{"version":9,"tracks":{}}"#),
             Some(true),
-            "its version is 9, but this version of Ebb reads 1",
+            "the file has version 9, but this version of Ebb reads version 1",
         );
         check(
             Some(r#"{"version":1,"on":[]}"#),

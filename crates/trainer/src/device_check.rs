@@ -582,7 +582,10 @@ mod tests {
             Err(TrainError::CheckStopped)
         });
         assert!(matches!(outcome, Err(TrainError::CheckStopped)));
-        assert!(!path.exists(), "a stop by the user says nothing");
+        assert!(
+            !path.exists(),
+            "a check that the user stops leaves no result"
+        );
     }
 
     /// The faults at these dispatches, and the check under them.

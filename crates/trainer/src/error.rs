@@ -88,7 +88,7 @@ pub enum TrainError {
         next: &'static str,
     },
     /// The user ended the run while its GPU was being checked.
-    #[error("stopped while the GPU was being checked; the next run repeats the check")]
+    #[error("the run was stopped during the check of the GPU; the next run repeats the check")]
     CheckStopped,
     /// According to the estimate, not even the smallest micro-batch fits beside other apps.
     #[error(
@@ -128,7 +128,7 @@ pub enum TrainError {
         disk_space: String,
     },
     /// A checkpoint is incomplete or was modified.
-    #[error("the checkpoint {path} is damaged: {problem}; an earlier one may be valid")]
+    #[error("the checkpoint {path} is damaged: {problem}; an earlier checkpoint may be valid")]
     CheckpointDamaged {
         /// Folder of the checkpoint.
         path: PathBuf,
@@ -177,7 +177,7 @@ pub enum TrainError {
     },
     /// The training thread panicked. The last checkpoint is valid.
     #[error(
-        "the training thread stopped unexpectedly: {0}; the last checkpoint is valid, resume from it"
+        "the training thread stopped unexpectedly: {0}; the last checkpoint is valid; resume from that checkpoint"
     )]
     Panicked(String),
 }

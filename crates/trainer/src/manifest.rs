@@ -198,7 +198,7 @@ pub fn relocate_dataset(run: &RunFolder, folder: &Path) -> Result<()> {
     };
     if let Some(missing) = files.iter().find(|file| !folder.join(file).is_file()) {
         let message = format!(
-            "{} is not in {}; choose the folder that this run was trained on",
+            "the file {} is not in the folder {}; choose the folder that this run was trained on",
             missing.display(),
             folder.display()
         );

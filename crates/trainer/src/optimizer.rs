@@ -418,10 +418,7 @@ impl OptimizerState {
                     .filter(|t| t.shape() == tensor.shape() && t.dtype() == tensor.dtype());
                 *tensor = found.ok_or_else(|| TrainError::TensorMismatch {
                     path: path.to_owned(),
-                    problem: format!(
-                        "{name} is missing or has another shape than {:?}",
-                        tensor.dims()
-                    ),
+                    problem: format!("{name} is missing, or its shape is not {:?}", tensor.dims()),
                 })?;
             }
         }

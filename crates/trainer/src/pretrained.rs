@@ -75,7 +75,7 @@ pub(crate) fn check_task(pretrained: &Pretrained, task: Task) -> Result<()> {
         key: "from",
         value: pretrained.path().display().to_string(),
         allowed: format!(
-            "its weights are those of {}, for {}, but this folder is for {}; {next}",
+            "the pretrained weights of {} are for {}, but this dataset is for {}; {next}",
             family.label(),
             dataset_task(family.task()).label(),
             task.label()
@@ -95,7 +95,7 @@ pub(crate) fn tokenizer(pretrained: &Pretrained) -> Result<Tokenizer> {
         let error = ModelError::HubFolder {
             path: pretrained.path().to_owned(),
             reason: format!(
-                "its tokenizer.json has {} tokens, but its weights have rows for {}; download both from the same model",
+                "tokenizer.json has {} tokens, but the weights have embeddings for {} tokens; download both files from the same model",
                 format_count(tokenizer.vocabulary() as u64),
                 format_count(rows as u64)
             ),

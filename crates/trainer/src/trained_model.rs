@@ -359,7 +359,7 @@ impl TrainedModel {
             let found = known.iter().position(|name| *name == class.name);
             found.map(|label| label as u32).ok_or_else(|| TrainError::NotTrainable {
                 message: format!(
-                    "the class {} of {name} is unknown to this run, which knows {}; name its folder as in training, or remove it",
+                    "the class {} of {name} is unknown to this run; the run knows {}; name the class folder as in training, or remove the folder",
                     class.name,
                     list_classes(known, &class.name)
                 ),

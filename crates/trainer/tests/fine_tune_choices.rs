@@ -69,6 +69,6 @@ fn a_network_of_zeros_checks_every_tensor() {
         .with_zeros(None, &make);
     assert_error_contains(
         zeros,
-        &["intermediate.dense.weight is [40, 24] and must be [48, 24]"],
+        &["intermediate.dense.weight has the shape [40, 24] instead of [48, 24]"],
     );
 }

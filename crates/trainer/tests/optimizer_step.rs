@@ -291,7 +291,10 @@ fn a_label_outside_the_classes_is_an_error() {
         .err()
         .unwrap();
     assert!(error.device_fault().is_none() && !error.is_cancelled());
-    assert_eq!(error.to_string(), "label 5 of sample 1 is outside 0..5");
+    assert_eq!(
+        error.to_string(),
+        "label 5 of sample 1 is outside the range 0..5"
+    );
 }
 
 fn lost(file: &str) -> Result<ImageSample, SampleError> {

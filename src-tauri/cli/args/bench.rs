@@ -8,13 +8,14 @@ pub struct VerifySplit {
     /// images per class
     #[arg(value_name = "RUN|FOLDER", required_unless_present = "workload")]
     pub target: Option<String>,
-    /// Check a workload instead: gpt, gpt125m, resnet18, vit_tiny or bert_mini
+    /// Workload of `ebb bench` to check instead of a run or folder: gpt, gpt125m, resnet18,
+    /// vit_tiny or bert_mini
     #[arg(long, conflicts_with = "target")]
     pub workload: Option<String>,
-    /// Samples of the effective batch [default: the run's own, 16 for a workload]
+    /// Number of samples in the effective batch [default: as in the run; 16 for a workload]
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub effective_batch: Option<u32>,
-    /// Splits to check, such as 5+5+5+1,8+8, or the number of random splits to check besides the
+    /// Splits to check, such as 5+5+5+1,8+8; or how many random splits to check in addition to the
     /// fixed splits
     #[arg(long)]
     pub splits: Option<String>,
@@ -42,7 +43,7 @@ pub struct Bench {
     /// Workloads: gpt, gpt125m, resnet18, vit_tiny, bert_mini or all; separate several with commas
     #[arg(long, default_value = "all", value_delimiter = ',')]
     pub workload: Vec<String>,
-    /// Samples per step; separate several with commas
+    /// Batch sizes (samples per training step), separated by commas
     #[arg(long, default_value = "8", value_delimiter = ',')]
     pub batch: Vec<usize>,
     /// Samples per micro-batch [default: the whole batch]
@@ -72,13 +73,14 @@ pub struct Bench {
     /// Compute f32 matrix products with cuBLAS instead of tensor cores
     #[arg(long)]
     pub plain_products: bool,
-    /// Measure the bandwidth of the GPU's memory-bound kernels and of a plain copy instead
+    /// Instead of training steps, measure the bandwidth of memory-bound GPU kernels and of a plain
+    /// copy
     #[arg(long)]
     pub kernels: bool,
-    /// Compare the gradients of one micro-batch with f64 on the CPU instead
+    /// Instead of measuring, compare the gradients of one micro-batch with those of the CPU in f64
     #[arg(long, conflicts_with = "kernels")]
     pub gradients: bool,
-    /// Print one line of JSON per case
+    /// Print one JSON line per workload and batch size
     #[arg(long)]
     pub json: bool,
 }

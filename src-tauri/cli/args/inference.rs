@@ -19,8 +19,8 @@ pub struct Evaluate {
 pub struct Predict {
     /// The run: its id, the beginning of its name, or its path
     pub run: String,
-    /// Image files, or texts if the run was trained on texts; a text may also be a file. A folder
-    /// stands for the files in it
+    /// Image files, or texts if the run was trained on texts. A text may also be the name of a text
+    /// file. A folder means every file in the folder
     #[arg(required = true, value_name = "IMAGE|TEXT|FOLDER")]
     pub files: Vec<PathBuf>,
     /// Number of classes to print for each image or text
@@ -29,7 +29,7 @@ pub struct Predict {
     /// Print JSON lines
     #[arg(long)]
     pub json: bool,
-    /// Print a table as CSV
+    /// Print the predictions as a CSV table
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// Which settings a command takes as flags.
 pub trait Takes {
-    /// Whether it takes this one.
+    /// Whether the command takes this setting as a flag.
     fn takes(setting: &Setting) -> bool;
 }
 
@@ -20,7 +20,7 @@ impl Takes for Everything {
     }
 }
 
-/// `ebb plan`: what changes how much memory training needs.
+/// `ebb plan`: settings that change how much memory training needs.
 pub struct Planned;
 
 impl Takes for Planned {
@@ -67,7 +67,7 @@ impl Takes for Limited {
     }
 }
 
-/// `ebb controller`: limits, and a fixed size.
+/// `ebb controller`: memory limits, and a fixed micro-batch size.
 pub struct Controlled;
 
 impl Takes for Controlled {
@@ -95,7 +95,7 @@ impl Takes for Read {
     }
 }
 
-/// Commands that train several times: what all of these runs share.
+/// Settings that all runs share if a command trains several times.
 pub struct Shared;
 
 impl Takes for Shared {
@@ -116,15 +116,16 @@ impl Takes for Shared {
 
 /// The settings of the command line, as a config.
 pub struct Settings<T> {
-    /// Settings that were given; the others are absent.
+    /// Settings that the user gave as flags; all other settings are absent.
     pub config: RunConfig,
-    /// Settings that were given as `auto`: they override a config file.
+    /// Keys of the settings that the user gave as `auto`. They override a config file.
     automatic: Vec<&'static str>,
     takes: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<T> Settings<T> {
-    /// These settings, completed by `base`. `auto` removes a value that `base` has.
+    /// These settings; those that are absent come from `base`. A setting that the user gave as
+    /// `auto` removes the value of `base`.
     pub fn over(&self, base: RunConfig) -> RunConfig {
         let base = if self.automatic.contains(&"micro_batch") {
             RunConfig {
@@ -146,7 +147,8 @@ fn flags<T: Takes>() -> impl Iterator<Item = &'static Setting> {
         .filter(|setting| T::takes(setting))
 }
 
-/// The help of a flag. It lists the words that its sentence does not explain.
+/// The help of a flag. It lists the allowed words if the setting's sentence does not name all of
+/// them.
 fn help(setting: &Setting) -> String {
     let text = setting.help.trim();
     let words = match setting.allowed {

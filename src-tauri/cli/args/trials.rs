@@ -6,7 +6,7 @@ use clap::Args;
 use runlog::RunConfig;
 use std::path::PathBuf;
 
-/// The folder, and what all runs share.
+/// The folder, and the settings that all runs share.
 #[derive(Args)]
 pub struct Tried {
     /// Folder of images or texts, or a file of texts
@@ -43,11 +43,12 @@ pub struct SweepBatch {
     /// Steps to measure for each size, after a warm-up step
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub steps: u64,
-    /// Compare the memory controller with fixed micro-batches: train in turns with the automatic
-    /// size and with each of these sizes; the largest size is the effective batch
+    /// Compare the memory controller with fixed micro-batches. The runs take turns: one with
+    /// automatic micro-batches, and one with each size of --batches. The largest size is the
+    /// effective batch
     #[arg(long, alias = "pilot", conflicts_with = "alone")]
     pub controller: bool,
-    /// Measure this one batch in a process of its own
+    /// Measure only the first batch size, in this process
     #[arg(long, hide = true)]
     pub alone: bool,
 }
@@ -56,7 +57,7 @@ pub struct SweepBatch {
 pub struct FindLr {
     #[command(flatten)]
     pub tried: Tried,
-    /// Steps from the lowest learning rate to the highest
+    /// Number of training steps from the lowest learning rate to the highest
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(20..=10_000))]
     pub steps: u64,
     /// Highest learning rate; the lowest is one millionth of this rate

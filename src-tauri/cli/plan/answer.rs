@@ -21,7 +21,7 @@ pub(super) struct Time {
     pub seconds: f64,
     /// "epoch" or "step".
     pub of: &'static str,
-    /// Such as "a measured micro-batch".
+    /// What the time was estimated from, such as "a measured micro-batch".
     pub from: &'static str,
 }
 
@@ -35,13 +35,13 @@ pub(super) struct Answer {
     /// Unit of the resolutions: "px" or "tokens".
     pub unit: &'static str,
     pub rows: Vec<Row>,
-    /// Index of the row that is to be trained.
+    /// Index in `rows` of the model and resolution that the user plans to train.
     pub chosen: usize,
-    /// Models and resolutions for which there was no time.
+    /// Models and resolutions that were not estimated within the time limit.
     pub left_out: Vec<(String, u32)>,
-    /// Networks that are only planned if they are named.
+    /// Large networks; Ebb plans such a network only if the user names it.
     pub large_models: Vec<&'static str>,
-    /// `None` if it is not known.
+    /// How long an epoch or a step takes; `None` if unknown.
     pub time: Option<Time>,
     pub estimate_ms: f64,
 }
@@ -60,7 +60,8 @@ impl Row {
         }
     }
 
-    /// Checkpointed blocks of the suggested config, or as planned if nothing fits.
+    /// Number of checkpointed blocks in the suggested config. If nothing fits, the number that the
+    /// plan names.
     pub fn blocks(&self) -> u32 {
         let planned = self.need.variants.first();
         let planned = planned.map_or(0, |variant| variant.checkpoint_blocks);
@@ -88,12 +89,12 @@ impl Row {
 }
 
 impl Answer {
-    /// The row that is to be trained.
+    /// The model and resolution that the user plans to train.
     pub fn chosen(&self) -> &Row {
         &self.rows[self.chosen]
     }
 
-    /// Notes on the sizes of the row that is to be trained, without full stops.
+    /// Notes on the sizes of the model and its micro-batch, as sentences without full stops.
     pub fn notes(&self) -> Vec<String> {
         let row = self.chosen();
         match &row.suggested {

@@ -1,11 +1,12 @@
 //! Number of threads of candle's own operations, which dry runs on the CPU use.
 
-/// candle's environment variable for the number of these threads.
+/// Environment variable that sets the number of threads of candle's own operations.
 const THREADS: &str = "CANDLE_NUM_THREADS";
 
 /// Makes candle's own operations run on the calling thread, unless the user has set the variable.
-/// Otherwise candle starts one thread per core, and all of them spin after every operation: more
-/// than half of the CPU time of a list of estimates. Call this before anything is computed.
+/// Otherwise candle starts one thread per core, and all threads spin after every operation.
+/// Spinning took more than half of the CPU time of a list of estimates. Call this before anything
+/// is computed.
 pub fn run_stock_operations_on_one_thread() {
     if std::env::var_os(THREADS).is_none() {
         // SAFETY: changes this process's environment. Nothing was computed yet, so no other thread

@@ -20,7 +20,7 @@ pub(super) struct PlannedMachine {
     pub kind: trainer::DeviceKind,
     pub device: DeviceLimits,
     pub processes: Processes,
-    /// Number of runs that share it.
+    /// Number of runs that share the memory of the machine.
     pub trainings: u32,
     /// Assumptions about values that cannot be read here, as sentences without a full stop.
     pub assumed: Vec<String>,
@@ -48,14 +48,14 @@ fn check_what_if(what_if: u64, total_bytes: u64) -> Result<u64, Failure> {
         return Ok(what_if);
     }
     Err(Failure::usage(format!(
-        "--what-if {} is more than the {} of this machine; write how much of it other apps might use",
+        "--what-if {} is more than the {} of memory that the machine has; write how much of this memory other apps might use",
         format_bytes(what_if),
         format_bytes(total_bytes)
     )))
 }
 
 /// The GPU's recommended working set on a Mac with this much memory. The fractions were read on
-/// Macs of 16 to 64 GB; below that, two thirds.
+/// Macs of 16 to 64 GB; for smaller Macs, two thirds are assumed.
 fn working_set_bytes(total_bytes: u64) -> u64 {
     let percent = match total_bytes >> 30 {
         ..16 => 67,
@@ -70,7 +70,7 @@ impl PlannedMachine {
     /// The machine that the arguments of `ebb plan` ask about.
     ///
     /// # Errors
-    /// The memory of this machine cannot be read, or `--what-if` is more than there is.
+    /// The memory of this machine cannot be read, or `--what-if` is more than its whole memory.
     pub fn new(args: &Plan, config: &RunConfig) -> Result<Self, Failure> {
         let max_system_fraction = config
             .max_system_fraction
@@ -118,7 +118,7 @@ impl PlannedMachine {
     fn other_mac(args: &Plan, device: DeviceLimits) -> Result<Self, Failure> {
         let others_bytes = check_what_if(args.what_if.unwrap_or(OTHERS_BYTES), device.total_bytes)?;
         let mut assumed = vec![format!(
-            "the GPU may use {}; macOS reports the exact number when Ebb runs there",
+            "the GPU may use {}; when Ebb runs on that Mac, macOS reports the exact amount",
             format_bytes(device.limit_bytes)
         )];
         if args.what_if.is_none() {

@@ -31,14 +31,17 @@ fn print_machine(answer: &Answer) {
         answer.chosen().need.precision
     );
     out!(
-        "{} memory, {} used by others: Ebb may use {} on {}",
+        "{} of memory, {} used by other apps and the system: Ebb may use {} on {}",
         format_bytes(machine.device.total_bytes),
         format_bytes(machine.processes.others_bytes),
         format_bytes(machine.budget_bytes()),
         machine.kind
     );
     if machine.trainings > 1 {
-        out!("Each of the {} runs gets this share", machine.trainings);
+        out!(
+            "Each of the {} runs may use this much memory",
+            machine.trainings
+        );
     }
     for assumed in &machine.assumed {
         out!("Assumed: {assumed}");
@@ -107,11 +110,11 @@ fn table_row(row: &Row) -> String {
     )
 }
 
-/// Prints the settings that would help if nothing fits. They change the result, so the user
-/// chooses.
+/// Prints the settings that would help if nothing fits. These settings change the result of
+/// training, so the user chooses.
 fn print_offers(stuck: &Shortage) {
     out!(
-        "Nothing fits: {} more would be needed. These settings would help, but they change the result (sizes are estimates):",
+        "Nothing fits: {} more memory would be needed. These settings would help, but they change the result (sizes are estimates):",
         format_bytes(stuck.missing_bytes)
     );
     for (recovery, freed) in options_needing_consent(stuck) {

@@ -1,11 +1,11 @@
-//! Which rows of the table there is time for. A dry run of a GPU's operations takes a second for a
-//! large image.
+//! Decides which rows of the table are estimated within the time limit. A dry run of a GPU's
+//! operations takes a second for a large image.
 
 use std::cell::Cell;
 use std::time::Instant;
 use trainer::ModelId;
 
-/// The time that is left, and how long the last row took.
+/// The time limit, and how long the estimate of the last row took.
 pub(super) struct TimeLimit {
     start: Instant,
     limit_s: f64,
@@ -13,7 +13,7 @@ pub(super) struct TimeLimit {
     cost_s: Cell<f64>,
 }
 
-/// Relative cost of a row: the area of its images.
+/// Relative time that the estimate of a row takes: the area of its images.
 fn cost(side: u32) -> f64 {
     f64::from(side) * f64::from(side)
 }
@@ -35,12 +35,13 @@ impl TimeLimit {
         }
     }
 
-    /// Whether a row of this resolution would finish in time, at the speed of the last one.
+    /// Whether the estimate of a row with this resolution would end in time, at the speed of the
+    /// last row.
     pub fn has_time_for(&self, side: u32) -> bool {
         self.start.elapsed().as_secs_f64() + self.cost_s.get() * cost(side) <= self.limit_s
     }
 
-    /// Does the work of a row and remembers its speed.
+    /// Runs `work`, which estimates a row, and remembers the speed.
     pub fn timed<T>(&self, side: u32, work: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let done = work();

@@ -8,8 +8,8 @@ use std::fmt::Write;
 pub const EVERY: u64 = 10;
 
 /// "step 10 · unified memory 24.3 GB (50.7 %) · loss 1.234 · kept 50.0 % · reward -1.734 · entropy
-/// 0.412 · NaN 0, Inf 0". Memory is the use of all processes and its share of the total; it is
-/// called unified if CPU and GPU share it.
+/// 0.412 · NaN 0, Inf 0". The memory is that of all processes, also in percent of the total memory.
+/// It is called unified if CPU and GPU share one memory.
 pub fn line(step: u64, unified: bool, memory: Option<&MemorySample>, figures: &Figures) -> String {
     let mut line = format!("step {}", format_count(step));
     if let Some(sample) = memory {

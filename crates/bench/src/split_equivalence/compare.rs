@@ -121,7 +121,7 @@ fn accumulate(
     }
     Ok(batch
         .finish()
-        .expect("a split has at least one micro-batch, and each has gradients"))
+        .expect("a split has at least one micro-batch, and every micro-batch has gradients"))
 }
 
 fn norm(values: impl Iterator<Item = f64>) -> f64 {

@@ -43,7 +43,7 @@ pub fn check_memory(
         key: "effective_batch",
         value: samples.to_string(),
         allowed: format!(
-            "the unsplit gradient is computed as one micro-batch. {} are free, and one sample takes {}, so at most {most} samples fit",
+            "the check also computes the whole batch as one micro-batch. {} of memory are free, and one sample takes {}, so at most {most} samples fit",
             format_bytes(free),
             format_bytes(sample_bytes)
         ),

@@ -46,7 +46,7 @@ pub(crate) fn apply(layout: &mut Layout, table: &ImageTable, options: &TableOpti
         }
         *placement = match (row, &table.label) {
             (None, _) => Err(format!(
-                "No row of {} names this image. Add a row, or remove the image.",
+                "No row of the table {} names this image. Add a row, or remove the image.",
                 table.file
             )),
             (Some(row), Some(column)) => match &row.label {
@@ -55,7 +55,7 @@ pub(crate) fn apply(layout: &mut Layout, table: &ImageTable, options: &TableOpti
                     class: class.clone(),
                 }),
                 None => Err(format!(
-                    "Its row in {} has no {column}. Fill it in, or remove the row.",
+                    "The row of this image in {} has no {column}. Fill in the value, or remove the row.",
                     table.file
                 )),
             },

@@ -51,7 +51,7 @@ impl<'a> MatchedRows<'a> {
             .get(self.image_column)
             .and_then(|cell| cell.as_deref())
         else {
-            let reason = "It names no image.".to_owned();
+            let reason = "The row names no image.".to_owned();
             return self.left_out.push((line, reason));
         };
         let reason = match index.find(self.folder, named) {
@@ -63,7 +63,9 @@ impl<'a> MatchedRows<'a> {
                 });
             }
             CellMatch::Image(_) => {
-                format!("An earlier row names {named} and is used. Remove one of them.")
+                format!(
+                    "An earlier row also names {named}, and Ebb uses that row. Remove one of the two rows."
+                )
             }
             CellMatch::Outside => {
                 self.outside += 1;
@@ -72,7 +74,7 @@ impl<'a> MatchedRows<'a> {
                 )
             }
             CellMatch::NotFound => format!(
-                "{named} was not found among the folder's readable images. Add it to the folder, or remove the row."
+                "{named} was not found among the folder's readable images. Add the image to the folder, or remove the row."
             ),
         };
         self.left_out.push((line, reason));

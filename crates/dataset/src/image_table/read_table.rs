@@ -64,7 +64,7 @@ pub(crate) fn read(
     for other in &tables {
         if other.entry.path != best.table.entry.path {
             skipped.push(other.entry.skip(format!(
-                "It names fewer images than {}. Put all rows into one table.",
+                "This table names fewer images than {}. Put all rows into one table.",
                 best.table.entry.path.display()
             )));
         }

@@ -136,7 +136,7 @@ impl Delimited {
                     "more"
                 };
                 let reason =
-                    format!("it has {than} cells than the other lines, which have {width}");
+                    format!("this line has {than} cells than the other lines, which have {width}");
                 return visit(start.line, Row::Fault(reason));
             }
             let cells: Vec<Option<Cow<str>>> = wanted

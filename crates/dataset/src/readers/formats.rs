@@ -300,7 +300,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let bytes = file.metadata().map_err(|error| unreadable(&error))?.len();
     if bytes > MAX_FILE_BYTES {
         return Err(format!(
-            "It has {} MB; at most {} MB are read from one file. Split this file into smaller ones.",
+            "The file has {} MB; Ebb reads at most {} MB from one file. Split this file into smaller files.",
             bytes / 1_000_000,
             MAX_FILE_BYTES / 1_000_000
         ));

@@ -115,7 +115,7 @@ impl Json {
             return Ok(Self::Lines);
         }
         Err(
-            "It is not a list of JSON objects. Save one object per line, or one list of objects."
+            "The file is not a list of JSON objects. Save one object per line, or one list of objects."
                 .to_owned(),
         )
     }
@@ -202,7 +202,7 @@ fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, String>) -> 
     let read = serde::Deserializer::deserialize_seq(&mut reader, &mut elements);
     if let Err(error) = read {
         let (next, line) = (elements.1 + 1, error.line());
-        let reason = format!("the list is broken at line {line}; nothing after it was read");
+        let reason = format!("the list is broken at line {line}; nothing after this line was read");
         visit(next, Err(reason));
     }
 }

@@ -65,7 +65,10 @@ impl LabelLines {
                         .collect();
                     visit(number, Row::Cells(&cells))
                 }
-                None => visit(number, Row::Fault("it has a label and no text".to_owned())),
+                None => visit(
+                    number,
+                    Row::Fault("this line has a label but no text".to_owned()),
+                ),
             };
             if !goes_on {
                 return;

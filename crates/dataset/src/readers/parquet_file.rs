@@ -140,13 +140,13 @@ impl ParquetFile {
                     let name = format!("{codec:?}").to_lowercase();
                     let name = name.split('(').next().unwrap_or_default();
                     return Err(format!(
-                        "It is compressed with {name}, which is not supported. Save it with snappy or zstd."
+                        "The file is compressed with {name}, which is not supported. Save the file with snappy or zstd compression."
                     ));
                 }
                 unpacked += self.declared_bytes(column)?;
                 if unpacked > MAX_UNPACKED_BYTES {
                     return Err(
-                        "A column would take more than 2 GiB unpacked. Split this file into smaller ones."
+                        "A column would take more than 2 GiB when unpacked. Split this file into smaller files."
                             .to_owned(),
                     );
                 }
@@ -189,7 +189,7 @@ impl ParquetFile {
             };
             if page.unpacked_bytes > MAX_PAGE_BYTES {
                 return Err(format!(
-                    "A page of it would take {} MiB unpacked; at most 64 are supported. Save it with smaller pages.",
+                    "A page of this Parquet file would take {} MiB when unpacked; at most 64 MiB are supported. Save the file with smaller pages.",
                     page.unpacked_bytes >> 20
                 ));
             }
@@ -213,8 +213,9 @@ impl Rows for ParquetFile {
                 Ok(Ok(true)) => {}
                 Ok(Ok(false)) => return,
                 Ok(Err(reason)) | Err(reason) => {
-                    let reason =
-                        format!("the file is damaged here ({reason}); nothing after it was read");
+                    let reason = format!(
+                        "the file is damaged here ({reason}); the rest of the file was not read"
+                    );
                     visit(row + 1, Row::Fault(reason));
                     return;
                 }
@@ -224,7 +225,7 @@ impl Rows for ParquetFile {
 }
 
 fn damaged() -> String {
-    "This Parquet file is damaged. Copy it here again.".to_owned()
+    "This Parquet file is damaged. Copy the file here again.".to_owned()
 }
 
 fn check_footer(bytes: &[u8]) -> Result<(), String> {
@@ -232,16 +233,17 @@ fn check_footer(bytes: &[u8]) -> Result<(), String> {
         return Err(damaged());
     };
     if mark == b"PARE" {
-        return Err("It is an encrypted Parquet file. Save it unencrypted.".to_owned());
+        return Err("This Parquet file is encrypted. Save the file without encryption.".to_owned());
     }
     let length = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
     if mark != b"PAR1" || !bytes.starts_with(b"PAR1") || length > rest.len() {
         return Err(
-            "It is not a Parquet file, or it is incomplete. Copy it here again.".to_owned(),
+            "This is not a Parquet file, or the file is incomplete. Copy the file here again."
+                .to_owned(),
         );
     }
     if length > MAX_FOOTER_BYTES {
-        return Err("Its footer is larger than 16 MiB. Save it with fewer row groups.".to_owned());
+        return Err("The footer of this Parquet file is larger than 16 MiB. Save the file with fewer row groups.".to_owned());
     }
     parquet_headers::check_footer(&rest[rest.len() - length..]).map_err(|_| damaged())
 }
@@ -251,7 +253,7 @@ fn guarded<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, St
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(format!(
-            "This Parquet file is damaged: {}. Copy it here again.",
+            "This Parquet file is damaged: {}. Copy the file here again.",
             short(&error)
         )),
         Err(_) => Err(damaged()),

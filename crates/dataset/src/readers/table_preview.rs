@@ -205,7 +205,7 @@ impl TablePreview {
                 .then(b.cmp(a))
         })?;
         let reason = format!(
-            "its cells are the longest, {:.0} characters on average",
+            "its cells are longer than those of the other columns, {:.0} characters on average",
             self.mean_chars(longest)
         );
         Some(self.choose(longest, reason))
@@ -235,7 +235,7 @@ impl TablePreview {
             .filter(is_label)
             .min_by_key(|index| distinct(*index))?;
         let reason = format!(
-            "it repeats {} in the first {} rows",
+            "the first {1} rows contain only {0}",
             values(distinct(column)),
             self.rows
         );
@@ -323,7 +323,7 @@ mod tests {
         let label = found.choose_label(2).expect("a column is chosen");
         assert_eq!(
             (label.index, label.reason.as_str()),
-            (1, "it repeats 2 values in the first 40 rows")
+            (1, "the first 40 rows contain only 2 values")
         );
         assert_eq!(found.find("2").map(|c| c.name).as_deref(), Some("column 2"));
         assert_eq!(found.find("label"), None);

@@ -49,7 +49,7 @@ pub(crate) fn preview_tables<'a>(
         }
         if let Some(same) = taken.get(&stem) {
             skipped.push(entry.skip(format!(
-                "It has the same name as {}, so Ebb assumes that it contains the same rows. Rename it if it does not.",
+                "This file has the same name as {}, so Ebb assumes that both contain the same rows. If the rows differ, rename this file.",
                 same.path.display()
             )));
             continue;
@@ -74,7 +74,7 @@ fn preview<'a>(
     let file = OpenFile::open(&root.join(&entry.path), format)?;
     let preview = file.preview();
     if preview.rows == 0 {
-        return Err("It has no row that can be read. Look at its first lines.".to_owned());
+        return Err("The file has no readable row. Check the first lines of the file.".to_owned());
     }
     Ok(PreviewedTable {
         entry,

@@ -57,7 +57,8 @@ pub(crate) fn decode(bytes: Vec<u8>) -> Result<(String, TextEncoding), String> {
     decode_utf_8(bytes, false)
 }
 
-const BINARY: &str = "It contains binary data, not text. Remove it, or save its text as UTF-8.";
+const BINARY: &str =
+    "The file contains binary data, not text. Remove the file, or save its text as UTF-8.";
 
 /// Decodes a text with a byte-order mark of `length` bytes.
 fn decode_marked(
@@ -68,7 +69,7 @@ fn decode_marked(
     let rest = &bytes[length..];
     if rest.is_empty() {
         return Err(
-            "The file is empty except for a byte-order mark. Copy it here again.".to_owned(),
+            "The file is empty except for a byte-order mark. Copy the file here again.".to_owned(),
         );
     }
     if encoding != UTF_8 {
@@ -194,23 +195,23 @@ fn known_binary(bytes: &[u8]) -> Option<&'static str> {
     // tidy: table
     #[rustfmt::skip]
     const KINDS: [(&[u8], &str); 15] = [
-        (b"\xFF\xFE\0\0", "It is UTF-32, which is not supported. Save it as UTF-8."),
-        (b"\0\0\xFE\xFF", "It is UTF-32, which is not supported. Save it as UTF-8."),
-        (b"\x89PNG", "It is a PNG image, not text. Remove it."),
-        (b"\xFF\xD8\xFF", "It is a JPEG image, not text. Remove it."),
-        (b"GIF8", "It is a GIF image, not text. Remove it."),
-        (b"%PDF", "It is a PDF. Save its text as a .txt file."),
-        (b"PK\x03\x04", "It is a ZIP archive or an office document. Unpack it, or save its text as a .txt file."),
-        (b"\x1F\x8B", "It is compressed (gzip). Unpack it."),
-        (b"BZh", "It is compressed (bzip2). Unpack it."),
-        (b"\xFD7zXZ", "It is compressed (xz). Unpack it."),
-        (b"\x28\xB5\x2F\xFD", "It is compressed (zstd). Unpack it."),
-        (b"\x7FELF", "It is a program, not text. Remove it."),
-        (b"SQLite format 3", "It is a database. Save its table as CSV."),
-        (b"PAR1", "It is a Parquet file under another name. Rename it to end in .parquet."),
+        (b"\xFF\xFE\0\0", "The text is encoded as UTF-32, which is not supported. Save the text as UTF-8."),
+        (b"\0\0\xFE\xFF", "The text is encoded as UTF-32, which is not supported. Save the text as UTF-8."),
+        (b"\x89PNG", "The file is a PNG image, not text. Remove the file."),
+        (b"\xFF\xD8\xFF", "The file is a JPEG image, not text. Remove the file."),
+        (b"GIF8", "The file is a GIF image, not text. Remove the file."),
+        (b"%PDF", "The file is a PDF. Save the text as a .txt file."),
+        (b"PK\x03\x04", "The file is a ZIP archive or an office document. Unpack the archive, or save the text as a .txt file."),
+        (b"\x1F\x8B", "The file is compressed (gzip). Unpack the file."),
+        (b"BZh", "The file is compressed (bzip2). Unpack the file."),
+        (b"\xFD7zXZ", "The file is compressed (xz). Unpack the file."),
+        (b"\x28\xB5\x2F\xFD", "The file is compressed (zstd). Unpack the file."),
+        (b"\x7FELF", "The file is a program, not text. Remove the file."),
+        (b"SQLite format 3", "The file is a database. Save the table of texts as CSV."),
+        (b"PAR1", "This is a Parquet file, but its name does not end in .parquet. Rename the file to end in .parquet."),
         (
             b"version https://git-lfs",
-            "It is a Git LFS pointer, not the file itself. Fetch it with `git lfs pull`.",
+            "This is a Git LFS pointer, not the file itself. Fetch the file with `git lfs pull`.",
         ),
     ];
     KINDS

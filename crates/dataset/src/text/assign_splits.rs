@@ -86,7 +86,7 @@ pub(crate) fn assign(
 fn leave_out(left: &mut BTreeMap<u32, SkippedRows>, row: &ScannedRow, files: &[TextFile]) {
     let rows = left.entry(row.file).or_insert_with(|| SkippedRows {
         path: files[row.file as usize].path.clone(),
-        reason: "its label has no text to train on".to_owned(),
+        reason: "no training text has this label".to_owned(),
         rows: 0,
         lines: Vec::new(),
     });

@@ -93,7 +93,7 @@ pub(crate) fn decide(
     for table in tables {
         let Some((text_column, label_column)) = fit(table) else {
             skipped.push(table.entry.skip(format!(
-                "It has other columns ({}) than {} ({text}, {label}). Move it into a folder of its own.",
+                "The columns of this file ({}) differ from those of {} ({text}, {label}). Move the file into a folder of its own.",
                 listed(&table.preview.names),
                 model.entry.path.display()
             )));
@@ -151,7 +151,7 @@ fn keep_splits(files: Vec<ChosenFile>, skipped: &mut Vec<SkippedFile>) -> Vec<Ch
         files.into_iter().partition(|file| file.split.is_some());
     for file in others {
         skipped.push(file.entry.skip(
-            "Other files are named after splits, such as train and test, but this file is not. Rename it, or remove it."
+            "Other files are named after splits, such as train and test, but this file is not. Rename this file, or remove it."
                 .to_owned(),
         ));
     }
@@ -171,11 +171,11 @@ pub(crate) fn chosen_column(role: Role, choice: &ChosenColumn) -> Column {
 pub(crate) fn without_labels(tables: &[PreviewedTable]) -> Decision {
     let refusal = match tables.first() {
         Some(table) => format!(
-            "No column of {} looks like labels; it has {}. Name two of them text and label, or choose them in the terminal with --text-column and --label-column.",
+            "No column of {} looks like labels; the columns are {}. Name two columns text and label, or choose two columns in the terminal with --text-column and --label-column.",
             table.entry.path.display(),
             listed(&table.preview.names)
         ),
-        None => "No labels were found. Put the texts of each class into a sub-folder named after it, or add a table with a label column.".to_owned(),
+        None => "No labels were found. Put the texts of each class into a sub-folder named after the class, or add a table with a label column.".to_owned(),
     };
     Decision {
         task: Some(Task::TextClassification),

@@ -54,15 +54,15 @@ pub(crate) fn refusal(task: Task, classes: &[Class], counts: &TextCounts) -> Opt
     match classes {
         [only] => {
             let more = if counts.in_rows {
-                "Add rows of a second label to train."
+                "To train, add rows with a second label."
             } else {
-                "Add a second sub-folder to train."
+                "To train, add a second sub-folder."
             };
             Some(format!("All texts have one class, {}. {more}", only.name))
         }
         many if many.len() > MAX_SINGLE_LABELS && many.len() as u64 * 2 > counts.trained => {
             Some(format!(
-                "{} classes in {} do not look like labels. Name another column label, or choose it in the terminal with --label-column.",
+                "{} different values in {} do not look like labels. Give another column the name label, or choose a column in the terminal with --label-column.",
                 grouped(many.len() as u64),
                 counted(counts.trained, "text", "texts")
             ))
@@ -88,7 +88,7 @@ pub(crate) fn repeats(task: Task, repeats: &Repeats) -> Vec<String> {
     let mut notes = Vec::new();
     if repeats.in_split > 0 {
         notes.push(format!(
-            "{} an earlier one. Equal {many} are always on the same side of the split.",
+            "{} an earlier one. Ebb never divides identical {many} between the training and the held-out set.",
             counted(
                 repeats.in_split,
                 &format!("{one} repeats"),
@@ -98,7 +98,7 @@ pub(crate) fn repeats(task: Task, repeats: &Repeats) -> Vec<String> {
     }
     if repeats.contradicting > 0 && task != Task::LanguageModel {
         notes.push(format!(
-            "{} a different label than the first time. Check them, because one of the labels is wrong.",
+            "{} a different label than at the first occurrence. Check these texts, because one of the labels is wrong.",
             counted(
                 repeats.contradicting,
                 "repeated text has",
@@ -108,7 +108,7 @@ pub(crate) fn repeats(task: Task, repeats: &Repeats) -> Vec<String> {
     }
     if repeats.across_splits > 0 {
         notes.push(format!(
-            "{} in two sets, so the results look better than they are. Remove them from one set.",
+            "{} in two sets, so the results look better than they are. Remove the repeated {many} from one set.",
             counted(
                 repeats.across_splits,
                 &format!("{one} is"),
@@ -155,7 +155,7 @@ fn alike(classes: &[Class]) -> Option<String> {
         .collect();
     (!alike.is_empty()).then(|| {
         format!(
-            "Some classes differ only in capital letters: {}. Spell them alike if they are the same.",
+            "Some class names differ only in capital letters: {}. If two names mean the same class, spell them alike.",
             listed(&alike)
         )
     })
@@ -185,7 +185,7 @@ pub(crate) fn unused_files(files: &[String]) -> Option<String> {
 /// A note that there are more rows than Ebb reads.
 pub(crate) fn too_many_rows(limit: u64) -> String {
     format!(
-        "Ebb read only the first {} rows, because it cannot use more. To use other rows, split the file.",
+        "Ebb read only the first {} rows, which is its limit. To use other rows, split the file.",
         grouped(limit)
     )
 }
@@ -280,7 +280,7 @@ mod tests {
         let text = refusal(Task::TextClassification, &[class], &counts).unwrap_or_default();
         assert_eq!(
             text,
-            "All texts have one class, ham. Add rows of a second label to train."
+            "All texts have one class, ham. To train, add rows with a second label."
         );
     }
 }

@@ -96,7 +96,7 @@ pub(crate) fn scan_rows(
         total_bytes += file.entry.bytes;
         let opened = if total_bytes > MAX_TOTAL_BYTES {
             Err(format!(
-                "The files before it contain {} GB, the most that Ebb reads. Use fewer files.",
+                "The files before this one contain {} GB, the most that Ebb reads. Use fewer files.",
                 MAX_TOTAL_BYTES / 1_000_000_000
             ))
         } else {
@@ -193,7 +193,7 @@ impl Scan {
         };
         if file.label != LabelSource::Unlabeled {
             if text.len() > MAX_ROW_BYTES {
-                return Err("its text is longer than 1 MiB".to_owned());
+                return Err("the text is longer than 1 MiB".to_owned());
             }
             if label.is_empty() {
                 return Err("it has no label".to_owned());
@@ -215,18 +215,20 @@ impl Scan {
     fn label(&mut self, label: &str) -> Result<u32, String> {
         if label.chars().count() > MAX_LABEL_CHARS {
             return Err(format!(
-                "its label is longer than {MAX_LABEL_CHARS} characters"
+                "the label is longer than {MAX_LABEL_CHARS} characters"
             ));
         }
         if label.contains(char::is_control) {
-            return Err("its label contains a line end or a control character".to_owned());
+            return Err("the label contains a line break or a control character".to_owned());
         }
         if let Some(known) = self.labels.get(label) {
             return Ok(*known);
         }
         let labels = &mut self.found.labels;
         if labels.len() >= MAX_LABELS {
-            return Err(format!("there are more than {MAX_LABELS} labels before it"));
+            return Err(format!(
+                "the rows before this one have {MAX_LABELS} other labels, the most that Ebb uses"
+            ));
         }
         let index = labels.len() as u32;
         labels.push(label.to_owned());

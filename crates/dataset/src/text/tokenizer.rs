@@ -69,7 +69,7 @@ impl Tokenizer {
             .len();
         if bytes > MAX_FILE_BYTES {
             return Err(unusable(format!(
-                "it has {} MB, more than the limit of 134 MB",
+                "the file has {} MB, more than the limit of 134 MB",
                 bytes / 1_000_000
             )));
         }

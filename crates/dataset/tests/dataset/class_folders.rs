@@ -161,11 +161,11 @@ fn a_folder_that_cannot_be_trained_on_has_a_refusal() {
     );
     check(
         &["butterfly/1.jpg"],
-        "This folder has one class, butterfly. Add a second sub-folder to train.",
+        "This folder has one class, butterfly. To train, add a second sub-folder.",
     );
     check(
         &["1.jpg", "2.jpg"],
-        "This folder contains 2 images but no class folders. Put the images of each class into a sub-folder named after it.",
+        "This folder contains 2 images but no class folders. Put the images of each class into a sub-folder named after the class.",
     );
     check(
         &["test/ant/1.jpg", "val/bee/1.jpg"],
@@ -173,7 +173,7 @@ fn a_folder_that_cannot_be_trained_on_has_a_refusal() {
     );
     check(
         &["train/ant/1.jpg"],
-        "The train folder has one class, ant. Add a second sub-folder to train.",
+        "The train folder has one class, ant. To train, add a second sub-folder.",
     );
     let folder = Folder::new();
     folder.put("ant/notes.txt", b"not an image");
@@ -233,7 +233,7 @@ fn small_classes_are_reported() {
     let notes = folder.inspect().notes;
     assert_eq!(
         notes,
-        ["1 class has fewer than half the images of the largest (ant 9): bee 4."]
+        ["1 class has fewer than half the images of the largest class (ant 9): bee 4."]
     );
 }
 

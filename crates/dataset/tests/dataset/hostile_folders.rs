@@ -140,12 +140,12 @@ fn links_are_judged_by_their_targets() {
             "{name}: {reason:?}"
         );
     };
-    check("ant/dangling.jpg", "leads nowhere");
-    check("ant/self", "leads nowhere");
-    check("ant/loop", "back to a folder");
-    check("ant/outside.jpg", "leaves the folder");
-    check("outside", "leaves the folder");
-    check("ant/sibling", "link to a folder");
+    check("ant/dangling.jpg", "does not exist");
+    check("ant/self", "does not exist");
+    check("ant/loop", "contains the link");
+    check("ant/outside.jpg", "points outside the folder");
+    check("outside", "points outside the folder");
+    check("ant/sibling", "points to a folder.");
     check("ant/hidden.jpg", "hidden");
     check("bee/socket.jpg", "not a file");
 }

@@ -150,7 +150,7 @@ fn a_parquet_file_that_declares_gigabytes_is_refused() {
     folder.put("rows.parquet", &bytes);
     let reason = reason(&found(&folder), "rows.parquet");
     assert!(
-        reason.contains("MiB unpacked") || reason.contains("damaged"),
+        reason.contains("MiB when unpacked") || reason.contains("damaged"),
         "{reason}"
     );
 }
@@ -168,7 +168,7 @@ fn a_file_beyond_the_size_limit_is_not_read() {
     for name in ["large.csv", "large.parquet", "large.jsonl"] {
         assert_eq!(
             reason(&found, name),
-            "It has 5000 MB; at most 536 MB are read from one file. Split this file into smaller ones."
+            "The file has 5000 MB; Ebb reads at most 536 MB from one file. Split this file into smaller files."
         );
     }
     assert_eq!(found.samples.len(), 3);
@@ -198,7 +198,7 @@ fn huge_rows_and_unclosed_quotes_are_left_out() {
     assert_eq!(
         skipped,
         [
-            "line 3: its text is longer than 1 MiB",
+            "line 3: the text is longer than 1 MiB",
             "line 6: a quote that opens here is never closed"
         ]
     );
@@ -228,7 +228,7 @@ fn binary_files_named_like_texts_are_skipped() {
     assert_eq!(found.task, Task::LanguageModel);
     assert!(reason(&found, "junk.txt").contains("binary data"));
     assert!(reason(&found, "nuls.txt").contains("binary data"));
-    assert!(reason(&found, "deep.jsonl").contains("no row that can be read"));
+    assert!(reason(&found, "deep.jsonl").contains("no readable row"));
     assert_eq!(
         found.count(Split::Train) + found.count(Split::HeldOut),
         found.samples.len() as u64
@@ -245,7 +245,7 @@ fn empty_tables_and_headers_alone_are_skipped() {
     for name in ["head.csv", "nothing.tsv"] {
         assert_eq!(
             reason(&found, name),
-            "It has no row that can be read. Look at its first lines."
+            "The file has no readable row. Check the first lines of the file."
         );
     }
 }

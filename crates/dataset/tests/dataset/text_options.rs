@@ -56,7 +56,7 @@ fn columns_can_be_named_and_unknown_ones_are_errors() {
         .unwrap_or_default();
     assert_eq!(
         message,
-        "No table here has a column words. There are title, body, kind, label. Name one of these."
+        "No table in this folder has a column words. The columns are title, body, kind, label. Name one of these columns."
     );
 }
 
@@ -71,12 +71,12 @@ fn texts_that_cannot_be_trained_on_have_a_refusal() {
     check(
         "a.csv",
         "text,label\nhello,ham\nthere,ham\n",
-        "All texts have one class, ham. Add rows of a second label",
+        "All texts have one class, ham. To train, add rows with a second label",
     );
     check(
         "b.csv",
         "name,price\nbread,3\nmilk,2\nsalt,1\n",
-        "No column of b.csv looks like labels; it has name, price. Name two of them text and label",
+        "No column of b.csv looks like labels; the columns are name, price. Name two columns text and label",
     );
     check(
         "c.csv",
@@ -181,7 +181,7 @@ fn changed_and_missing_files_are_errors() {
     assert!(
         opened
             .to_string()
-            .starts_with("rows.csv: It is no longer there."),
+            .starts_with("rows.csv: The file is no longer there."),
         "{opened}"
     );
 }
@@ -208,7 +208,7 @@ fn equal_texts_are_in_the_same_split() {
     assert!(train.is_disjoint(&held_out));
     assert_eq!(
         found.notes[0],
-        "80 texts repeat an earlier one. Equal texts are always on the same side of the split."
+        "80 texts repeat an earlier one. Ebb never divides identical texts between the training and the held-out set."
     );
 }
 
@@ -224,6 +224,6 @@ fn classes_that_differ_only_in_capitals_are_reported() {
     assert_eq!(names, ["Ham", "ham", "spam"]);
     assert_eq!(
         found.notes[0],
-        "Some classes differ only in capital letters: Ham, ham. Spell them alike if they are the same."
+        "Some class names differ only in capital letters: Ham, ham. If two names mean the same class, spell them alike."
     );
 }

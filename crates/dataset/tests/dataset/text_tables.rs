@@ -88,7 +88,7 @@ fn a_csv_may_have_quotes_line_ends_and_a_byte_order_mark() {
         [
             "line 6: it has no text",
             "line 7: it has no label",
-            "line 8: it has more cells than the other lines, which have 2",
+            "line 8: this line has more cells than the other lines, which have 2",
         ]
     );
     assert_eq!(
@@ -114,8 +114,8 @@ fn a_tsv_has_no_quoting_and_may_have_no_header() {
     assert_eq!(
         columns(&found),
         [
-            "text column 2, its cells are the longest, 30 characters on average",
-            "label column 1, it repeats 2 values in the first 40 rows",
+            "text column 2, its cells are longer than those of the other columns, 30 characters on average",
+            "label column 1, the first 40 rows contain only 2 values",
         ]
     );
     assert_eq!(
@@ -190,10 +190,7 @@ fn file_names_give_splits_and_repeats_are_reported() {
         found.describe_split(),
         "set_train.csv, set_valid.csv, set_test.csv"
     );
-    assert_eq!(
-        skipped(&found),
-        ["line 3: its label has no text to train on"]
-    );
+    assert_eq!(skipped(&found), ["line 3: no training text has this label"]);
     let notes = found.notes.join(" ");
     assert!(notes.contains("1 text is in two sets"), "{notes}");
     assert!(
@@ -207,8 +204,8 @@ fn file_names_give_splits_and_repeats_are_reported() {
         .collect();
     for (line, part) in reasons.iter().zip([
         "more.csv Other files are named after splits",
-        "prices.csv It has other columns (item, price)",
-        "set_train.jsonl It has the same name as set_train.csv",
+        "prices.csv The columns of this file (item, price)",
+        "set_train.jsonl This file has the same name as set_train.csv",
     ]) {
         assert!(line.starts_with(part), "{line}");
     }
@@ -251,7 +248,7 @@ fn folders_of_texts_are_classes_in_any_encoding() {
         reasons,
         [
             "The file is empty. Copy it here again.",
-            "It is a JPEG image, not text. Remove it."
+            "The file is a JPEG image, not text. Remove the file."
         ]
     );
     assert_eq!(skipped(&found), ["line 1: it has no text"]);

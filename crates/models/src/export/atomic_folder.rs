@@ -54,12 +54,12 @@ impl Exported {
 pub fn write_folder(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let has_entries = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
     if has_entries || folder.is_file() {
-        let reason = "it is not empty; choose a folder that is new or empty";
+        let reason = "the folder is not empty; choose a new or empty folder";
         return Err(ModelError::hub_folder(folder, reason));
     }
     let name = folder
         .file_name()
-        .ok_or_else(|| ModelError::hub_folder(folder, "it has no name; choose another folder"))?;
+        .ok_or_else(|| ModelError::hub_folder(folder, "the path does not end in a folder name; choose a path that does, such as exports/model"))?;
     let parent = folder.parent().filter(|p| !p.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let draft = format!(".{}.{}", name.to_string_lossy(), std::process::id());

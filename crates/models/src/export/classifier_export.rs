@@ -38,7 +38,7 @@ impl<'a> ClassifierExport<'a> {
         };
         let Some((classifier, mut config)) = classifier else {
             let reason = format!(
-                "its run generates text or drops tokens, but Ebb writes {format} only for classifiers of images and texts; remove --format to write a Hugging Face folder"
+                "the network generates text or drops tokens, but Ebb writes only image and text classifiers as {format}; remove --format to write a Hugging Face folder"
             );
             return Err(ModelError::hub_folder(folder, reason));
         };

@@ -33,7 +33,7 @@ const ENCODER_CODE: (&str, &str) = (
 /// The folder is not empty or cannot be written; the network is a token compression.
 pub fn export_hub_folder(trained: &TrainedNetwork, folder: &Path) -> Result<Exported> {
     if trained.model.task() == ModelTask::TokenCompression {
-        let reason = "token compression trains two networks at once, and no other program has a format for them; the run itself stays usable";
+        let reason = "token compression trains two networks at once, and no export format holds both; the run itself stays usable";
         return Err(ModelError::hub_folder(folder, reason));
     }
     let fine_tuned = FineTunedFolder::new(trained, trained.output_names())?;
@@ -86,7 +86,8 @@ fn write_image_network(trained: &TrainedNetwork, draft: &Path) -> Result<HashMap
     write(draft, PREPROCESSOR, pretty(&preprocessor))?;
     let side = trained.input_size as usize;
     let Some(architecture) = trained.model.image_architecture(side) else {
-        let reason = "it was fine-tuned from pretrained weights, which are missing";
+        let reason =
+            "the run was fine-tuned from pretrained weights, but these weights are missing";
         return Err(ModelError::hub_folder(draft, reason));
     };
     let HubExport { config, tensors } = architecture.hub_export();
@@ -132,7 +133,7 @@ fn write_text_network(
                 .collect::<Result<_>>()?
         }
         ModelTask::TokenCompression | ModelTask::ImageClassification => {
-            let reason = "it is neither a text classifier nor a language model";
+            let reason = "the network is neither a text classifier nor a language model";
             return Err(ModelError::hub_folder(draft, reason));
         }
     };

@@ -45,7 +45,7 @@ pub fn encode(model: &Model) -> Result<Vec<u8>> {
     let bytes = model.encoded_len();
     if bytes > MAX_BYTES {
         return Err(ModelError::NotExportable(format!(
-            "its weights need a file of {:.1} GB, and an ONNX file holds at most {:.1} GB; export it as a Hugging Face folder",
+            "the weights need {:.1} GB, but an ONNX file holds at most {:.1} GB; export the network as a Hugging Face folder",
             bytes as f64 / 1e9,
             MAX_BYTES as f64 / 1e9
         )));

@@ -158,7 +158,7 @@ fn pooling_of(pooling: Option<&JsonConfig>, tensors: &TensorIndex) -> Result<Poo
         ["mean_tokens"] => Ok(Pooling::Mean),
         ["cls_token"] => Ok(Pooling::First),
         _ => Err(pooling.refuse(format!(
-            "its pooling is {}; Ebb supports mean_tokens and cls_token",
+            "the pooling mode is {}, but Ebb supports only mean_tokens and cls_token",
             chosen.join(" and ")
         ))),
     }

@@ -103,9 +103,9 @@ impl WeightFiller<'_> {
     fn misfit(&self, name: &str, expected: &[usize]) -> Option<String> {
         match self.tensors.shape(name) {
             None => Some(format!("{name} {expected:?} is missing")),
-            Some(found) if found != expected => {
-                Some(format!("{name} is {found:?} and must be {expected:?}"))
-            }
+            Some(found) if found != expected => Some(format!(
+                "{name} has the shape {found:?} instead of {expected:?}"
+            )),
             Some(_) => None,
         }
     }

@@ -42,7 +42,7 @@ impl HubFolder {
         }
         let Some(config) = JsonConfig::read(folder, CONFIG)? else {
             let reason = format!(
-                "there is no {CONFIG} in it; give a folder in the format of the Hugging Face hub"
+                "the folder has no {CONFIG}; choose a folder in the format of the Hugging Face hub"
             );
             return Err(ModelError::hub_folder(folder, reason));
         };
@@ -69,7 +69,7 @@ impl HubFolder {
         let found = self.count_values();
         if described > 16.0 * found as f64 + 1e8 {
             return Err(self.config.refuse(format!(
-                "it describes a network of about {described:.0} parameters, but the folder has {found}; download the folder again"
+                "the config describes a network of about {described:.0} parameters, but the folder has {found} parameters; download the folder again"
             )));
         }
         Ok(())

@@ -29,12 +29,14 @@ impl JsonConfig {
         };
         if bytes > MAX_BYTES {
             return Err(refuse(format!(
-                "it has {bytes} bytes, too many for a settings file; download it again"
+                "the file has {bytes} bytes, too many for a settings file; download the file again"
             )));
         }
         let text = fs::read(&path).map_err(|error| refuse(error.to_string()))?;
         let values: Value = serde_json::from_slice(&text).map_err(|error| {
-            refuse(format!("it is not valid JSON ({error}); download it again"))
+            refuse(format!(
+                "the file is not valid JSON ({error}); download the file again"
+            ))
         })?;
         if !values.is_object() {
             return Err(refuse("it is not a JSON object".to_owned()));
@@ -72,7 +74,9 @@ impl JsonConfig {
         match self.get(key) {
             None => Ok(default.to_vec()),
             Some(Value::Array(values)) => values.iter().map(|v| self.as_count(key, v)).collect(),
-            Some(other) => Err(self.refuse(format!("{key} = {other} is not a list of counts"))),
+            Some(other) => Err(self.refuse(format!(
+                "{key} = {other} is not a list of positive whole numbers"
+            ))),
         }
     }
 
@@ -160,6 +164,6 @@ impl JsonConfig {
         // No network has such a count; multiplying it could overflow.
         let count = value.as_u64().filter(|n| (1..1 << 32).contains(n));
         let count = count.and_then(|n| usize::try_from(n).ok());
-        count.ok_or_else(|| self.refuse(format!("{key} = {value} is not a count")))
+        count.ok_or_else(|| self.refuse(format!("{key} = {value} is not a positive whole number")))
     }
 }

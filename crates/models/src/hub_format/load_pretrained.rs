@@ -208,14 +208,16 @@ impl HubFolder {
             Head::New(outputs) if outputs > 0 => Ok(outputs),
             Head::New(_) => Err(self.refuse("a network needs at least one class")),
             Head::Pretrained => self.head_outputs().ok_or_else(|| {
-                self.refuse("it has no head; give the number of classes for a new one")
+                self.refuse(
+                    "the pretrained network has no head; give the number of classes for a new head",
+                )
             }),
         }
     }
 
     fn wrong_kind(&self, wanted: &str) -> ModelError {
         self.refuse(format!(
-            "a {} is not {wanted}; choose another folder",
+            "a network of type {} is not {wanted}; choose another folder",
             self.model_type()
         ))
     }

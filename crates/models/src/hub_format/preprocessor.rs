@@ -37,7 +37,7 @@ impl Preprocessor {
             (false, ..) => ([0.0; 3], [1.0; 3]),
             (true, Some(mean), Some(std)) => (mean, std),
             (true, ..) => {
-                return Err(settings.refuse("it has no image_mean and image_std".to_owned()));
+                return Err(settings.refuse("image_mean and image_std are missing".to_owned()));
             }
         };
         if std.iter().any(|d| *d <= 0.0) {
@@ -47,7 +47,7 @@ impl Preprocessor {
         let factor = settings.positive_or("rescale_factor", 1.0 / 255.0)?;
         if (factor * 255.0 - 1.0).abs() > 1e-3 {
             return Err(settings.refuse(format!(
-                "rescale_factor = {factor} does not map bytes to 0 to 1"
+                "rescale_factor = {factor} does not map bytes to the range from 0 to 1"
             )));
         }
         let (size, shortest) = (

@@ -130,7 +130,7 @@ impl TensorIndex {
             return Ok(values);
         }
         Err(refuse(format!(
-            "{name} holds values that are not finite; download the folder again"
+            "{name} has NaN or infinite values; download the folder again"
         )))
     }
 }
@@ -158,7 +158,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
             Some(name) => names.insert(name),
             None => {
                 return Err(index.refuse(format!(
-                    "it names {name}, which is not a safetensors file in this folder"
+                    "the index names {name}, which is not a safetensors file in this folder"
                 )));
             }
         };
@@ -170,7 +170,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
         .collect();
     if !missing.is_empty() {
         return Err(index.refuse(format!(
-            "{} of the files it names are missing: {}; download them too",
+            "{} of the files in this index are missing: {}; download the missing files too",
             missing.len(),
             missing.join(", ")
         )));
@@ -201,7 +201,10 @@ fn no_tensors(folder: &Path) -> ModelError {
         .collect();
     pickled.sort();
     if pickled.is_empty() {
-        return ModelError::hub_folder(folder, format!("there is no {FILE} and no {INDEX} in it"));
+        return ModelError::hub_folder(
+            folder,
+            format!("the folder has neither {FILE} nor {INDEX}"),
+        );
     }
     ModelError::Pickled {
         folder: folder.to_owned(),
@@ -220,7 +223,7 @@ fn read_header(path: &Path) -> Result<Vec<(String, Location)>> {
     let refuse = |reason: String| ModelError::hub_folder(path, reason);
     let broken = |reason: String| {
         refuse(format!(
-            "its header is damaged ({reason}); download it again"
+            "the file header is damaged ({reason}); download the file again"
         ))
     };
     let fail = |error: std::io::Error| refuse(format!("it cannot be read ({error})"));
@@ -232,9 +235,7 @@ fn read_header(path: &Path) -> Result<Vec<(String, Location)>> {
     let length = u64::from_le_bytes(length);
     let begin = LENGTH_BYTES.saturating_add(length);
     if length > MAX_HEADER_BYTES || begin > bytes {
-        return Err(broken(format!(
-            "it has a length of {length} bytes, which is impossible"
-        )));
+        return Err(broken(format!("a header of {length} bytes is impossible")));
     }
     let mut text = vec![0; length as usize];
     file.read_exact(&mut text).map_err(fail)?;
@@ -244,7 +245,7 @@ fn read_header(path: &Path) -> Result<Vec<(String, Location)>> {
         serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))?;
     if begin + header.data_len() as u64 != bytes {
         return Err(refuse(format!(
-            "its tensors take {} bytes, but the file has {}; download it again",
+            "the tensors take {} bytes, but the file has {} bytes for them; download the file again",
             header.data_len(),
             bytes - begin
         )));

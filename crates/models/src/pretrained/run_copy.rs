@@ -92,7 +92,7 @@ pub fn verify_run_copy(run: &Path) -> Result<PathBuf> {
             Ok(_) => {
                 return Err(damaged(
                     &path,
-                    "it has changed since it was copied".to_owned(),
+                    "the file has changed since Ebb copied it".to_owned(),
                 ));
             }
             Err(error) => return Err(damaged(&path, error.to_string())),

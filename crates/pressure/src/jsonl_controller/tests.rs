@@ -72,7 +72,11 @@ fn it_shrinks_for_other_apps_and_grows_back() {
     let mut world = World::new(Policy::default());
     world.sample(4 * GB);
     let calm = (0..40).map(|_| world.ask_and_run(4 * GB)).last();
-    assert_eq!(calm, Some(32), "the whole batch fits beside 4 GB");
+    assert_eq!(
+        calm,
+        Some(32),
+        "the whole batch fits while other apps use 4 GB"
+    );
     let pressed = (0..10).map(|_| world.ask_and_run(10 * GB)).last();
     assert!(pressed < Some(16), "{pressed:?}");
     // The margin for sudden growth covers a minute.
@@ -152,14 +156,14 @@ fn bad_lines_are_refused_with_their_number() {
         ),
         (
             r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":101,"own_bytes":1}"#,
-            "101 bytes are available of a total of 100",
+            "available_bytes is 101, more than total_bytes (100)",
         ),
         (
             r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":50,"own_bytes":1,"stall_fraction":7}"#,
             "\"stall_fraction\" is 7; a fraction is 0 to 1",
         ),
         (&sample_at(4999), "4999 ms follows 5000 ms"),
-        (&sample_at(15001), "10001 ms without a sample"),
+        (&sample_at(15001), "10001 ms passed without a memory sample"),
         (&sample_at(-1), "this is not a valid sample"),
         (
             r#"{"kind":"micro_batch","size":0,"ms":1,"outcome":"ok"}"#,
@@ -197,7 +201,7 @@ fn bad_lines_are_refused_with_their_number() {
     ] {
         check_refused(&[&sample_at(5000), line], expected);
     }
-    check_refused(&[r#"{"kind":"ask","remaining":8}"#], "start with one");
+    check_refused(&[r#"{"kind":"ask","remaining":8}"#], "no memory sample");
 }
 
 proptest! {

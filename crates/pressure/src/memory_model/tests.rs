@@ -66,7 +66,7 @@ fn one_size_does_not_predict_a_larger_one() {
     let model = trained(Allocator::Exact, |_| 2.0 * GB, &[4, 4, 4]);
     assert!(!model.is_ready(kind()));
     assert_eq!(upper(&model, 5), None);
-    assert!(upper(&model, 3).expect("it is not larger than a measured one") >= 2.0);
+    assert!(upper(&model, 3).expect("the size is not larger than a measured size") >= 2.0);
     assert_eq!(upper(&MemoryModel::default(), 1), None);
 }
 
@@ -111,7 +111,9 @@ fn sizes_around_a_class_edge_are_predicted_well() {
             }
             model.learn(&record);
         }
-        println!("edge {edge}: {under} under, {over} over of 2,988");
+        println!(
+            "class edge at {edge} times a power of two: of 2,988 estimates, {under} are too low and {over} too high"
+        );
         assert!(under <= 29, "edge {edge}: {under} too low");
         // A tenth of the spread cannot be told apart.
         assert!(over <= 600, "edge {edge}: {over} too high");

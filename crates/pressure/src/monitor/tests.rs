@@ -139,7 +139,7 @@ fn only_a_watched_micro_batch_is_cancelled_and_only_once() {
     bench.monitor.sample_now().expect("readable");
     assert!(
         bench.cancel.swap(false, Ordering::AcqRel),
-        "over the line and over the budget"
+        "memory is over the cancel limit and over the budget"
     );
     bench.monitor.sample_now().expect("readable");
     assert!(
@@ -166,7 +166,10 @@ fn dropping_the_monitor_ends_the_thread() {
     asked.recv().expect("the thread reads");
     drop(monitor);
     while asked.try_recv().is_ok() {}
-    assert!(asked.recv().is_err(), "the source is gone with the thread");
+    assert!(
+        asked.recv().is_err(),
+        "the thread drops its memory source when it ends"
+    );
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl<S: MemorySource> FallbackSource<S> {
         };
         if !std::mem::replace(&mut self.reported, true) {
             self.notice = Some(format!(
-                "{error} Until it can be read again, Ebb only knows its own footprint and uses small, slowly changing micro-batches."
+                "{error} Until the memory can be read again, Ebb knows only its own footprint and uses small, slowly changing micro-batches."
             ));
         }
         MemorySample {
@@ -115,7 +115,7 @@ mod tests {
         for reading in 1..=6 {
             let sample = source
                 .sample()
-                .expect("a source with a fallback never fails");
+                .expect("a memory source with a fallback never fails");
             let unreadable = reading % 2 == 0;
             assert_eq!(sample.total_bytes == 0, unreadable, "reading {reading}");
             notices.extend(source.take_notice());

@@ -199,13 +199,13 @@ impl Machine {
         let notice = match lost {
             None => return,
             Some(_) if self.stalls.is_empty() => {
-                "Ebb can no longer read how long apps wait for memory (PSI). It uses the available memory alone instead."
+                "Ebb can no longer read how long apps wait for memory (PSI). Ebb uses only the available memory instead."
             }
             Some(StallOwner::Cgroup) => {
-                "Ebb can no longer read how long its cgroup waits for memory (PSI). It uses the figures of the whole machine instead."
+                "Ebb can no longer read how long its cgroup waits for memory (PSI). Ebb uses the figures of the whole machine instead."
             }
             Some(StallOwner::Machine) => {
-                "Ebb can no longer read how long the whole machine waits for memory (PSI). It uses the figures of its cgroup instead."
+                "Ebb can no longer read how long the whole machine waits for memory (PSI). Ebb uses the figures of its cgroup instead."
             }
         };
         self.notice = Some(notice.to_owned());
@@ -228,7 +228,7 @@ impl MemorySource for Machine {
             .headroom(sample.at_ms, sample.own_bytes)
             .unwrap_or_else(|lost| {
                 self.notice = Some(format!(
-                    "Ebb can no longer read the limit of its cgroup ({lost}). It uses MemAvailable alone instead."
+                    "Ebb can no longer read the limit of its cgroup ({lost}). Ebb uses only MemAvailable instead."
                 ));
                 None
             });

@@ -222,7 +222,7 @@ fn parse_line(written: &str) -> Result<Line, String> {
     }
     if line.others_bytes > line.total_bytes {
         return Err(format!(
-            "others use {} bytes, more than the total of {}",
+            "other apps use {} bytes, more than the total of {} bytes",
             line.others_bytes, line.total_bytes
         ));
     }

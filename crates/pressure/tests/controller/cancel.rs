@@ -88,7 +88,7 @@ fn a_size_that_the_device_ended_is_halved_and_not_retried_soon() {
     simulation.end(64, Outcome::TooLong);
     let retry = simulation.step();
     assert_eq!((retry.change, retry.micro_batch), (Change::Cancel, 32));
-    assert_eq!(retry.reason, "it held the GPU for too long");
+    assert_eq!(retry.reason, "the micro-batch held the GPU for too long");
     let later = simulation.steps(600);
     assert!(later.iter().all(|d| d.micro_batch <= 32), "within a minute");
 }

@@ -88,7 +88,7 @@ fn half_a_minute_at_one_sample_checkpoints_one_block_at_a_time() {
     let sentence = describe_decision(1, first);
     assert!(
         sentence.starts_with(
-            "Recomputing the activations of 1 block to save memory: only one sample at a time has fitted for 3"
+            "Recomputing the activations of 1 block to save memory: only one sample at a time has fitted in memory for 3"
         ),
         "{sentence}"
     );
@@ -183,7 +183,7 @@ fn a_paused_training_takes_steps_until_one_sample_fits() {
         .expect("a recovery step");
     let sentence = describe_decision(0, first);
     assert!(
-        sentence.contains(": not even one sample has fitted for 3"),
+        sentence.contains(": not even one sample has fitted in memory for 3"),
         "{sentence}"
     );
     assert_eq!(waited.last().map(|d| d.action), Some(Action::Run));

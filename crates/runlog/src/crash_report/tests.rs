@@ -134,7 +134,7 @@ fn a_crash_without_pressure_is_reported_as_such() {
              used 3.0 GB.",
             "Ebb used 3.0 GB, its budget was 4.0 GB, and 10.0 GB were free.",
             "Memory was not short in the last two minutes: the highest pressure was 0.22, at 14:02:06.",
-            "The memory controller changed nothing in that time.",
+            "The memory controller changed nothing in the last two minutes.",
         ]
     );
     assert_eq!(report.level, Level::Normal);
@@ -182,7 +182,7 @@ fn only_the_last_two_minutes_are_reported() {
     assert!(report.messages[0].ends_with("; the micro-batch was 4 of 16."));
     assert_eq!(
         report.messages[3],
-        "The memory controller changed nothing in that time."
+        "The memory controller changed nothing in the last two minutes."
     );
 }
 

@@ -56,7 +56,7 @@ mod tests {
             let relative = 1e-7 * f64::from(4.0 + x * x);
             assert!(
                 error <= relative * expected && error <= 2e-7,
-                "share below {x}: {found} instead of {expected}"
+                "the share of the normal distribution below {x} is {found} instead of {expected}"
             );
         }
         assert!(f32::NAN.normal_share().is_nan());

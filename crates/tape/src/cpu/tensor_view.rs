@@ -88,7 +88,7 @@ impl<T: Float> Deref for View<'_, T> {
 /// An uninitialized buffer, which the caller writes completely before anything reads it.
 #[allow(
     clippy::uninit_vec,
-    reason = "zeroes would be written only to be overwritten: a whole pass over memory"
+    reason = "filling the buffer with zeros first would cost a whole pass over memory"
 )]
 pub(crate) fn buffer<T: Plain>(len: usize) -> Vec<T> {
     let mut values = Vec::with_capacity(len);

@@ -75,7 +75,7 @@ fn gpu() -> Option<Gpu> {
 pub(super) fn predict() -> Result<String> {
     let gpu = supported()?;
     Ok(format!(
-        "Metal on {gpu}, each operation checked on this Mac before its first run"
+        "Metal on {gpu}; Ebb checks each operation on this Mac before its first use"
     ))
 }
 

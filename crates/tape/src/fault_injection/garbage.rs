@@ -13,7 +13,7 @@ pub(super) fn tensor_like(tensor: &Tensor) -> Tensor {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a read by the product's way could fail in turn"
+    reason = "reading through Ebb's own function could fail as well"
 )]
 fn replaced(tensor: &Tensor) -> candle_core::Result<Tensor> {
     if !tensor.dtype().is_float() || !tensor.device().is_cpu() {
@@ -54,7 +54,7 @@ impl InplaceOp1 for Overwrite {
                 let pairs = codes[start..end].iter_mut().zip(0..);
                 pairs.for_each(|(code, i)| *code = (256.0 * self.0.uniform(i)) as u8);
             }
-            _ => candle_core::bail!("in-place passes need f32, f64 or u8"),
+            _ => candle_core::bail!("in-place operations need tensors of f32, f64 or u8"),
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ impl Operand {
 
 fn refused(tensor: &Tensor) -> TapeError {
     TapeError::Device(format!(
-        "a product cannot read a tensor {:?} with steps {:?}",
+        "a matrix product cannot read a tensor of shape {:?} with strides {:?}",
         tensor.dims(),
         tensor.stride()
     ))

@@ -125,7 +125,11 @@ mod tests {
         for bytes in (1..40_000).chain([3 << 20, (3 << 20) + 1, 9 << 20, 100_663_297]) {
             let class = class_bytes(bytes);
             assert!(class >= bytes, "{class} for {bytes}");
-            assert_eq!(class_bytes(class), class, "a class is of its own class");
+            assert_eq!(
+                class_bytes(class),
+                class,
+                "a buffer of exactly a class size belongs to that size class"
+            );
             if bytes > PAGE_BYTES {
                 assert!(class - bytes <= bytes / 8, "{class} for {bytes}");
             }
@@ -133,7 +137,7 @@ mod tests {
         assert_eq!(
             class_bytes(9 << 20),
             9 << 20,
-            "where a power of two takes 16 MiB"
+            "9 MiB is a size class, so nothing is rounded up to 16 MiB"
         );
         assert_eq!(class_bytes(0), 1);
     }

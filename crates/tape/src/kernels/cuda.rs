@@ -187,7 +187,7 @@ fn compile(module: Module, device: &CudaDevice) -> Result<String> {
     match compile_ptx_with_opts(text, options) {
         Ok(ptx) => Ok(ptx.to_src()),
         Err(error) => Err(TapeError::Device(format!(
-            "the kernels of {module:?} do not compile here: {error:?}"
+            "the kernels of {module:?} do not compile on this machine: {error:?}"
         ))),
     }
 }

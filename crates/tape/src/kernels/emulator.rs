@@ -178,7 +178,7 @@ pub(super) fn launch(kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Resu
         })
         .collect();
     LAUNCHED.with_borrow_mut(|all| all.insert(kernel.symbol()));
-    let name = CString::new(kernel.symbol()).expect("a name has no zero in it");
+    let name = CString::new(kernel.symbol()).expect("a kernel name contains no NUL byte");
     // SAFETY: the entry point has this type in the source above.
     let run = unsafe { library().get::<Run>(b"run_kernel") }.expect("the text defines it");
     // SAFETY: arguments are in the order and type of the kernel and stay inside their tensors,
@@ -193,7 +193,7 @@ pub(super) fn launch(kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Resu
     };
     assert_eq!(
         code, 0,
-        "{name:?} is not there, or its lanes wait for each other"
+        "the kernel {name:?} does not exist, or its lanes wait for each other forever"
     );
     Ok(())
 }

@@ -124,11 +124,11 @@ mod tests {
             in_one_stride(&x).expect("small").stride() != x.stride()
         };
         assert!(!is_copied(Ok(x.clone())));
-        assert!(!is_copied(x.t()), "rows and columns are swapped in place");
+        assert!(!is_copied(x.t()), "a transposed matrix needs no copy");
         assert!(!is_copied(x.narrow(0, 1, 1)), "one stride remains");
         assert!(
             is_copied(x.narrow(1, 1, 1)),
-            "candle reads the stride of the axis of size 1"
+            "candle reads even the stride of an axis of size 1"
         );
         assert!(!is_copied(x.flatten(0, 1)), "a batch of matrices");
         assert!(is_copied(x.narrow(1, 0, 2)), "a gap between the outer ones");

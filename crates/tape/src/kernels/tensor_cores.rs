@@ -142,7 +142,7 @@ fn compiled() -> Result<String> {
     };
     let ptx = compile_ptx_with_opts(TEXT, options).map_err(|error| {
         TapeError::Device(format!(
-            "the products for tensor cores do not compile here: {error:?}"
+            "the matrix products for tensor cores do not compile on this machine: {error:?}"
         ))
     })?;
     Ok(compiled.insert(ptx.to_src()).clone())

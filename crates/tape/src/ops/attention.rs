@@ -146,7 +146,8 @@ impl Tape<'_> {
     ) -> Result<Value> {
         let (samples, tokens) = (qkv.dims().first(), qkv.dims().get(1));
         if Some(&lengths.len()) != samples || lengths.iter().max() > tokens {
-            let expected = format!("as many samples and tokens as the lengths {lengths:?} have");
+            let expected =
+                format!("one sample per length, and enough tokens for the lengths {lengths:?},");
             return Err(misfit("attention", "qkv", expected, qkv));
         }
         self.attend(qkv, shape, Some(lengths.into()))

@@ -38,15 +38,15 @@ impl ClassRule<'_> {
             return refuse(
                 "the smoothing",
                 self.smoothing,
-                "a number from 0 to below 1",
+                "a number of at least 0 and below 1",
             );
         }
         let Some(weights) = self.class_weights else {
             return Ok(());
         };
         if weights.len() != classes {
-            let what = format!("the number of class weights beside {classes} classes");
-            return refuse(&what, weights.len() as f64, "one a class");
+            let what = format!("the number of class weights for {classes} classes");
+            return refuse(&what, weights.len() as f64, "one per class");
         }
         match weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
             None => Ok(()),

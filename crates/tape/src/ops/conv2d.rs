@@ -153,7 +153,7 @@ fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
     let [out, _, kernel_height, kernel_width] = axes("conv2d", "weight", weight)?;
     if shape.groups == 0 || channels % shape.groups != 0 || out % shape.groups != 0 {
         let expected = format!(
-            "{} groups that divide its channels and the {out} of the kernel",
+            "a multiple of {} groups for its channels and for the {out} output channels",
             shape.groups
         );
         return Err(misfit("conv2d", "x", expected, x));

@@ -27,7 +27,8 @@ impl Tape<'_> {
         self.poll()?;
         let [samples, tokens, width] = axes("mean_tokens", "x", x)?;
         if lengths.len() != samples || lengths.iter().any(|&length| length > tokens) {
-            let expected = format!("as many samples and tokens as the lengths {lengths:?} have");
+            let expected =
+                format!("one sample per length, and enough tokens for the lengths {lengths:?},");
             return Err(misfit("mean_tokens", "x", expected, x));
         }
         let wide = widened(x.tensor())?.contiguous()?;

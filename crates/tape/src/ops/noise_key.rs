@@ -56,7 +56,8 @@ impl Noise {
             let positions = positions.map_or(String::new(), |p| {
                 format!(" and tokens for {} positions", p.len())
             });
-            let expected = format!("a first axis of {samples} named samples{positions}");
+            let expected =
+                format!("a first axis of the {samples} samples in the noise key{positions}");
             return Err(misfit(op, "x", expected, x));
         }
         Ok(Noise {
@@ -99,7 +100,7 @@ pub(super) fn expect_fraction(op: &'static str, fraction: f64) -> Result<()> {
     Err(TapeError::Number {
         op,
         what: "the fraction".to_owned(),
-        expected: "a number from 0 to below 1",
+        expected: "a number of at least 0 and below 1",
         found: fraction,
     })
 }

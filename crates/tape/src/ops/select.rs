@@ -47,7 +47,10 @@ impl Tape<'_> {
         let width = x.dims()[x.dims().len() - 1];
         let rows = x.tensor().elem_count() / width;
         if indices.is_empty() || !indices.len().is_multiple_of(rows) {
-            let expected = format!("rows among which {} indices divide evenly", indices.len());
+            let expected = format!(
+                "a number of rows that divides the {} indices evenly",
+                indices.len()
+            );
             return Err(misfit("gather", "x", expected, x));
         }
         expect_within("gather", indices, width)?;
@@ -101,7 +104,8 @@ impl Tape<'_> {
         self.poll()?;
         let size = x.dims().get(axis).copied().unwrap_or(0);
         if range.is_empty() || range.end > size {
-            let expected = format!("an axis {axis} that holds {range:?}, which is not empty,");
+            let expected =
+                format!("an axis {axis} that contains {range:?}, a range that must not be empty,");
             return Err(misfit("narrow", "x", expected, x));
         }
         // A range of the first axis would be a view that keeps all of `x` alive.

@@ -20,7 +20,7 @@ pub(crate) trait Element: Float {
 
 /// The error of a pass whose tensors differ in element type.
 pub(super) fn type_mismatch<T>() -> candle_core::Result<T> {
-    candle_core::bail!("the tensors of an in-place pass differ in element type")
+    candle_core::bail!("the tensors of an in-place operation differ in element type")
 }
 
 impl Element for f32 {

@@ -44,7 +44,7 @@ fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Res
             key: "vocabulary",
             value: size.to_string(),
             allowed: format!(
-                "these texts have {} different characters; use at least as many tokens",
+                "these texts have {} different characters; use a vocabulary of at least as many tokens",
                 format_count(learned.vocabulary() as u64)
             ),
         });

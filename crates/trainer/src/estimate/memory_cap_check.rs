@@ -134,7 +134,7 @@ pub fn does_not_fit(
             key: "memory_cap_bytes",
             value: format_bytes(cap),
             allowed: format!(
-                "{needs}; {megabytes}MB would be enough, or choose smaller images or another model"
+                "{needs}; a cap of {megabytes}MB would be enough, or choose smaller images or another model"
             ),
         },
         None => TrainError::EstimateTooLarge {

@@ -42,7 +42,7 @@ fn head_note(AttentionSize { width, heads }: AttentionSize) -> Option<String> {
     let head_width = width / heads;
     (!head_width.is_multiple_of(LANES)).then(|| {
         format!(
-            "Heads of width {head_width} do not fill vectors of {LANES}: a head width that is a multiple of {LANES} costs no more time"
+            "Attention heads of width {head_width} do not fill vectors of {LANES} values: a head width that is a multiple of {LANES} costs no more time"
         )
     })
 }
@@ -68,7 +68,7 @@ fn size_class_note(
         return None;
     }
     Some(format!(
-        "Metal rounds buffers up to powers of two, so a micro-batch of up to {edge} needs about {}, but one of {} needs {}",
+        "Metal rounds buffers up to powers of two, so a micro-batch of up to {edge} samples needs about {}, but a micro-batch of {} samples needs {}",
         format_bytes(here),
         edge + 1,
         format_bytes(peak(edge + 1)?)

@@ -170,7 +170,7 @@ fn images(
     let side = pretrained.map_or(usual, |p| (p.input_size().default, p.input_size().multiple));
     let all = found.count(Split::Train);
     let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
-    let foreign = "it is for texts; remove this setting for images";
+    let foreign = "this setting is for texts; remove it for images";
     refuse("tokens", config.tokens, foreign)?;
     refuse("vocabulary", config.vocabulary, foreign)?;
     refuse("class_weights", config.class_weights.as_ref(), foreign)?;
@@ -223,7 +223,7 @@ fn pretrained_model(config: &RunConfig, pretrained: &Pretrained) -> Result<Model
         return Ok(ModelId::Pretrained(family));
     }
     let allowed = format!(
-        "it cannot be combined with the pretrained weights of a {}; remove this setting or --from",
+        "this setting cannot be combined with the pretrained weights of a {}; remove this setting or --from",
         family.label()
     );
     Err(invalid_setting("model", asked, allowed))
@@ -244,7 +244,7 @@ fn image_size(asked: Option<u32>, model: ModelId, default: (u32, u32)) -> Result
     let size = asked.unwrap_or(default);
     if !size.is_multiple_of(multiple) {
         let allowed = format!(
-            "{} needs a multiple of {multiple}, {} for instance",
+            "{} needs an image size that is a multiple of {multiple}, for instance {}",
             model.label(),
             size.next_multiple_of(multiple)
         );

@@ -30,7 +30,7 @@ pub(super) fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> R
             "this folder has regression targets, but mixed images have none; remove this setting"
         }
         (_, Task::TextClassification | Task::LanguageModel | Task::TokenCompression) => {
-            "it is for images; remove this setting for texts"
+            "this setting is for images; remove it for texts"
         }
     };
     Err(invalid_setting("mix", asked, problem))

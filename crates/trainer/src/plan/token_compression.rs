@@ -62,7 +62,7 @@ impl Compression {
         // A cost alone leaves the fraction to the policy.
         let keep_fraction = match (config.keep_fraction, config.keep_cost) {
             (None, Some(cost)) if policy != DropPolicy::Learned => {
-                let allowed = "only a learned policy uses a cost; add --keep-fraction";
+                let allowed = "only the learned policy uses --keep-cost; add --keep-fraction";
                 return Err(invalid_setting("keep_cost", cost, allowed));
             }
             (None, Some(_)) => None,

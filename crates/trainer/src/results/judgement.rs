@@ -119,7 +119,7 @@ impl Results {
             1
         };
         Some(format!(
-            "Better than predicting the mean: {} is off by {:.digits$} instead of {:.digits$}.",
+            "Better than predicting the mean: the error of {} is {:.digits$} instead of {:.digits$}.",
             target.name, target.mean_absolute_error, target.mean_baseline_error
         ))
     }
@@ -136,7 +136,7 @@ impl Results {
         let (class, recall) = weak;
         let correct = (recall * class.samples as f64).round() as u64;
         Some(format!(
-            "Weak on {}: {} of {} are right.",
+            "Weak on {}: {} of {} samples are right.",
             class.name,
             format_count(correct),
             format_count(class.samples)
@@ -154,7 +154,7 @@ fn advice(facts: &TrainingFacts) -> String {
         return format!("The learning rate {rate} is probably too low; {usual} is usual.");
     }
     if improves(facts).is_some() {
-        return "Its loss was still falling: train more epochs.".to_owned();
+        return "The loss was still falling: train for more epochs.".to_owned();
     }
     let noun = &facts.sample_noun;
     match facts.from_scratch {
@@ -172,7 +172,7 @@ fn memorizes(facts: &TrainingFacts) -> Option<String> {
         return None;
     }
     Some(format!(
-        "It then memorized: the held-out loss rose from {lowest:.2} to {last:.2}. More {}s or augmentation would help; the best checkpoint is used.",
+        "The model then memorized the training data: the held-out loss rose from {lowest:.2} to {last:.2}. More {}s or augmentation would help; the best checkpoint is used.",
         facts.sample_noun
     ))
 }
@@ -184,7 +184,7 @@ fn improves(facts: &TrainingFacts) -> Option<String> {
     let before = losses[before.min(losses.len() * 3 / 4)];
     let lowest = losses.iter().copied().fold(f64::INFINITY, f64::min);
     (last <= lowest && last < 0.95 * before)
-        .then(|| "It was still improving: more epochs would probably help.".to_owned())
+        .then(|| "The model was still improving: more epochs would probably help.".to_owned())
 }
 
 fn join(first: Option<String>, second: String) -> String {
@@ -257,7 +257,7 @@ mod tests {
             &chance,
             &falling,
             Tone::Bad,
-            "Not learning: no better than guessing. Its loss was still falling: train more epochs.",
+            "Not learning: no better than guessing. The loss was still falling: train for more epochs.",
         );
     }
 
@@ -280,7 +280,8 @@ mod tests {
             held_out_losses: vec![1.0, 0.9, 0.8, 0.7, 0.6],
             ..facts()
         };
-        let more = format!("{good} It was still improving: more epochs would probably help.");
+        let more =
+            format!("{good} The model was still improving: more epochs would probably help.");
         check(&both, &improving, Tone::Hint, &more);
         let memorizing = TrainingFacts {
             held_out_losses: vec![1.0, 0.5, 0.6, 0.9],
@@ -288,7 +289,7 @@ mod tests {
             ..facts()
         };
         let more = format!(
-            "{good} It then memorized: the held-out loss rose from 0.50 to 0.90. More images or augmentation would help; the best checkpoint is used."
+            "{good} The model then memorized the training data: the held-out loss rose from 0.50 to 0.90. More images or augmentation would help; the best checkpoint is used."
         );
         check(&both, &memorizing, Tone::Hint, &more);
     }
@@ -299,7 +300,7 @@ mod tests {
             &results(&[(50, 1.0), (40, 1.0), (10, 0.2)]),
             &facts(),
             Tone::Hint,
-            "Better than guessing: 92.0 % right instead of 50.0 %. Weak on cicada: 2 of 10 are right.",
+            "Better than guessing: 92.0 % right instead of 50.0 %. Weak on cicada: 2 of 10 samples are right.",
         );
     }
 
@@ -323,7 +324,7 @@ mod tests {
             &with(1.0),
             &facts(),
             Tone::Good,
-            "Better than predicting the mean: calories is off by 80.0 instead of 89.5.",
+            "Better than predicting the mean: the error of calories is 80.0 instead of 89.5.",
         );
         check(
             &with(-1.0),

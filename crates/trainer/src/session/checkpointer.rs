@@ -129,7 +129,7 @@ impl Checkpointer {
         }
         if let Some(name) = learner.first_non_finite_weight()? {
             let message = format!(
-                "no checkpoint was saved at step {}: {name} holds values that are not finite; the last valid checkpoint remains",
+                "no checkpoint was saved at step {}: {name} has NaN or infinite values; the last valid checkpoint remains",
                 state.step
             );
             return log.warn("weights_not_finite", message);

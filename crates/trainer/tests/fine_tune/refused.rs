@@ -29,7 +29,7 @@ fn conflicting_settings_are_refused() {
             train_only: Some("head"),
             ..Tuned::default()
         },
-        &["last:N, or --adapter"],
+        &["last:N, or use --adapter"],
     );
     check(
         Tuned {

@@ -161,7 +161,8 @@ fn draw_on_transparent(
             layout,
         )
     };
-    let context = context.ok_or_else(|| damaged("the system could not allocate its pixels"))?;
+    let context =
+        context.ok_or_else(|| damaged("the system could not allocate memory for the pixels"))?;
     let whole = CGRect {
         origin: CGPoint { x: 0.0, y: 0.0 },
         size: CGSize {

@@ -124,7 +124,7 @@ impl Unreadable {
             Unreadable::Format => {
                 let article = article(format);
                 format!(
-                    "It is {article} {format} file, which is not supported. Save it as JPEG or PNG."
+                    "This is {article} {format} file, which is not supported. Save the image as JPEG or PNG."
                 )
             }
             Unreadable::File(reason) => reason,
@@ -144,6 +144,6 @@ fn article(format: &str) -> &'static str {
 /// The decoder failed on this file, for this reason.
 pub(crate) fn damaged(why: &str) -> Unreadable {
     Unreadable::File(format!(
-        "It cannot be decoded ({why}). Copy it here again, or remove it."
+        "The image cannot be decoded ({why}). Copy the file here again, or remove it."
     ))
 }

@@ -63,7 +63,7 @@ pub(crate) fn decode(
 /// Checks that a file is complete and within the limits, before any of it is decoded.
 fn describe(decoder: SystemDecoder, bytes: &[u8]) -> Result<ImageProperties, Unreadable> {
     if ends_early(bytes) {
-        let reason = "It ends before its image data does. Copy it here again.";
+        let reason = "The file ends before its image data is complete. Copy the file here again.";
         return Err(Unreadable::File(reason.to_owned()));
     }
     let properties = (decoder.describe)(bytes)?;
@@ -81,7 +81,7 @@ fn read_file(file: &mut impl Read) -> Result<Vec<u8>, Unreadable> {
         .map_err(|source| Unreadable::File(unreadable(&source)))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(Unreadable::File(format!(
-            "It is larger than {} MiB, the limit for this format. Resize it.",
+            "The file is larger than {} MiB, the limit for this format. Resize the image.",
             MAX_FILE_BYTES >> 20
         )));
     }

@@ -85,7 +85,7 @@ impl HubConvNext {
 
     pub(crate) fn read(config: &JsonConfig) -> error::Result<Self> {
         if config.count_or("num_channels", 3)? != 3 {
-            return Err(config.refuse("its images do not have 3 channels".to_owned()));
+            return Err(config.refuse("Ebb supports only images with 3 channels".to_owned()));
         }
         let widths = config.counts("hidden_sizes", &[96, 192, 384, 768])?;
         let depths = config.counts("depths", &[3, 3, 9, 3])?;

@@ -106,7 +106,7 @@ impl HubResNet {
         config.expect_text("hidden_act", &["relu"])?;
         config.expect_text("layer_type", &["bottleneck", "basic"])?;
         if config.count_or("num_channels", 3)? != 3 {
-            return Err(config.refuse("its images do not have 3 channels".to_owned()));
+            return Err(config.refuse("Ebb supports only images with 3 channels".to_owned()));
         }
         let widths = config.counts("hidden_sizes", &[256, 512, 1024, 2048])?;
         let depths = config.counts("depths", &[3, 4, 6, 3])?;
@@ -125,7 +125,7 @@ impl HubResNet {
             "basic" => ResNetBranch::Basic,
             _ if widths.iter().any(|width| width % 4 != 0) => {
                 return Err(config.refuse(format!(
-                    "hidden_sizes {widths:?} must be multiples of 4, because its blocks are bottlenecks"
+                    "hidden_sizes {widths:?} must be multiples of 4, because the network has bottleneck blocks"
                 )));
             }
             _ => ResNetBranch::Bottleneck {

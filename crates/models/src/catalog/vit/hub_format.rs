@@ -120,7 +120,7 @@ impl HubVit {
     ) -> error::Result<Self> {
         config.expect_bool("use_swiglu_ffn", false)?;
         if config.count_or("num_channels", 3)? != 3 {
-            return Err(config.refuse("its images do not have 3 channels".to_owned()));
+            return Err(config.refuse("Ebb supports only images with 3 channels".to_owned()));
         }
         let width = config.count("hidden_size")?;
         let default_patch = if family == VitFamily::Dinov2 { 14 } else { 16 };

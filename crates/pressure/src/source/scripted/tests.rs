@@ -104,7 +104,7 @@ fn a_bad_script_is_refused_with_line_and_reason() {
         ),
         (
             r#"{"at_ms":200,"total_bytes":10,"others_bytes":11}"#,
-            "others use 11 bytes, more than the total of 10",
+            "other apps use 11 bytes, more than the total of 10 bytes",
         ),
         (
             r#"{"at_ms":200,"total_bytes":9,"others_bytes":1,"level":"high"}"#,

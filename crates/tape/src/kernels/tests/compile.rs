@@ -25,7 +25,7 @@ fn nvcc() -> Option<PathBuf> {
 #[test]
 fn every_module_compiles_for_cuda_if_nvcc_is_installed() {
     let Some(nvcc) = nvcc() else {
-        println!("no nvcc here: the kernels were not compiled for CUDA");
+        println!("nvcc is not installed, so the kernels were not compiled for CUDA");
         return;
     };
     for module in MODULES {
@@ -48,7 +48,7 @@ fn every_module_compiles_for_cuda_if_nvcc_is_installed() {
 #[test]
 fn tensor_core_products_compile_if_nvcc_is_installed() {
     let Some(nvcc) = nvcc() else {
-        println!("no nvcc here: the products were not compiled for CUDA");
+        println!("nvcc is not installed, so the tensor-core products were not compiled for CUDA");
         return;
     };
     let text = concat!(

@@ -33,7 +33,7 @@ impl BroadcastPlan {
                 .zip(small.iter().rev())
                 .all(|(&n, &m)| m == n || m == 1);
         if !fits {
-            let expected = format!("the last axes of {large:?}, or 1 in their place,");
+            let expected = format!("a shape that broadcasts to the last axes of {large:?}");
             return Err(misfit(op, "the repeated operand", expected, p));
         }
         let missing = large.len() - small.len();

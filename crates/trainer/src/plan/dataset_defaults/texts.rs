@@ -140,10 +140,10 @@ fn refuse_foreign(
     refuse(
         "image_size",
         config.image_size,
-        "it is for images; --tokens sets the length of texts",
+        "this setting is for images; for texts, set the length with --tokens",
     )?;
     if task != Task::TokenCompression {
-        let foreign = "it is for --task token-compression; remove this setting";
+        let foreign = "this setting is for --task token-compression; remove it for other tasks";
         refuse("policy", config.policy.as_ref(), foreign)?;
         refuse("keep_fraction", config.keep_fraction, foreign)?;
         refuse("keep_cost", config.keep_cost, foreign)?;
