@@ -40,9 +40,9 @@ impl DetectedDataset {
         match (self, other) {
             (DetectedDataset::Images(a), DetectedDataset::Images(b)) => {
                 let files = |found: &ImageInspection| found.files.len();
-                let pairs = a.files.iter().zip(&b.files);
+                let mut pairs = a.files.iter().zip(&b.files);
                 let same = |(a, b): (&ImageFile, &ImageFile)| a.path == b.path;
-                a.folder == b.folder && files(a) == files(b) && pairs.map(same).all(|same| same)
+                a.folder == b.folder && files(a) == files(b) && pairs.all(same)
             }
             (DetectedDataset::Texts(a), DetectedDataset::Texts(b)) => {
                 let key = |s: &TextSample| (s.file, s.row, s.start, s.hash);
