@@ -1,5 +1,6 @@
 //! The commands of the data page. Like those in `commands.rs` they take ids and return views.
 
+use crate::app_state::Shell;
 use crate::commands::{Answer, config_of, status};
 use crate::data_choices::DataChoices;
 use crate::data_view::{self, DataFile, DataSampleView, DataView};
@@ -7,7 +8,6 @@ use crate::drawn_view::{self, DrawnView};
 use crate::duplicates_view::{self, DuplicatesView};
 use crate::inspections::{ReadFolder, SEED};
 use crate::lock::lock;
-use crate::app_state::Shell;
 use crate::system;
 use crate::window_types::{CommandError, PlanSettings};
 use dataset::DetectedDataset;

@@ -34,7 +34,7 @@ const oneChunk = { output: { codeSplitting: { groups: [{ name: "index", test: (i
 export default defineConfig(({ mode }) => ({
   base: "./",
   clearScreen: false,
-  plugins: [svelte({ configFile: false, compilerOptions: { runes: true, cssHash: ({ name }) => `e-${name}` } }), trimUPlot, replay],
+  plugins: [svelte({ configFile: false, compilerOptions: { runes: true, discloseVersion: false, fragments: "tree", cssHash: ({ name }) => `e-${name}` } }), trimUPlot, replay],
   server: { port: 5173, strictPort: true },
   preview: { port: 5174, strictPort: true, headers: { "content-security-policy": policy } },
   build: {

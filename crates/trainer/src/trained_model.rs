@@ -33,7 +33,7 @@ use dataset::{
     Tokenizer, detect,
 };
 use models::export::{Exported, TrainedNetwork, export_core_ml, export_hub_folder, export_onnx};
-use runlog::{RunConfig, RunFolder, format_count, most_like};
+use runlog::{RunFolder, format_count, most_like};
 use seen_files::SeenFiles;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
