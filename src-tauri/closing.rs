@@ -2,8 +2,8 @@
 //! again from the Dock, the tray, or by starting Ebb once more.
 
 use crate::app_state::Shell;
+use crate::desktop_calls;
 use crate::quit::{self, Quit};
-use crate::system;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tauri::{AppHandle, Manager};
@@ -27,7 +27,7 @@ pub fn request(app: &AppHandle) -> bool {
         return quit::request(app);
     }
     let closing = app.state::<Closing>();
-    let hides = system::CLOSING_HIDES || closing.has_tray.load(Ordering::Relaxed);
+    let hides = desktop_calls::CLOSING_HIDES || closing.has_tray.load(Ordering::Relaxed);
     if let Some(window) = app.get_webview_window("main") {
         // Fails only if the window is closing anyway.
         let _ = if hides {
@@ -40,7 +40,7 @@ pub fn request(app: &AppHandle) -> bool {
         let name = crate::training_summary::of(&training)
             .map_or_else(|| "The training".to_owned(), |active| active.name);
         let body = "Training continues without the window. Start Ebb again to open the window; choose Quit to stop training.";
-        system::notify(&format!("{name} is still training"), body);
+        desktop_calls::notify(&format!("{name} is still training"), body);
     }
     false
 }

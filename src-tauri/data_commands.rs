@@ -4,11 +4,11 @@ use crate::app_state::Shell;
 use crate::commands::{Answer, config_of, status};
 use crate::data_choices::DataChoices;
 use crate::data_view::{self, DataFile, DataSampleView, DataView};
+use crate::desktop_calls;
 use crate::drawn_view::{self, DrawnView};
 use crate::duplicates_view::{self, DuplicatesView};
 use crate::inspections::{ReadFolder, SEED};
 use crate::lock::lock;
-use crate::system;
 use crate::window_types::{CommandError, PlanSettings};
 use dataset::DetectedDataset;
 use std::sync::Arc;
@@ -63,8 +63,8 @@ pub async fn reveal_file(
 ) -> Answer<()> {
     status(shell, move |shell| {
         let path = data_view::file(&shell.inspections.read(&inspection)?, file)?;
-        system::reveal(&path).map_err(|error| {
-            let name = system::FILE_MANAGER;
+        desktop_calls::reveal(&path).map_err(|error| {
+            let name = desktop_calls::FILE_MANAGER;
             let why = format!("{} cannot be shown in {name}: {error}.", path.display());
             CommandError::new("failed", why)
         })

@@ -4,8 +4,8 @@
 use crate::app_state::Shell;
 use crate::closing::Closing;
 use crate::current_training::Training;
+use crate::desktop_calls;
 use crate::menu_bar_item::MenuBarItem;
-use crate::system;
 use crate::training_summary::{self, news};
 use crate::window_types::ActiveView;
 use pressure::Level;
@@ -39,7 +39,9 @@ pub fn follow(app: &AppHandle) {
     let app = app.clone();
     thread::spawn(move || {
         let mut status = Status {
-            item: system::has_tray().then(|| menu_bar_item(&app)).flatten(),
+            item: desktop_calls::has_tray()
+                .then(|| menu_bar_item(&app))
+                .flatten(),
             ..Status::default()
         };
         let closing = app.state::<Closing>();
@@ -133,7 +135,7 @@ fn report_end(app: &AppHandle, training: &Training) -> tauri::Result<()> {
     let (Some(title), false) = (title, window.is_focused()?) else {
         return Ok(());
     };
-    system::notify(&title, &body);
+    desktop_calls::notify(&title, &body);
     // Not every desktop has badges.
     let _ = window.set_badge_count(Some(1));
     Ok(())

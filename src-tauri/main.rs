@@ -75,7 +75,7 @@ mod show_window;
 #[cfg(feature = "desktop")]
 mod single_instance;
 #[cfg(feature = "desktop")]
-mod system;
+mod desktop_calls;
 #[cfg(feature = "desktop")]
 mod training_summary;
 #[cfg(feature = "desktop")]

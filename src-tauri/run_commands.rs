@@ -5,7 +5,7 @@ use crate::commands::{Answer, status};
 use crate::data_choices::DataChoices;
 use crate::lock::lock;
 use crate::window_types::{ChangedSettings, CommandError, RepeatView, Show};
-use crate::{actions, system};
+use crate::{actions, desktop_calls};
 use runlog::{RunFolder, RunNotes, Started};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -105,8 +105,8 @@ pub async fn reveal(shell: State<'_, Arc<Shell>>, show: Show) -> Answer<()> {
             Show::Run { id } => shell.runs.folder(&id)?.path,
             Show::Inspection { id, .. } => shell.inspections.path(&id)?,
         };
-        system::reveal(&path).map_err(|error| {
-            let name = system::FILE_MANAGER;
+        desktop_calls::reveal(&path).map_err(|error| {
+            let name = desktop_calls::FILE_MANAGER;
             let why = format!("{} cannot be shown in {name}: {error}.", path.display());
             CommandError::new("failed", why)
         })
@@ -123,7 +123,7 @@ pub async fn trash_run(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> 
             let why = "This run is training. Stop it first, then move it to the trash.";
             return Err(CommandError::new("busy", why));
         }
-        system::move_to_trash(&folder.path).map_err(|error| {
+        desktop_calls::move_to_trash(&folder.path).map_err(|error| {
             let why = format!("{run} cannot be moved to the trash: {error}.");
             CommandError::new("failed", why)
         })?;

@@ -236,7 +236,7 @@ pub struct Stress {
     pub seconds: u64,
 }
 
-/// Arguments of the child process that holds the memory of a stress test.
+/// Arguments of the child process that allocates memory during a stress test.
 #[derive(Args)]
 pub struct StressHold {
     pub bytes: u64,

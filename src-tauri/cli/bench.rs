@@ -139,7 +139,7 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
 /// kink than rounding explains. A comparison with the choices of f64 would hide this fault.
 fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
-        "{} at batch {}: operation {} (counting ReLU and max pooling in forward order) takes another branch than in f64. The distance of a value from the switching point is {:.1e} times the operation's root mean square, but rounding explains at most {:.1e}. Run `ebb doctor` to check each operation",
+        "{} at batch {}: operation {} (counting ReLU and max pooling in forward order) takes another branch than in f64. A value is {:.1e} away from the point where the branch changes, but rounding moves a value by at most {:.1e} (both divided by the root mean square of the operation's output). Run `ebb doctor` to check each operation",
         case.workload.name(),
         case.batch,
         parting.farthest_at + 1,

@@ -14,7 +14,7 @@ use trainer::{Control, Plan, RunContext, TrainError};
 pub struct Attempt {
     pub plan: Plan,
     pub run: RunFolder,
-    /// Every event, also of a run that failed.
+    /// All events of the run, even if the run failed.
     pub events: Vec<RunEvent>,
     /// Why the training failed, if it did.
     pub failed: Option<TrainError>,

@@ -21,7 +21,7 @@ fn start(home: &TestHome, args: &[&str]) -> Child {
     command.stdout(Stdio::null()).spawn().expect("ebb starts")
 }
 
-/// The child process that holds the memory of a stress test.
+/// The child process that allocates memory during a stress test.
 fn holder(stress_test: &Child) -> Option<u32> {
     let id = stress_test.id();
     let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;

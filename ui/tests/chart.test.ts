@@ -14,7 +14,7 @@ import type { Colors } from "../src/chart/colors";
 import { namesOf } from "../src/training/names";
 import { nearestMark, readingAt } from "../src/training/valuesAtCursor";
 import type { Mark, PullHeader } from "../src/types";
-import { pack, unpack } from "../src/chartData";
+import { pack, unpack } from "../src/pullFormat";
 import recording from "../recorded/pulls.json";
 
 test.each([[24, [0, 8, 16, 24]], [23.5, [0, 8, 16, 23.5]], [16, [0, 4, 8, 12, 16]], [7.6, [0, 2, 4, 6, 7.6]], [128, [0, 32, 64, 96, 128]]])(

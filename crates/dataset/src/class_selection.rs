@@ -1,8 +1,8 @@
 //! Which classes of a dataset are used, and under which names.
 
 use crate::error::DatasetError;
-use crate::messages::{counted, listed};
 use crate::types::Class;
+use crate::user_messages::{counted, listed};
 
 /// Which classes are used, and under which names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ pub(crate) mod system_decoder;
 
 use crate::decoded_image::DecodedImage;
 use crate::image_header::beyond_limits;
-use crate::messages::unreadable;
+use crate::user_messages::unreadable;
 use image::metadata::Orientation;
 use image::{DynamicImage, ImageDecoder, ImageReader};
 use std::fs::File;

@@ -4,7 +4,7 @@
 
 use crate::decode_image::system_decoder::{self, Decoders, SystemFormat, Unreadable};
 use crate::image_header::{self, ImageHeader};
-use crate::messages::unreadable;
+use crate::user_messages::unreadable;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;

@@ -2,9 +2,9 @@
 //! Displayed names are in composed Unicode (NFC), whatever the file system stores.
 
 use crate::image_groups::BY_TIME;
-use crate::messages::grouped;
 use crate::target_column::TargetColumn;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
+use crate::user_messages::grouped;
 use std::path::PathBuf;
 
 /// The contents of a folder of images, and the reason if it cannot be trained on.

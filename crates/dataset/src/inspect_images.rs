@@ -10,10 +10,10 @@ use crate::folder_listing::{Entry, Listing, resolve};
 use crate::identify_image::{ImageFileKind, classify};
 use crate::image_inspection::{ImageFile, ImageInspection};
 use crate::image_table::{self, Groups, ImageTable};
-use crate::messages::{self, ImageCounts};
 use crate::options::{InspectOptions, TableOptions};
 use crate::target_column::TargetColumn;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
+use crate::user_messages::{self, ImageCounts};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -140,8 +140,8 @@ fn count_groups(groups: Option<Groups>, placed: &[PlacedImage]) -> Option<((Stri
 /// Sentences about files that cannot be used and folders without images. `names` are those of the
 /// images.
 fn describe_files(listing: &Listing, images: &Images, names: &[&[String]]) -> Vec<String> {
-    let unsupported = messages::unsupported_formats(&images.unsupported);
-    let empty = messages::folders_without_images(&empty_folders(listing, names));
+    let unsupported = user_messages::unsupported_formats(&images.unsupported);
+    let empty = user_messages::folders_without_images(&empty_folders(listing, names));
     unsupported.into_iter().chain(empty).collect()
 }
 
@@ -262,7 +262,7 @@ fn select_targets(
 /// Why the folder cannot be trained on. Regression targets can be learned without classes.
 fn refusal(counts: &ImageCounts, files: &[ImageFile], targets: &[TargetColumn]) -> Option<String> {
     if targets.is_empty() || !counts.classes.is_empty() {
-        return messages::refusal(counts);
+        return user_messages::refusal(counts);
     }
     let trained = files.iter().filter(|file| file.split == Split::Train);
     (trained.count() < 2).then(|| {
@@ -291,13 +291,13 @@ fn empty_folders(listing: &Listing, images: &[&[String]]) -> Vec<String> {
 pub(crate) fn class_notes(classes: &[Class], split: SplitKind) -> Vec<String> {
     let held_out = match split {
         SplitKind::Given => {
-            messages::missing_in("the held-out folder", NOUN, classes, |c| c.held_out)
+            user_messages::missing_in("the held-out folder", NOUN, classes, |c| c.held_out)
         }
-        SplitKind::Seeded { .. } => messages::single_samples(NOUN, classes),
+        SplitKind::Seeded { .. } => user_messages::single_samples(NOUN, classes),
     };
     // Nothing is missing if there is no test folder at all.
-    let test = messages::missing_in("the test folder", NOUN, classes, |c| c.test);
-    let notes = [messages::imbalance(NOUN, classes), held_out, test];
+    let test = user_messages::missing_in("the test folder", NOUN, classes, |c| c.test);
+    let notes = [user_messages::imbalance(NOUN, classes), held_out, test];
     notes.into_iter().flatten().collect()
 }
 

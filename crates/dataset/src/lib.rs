@@ -33,7 +33,7 @@ mod options;
 
 mod error;
 
-mod messages;
+mod user_messages;
 
 // Random numbers, and choices by seed.
 mod rng;

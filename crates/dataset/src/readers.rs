@@ -16,9 +16,9 @@ mod whole_text;
 // The first rows of a file, and the table of formats.
 mod formats;
 mod table_preview;
-mod tables;
+mod preview_tables;
 
 pub(crate) use formats::{Dialect, FileFormat, OpenFile, Use};
+pub(crate) use preview_tables::{Candidate, PreviewedTable, preview_tables};
 pub(crate) use rows::Row;
 pub(crate) use table_preview::{ChosenColumn, TablePreview, is_label_name};
-pub(crate) use tables::{Candidate, PreviewedTable, preview_tables};

@@ -6,12 +6,12 @@
 mod text_inspection;
 
 mod file_splits;
-mod messages;
+mod refusals_and_notes;
 
 mod task_decision;
 
 mod decide_task;
-mod labeled_tables;
+mod decide_labeled_tables;
 
 mod scan_rows;
 
@@ -41,5 +41,5 @@ pub use text_manifest::TextManifest;
 pub use tokenizer::{Tokenizer, Vocabulary};
 
 pub(crate) use inspect_texts::inspect_texts;
-pub(crate) use messages::classes as class_notes;
 pub(crate) use read_samples::read_chosen;
+pub(crate) use refusals_and_notes::classes as class_notes;

@@ -1,8 +1,8 @@
 //! How much memory Ebb allows itself now: what is available, less the reserve, less what other apps
 //! may take while a micro-batch runs.
 
+use crate::forecast_other_apps::History;
 use crate::memory_sample::{Component, MemorySample};
-use crate::other_apps::History;
 use crate::policy::Policy;
 
 /// Limits on Ebb's footprint, in bytes.

@@ -3,9 +3,9 @@
 
 use crate::decision::{Action, MicroBatchKind, Prefetch};
 use crate::decision_context::{Failure, VoluntaryChanges};
+use crate::forecast_other_apps::History;
 use crate::memory_sample::{Level, MemorySample};
 use crate::micro_batch_sizes::Tracks;
-use crate::other_apps::History;
 use crate::policy::Policy;
 use crate::pressure_level::{self, Reading};
 use crate::recovery::RecoveryReserve;

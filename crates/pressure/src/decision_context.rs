@@ -3,10 +3,10 @@
 use crate::budget::Budget;
 use crate::decision::{Action, MicroBatchKind, Outcome, SampleCost};
 use crate::explain_shortage::explain_shortage;
+use crate::forecast_other_apps::History;
 use crate::memory_model::MemoryModel;
 use crate::memory_sample::{Component, Level, MemorySample};
 use crate::micro_batch_sizes::{Track, largest_within};
-use crate::other_apps::History;
 use crate::policy::{CHANGES_WINDOW_MS, Policy};
 use crate::pressure_level::Reading;
 use std::collections::VecDeque;

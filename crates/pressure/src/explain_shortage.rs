@@ -1,8 +1,8 @@
 //! Why there is less memory than before, in words. Decides nothing.
 
 use crate::budget::Budget;
+use crate::forecast_other_apps::History;
 use crate::memory_sample::{Component, Level, MemorySample};
-use crate::other_apps::History;
 use crate::policy::Policy;
 use crate::pressure_level::Reading;
 use format::format_bytes;

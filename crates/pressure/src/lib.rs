@@ -52,7 +52,7 @@ mod describe;
 
 // What is known: pressure, other apps, budget, the need and speed of micro-batches.
 mod pressure_level;
-mod other_apps;
+mod forecast_other_apps;
 mod budget;
 mod memory_model;
 mod micro_batch_sizes;

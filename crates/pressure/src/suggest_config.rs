@@ -2,9 +2,9 @@
 //! estimate, with the fewest checkpointed blocks. A first guess that the controller corrects.
 
 use crate::budget::Budget;
+use crate::forecast_other_apps::History;
 use crate::memory_sample::MemorySample;
 use crate::micro_batch_sizes::sizes;
-use crate::other_apps::History;
 use crate::policy::{Policy, SUGGESTED_CAP_FACTOR, SUGGESTED_CAP_STEP_BYTES};
 use serde::Serialize;
 

@@ -8,14 +8,14 @@ mod adamw;
 mod adamw8bit;
 mod lion;
 mod mapped_state;
-pub mod saved_tensor;
+pub mod checkpoint_tensor;
 mod sgd;
 
 use crate::error::{Result, TrainError};
 use candle_core::{DType, Device, Tensor};
+use checkpoint_tensor::SavedTensor;
 use mapped_state::MappedState;
 pub use runlog::OptimizerChoice as OptimizerKind;
-use saved_tensor::SavedTensor;
 use std::collections::HashMap;
 use std::path::Path;
 use tape::device::with_autorelease_pool;

@@ -2,7 +2,7 @@
 //! run has several sessions if it is stopped and resumed.
 
 mod checkpointer;
-mod fault_counts;
+mod device_failures;
 mod loaders;
 mod power_monitor;
 mod started_event;
@@ -27,7 +27,7 @@ use crate::sample_queue::SampleQueue;
 use crate::task::Task;
 use crate::train_state::TrainState;
 use checkpointer::{Checkpointer, Snapshot};
-use fault_counts::FaultCounts;
+use device_failures::FaultCounts;
 use loaders::Loaders;
 use power_monitor::PowerMonitor;
 use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};

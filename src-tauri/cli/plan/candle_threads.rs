@@ -3,8 +3,8 @@
 /// Environment variable that sets the number of threads of candle's own operations.
 const THREADS: &str = "CANDLE_NUM_THREADS";
 
-/// Makes candle's own operations run on the calling thread, unless the user has set the variable.
-/// Otherwise candle starts one thread per core, and all threads spin after every operation.
+/// Makes candle's own operations run on the calling thread, unless the user has set the environment
+/// variable `CANDLE_NUM_THREADS`. Otherwise candle starts one thread per core, and all threads spin after every operation.
 /// Spinning took more than half of the CPU time of a list of estimates. Call this before anything
 /// is computed.
 pub fn run_stock_operations_on_one_thread() {

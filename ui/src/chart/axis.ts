@@ -1,7 +1,7 @@
 // The horizontal axis: time, steps or epochs. Ranges, marks and the cursor are always times on the
 // run's clock; an axis maps them to positions and back.
 import { count, tickClock } from "../format";
-import type { Pull } from "../chartData";
+import type { Pull } from "../pullFormat";
 import type { ChartOptions } from "./options";
 import type { TimeRange } from "./span";
 import { roundTicks, timeTicks } from "./ticks";

@@ -1,7 +1,7 @@
 // One pull, prepared for drawing: values in the units of the axes, the stacked layers, and the
 // scales. Draws nothing.
 import type { LevelSpan, Mark, PullHeader } from "../types";
-import type { Pull } from "../chartData";
+import type { Pull } from "../pullFormat";
 import { axisOf, type Axis } from "./axis";
 import type { Colors } from "./colors";
 import type { ChartOptions } from "./options";

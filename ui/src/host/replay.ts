@@ -3,7 +3,7 @@
 // check of a GPU before a training, and `?state=ID` leads to a state of the list in
 // `replay/states.ts`. Never part of a production bundle.
 import type { PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
-import { pack } from "../chartData";
+import { pack } from "../pullFormat";
 import { toCommandError, type Host } from "./host";
 import { table, texts } from "./replay/datasets";
 import { allStates } from "./replay/states";

@@ -7,7 +7,7 @@ import { noTops, type StressSpan, type Tops } from "../chart/scene";
 import { ranges, timeRange, type Span } from "../chart/span";
 import { attempt, leaveUnknown, session } from "../appState.svelte";
 import type { Mark, RunRequest, RunRow, RunStatus } from "../types";
-import { unpack, type Pull } from "../chartData";
+import { unpack, type Pull } from "../pullFormat";
 
 /** A pull reaches this far beyond the last known time, to include what has happened since. */
 const AHEAD_MS = 2000;

@@ -4,10 +4,10 @@
 use super::matched_rows::{MatchedRow, MatchedRows};
 use super::numeric_cells::{Cell, is_id_name, is_numeric, parse_cell};
 use crate::error::DatasetError;
-use crate::messages::listed;
 use crate::options::TableOptions;
 use crate::readers::is_label_name;
 use crate::types::Split;
+use crate::user_messages::listed;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names of columns that give the split of a row.

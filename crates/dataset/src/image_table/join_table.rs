@@ -6,10 +6,10 @@ use crate::folder_layout::{Layout, Placement};
 use crate::folder_listing::Entry;
 use crate::image_groups::{BY_TIME, GAP_SECONDS, group_by_time};
 use crate::image_inspection::ImageFile;
-use crate::messages::grouped;
 use crate::options::TableOptions;
 use crate::target_column::TargetColumn;
 use crate::types::Split;
+use crate::user_messages::grouped;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups of images.

@@ -1,8 +1,8 @@
 //! The rows of a table that name an image, and the reasons why other rows are left out.
 
 use super::match_files::{CellMatch, ImageIndex};
-use crate::messages::{counted, grouped};
 use crate::readers::Row;
+use crate::user_messages::{counted, grouped};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 

@@ -5,10 +5,10 @@ use super::match_files::{CellMatch, ImageIndex};
 use super::matched_rows::MatchedRows;
 use crate::error::DatasetError;
 use crate::folder_listing::{Entry, Listing};
-use crate::messages::{counted, listed};
 use crate::options::TableOptions;
 use crate::readers::{Candidate, FileFormat, OpenFile, PreviewedTable, Row, Use, preview_tables};
 use crate::types::SkippedFile;
+use crate::user_messages::{counted, listed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -9,7 +9,7 @@ use super::rows::{Contents, RowVisitor, Rows};
 use super::table_preview::TablePreview;
 use super::text_encoding::{TextEncoding, decode};
 use super::whole_text;
-use crate::messages::unreadable;
+use crate::user_messages::unreadable;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fs::File;
 use std::io::Read;

@@ -1,7 +1,7 @@
 //! Assigns rows to splits and classes, and cuts a single document in two. Equal texts are never on
 //! both sides of a split that Ebb makes. Opens a file only to cut the only document.
 
-use super::messages;
+use super::refusals_and_notes;
 use super::scan_rows::{ScannedRow, ScannedRows, join_cells};
 use super::text_inspection::{SkippedRows, TextFile, TextSample};
 use crate::readers::{OpenFile, Row};
@@ -71,7 +71,9 @@ pub(crate) fn assign(
     let names = untrained_labels
         .iter()
         .map(|label| scanned.labels[*label as usize].clone());
-    notes.extend(messages::untrained_classes(&names.collect::<Vec<_>>()));
+    notes.extend(refusals_and_notes::untrained_classes(
+        &names.collect::<Vec<_>>(),
+    ));
     if let (Task::LanguageModel, Some(HoldOut { fraction, .. })) = (task, hold_out) {
         cut_only_document(root, &scanned.files, &mut samples, fraction);
     }
@@ -99,7 +101,7 @@ fn leave_out(left: &mut BTreeMap<u32, SkippedRows>, row: &ScannedRow, files: &[T
 /// Notes about texts that occur more than once.
 fn describe_repeats(task: Task, scanned: &ScannedRows) -> Vec<String> {
     let mut first: HashMap<u64, (u32, Option<Split>)> = HashMap::with_capacity(scanned.rows.len());
-    let mut repeats = messages::Repeats::default();
+    let mut repeats = refusals_and_notes::Repeats::default();
     for row in &scanned.rows {
         match first.get(&row.hash) {
             None => {
@@ -112,7 +114,7 @@ fn describe_repeats(task: Task, scanned: &ScannedRows) -> Vec<String> {
             }
         }
     }
-    messages::repeats(task, &repeats)
+    refusals_and_notes::repeats(task, &repeats)
 }
 
 /// The split of each row: the dataset's own, or else by seed, class by class.

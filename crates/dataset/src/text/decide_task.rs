@@ -1,8 +1,8 @@
 //! Decides what text files are for: labeled rows, class folders, lines with a label, or documents.
 //! Opens tables to preview their columns.
 
+use super::decide_labeled_tables::{self, chosen_column};
 use super::file_splits::splits_by_name;
-use super::labeled_tables::{self, chosen_column};
 use super::task_decision::{ChosenFile, Decision, LabelSource};
 use super::text_inspection::{Column, Role};
 use crate::error::DatasetError;
@@ -31,9 +31,9 @@ pub(crate) fn decide(
     skipped: &mut Vec<SkippedFile>,
 ) -> Result<Decision, DatasetError> {
     let tables = preview_tables(root, files, skipped);
-    labeled_tables::check_named_columns(&tables, options)?;
+    decide_labeled_tables::check_named_columns(&tables, options)?;
     if options.task != Some(Task::LanguageModel) {
-        if let Some(found) = labeled_tables::decide(&tables, options, skipped) {
+        if let Some(found) = decide_labeled_tables::decide(&tables, options, skipped) {
             return Ok(found);
         }
         let plain: Vec<&Entry> = files
@@ -49,11 +49,11 @@ pub(crate) fn decide(
         }
     }
     if options.task == Some(Task::TextClassification) {
-        return Ok(labeled_tables::without_labels(&tables));
+        return Ok(decide_labeled_tables::without_labels(&tables));
     }
     let found = documents(files, &tables, options);
     if found.files.is_empty() && !tables.is_empty() {
-        return Ok(labeled_tables::without_labels(&tables));
+        return Ok(decide_labeled_tables::without_labels(&tables));
     }
     Ok(found)
 }

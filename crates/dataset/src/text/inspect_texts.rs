@@ -2,7 +2,7 @@
 
 use super::assign_splits::{Assigned, HoldOut, assign};
 use super::decide_task::decide;
-use super::messages::{self, TextCounts};
+use super::refusals_and_notes::{self, TextCounts};
 use super::scan_rows::{ScannedRows, scan_rows};
 use super::task_decision::{ChosenFile, Decision, LabelSource};
 use super::text_inspection::{Lengths, TextInspection};
@@ -37,7 +37,7 @@ pub(crate) fn inspect_texts(
     let hold_out = choose_hold_out(&scanned, options);
     let assigned = assign(&listing.root, task, &mut scanned, hold_out);
     let counts = counts(&decision, &assigned, &scanned, skipped.len());
-    let refusal = messages::refusal(task, &assigned.classes, &counts);
+    let refusal = refusals_and_notes::refusal(task, &assigned.classes, &counts);
     let notes = describe(
         task,
         &assigned,
@@ -133,13 +133,13 @@ fn describe(
     decision: &Decision,
     given: bool,
 ) -> Vec<String> {
-    let mut notes = messages::encodings(&scanned.encodings);
+    let mut notes = refusals_and_notes::encodings(&scanned.encodings);
     notes.extend(assigned.notes.iter().cloned());
-    notes.extend(messages::classes(task, &assigned.classes, given));
+    notes.extend(refusals_and_notes::classes(task, &assigned.classes, given));
     if !decision.files.is_empty() {
-        notes.extend(messages::unused_files(unused));
+        notes.extend(refusals_and_notes::unused_files(unused));
     }
-    notes.extend(scanned.too_many_rows.map(messages::too_many_rows));
+    notes.extend(scanned.too_many_rows.map(refusals_and_notes::too_many_rows));
     notes
 }
 

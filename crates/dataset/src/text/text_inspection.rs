@@ -1,9 +1,9 @@
 //! The result of inspecting a folder or file of texts: values only. Paths are relative to `folder`.
 
-use crate::messages::grouped;
 use crate::readers::Dialect;
 use crate::seeded_selection;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
+use crate::user_messages::grouped;
 use std::path::PathBuf;
 
 /// The contents of a folder or file of texts, and the reason if it cannot be trained on.

@@ -7,8 +7,8 @@
 
 mod arithmetic;
 mod movement;
-mod layers;
-mod random;
+mod basic_operations;
+mod random_and_losses;
 
 use candle_core::{DType, Device, Tensor};
 use tape::{
@@ -89,9 +89,9 @@ fn every_operation_saves_exactly_the_documented_bytes() {
         arithmetic::products(),
         arithmetic::functions(),
         movement::movers(),
-        layers::rows(),
-        random::random_operations(),
-        random::losses(),
+        basic_operations::rows(),
+        random_and_losses::random_operations(),
+        random_and_losses::losses(),
     ] {
         for row in table {
             for kernels in [Kernels::Fused, Kernels::Composed] {
@@ -107,8 +107,8 @@ fn every_operation_saves_exactly_the_documented_bytes() {
 fn f32_saves_half_of_the_bytes_of_f64() {
     for table in [
         arithmetic::functions(),
-        random::random_operations(),
-        random::losses(),
+        random_and_losses::random_operations(),
+        random_and_losses::losses(),
     ] {
         for row in table {
             let (single, double) = (

@@ -4,7 +4,7 @@
 //! checkpoints do not depend on it.
 
 use super::StateTensor;
-use super::saved_tensor::{MappedTensor, SavedTensor};
+use super::checkpoint_tensor::{MappedTensor, SavedTensor};
 use crate::error::{Result, at};
 use candle_core::{DType, Device, Tensor};
 use memmap2::{MmapMut, MmapOptions};

@@ -4,7 +4,7 @@
 //! tokens. Noise is a function of seed, step, sequence and position, so no split of the batch
 //! changes it.
 
-mod advantages;
+mod policy_gradient;
 mod fixed_policies;
 mod padded;
 
@@ -17,12 +17,12 @@ use crate::data::{
 };
 use crate::error::Result;
 use crate::plan::{Compression, Plan, SampleCounts, relaxes_choice, scores_choice};
-use advantages::Outcome;
 use candle_core::Tensor;
 use dataset::{DetectedDataset, Documents};
 use fixed_policies::Purpose;
 use models::{Compressor, KeepScores, Network};
 use padded::PaddedBatch;
+use policy_gradient::Outcome;
 use runlog::{PolicyTraining, RunFolder};
 use std::sync::Arc;
 use tape::inplace::to_f64;
@@ -422,7 +422,7 @@ impl<'a, 'c> Pass<'a, 'c> {
                 chances: &chances,
                 expected: &expected[range.clone()],
                 cost: match quota.kept {
-                    Some(_) => advantages::price(&chances, &expected[range.clone()]),
+                    Some(_) => policy_gradient::price(&chances, &expected[range.clone()]),
                     None => self.rule.keep_cost,
                 },
             };

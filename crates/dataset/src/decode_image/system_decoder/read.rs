@@ -6,7 +6,7 @@ use super::interface::{
 };
 use crate::decoded_image::DecodedImage;
 use crate::image_header::ImageHeader;
-use crate::messages::unreadable;
+use crate::user_messages::unreadable;
 use image::metadata::Orientation;
 use std::io::Read;
 use std::panic::catch_unwind;

@@ -148,7 +148,7 @@ fn refuse_foreign(
         refuse("keep_fraction", config.keep_fraction, foreign)?;
         refuse("keep_cost", config.keep_cost, foreign)?;
     } else {
-        let bytes = "token compression always works on bytes; remove this setting";
+        let bytes = "models with token compression read raw bytes and use no tokenizer; remove this setting";
         refuse("vocabulary", config.vocabulary, bytes)?;
         let from = config.from.as_ref().map(|from| from.display().to_string());
         let scratch = "token compression always trains from scratch; remove this setting";

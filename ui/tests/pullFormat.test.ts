@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { OTHER, startingPoints, checkpointName, fieldErrors, rate, steps } from "../src/plan/settings";
 import { parts, place } from "../src/plan/memoryBar";
 import { indexAt } from "../src/training/valuesAtCursor";
-import { pack, unpack } from "../src/chartData";
+import { pack, unpack } from "../src/pullFormat";
 import type { EstimateView, MachineView, PlanSettings, PlanView, PullHeader } from "../src/types";
 
 const GB = 2 ** 30;

@@ -1,8 +1,8 @@
 //! Sentences about a folder of texts: refusals and notes.
 
 use super::text_inspection::DetectedEncoding;
-use crate::messages::{counted, grouped, imbalance, listed_up_to, missing_in, single_samples};
 use crate::types::{Class, Task};
+use crate::user_messages::{counted, grouped, imbalance, listed_up_to, missing_in, single_samples};
 use std::collections::BTreeMap;
 
 /// Number of names listed before "and N more".

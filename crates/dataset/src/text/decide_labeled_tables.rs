@@ -2,7 +2,7 @@
 //! together.
 
 use super::file_splits::splits_by_name;
-use super::messages::listed;
+use super::refusals_and_notes::listed;
 use super::task_decision::{ChosenFile, Decision, LabelSource};
 use super::text_inspection::{Column, Role};
 use crate::error::DatasetError;

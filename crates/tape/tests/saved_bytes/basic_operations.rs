@@ -1,8 +1,8 @@
-//! Layers, norms, attention and convolution.
+//! Activations, sums, copies, embeddings, means, pooling, and the loss of a linear layer.
 
 use crate::{LABELS, N, POOL, Row, T, V, W, row};
 
-/// Layers that save their inputs; the other tables have those that recompute.
+/// Most of these operations save nothing; ReLU and max pooling save what their gradients need.
 // tidy: table
 pub fn rows() -> Vec<Row> {
     let shape: &[&[usize]] = &[&[N, T, W]];
