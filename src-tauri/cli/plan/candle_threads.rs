@@ -4,9 +4,9 @@
 const THREADS: &str = "CANDLE_NUM_THREADS";
 
 /// Makes candle's own operations run on the calling thread, unless the user has set the environment
-/// variable `CANDLE_NUM_THREADS`. Otherwise candle starts one thread per core, and all threads spin after every operation.
-/// Spinning took more than half of the CPU time of a list of estimates. Call this before anything
-/// is computed.
+/// variable `CANDLE_NUM_THREADS`. Otherwise candle starts one thread per core, and all threads spin
+/// after every operation. Spinning took more than half of the CPU time of a list of estimates. Call
+/// this before anything is computed.
 pub fn run_stock_operations_on_one_thread() {
     if std::env::var_os(THREADS).is_none() {
         // SAFETY: changes this process's environment. Nothing was computed yet, so no other thread

@@ -41,6 +41,11 @@ export const states: Record<string, State[]> = {
     { id: "plan-busy", title: "Another folder is training", at: "?active#/inspection/texts", shows: "#active-pill", part: ".toolbar" },
     { id: "plan-locked", title: "The plan of the running training", at: "?speed=0#/inspection/demo", steps: ["#train", "nav a[href*=inspection]:not([aria-current])"], shows: "#plan-locked" },
   ],
+  Data: [
+    { id: "data", title: "The images of a folder", at: "?#/inspection/demo", steps: ["#show-data"], shows: "#data-drawn img" },
+    { id: "data-texts", title: "The rows of a table", at: "?data=texts#/inspection/texts", steps: ["#show-data"], shows: "#data-table td" },
+    { id: "data-searching", title: "Duplicates are being searched", at: "?duplicates=reading#/inspection/demo", steps: ["#show-data"], shows: "#data-duplicates progress", part: "#data-duplicates" },
+  ],
   Training: [
     { id: "training", title: "Under memory pressure", at: `${still}#/run/demo`, shows: "#open-changes" },
     { id: "training-start", title: "The first seconds", at: "?at=3&speed=0#/run/demo", shows: "#pause" },
