@@ -38,6 +38,7 @@ impl From<TrainError> for CommandError {
             TrainError::NotTrainable { .. } => "not_trainable",
             TrainError::Setting { .. } => "invalid_setting",
             TrainError::Run(RunlogError::Busy { .. }) => "busy",
+            TrainError::CheckStopped => "stopped",
             _ => "failed",
         };
         CommandError::new(code, sentence(&error.to_string()))

@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_types_of_drawn_images_are_current() {
-        current_types(|config| DrawnView::export_all(config));
+        current_types(DrawnView::export_all);
     }
 
     #[test]

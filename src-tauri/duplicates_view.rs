@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_types_of_duplicates_are_current() {
-        current_types(|config| DuplicatesView::export_all(config));
+        current_types(DuplicatesView::export_all);
     }
 
     #[test]

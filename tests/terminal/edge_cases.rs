@@ -86,7 +86,7 @@ fn interrupted_searches_suggest_nothing() {
     let home = birds();
     let small = "--image-size 16 --device cpu --threads 2";
     let [out, err] = interrupted(&home, &format!("find-lr birds --steps 10000 {small}"));
-    assert!(err.contains("too early to suggest"), "{err}");
+    assert!(err.contains("so there is no suggestion"), "{err}");
     assert!(!out.contains("Suggestion"), "{out}");
     let [out, err] = interrupted(&home, &format!("tune birds --epochs 10000 {small}"));
     assert!(err.contains("stopped by request"), "{err}");

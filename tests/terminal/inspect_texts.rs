@@ -22,7 +22,7 @@ fn inspect_prints_columns_lengths_and_skipped_rows() {
         "sms.tsv: 40 texts in 2 classes",
         "A text classification: sms.tsv has a column of texts and a column of labels.",
         "The text is column 2: its cells are longer than those of the other columns",
-        "The label is column 1: the first 40 rows contain only 2 values",
+        "The label is column 1: the first 41 rows contain only 2 values",
         "Characters per text: median 21, 95th percentile 21, longest 21",
         "  ham       30\n  spam      10\n",
         "Held out: 20 % of each class, 8 texts, chosen by seed 7",

@@ -184,13 +184,15 @@ fn runs_are_listed_and_an_unknown_one_is_refused() {
 }
 
 #[test]
-fn a_report_is_one_page_as_svg_and_png() {
+fn a_report_is_one_page_as_svg_png_and_pdf() {
     let home = trained();
     let out = home.run("report birds").expect_code(0).out;
     let files: Vec<&str> = out.lines().collect();
-    let [svg, png] = files[..] else {
+    let [svg, png, pdf] = files[..] else {
         panic!("{out}");
     };
+    let drawn = std::fs::read(pdf).expect("the file can be read");
+    assert!(drawn.starts_with(b"%PDF-") && drawn.trim_ascii_end().ends_with(b"%%EOF"));
     let drawn = std::fs::read_to_string(svg).expect("the file can be read");
     assert!(drawn.contains("<svg") && drawn.contains("birds"));
     let page = image::open(png).expect("the PNG decodes").to_rgb8();

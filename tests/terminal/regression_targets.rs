@@ -176,8 +176,14 @@ fn unsupported_options_are_refused_with_a_remedy() {
     let home = plates();
     for (options, expected) in [
         ("--mix mixup", "mixed images have none"),
-        ("--targets fat_g", "There are image, mass_g, length_cm"),
-        ("--group-by plate", "There are image, mass_g, length_cm"),
+        (
+            "--targets fat_g",
+            "The columns are image, mass_g, length_cm",
+        ),
+        (
+            "--group-by plate",
+            "The columns are image, mass_g, length_cm",
+        ),
     ] {
         let refused = home.train(&format!("{LINE} {options}"));
         assert!(

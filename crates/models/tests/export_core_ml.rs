@@ -142,7 +142,7 @@ fn networks_without_classes_are_refused_and_leave_no_files() {
         let error = export_core_ml(&trained, &place.path().join("out")).unwrap_err();
         let message = error.to_string();
         assert!(
-            message.contains("writes Core ML only for classifiers"),
+            message.contains("only image and text classifiers as Core ML"),
             "{message}"
         );
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);

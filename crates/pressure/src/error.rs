@@ -15,7 +15,7 @@ pub enum PressureError {
         source: std::io::Error,
     },
     /// A reading has an unknown format.
-    #[error("{what} contains {found}, which is not an amount of memory.")]
+    #[error("Ebb expects an amount of memory in {what}, but it contains {found}.")]
     Unexpected {
         /// A file, or the name of a system call.
         what: String,

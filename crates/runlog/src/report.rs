@@ -1,5 +1,5 @@
-//! One page about a run, as SVG, PNG and PDF: what was trained, how the training went, and how memory
-//! was used. It draws a folded `Run`; it folds nothing itself.
+//! One page about a run, as SVG, PNG and PDF: what was trained, how the training went, and how
+//! memory was used. The page is drawn from a folded `Run`.
 
 mod canvas;
 mod scale;

@@ -1,4 +1,5 @@
-//! The folder of all runs, shared by the app and the terminal. `run_folder.rs` reads one run folder.
+//! The folder of all runs, shared by the app and the terminal. `run_folder.rs` reads the folder of
+//! one run.
 
 use crate::run_folder::{RunFolder, is_run_folder};
 use crate::{RunlogError, amounts};

@@ -1,5 +1,5 @@
-//! The types that the window and the terminal show of a run. `fold_events.rs` folds events into them,
-//! `chart_data.rs` selects a time range.
+//! The types that the window and the terminal show of a run. `fold_events.rs` folds events into
+//! them, `chart_data.rs` selects a time range.
 
 use crate::event::Started;
 use pressure::{Change, Component, Level, Phase};

@@ -79,7 +79,7 @@ fn with_recorder<R>(use_it: impl FnOnce(&Recorder) -> R) -> Option<R> {
 }
 
 /// Runs `work` on this thread as a dry run for a pool of `threads` threads and returns the recorded
-/// heap events. The list is empty if the binary does not use `counting_allocator::Counting` as its allocator.
+/// heap events. The list is empty if the binary does not use `CountingAllocator` as its allocator.
 /// All of `work` must run on this thread: call this inside a pool of one.
 pub fn dry_run<R>(threads: usize, work: impl FnOnce() -> R) -> (R, Vec<HeapEvent>) {
     let recorder = Recorder {

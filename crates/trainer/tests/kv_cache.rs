@@ -114,6 +114,6 @@ fn a_text_longer_than_the_context_is_refused() {
             .next_scores_cached(&tape, ids, cache)
             .unwrap_err()
             .to_string();
-        assert!(message.contains("at most 16 in all"), "{message}");
+        assert!(message.contains("at most 16 tokens in all"), "{message}");
     }
 }

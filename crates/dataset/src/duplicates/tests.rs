@@ -98,7 +98,11 @@ fn an_image_that_cannot_be_decoded_is_listed() {
     let unreadable = duplicates.expect("it is not cancelled").unreadable;
     assert_eq!(unreadable.len(), 1);
     assert_eq!(unreadable[0].path, Path::new("odd/3.png"));
-    assert!(unreadable[0].reason.starts_with("It cannot be decoded"));
+    assert!(
+        unreadable[0]
+            .reason
+            .starts_with("The image cannot be decoded")
+    );
     assert_eq!(
         find_duplicates(&found, &|_| false).expect("it can be read"),
         None

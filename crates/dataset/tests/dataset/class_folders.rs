@@ -140,7 +140,7 @@ fn a_class_with_one_image_is_reported() {
     let found = folder.inspect();
     assert_eq!(classes(&found), ["ant 1/0/0", "bee 1/1/0"]);
     assert!(
-        found.notes[0].starts_with("ant has one image"),
+        found.notes[0].starts_with("The class ant has one image"),
         "{:?}",
         found.notes
     );

@@ -124,7 +124,7 @@ fn rows_that_name_files_outside_the_folder_are_refused() {
         panic!("{:?}", found.skipped)
     };
     assert!(
-        alone.contains("No row of labels.csv names this image"),
+        alone.contains("No row of the table labels.csv names this image"),
         "{alone}"
     );
     let counts = "labels.csv: 15 rows, 10 used, 5 left out, 3 of these because they name files outside the folder.";
@@ -150,7 +150,7 @@ fn a_table_that_links_outside_the_folder_is_not_read() {
     let [reason] = &reasons(&found, "labels.csv")[..] else {
         panic!("{:?}", found.skipped)
     };
-    assert!(reason.contains("leaves the folder"), "{reason}");
+    assert!(reason.contains("points outside the folder"), "{reason}");
 }
 
 #[test]

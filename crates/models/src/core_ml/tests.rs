@@ -1,3 +1,5 @@
+//! The conversion of ONNX graphs, one node at a time.
+
 use super::*;
 use crate::onnx_graph::{Axis, Graph};
 use std::collections::HashMap;

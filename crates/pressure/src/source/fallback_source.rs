@@ -122,7 +122,9 @@ mod tests {
         }
         assert_eq!(notices.len(), 1, "{notices:?}");
         assert!(
-            notices[0].starts_with("/proc/meminfo holds nothing"),
+            notices[0].starts_with(
+                "Ebb expects an amount of memory in /proc/meminfo, but it contains nothing."
+            ),
             "{notices:?}"
         );
     }

@@ -1,3 +1,5 @@
+//! The files of a written package.
+
 use super::*;
 use crate::core_ml::Model;
 use crate::{ModelId, Network};
