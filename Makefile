@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: run test check test-long app docs check-macos lint fmt setup setup-test ui-test rust-test
+.PHONY: run test check test-long fuzz app docs check-macos lint fmt setup setup-test ui-test rust-test
 
 export PATH := $(CURDIR)/.cache/node/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 step = @printf '== %s\n'
@@ -27,14 +27,26 @@ check: setup-test ui-test lint
 	$(step) 'running unit tests'
 	cargo nextest run --release --workspace --lib --bins --test tidy
 
-# Slow tests that CI runs at night: every test of `make test` three times, 10,000 fault schedules, and runs under real memory pressure.
+# Slow tests that CI runs at night: every test of `make test` three times, 10,000 fault schedules, all faults of a disk, 1,000 kills
+# of the process, a minute of mutated files for each reader, and runs under real memory pressure.
 test-long: setup-test ui/dist/index.html
 	$(step) 'running every test three times'
 	scripts/with-display cargo nextest run --release --workspace --stress-count 3
 	$(step) 'training on a device that fails, 10,000 times'
-	EBB_FAULT_SCHEDULES=10000 cargo nextest run --release -p trainer --test device_faults --no-capture
+	EBB_FAULT_SCHEDULES=10000 cargo nextest run --release --workspace --test device_faults --no-capture
+	$(step) 'training on a disk that fails in every way'
+	EBB_DISK_FAULTS=all cargo nextest run --release --workspace --test disk_faults --no-capture
+	$(step) 'killing the training 1,000 times'
+	EBB_KILLS=1000 cargo nextest run --release --workspace -E 'test(/^random_kills::/)' --no-capture
+	$(step) 'reading mutated files for a minute each'
+	EBB_MUTATION_SECONDS=60 cargo nextest run --release --workspace -E 'binary(hostile_files)'
 	$(step) 'training under real memory pressure'
 	scripts/hog-trial 50
+
+# Fuzzes every reader of files that Ebb did not write, each for SECONDS. Needs a nightly compiler.
+SECONDS := 60
+fuzz:
+	scripts/fuzz $(SECONDS)
 
 # The guide as a book in target/book.
 docs:

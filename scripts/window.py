@@ -1,4 +1,4 @@
-"""Opens Ebb's window through WebKitWebDriver and asks its page. Shared by cold-start, soak and screenshots."""
+"""Opens Ebb's window through WebKitWebDriver and asks its page. Shared by cold-start, soak, screenshots and window-cost."""
 import json
 import os
 import signal
@@ -80,8 +80,45 @@ def begun_unix_ms(process):
     return (boot + ticks / os.sysconf("SC_CLK_TCK")) * 1000
 
 
+# WebKitGTK reports no paint times, so the page is asked at each frame: the second frame after it is ready has been painted. The
+# driver adds a delay, so the result is late rather than early.
+PAINT = """const [done] = arguments;
+const at = () => performance.timeOrigin + performance.now();
+const frame = () => document.body?.dataset.ready === "1"
+  ? requestAnimationFrame(() => requestAnimationFrame(() => done(at()))) : requestAnimationFrame(frame);
+frame()"""
+
+
+def first_paint_ms(app, home):
+    """Milliseconds from the start of the app to the first paint of its window."""
+    window = Window(app, home)
+    try:
+        painted = window.until(lambda: window.run_async(PAINT))
+        return painted - begun_unix_ms(window.process("ebb"))
+    finally:
+        window.close()
+
+
+def cpu_seconds(process):
+    """CPU time that a process has used since its start, in user and system mode, over all its threads."""
+    with open(f"/proc/{process}/stat") as stat:
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rollup(process):
+    """The sizes in `smaps_rollup`, in bytes."""
+    with open(f"/proc/{process}/smaps_rollup") as lines:
+        sizes = dict(line.split(":", 1) for line in lines if ":" in line and " kB" in line)
+    return {name: int(size.split()[0]) * 1024 for name, size in sizes.items()}
+
+
+def memory_bytes(process):
+    """Resident memory, and the same with shared pages divided among their users."""
+    sizes = rollup(process)
+    return sizes["Rss"], sizes["Pss"]
+
+
 def private_bytes(process):
     """Memory that would come back if the process ended: its anonymous pages."""
-    with open(f"/proc/{process}/smaps_rollup") as rollup:
-        lines = dict(line.split(":", 1) for line in rollup if ":" in line and " kB" in line)
-    return int(lines["Anonymous"].split()[0]) * 1024
+    return rollup(process)["Anonymous"]

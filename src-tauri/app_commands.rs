@@ -1,10 +1,40 @@
-//! Commands about the app itself: quitting, closing, the size of text, the menu bar.
+//! Commands about the app itself: recent folders, quitting, closing, the size of text, the menu
+//! bar.
 
-use crate::window_types::CommandError;
-use tauri::{AppHandle, WebviewWindow};
+use crate::app_state::Shell;
+use crate::commands::{Answer, status};
+use crate::recent_folders::RecentView;
+use crate::window_types::{CommandError, Show};
+use std::sync::Arc;
+use tauri::{AppHandle, State, WebviewWindow};
 
 /// Smallest and largest size of text, as a share of the usual one.
 const ZOOM: std::ops::RangeInclusive<f64> = 0.75..=2.0;
+
+/// The folders that were opened last, newest first.
+#[tauri::command]
+pub async fn recent_folders(shell: State<'_, Arc<Shell>>) -> Answer<Vec<RecentView>> {
+    status(shell, |shell| Ok(shell.recent.views())).await
+}
+
+/// Opens one of them.
+#[tauri::command]
+pub async fn open_recent(shell: State<'_, Arc<Shell>>, id: String) -> Answer<Show> {
+    status(shell, move |shell| Ok(shell.open(&shell.recent.path(&id)?))).await
+}
+
+/// Removes one of them from the list, or all.
+#[tauri::command]
+pub async fn forget_recent(shell: State<'_, Arc<Shell>>, id: Option<String>) -> Answer<()> {
+    status(shell, move |shell| {
+        match id {
+            Some(id) => shell.recent.remove(&id),
+            None => shell.recent.clear(),
+        }
+        Ok(())
+    })
+    .await
+}
 
 /// Quits, after a question if a training runs.
 #[tauri::command]
@@ -28,7 +58,7 @@ pub fn zoom(window: WebviewWindow, factor: f64) -> Result<(), CommandError> {
 /// Enables the items of the menu bar whose actions the page can perform now.
 #[tauri::command]
 pub fn enable_actions(app: AppHandle, enabled: Vec<String>) -> Result<(), CommandError> {
-    crate::actions::enable(&app, &enabled).map_err(failed)
+    crate::menu_actions::enable(&app, &enabled).map_err(failed)
 }
 
 fn failed(error: tauri::Error) -> CommandError {

@@ -1,30 +1,40 @@
 //! The state behind the window: open folders, pretrained weights, the running training, the list of
 //! runs. The page may be reloaded at any time.
 
+use crate::comparison_view::{self, ComparedRun, ComparisonView, POINTS};
 use crate::current_training::Active;
+use crate::early_messages::EarlyMessages;
+use crate::first_device_check::{self, FirstDeviceCheck};
+use crate::import_run::{self, is_archive};
 use crate::inspections::Inspections;
-use crate::lock::lock;
+use crate::lock_mutex::lock;
 use crate::machine_readings::Readings;
-use crate::results::OpenResults;
+use crate::paths::{queue_path, recent_folders_path};
+use crate::recent_folders::RecentFolders;
+use crate::results::{OpenResults, other_task};
 use crate::results_view::ResultsView;
+use crate::run_registry::Runs;
 use crate::run_row;
-use crate::runs::Runs;
 use crate::stress_test::{Drill, SECONDS};
+use crate::training_queue::TrainingQueue;
 use crate::try_it::TryIt;
 use crate::weight_folders::Weights;
-use crate::window_types::{CommandError, DrillRequest, DrillView, SampleView, Show, Welcome};
+use crate::window_types::{
+    CommandError, DrillRequest, DrillView, NoticeView, SampleView, Show, Welcome,
+};
 use dataset::is_model_folder;
-use runlog::{Run, RunStore};
+use runlog::{Run, RunFolder, RunStore, headline_metric};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tauri::{AppHandle, Emitter};
-use trainer::{Machine, predict_device};
+use trainer::{Machine, RunDataset};
 
 /// The event that tells the page what to show.
 const SHOW: &str = "show";
 /// The event that tells the results page what was dropped.
 const DROPPED: &str = "dropped";
+/// The event that gives the page a sentence to show.
+const NOTICE: &str = "notice";
 
 /// The state of the window's process.
 pub struct Shell {
@@ -34,19 +44,24 @@ pub struct Shell {
     pub weights: Weights,
     /// The training of this process.
     pub active: Active,
+    /// The runs that wait for it.
+    pub queue: TrainingQueue,
+    /// The check of the GPU that no training waits for.
+    pub first_check: FirstDeviceCheck,
+    /// Folders that were opened last.
+    pub recent: RecentFolders,
     /// Runs of the window and the terminal.
     pub runs: Runs,
     /// Results of runs.
     pub results: Arc<OpenResults>,
     /// What is tried on the model of the open results page.
-    pub try_it: TryIt,
+    pub try_it: Arc<TryIt>,
     /// Memory, for the status bar.
     pub readings: Arc<Readings>,
     /// The running stress test.
     drill: Mutex<Option<Drill>>,
-    /// What to show before the page listens.
-    pub first: Mutex<Option<Show>>,
-    pub page_listens: AtomicBool,
+    /// Messages that arise before the page listens.
+    pub early: EarlyMessages,
     /// The run whose context menu is open.
     pub menu_run: Mutex<Option<String>>,
     /// The inspection whose images were drawn last, and these images.
@@ -55,18 +70,20 @@ pub struct Shell {
 
 impl Shell {
     pub fn new(machine: Machine) -> Self {
-        let readings = Arc::new(Readings::of(machine.clone()));
+        let readings = Arc::new(Readings::new(machine.clone()));
         Shell {
             inspections: Inspections::new(Arc::clone(&readings)),
             weights: Weights::default(),
-            active: Active::on(machine),
+            active: Active::new(machine),
+            queue: TrainingQueue::from_file(queue_path()),
+            first_check: FirstDeviceCheck::default(),
+            recent: RecentFolders::from_file(recent_folders_path()),
             runs: Runs::watch(RunStore::open(RunStore::default_root())),
             results: Arc::default(),
-            try_it: TryIt::default(),
+            try_it: Arc::default(),
             readings,
             drill: Mutex::default(),
-            first: Mutex::default(),
-            page_listens: AtomicBool::new(false),
+            early: EarlyMessages::default(),
             menu_run: Mutex::default(),
             drawn: Mutex::default(),
         }
@@ -74,8 +91,7 @@ impl Shell {
 
     /// What the page needs when it starts. From now on it receives events about what to show.
     pub fn welcome(&self) -> Welcome {
-        self.page_listens.store(true, Ordering::Relaxed);
-        let first = lock(&self.first).take();
+        let first = self.early.page_listens();
         let active = || {
             let id = self.active.running()?.id.clone();
             Some(Show::Run { id })
@@ -83,10 +99,16 @@ impl Shell {
         Welcome {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             platform: std::env::consts::OS.to_owned(),
-            device: predict_device(),
             sample: crate::bundled_sample::find().map(|folder| sample_view(&folder)),
-            show: first.or_else(active),
+            show: first.show.or_else(active),
+            notice: first.notice,
         }
+    }
+
+    /// Checks the GPU unless that has been done or would disturb something. Blocks meanwhile.
+    pub fn check_device(&self) {
+        let level = self.readings.now().level;
+        first_device_check::check_now(self.runs.store(), level, &self.active);
     }
 
     /// Refuses a second training while one is running.
@@ -131,6 +153,9 @@ impl Shell {
             Some(id) => Show::Run { id },
             None => {
                 let model = real.as_deref().filter(|real| is_model_folder(real));
+                if model.is_none() {
+                    self.recent.add(path);
+                }
                 Show::Inspection {
                     id: self.inspections.open(real.as_deref().unwrap_or(path)),
                     weights: model.map(|model| self.weights.open(model)),
@@ -141,27 +166,62 @@ impl Shell {
 
     /// Opens what was dropped on the window, or hands it to the results page.
     pub fn receive_drop(&self, app: &AppHandle, paths: &[PathBuf]) {
-        if self.try_it.takes_drops() {
-            let inputs = self.try_it.add_files(paths);
+        if !self.try_it.takes_drops() {
+            return self.open_first(app, paths);
+        }
+        let others = self.import_archives(app, paths);
+        if !others.is_empty() {
+            let inputs = self.try_it.add_files(&others);
             // Fails only while the page is being replaced.
             let _ = app.emit(DROPPED, &inputs);
-        } else if let Some(path) = paths.first() {
-            self.show(app, self.open(path));
         }
+    }
+
+    /// Imports exported runs. Opens the first of several folders, and says that the others are left
+    /// out.
+    pub fn open_first(&self, app: &AppHandle, paths: &[PathBuf]) {
+        let folders = self.import_archives(app, paths);
+        let Some(folder) = folders.first() else {
+            return;
+        };
+        self.show(app, self.open(folder));
+        if folders.len() > 1 {
+            self.notify_page(app, &describe_other_drops(&folders));
+        }
+    }
+
+    /// Imports the exported runs among `paths` and shows each. Returns the other paths.
+    fn import_archives(&self, app: &AppHandle, paths: &[PathBuf]) -> Vec<PathBuf> {
+        let (archives, others): (Vec<PathBuf>, Vec<PathBuf>) =
+            paths.iter().cloned().partition(|path| is_archive(path));
+        for archive in archives {
+            self.notify_page(app, &import_run::announce(&archive));
+            match import_run::import(self.runs.store(), &archive) {
+                Ok(imported) => {
+                    self.show(app, Show::Run { id: imported.run });
+                    if let Some(notice) = imported.notice {
+                        self.notify_page(app, &notice);
+                    }
+                }
+                Err(error) => self.report_failure(app, &error.message),
+            }
+        }
+        others
     }
 
     /// The results of a run, whose page is open from now on.
     pub fn results_of(&self, id: &str) -> Result<ResultsView, CommandError> {
         let folder = self.runs.folder(id)?;
+        let loaded = self.results.load(id, &folder)?;
         let view = match self.active.of(id) {
             Some(training) => {
                 let run = training.run();
                 let row = run_row::here(id, &folder, &run);
-                self.results.view(row, &folder, &run)?
+                self.results.view(row, &folder, &run, loaded)?
             }
             None => self.runs.with_run(id, |run| {
-                let row = run_row::of(id, &folder, run);
-                self.results.view(row, &folder, run)
+                let row = run_row::for_run(id, &folder, run);
+                self.results.view(row, &folder, run, loaded)
             })??,
         };
         self.try_it.open_page(id);
@@ -171,19 +231,83 @@ impl Shell {
         })
     }
 
-    /// The name of a run as shown.
-    pub fn run_name(&self, id: &str) -> Result<String, CommandError> {
-        let name = |run: &Run| run.started().map(|started| started.name.clone());
-        let name = self.runs.with_run(id, name)?;
-        Ok(name.unwrap_or_else(|| id.to_owned()))
+    /// The open results page beside another run.
+    ///
+    /// # Errors
+    /// The page of this run is not open, or the other run is not known or has a different task.
+    pub fn compare_results(&self, id: &str, other: &str) -> Result<ComparisonView, CommandError> {
+        let folders = (self.runs.folder(id)?, self.runs.folder(other)?);
+        let started = (self.runs.started(id)?, self.runs.started(other)?);
+        if started.0.task != started.1.task {
+            return Err(other_task());
+        }
+        let smoothed = comparison_view::smoothed_steps(&started.0, &started.1);
+        let compared = |id: &str, folder: &RunFolder, started| {
+            let curves = self
+                .runs
+                .with_run(id, |run| run.step_curves(POINTS, smoothed))?;
+            Ok::<_, CommandError>(ComparedRun {
+                started,
+                config: folder.config()?,
+                curves,
+            })
+        };
+        let headline = |run: &Run| headline_metric(run).map(|(value, _)| value);
+        let fallback = self.runs.with_run(other, headline)?.unwrap_or_default();
+        let results = self.results.compare(id, &folders.1, &fallback)?;
+        let datasets = (RunDataset::read(&folders.0), RunDataset::read(&folders.1));
+        let samples = match datasets {
+            (Ok(run), Ok(other)) => run.describe_difference(&other),
+            (Err(error), _) | (_, Err(error)) => {
+                format!("The samples of the two runs cannot be compared: {error}.")
+            }
+        };
+        Ok(comparison_view::view(
+            &compared(id, &folders.0, started.0)?,
+            &compared(other, &folders.1, started.1)?,
+            results,
+            samples,
+        ))
+    }
+
+    /// Gives the page a sentence to show.
+    pub fn notify_page(&self, app: &AppHandle, sentence: &str) {
+        self.report(app, sentence, false);
+    }
+
+    /// Gives the page a sentence about something that failed.
+    pub fn report_failure(&self, app: &AppHandle, sentence: &str) {
+        self.report(app, sentence, true);
+    }
+
+    fn report(&self, app: &AppHandle, sentence: &str, is_error: bool) {
+        let notice = NoticeView {
+            text: sentence.to_owned(),
+            is_error,
+        };
+        self.early
+            .notify(notice, |notice| app.emit(NOTICE, notice).is_ok());
     }
 
     pub fn show(&self, app: &AppHandle, show: Show) {
-        if self.page_listens.load(Ordering::Relaxed) && app.emit(SHOW, &show).is_ok() {
-            return;
-        }
-        *lock(&self.first) = Some(show);
+        self.early.show(show, |show| app.emit(SHOW, show).is_ok());
     }
+}
+
+/// What to tell the user if several folders or files were dropped at once.
+fn describe_other_drops(paths: &[PathBuf]) -> String {
+    let name = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        name.to_string_lossy().into_owned()
+    };
+    let first = paths.first().map(name).unwrap_or_default();
+    let others = match paths {
+        [_, other] => format!("{} was", name(other)),
+        _ => format!("{} others were", paths.len().saturating_sub(1)),
+    };
+    format!(
+        "Ebb opens one folder at a time: it opened {first}; {others} left out. To train on all, put them into one folder and drop that folder."
+    )
 }
 
 /// Counts the classes, images and bytes of the bundled sample.
@@ -202,4 +326,24 @@ fn sample_view(folder: &Path) -> SampleView {
         }
     }
     view
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_that_are_not_opened_are_named_or_counted() {
+        let drop = |names: &[&str]| {
+            let paths: Vec<PathBuf> = names
+                .iter()
+                .map(|name| Path::new("/data").join(name))
+                .collect();
+            describe_other_drops(&paths)
+        };
+        assert!(drop(&["a", "b"]).starts_with(
+            "Ebb opens one folder at a time: it opened a; b was left out. To train on all"
+        ));
+        assert!(drop(&["a", "b", "c"]).contains("it opened a; 2 others were left out."));
+    }
 }

@@ -1,21 +1,25 @@
 //! The window: builds it, opens dropped folders, and asks before a training is interrupted.
 
 use crate::app_state::Shell;
-use crate::closing::{self, Closing};
-use crate::lock::lock;
+use crate::close_window::{self, Closing};
+use crate::import_run::is_archive;
+use crate::lock_mutex::lock;
 use crate::menu_bar_item;
-use crate::show_window::show_window;
+use crate::show_window::{Hiding, show_if_hidden, show_window};
+use crate::signals::EndSignals;
 use crate::single_instance::{self, First, Instance};
 use crate::window_types::DrillRequest;
 use runlog::RunStore;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tauri::menu::MenuEvent;
 use tauri::plugin::TauriPlugin;
 use tauri::webview::PageLoadEvent;
-use tauri::{App, AppHandle, DragDropEvent, Manager, RunEvent, Window, WindowEvent, Wry};
+use tauri::{
+    App, AppHandle, DragDropEvent, Manager, RunEvent, WebviewWindowBuilder, Window, WindowEvent,
+    Wry,
+};
 use tauri_plugin_window_state::StateFlags;
 use trainer::Machine;
 
@@ -25,8 +29,9 @@ const WINDOW_STATE: &str = "window.json";
 /// Opens the window and returns when it is closed. `target` is a folder to inspect, or a run folder
 /// or id to show. If a window is open already, it shows the target.
 pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
-    if let Some(why) = crate::page::missing_display() {
-        return no_window(why);
+    if let Some(why) = crate::web_view::missing_display() {
+        eprintln!("ebb: {}", no_window(why));
+        return ExitCode::FAILURE;
     }
     let runs = RunStore::default_root();
     let home = runs.parent().unwrap_or(&runs).to_owned();
@@ -34,60 +39,99 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
         Ok(Instance::Second) => return ExitCode::SUCCESS,
         Ok(Instance::First(first)) => Some(first),
         Ok(Instance::Alone) => None,
-        Err(error) => return no_answer(&error),
+        Err(error) => return fail(&no_answer(&error)),
     };
-    crate::page::prepare();
+    crate::web_view::prepare();
     let shell = Arc::new(Shell::new(machine));
-    *lock(&shell.first) = target.map(|target| shell.open(&target));
+    // Reading an exported run may take long, and the window need not wait for it.
+    let (archive, target) = match target {
+        Some(target) if is_archive(&target) => (Some(target), None),
+        target => (None, target),
+    };
+    if let Some(target) = target {
+        shell.early.show(shell.open(&target), |_| false);
+    }
     let build = || {
         crate::app_hooks::with_menu(tauri::Builder::default())
             .plugin(tauri_plugin_dialog::init())
             .plugin(window_state(&home))
+            .plugin(crate::stay_on_page::plugin())
             .manage(Arc::clone(&shell))
             .manage(Closing::default())
+            .manage(Hiding::default())
             .manage(crate::quit::Quit::default())
-            .invoke_handler(crate::handler::handler())
+            .invoke_handler(crate::command_handler::handler())
             .on_menu_event(on_menu_event)
             .on_page_load(|webview, page| {
                 if page.event() == PageLoadEvent::Started {
-                    let shell = webview.state::<Arc<Shell>>();
-                    shell.page_listens.store(false, Ordering::Relaxed);
+                    webview.state::<Arc<Shell>>().early.page_loads();
                 }
             })
             .on_window_event(handle)
-            .setup(|app| set_up(app, first))
+            .setup(|app| {
+                // Tauri would panic on an error.
+                if let Err(error) = set_up(app, first, archive) {
+                    let _ = fail(&no_window(&error.to_string()));
+                    std::process::exit(1);
+                }
+                Ok(())
+            })
             .build(tauri::generate_context!())
     };
     // The toolkit panics if the display does not answer.
     let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(build));
     let app = match built {
         Ok(Ok(app)) => app,
-        Ok(Err(error)) => return no_window(&error.to_string()),
-        Err(_) => return no_window("the display does not answer"),
+        Ok(Err(error)) => return fail(&no_window(&error.to_string())),
+        Err(_) => return fail(&no_window("the display does not answer")),
     };
     app.run(|app, event| on_event(app, &event));
     ExitCode::SUCCESS
 }
 
-fn set_up(app: &App, first: Option<First>) -> Result<(), Box<dyn std::error::Error>> {
+/// `archive` is an exported run that was given on the command line.
+fn set_up(
+    app: &App,
+    first: Option<First>,
+    archive: Option<PathBuf>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    for window in &app.config().app.windows {
+        WebviewWindowBuilder::from_config(app.handle(), window)?.build()?;
+    }
     stop_on_signal(app.handle().clone())?;
     crate::app_hooks::install(app.handle());
+    follow_recent_folders(app.handle());
     for window in app.webview_windows().values() {
-        crate::page::load_anew_when_killed(window)?;
+        crate::web_view::load_anew_when_killed(window)?;
     }
     if let Some(first) = first {
         let app = app.handle().clone();
         first.listen(move |target| {
             if let Some(target) = target {
                 let shell = app.state::<Arc<Shell>>();
-                let show = shell.open(&target);
-                shell.show(&app, show);
+                shell.open_first(&app, &[target]);
             }
             show_window(&app);
+        })?;
+    }
+    if let Some(archive) = archive {
+        let app = app.handle().clone();
+        tauri::async_runtime::spawn_blocking(move || {
+            app.state::<Arc<Shell>>().open_first(&app, &[archive]);
         });
     }
     crate::desktop_status::follow(app.handle());
     Ok(())
+}
+
+/// Shows the folders that were opened last in the menu bar, now and after every change.
+fn follow_recent_folders(app: &AppHandle) {
+    crate::recent_menu::refresh(app);
+    let handle = app.clone();
+    let shell = app.state::<Arc<Shell>>();
+    shell
+        .recent
+        .observe(move || crate::recent_menu::refresh(&handle));
 }
 
 /// Remembers size and position of the window in `home`.
@@ -116,9 +160,11 @@ fn on_menu_event(app: &AppHandle, event: MenuEvent) {
                 training.ask(menu_bar_item::pause_request(status));
             }
         }
+        id if crate::recent_menu::perform(app, id) => {}
         id => {
+            show_if_hidden(app);
             let run = lock(&shell.menu_run).take();
-            crate::actions::perform(app, id, run);
+            crate::menu_actions::perform(app, id, run);
         }
     }
 }
@@ -126,24 +172,26 @@ fn on_menu_event(app: &AppHandle, event: MenuEvent) {
 fn on_event(app: &AppHandle, event: &RunEvent) {
     crate::app_hooks::on_event(app, event);
     if let RunEvent::Exit = event {
+        crate::desktop_status::stop_following(app);
         // Destructors do not run when a process exits.
         drop(app.state::<Arc<Shell>>().drill(DrillRequest::End));
         crate::quit::at_exit(app);
     }
 }
 
-fn no_answer(error: &std::io::Error) -> ExitCode {
-    eprintln!(
-        "ebb: a window is open already, but it does not answer: {error}; end that process, then try again"
-    );
+/// Says why there is no window, in the terminal or in an alert.
+fn fail(sentence: &str) -> ExitCode {
+    eprintln!("ebb: {sentence}");
+    crate::os_integration::show_alert("Ebb cannot open its window", sentence);
     ExitCode::FAILURE
 }
 
-fn no_window(why: &str) -> ExitCode {
-    eprintln!(
-        "ebb: the window cannot be opened: {why}; train in the terminal instead: ebb train FOLDER"
-    );
-    ExitCode::FAILURE
+fn no_answer(error: &std::io::Error) -> String {
+    format!("the open Ebb window does not answer: {error}; end its process, then try again")
+}
+
+fn no_window(why: &str) -> String {
+    format!("the window cannot be opened: {why}; train in the terminal instead: ebb train FOLDER")
 }
 
 fn handle(window: &Window, event: &WindowEvent) {
@@ -153,9 +201,9 @@ fn handle(window: &Window, event: &WindowEvent) {
         WindowEvent::DragDrop(DragDropEvent::Drop { paths, .. }) => {
             let (app, shell, paths) = (app.clone(), Arc::clone(&shell), paths.clone());
             // A folder on a sleeping network volume may take long to answer.
-            std::thread::spawn(move || shell.receive_drop(&app, &paths));
+            tauri::async_runtime::spawn_blocking(move || shell.receive_drop(&app, &paths));
         }
-        WindowEvent::CloseRequested { api, .. } if !closing::request(app) => {
+        WindowEvent::CloseRequested { api, .. } if !close_window::request(app) => {
             api.prevent_close();
         }
         WindowEvent::Focused(true) => crate::desktop_status::seen(app),
@@ -164,18 +212,38 @@ fn handle(window: &Window, event: &WindowEvent) {
 }
 
 /// The first signal saves a checkpoint and exits; a second one exits at once.
-fn stop_on_signal(app: AppHandle) -> Result<(), ctrlc::Error> {
-    let asked = AtomicBool::new(false);
-    ctrlc::set_handler(move || {
-        if asked.swap(true, Ordering::Relaxed) {
-            std::process::exit(1);
-        }
-        let app = app.clone();
-        std::thread::spawn(move || {
+fn stop_on_signal(app: AppHandle) -> std::io::Result<()> {
+    let runtime = tauri::async_runtime::handle();
+    let mut signals = {
+        let _context = runtime.inner().enter();
+        EndSignals::new()?
+    };
+    runtime.spawn(async move {
+        signals.received().await;
+        tauri::async_runtime::spawn_blocking(move || {
             if let Some(training) = app.state::<Arc<Shell>>().active.running() {
                 training.stop_and_wait();
             }
+            crate::quit::stop_check(&app);
             app.exit(0);
         });
-    })
+        signals.received().await;
+        std::process::exit(1);
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    #[test]
+    fn tauri_opens_no_window_itself_because_it_panics_if_that_fails() {
+        let text = include_str!("../tauri.conf.json");
+        let config: Value = serde_json::from_str(text).expect("Tauri reads it");
+        let windows = config["app"]["windows"].as_array();
+        let windows = windows.expect("the window is declared");
+        assert!(!windows.is_empty());
+        assert!(windows.iter().all(|window| window["create"] == false));
+    }
 }

@@ -5,10 +5,11 @@ mod output;
 mod args;
 mod doctor;
 mod completions;
-mod stress_test;
-mod trial;
+mod stress;
+mod train_once;
 mod bench;
-mod download;
+mod weights_from_hub;
+mod branch;
 mod compare_controller;
 mod evaluate;
 mod export;
@@ -21,11 +22,16 @@ mod memory;
 mod plan;
 mod controller;
 mod predict;
+mod preset_choice;
 mod progress;
 mod runs;
+mod runs_archive;
 mod runs_show;
+mod scripted_machine;
 mod sweep_batch;
+mod inspect_duplicates;
 mod inspect_texts;
+mod limited_lists;
 mod train;
 mod tune;
 mod verify_split;
@@ -43,6 +49,7 @@ pub fn run() -> ExitCode {
         Some(Command::Plan(args)) => plan::run(&args),
         Some(Command::Train(args)) => train::start(*args),
         Some(Command::Resume(args)) => train::resume(args),
+        Some(Command::Branch(args)) => branch::run(&args),
         Some(Command::Evaluate(args)) => evaluate::run(&args),
         Some(Command::Predict(args)) => predict::run(&args),
         Some(Command::Generate(args)) => generate::run(&args),
@@ -50,12 +57,15 @@ pub fn run() -> ExitCode {
         Some(Command::Runs(args)) => match args.command {
             None => runs::list(&args),
             Some(args::RunsCommand::Show(args)) => runs_show::run(&args),
+            Some(args::RunsCommand::Tag(args)) => runs::tag(&args),
+            Some(args::RunsCommand::Export(args)) => runs_archive::export(&args),
+            Some(args::RunsCommand::Import(args)) => runs_archive::import(&args),
         },
         Some(Command::Report(args)) => runs::report(&args),
         Some(Command::Memory(args)) => memory::run(&args),
         Some(Command::Controller(args)) => controller::run(&args),
-        Some(Command::Stress(args)) => stress_test::run(&args),
-        Some(Command::StressHold(args)) => stress_test::hold_memory(&args),
+        Some(Command::Stress(args)) => stress::run(&args),
+        Some(Command::StressHold(args)) => stress::hold_memory(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::VerifySplit(args)) => verify_split::run(&args),
         Some(Command::Bench(args)) => bench::run(&args),
@@ -67,7 +77,8 @@ pub fn run() -> ExitCode {
     };
     let lost = || match output::lost() {
         Some(error) => Err(failure::Failure::new(format!(
-            "the output could not be written: {error}"
+            "the output could not be written: {}",
+            runlog::format_io_error(&error)
         ))),
         None => Ok(()),
     };

@@ -4,6 +4,9 @@ use crate::window_types::CommandError;
 use runlog::RunlogError;
 use trainer::TrainError;
 
+/// The code of errors after which only a new device works.
+const DEVICE_LOST: &str = "device_lost";
+
 impl CommandError {
     /// An error of the window's own commands.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
@@ -19,6 +22,18 @@ impl CommandError {
             "unknown_id",
             format!("This {what} is no longer open. Choose it again."),
         )
+    }
+
+    /// True if the device of the failed work is lost: whatever is on it has to be loaded anew.
+    pub fn is_lost_device(&self) -> bool {
+        self.code == DEVICE_LOST
+    }
+
+    /// The error for work whose thread cannot be started.
+    pub fn no_thread(error: &std::io::Error) -> Self {
+        let why =
+            format!("A thread could not be started: {error}. Close other apps, then try again.");
+        Self::new("failed", why)
     }
 }
 
@@ -38,7 +53,8 @@ impl From<TrainError> for CommandError {
             TrainError::NotTrainable { .. } => "not_trainable",
             TrainError::Setting { .. } => "invalid_setting",
             TrainError::Run(RunlogError::Busy { .. }) => "busy",
-            TrainError::CheckStopped => "stopped",
+            TrainError::CheckStopped | TrainError::StoppedBeforeStart => "stopped",
+            error if error.is_lost_device() => DEVICE_LOST,
             _ => "failed",
         };
         CommandError::new(code, sentence(&error.to_string()))

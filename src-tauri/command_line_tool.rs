@@ -28,7 +28,7 @@ pub fn install_here() -> Result<String, String> {
         })?;
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.ok_or(
-        "Ebb does not find your home folder. Set the environment variable HOME, then try again.",
+        "Ebb cannot find your home folder. Set the environment variable HOME, then try again.",
     )?;
     install(&program, &SHARED.map(PathBuf::from), &home)
 }
@@ -56,8 +56,9 @@ fn install(program: &Path, shared: &[PathBuf], home: &Path) -> Result<String, St
         )),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(in_the_way(&own)),
         Err(error) => Err(format!(
-            "{} cannot be written: {error}. Run this in a terminal instead: sudo ln -sf '{}' /usr/local/bin/{NAME}",
+            "{} cannot be written: {}. Run this in a terminal instead: sudo ln -sf '{}' /usr/local/bin/{NAME}",
             own.display(),
+            runlog::format_io_error(&error),
             program.display()
         )),
     }
@@ -65,7 +66,10 @@ fn install(program: &Path, shared: &[PathBuf], home: &Path) -> Result<String, St
 
 fn installed(folder: &Path) -> String {
     let link = folder.join(NAME);
-    format!("{} is a link to this app. Try: ebb --help.", link.display())
+    format!(
+        "Installed {} as a link to this app. Try: ebb --help.",
+        link.display()
+    )
 }
 
 fn in_the_way(folder: &Path) -> String {

@@ -2,22 +2,25 @@
 //! from the page. Each command is a line or two; other modules do the work.
 
 use crate::app_state::Shell;
+use crate::earlier_speed::samples_per_second;
 use crate::inspections::SEED;
-use crate::plan_view;
+use crate::plan_page;
 use crate::run_row;
 use crate::training_summary;
 use crate::window_types::{
-    CommandError, DrillRequest, DrillView, EstimateView, InspectionView, MachineView, PlanSettings,
-    PlanView, RunRequest, RunRow, Show, WeightsView, Welcome,
+    CommandError, DeviceCheckView, DrillRequest, DrillView, EstimateView, InspectionView,
+    LimitsView, MachineView, PlanSettings, PlanView, RunRequest, RunRow, Show, WeightsView,
+    Welcome,
 };
 use dataset::DetectedDataset;
-use runlog::{Query, RunConfig};
+use pressure::Policy;
+use runlog::{MemoryLimits, Query, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tauri::ipc::Response;
 use tauri::{State, WebviewWindow};
 use tauri_plugin_dialog::DialogExt;
-use trainer::{Plan, RunContext};
+use trainer::{Plan, RunContext, RunLength};
 
 /// The result of a command.
 pub type Answer<T> = Result<T, CommandError>;
@@ -36,7 +39,7 @@ pub fn config_of(
     settings: &PlanSettings,
     found: &DetectedDataset,
 ) -> Answer<RunConfig> {
-    let config = plan_view::config(settings, found, shell.weights.of(settings)?);
+    let config = plan_page::config(settings, found, shell.weights.of(settings)?)?;
     let config = shell.inspections.configured(inspection, config)?;
     valid(&config)?;
     Ok(config)
@@ -60,6 +63,8 @@ pub async fn status<T: Send + 'static>(
 /// What the window needs when it starts and after a reload.
 #[tauri::command]
 pub async fn welcome(shell: State<'_, Arc<Shell>>) -> Answer<Welcome> {
+    let checks = Arc::clone(&shell);
+    shell.first_check.begin(move || checks.check_device());
     status(shell, |shell| Ok(shell.welcome())).await
 }
 
@@ -68,14 +73,25 @@ pub async fn welcome(shell: State<'_, Arc<Shell>>) -> Answer<Welcome> {
 pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
     status(shell, |shell| {
         let training = shell.active.running();
-        let device_check = training
+        let of_training = training
             .as_ref()
             .and_then(|training| training.device_check());
-        let active = training.as_deref().and_then(training_summary::of);
+        let of_process = || {
+            let (done, total) = trainer::DeviceCheck::progress()?;
+            Some(DeviceCheckView {
+                run: None,
+                done: done as u32,
+                total: total as u32,
+            })
+        };
+        let device_check = of_training.or_else(of_process);
+        let active = training.as_deref().and_then(training_summary::for_training);
         let reported = training.and_then(|training| training.newest_sample());
         Ok(MachineView {
+            device: shell.first_check.device(),
             device_check,
             active,
+            queued: shell.queue.len() as u32,
             ..reported.unwrap_or_else(|| shell.readings.now()).view()
         })
     })
@@ -138,9 +154,10 @@ pub async fn begin_with(
 ) -> Answer<PlanView> {
     status(shell, move |shell| {
         let found = shell.inspections.take(&inspection, SEED)?;
-        let from = (&*weights, shell.weights.folder(&weights)?);
+        let from = shell.weights.folder(&weights)?;
         let machine = shell.readings.now();
-        Ok(plan_view::begun(&found, from, trains.as_deref(), &machine)?)
+        let trains = trains.as_deref();
+        Ok(plan_page::begun(&found, &weights, from, trains, &machine)?)
     })
     .await
 }
@@ -180,7 +197,7 @@ pub async fn estimate(
         // Memory does not depend on which samples are held out.
         let found = shell.inspections.take(&inspection, SEED)?;
         let config = config_of(shell, &inspection, &settings, &found)?;
-        let estimate = plan_view::estimate(&config, &found, &shell.readings.now())?;
+        let estimate = plan_page::estimate(&config, &found, &shell.readings.now())?;
         shell
             .active
             .estimated(&inspection, settings, estimate.peak_bytes);
@@ -189,8 +206,8 @@ pub async fn estimate(
     .await
 }
 
-/// Measures how long an epoch takes with these settings, in seconds; `None` on a GPU, where it is
-/// known after the first seconds of training. Computes two micro-batches.
+/// Measures how long an epoch takes with these settings, in seconds. Computes two micro-batches. On
+/// a GPU, nothing is computed: the time is that of an earlier run, or `None` without one.
 #[tauri::command]
 pub async fn epoch_seconds(
     shell: State<'_, Arc<Shell>>,
@@ -201,7 +218,14 @@ pub async fn epoch_seconds(
     status(shell, move |shell| {
         let found = shell.inspections.take(&inspection, SEED)?;
         let config = config_of(shell, &inspection, &settings, &found)?;
-        Ok(plan_view::epoch_seconds(&config, &found, micro_batch)?)
+        let total_bytes = shell.readings.now().sample.total_bytes;
+        let earlier = |plan: &Plan| samples_per_second(&shell.runs, plan, total_bytes);
+        Ok(plan_page::epoch_seconds(
+            &config,
+            &found,
+            micro_batch,
+            earlier,
+        )?)
     })
     .await
 }
@@ -217,39 +241,63 @@ pub async fn train(
         shell.is_free()?;
         let found = shell.inspections.take(&inspection, settings.seed)?;
         let config = config_of(shell, &inspection, &settings, &found)?;
-        let plan = Plan::check(&config, &found)?;
-        plan.check_precision()?;
-        let folder = shell.runs.store().create(&plan.name)?;
-        let (id, place) = (folder.id(), folder.path.clone());
-        let run = folder.clone();
         let estimated_peak_bytes = shell.active.estimate_of(&inspection, &settings);
-        let begun = shell.active.begin(&id, folder, move |context, report| {
-            let context = RunContext {
-                estimated_peak_bytes,
-                ..context
-            };
-            trainer::start(plan, found, &run, context, report)
-        });
-        match begun {
-            Ok(()) => shell.inspections.rest(&inspection),
-            // Nothing was trained, so the run folder is removed. If this fails, the list of runs
-            // skips the folder.
-            Err(_) => drop(std::fs::remove_dir_all(place)),
-        }
-        begun.map(|()| id)
+        let id = begin_run(shell, &config, found, estimated_peak_bytes)?;
+        shell.inspections.rest(&inspection);
+        Ok(id)
     })
     .await
 }
 
-/// Resumes a run from its newest checkpoint.
+/// Checks the plan of a config, and the machine's support for its precision.
+pub fn checked_plan(shell: &Shell, config: &RunConfig, found: &DetectedDataset) -> Answer<Plan> {
+    let total_bytes = shell.readings.now().sample.total_bytes;
+    let plan = Plan::within_cap(config, found, total_bytes)?;
+    plan.check_precision()?;
+    Ok(plan)
+}
+
+/// Starts a run in a new folder and returns its id. `estimated_peak_bytes` is 0 without an
+/// estimate.
+pub fn begin_run(
+    shell: &Shell,
+    config: &RunConfig,
+    found: DetectedDataset,
+    estimated_peak_bytes: u64,
+) -> Answer<String> {
+    let plan = checked_plan(shell, config, &found)?;
+    let folder = shell.runs.store().create(&plan.name)?;
+    let (id, place) = (folder.id(), folder.path.clone());
+    let run = folder.clone();
+    let begun = shell.active.begin(&id, folder, move |context, report| {
+        let context = RunContext {
+            estimated_peak_bytes,
+            ..context
+        };
+        trainer::start(plan, found, &run, context, report)
+    });
+    if begun.is_err() {
+        // Nothing was trained, so the run folder is removed. If this fails, the list of runs skips
+        // the folder.
+        drop(disk::remove_dir_all(&place));
+    }
+    begun.map(|()| id)
+}
+
+/// Resumes a run from its newest checkpoint. If `epochs` is given, the run ends after this many in
+/// all.
 #[tauri::command]
-pub async fn resume(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
+pub async fn resume(shell: State<'_, Arc<Shell>>, run: String, epochs: Option<u64>) -> Answer<()> {
     status(shell, move |shell| {
         shell.is_free()?;
+        valid(&RunConfig {
+            epochs,
+            ..RunConfig::default()
+        })?;
         let folder = shell.runs.folder(&run)?;
-        let there = folder.clone();
+        let (there, length) = (folder.clone(), epochs.map(RunLength::Epochs));
         shell.active.begin(&run, folder, move |context, report| {
-            trainer::resume(&there, context, report)
+            trainer::resume_to(&there, length, context, report)
         })
     })
     .await
@@ -259,26 +307,72 @@ pub async fn resume(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
 #[tauri::command]
 pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -> Answer<()> {
     let training = shell.active.running().filter(|training| training.id == run);
-    if let RunRequest::Leave {
-        max_system_fraction,
-    } = request
-    {
-        let asked = RunConfig {
+    valid(&match request {
+        RunRequest::Leave {
+            max_system_fraction,
+        } => RunConfig {
             max_system_fraction: Some(max_system_fraction),
             ..RunConfig::default()
-        };
-        valid(&asked)?;
-    }
+        },
+        RunRequest::MemoryCap { bytes } => RunConfig {
+            memory_cap_bytes: bytes,
+            ..RunConfig::default()
+        },
+        _ => RunConfig::default(),
+    })?;
     match training {
         Some(training) => {
             training.ask(request);
             Ok(())
         }
-        None => {
-            let why = "This window does not train this run. Pause or stop the run in the program that started it.";
-            Err(CommandError::new("failed", why))
-        }
+        None => Err(not_here()),
     }
+}
+
+/// Stops the check of the GPU that no training waits for.
+#[tauri::command]
+pub fn stop_device_check() {
+    trainer::DeviceCheck::stop();
+}
+
+/// The memory limits of the training of this window.
+#[tauri::command]
+pub async fn memory_limits(shell: State<'_, Arc<Shell>>, run: String) -> Answer<LimitsView> {
+    status(shell, move |shell| {
+        let training = shell.active.running().filter(|training| training.id == run);
+        let training = training.ok_or_else(not_here)?;
+        let changed = training.run().changed_limits();
+        let total_bytes = shell.readings.now().sample.total_bytes;
+        let config = training.folder.config()?;
+        Ok(limits_view(changed, &config, total_bytes))
+    })
+    .await
+}
+
+/// The limits that the user set during the training, else those of its config.
+fn limits_view(changed: Option<MemoryLimits>, config: &RunConfig, total_bytes: u64) -> LimitsView {
+    let policy = Policy {
+        memory_cap_bytes: config.memory_cap_bytes,
+        memory_cap_fraction: config.memory_cap_fraction,
+        ..Policy::default()
+    };
+    let limits = changed.unwrap_or_else(|| MemoryLimits {
+        memory_cap_bytes: policy.cap_bytes(total_bytes),
+        max_system_fraction: config
+            .max_system_fraction
+            .unwrap_or(policy.max_system_fraction),
+    });
+    LimitsView {
+        memory_cap_bytes: limits.memory_cap_bytes,
+        max_system_fraction: limits.max_system_fraction,
+        total_bytes,
+        leave_least_bytes: policy.min_reserve_bytes(total_bytes),
+    }
+}
+
+fn not_here() -> CommandError {
+    let why = "This run is not training in this window. Pause or stop the run in the program that started it.";
+    CommandError::new("failed", why)
 }
 
 /// Starts, reads or ends the stress test.
@@ -324,4 +418,29 @@ pub fn report_error(message: String) {
         .take(2000)
         .collect();
     eprintln!("ebb: error in the window: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_were_changed_replace_those_of_the_config() {
+        const GB: u64 = 1 << 30;
+        let config = RunConfig {
+            memory_cap_bytes: Some(8 * GB),
+            memory_cap_fraction: Some(0.25),
+            ..RunConfig::default()
+        };
+        let limits = |changed| {
+            let view = limits_view(changed, &config, 16 * GB);
+            (view.memory_cap_bytes, view.max_system_fraction)
+        };
+        assert_eq!(limits(None), (Some(4 * GB), 0.9));
+        let changed = MemoryLimits {
+            memory_cap_bytes: None,
+            max_system_fraction: 0.7,
+        };
+        assert_eq!(limits(Some(changed)), (None, 0.7));
+    }
 }

@@ -2,7 +2,7 @@
 //! `Run` in memory. It does not depend on the page: the page may be reloaded, and a panic of the
 //! training does not end the window.
 
-use crate::lock::lock;
+use crate::lock_mutex::lock;
 use crate::machine_readings::{FRESH, Reported};
 use crate::window_types::{CommandError, DeviceCheckView, PlanSettings, RunRequest};
 use runlog::{Run, RunEvent, RunFolder, RunStatus, StepProgress};
@@ -11,10 +11,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use trainer::{Control, LiveObserver, Machine, Request, RunContext, RunOutcome, TrainError};
-
-/// Stack size of the training thread, in bytes.
-const STACK_BYTES: usize = 64 << 20;
+use trainer::{
+    Control, LiveObserver, Machine, Request, RunContext, RunOutcome, STACK_BYTES, TrainError,
+};
 
 /// A training: takes its requests from `RunContext` and passes on every event.
 pub trait Work:
@@ -62,7 +61,7 @@ pub struct Training {
 
 impl Active {
     /// Without a training.
-    pub fn on(machine: Machine) -> Self {
+    pub fn new(machine: Machine) -> Self {
         Active {
             machine,
             last: Mutex::default(),
@@ -111,6 +110,18 @@ impl Active {
         last.filter(|training| training.id == id && training.is_newest())
     }
 
+    /// Does `work` unless a training runs. None begins meanwhile.
+    pub fn while_nothing_trains<R>(&self, work: impl FnOnce() -> Option<R>) -> Option<R> {
+        let last = lock(&self.last);
+        let trains = last.as_ref().is_some_and(|training| training.is_running());
+        if trains { None } else { work() }
+    }
+
+    /// Returns the allocator's cached memory to the system.
+    pub fn purge(&self) {
+        (self.machine.purge)();
+    }
+
     /// Starts `work` on a thread and waits for its first event.
     ///
     /// # Errors
@@ -121,7 +132,7 @@ impl Active {
             if let Some(busy) = last.as_ref().filter(|training| training.is_running()) {
                 return Err(busy.in_the_way());
             }
-            let training = Arc::new(Training::of(id, folder)?);
+            let training = Arc::new(Training::for_run(id, folder)?);
             *last = Some(Arc::clone(&training));
             training
         };
@@ -160,7 +171,7 @@ fn silent_end() -> CommandError {
 }
 
 impl Training {
-    fn of(id: &str, folder: RunFolder) -> Result<Training, CommandError> {
+    fn for_run(id: &str, folder: RunFolder) -> Result<Training, CommandError> {
         let mut run = Run::default();
         if folder.events_path().exists() {
             let earlier = runlog::read_events(&folder.events_path())?;
@@ -192,7 +203,7 @@ impl Training {
             if let RunEvent::DeviceCheck { done, total, .. } = event {
                 // The run has not begun yet and may still be refused.
                 *lock(&self.device_check) = Some(DeviceCheckView {
-                    run: self.id.clone(),
+                    run: Some(self.id.clone()),
                     done: *done,
                     total: *total,
                 });
@@ -278,6 +289,7 @@ impl Training {
             RunRequest::Leave {
                 max_system_fraction,
             } => Request::SetMaxSystemFraction(max_system_fraction),
+            RunRequest::MemoryCap { bytes } => Request::SetMemoryCap(bytes),
         });
     }
 
@@ -391,7 +403,7 @@ mod tests {
     #[test]
     fn a_second_training_is_refused_while_one_runs() {
         let (_home, folder) = folder();
-        let active = Active::on(Machine::default());
+        let active = Active::new(Machine::default());
         let (go, wait) = channel::<()>();
         let first = active.begin(
             "a",
@@ -413,16 +425,19 @@ mod tests {
             Ok(ending())
         };
         assert_eq!(code(active.begin("b", folder.clone(), work)), "busy");
+        let checks = || -> Option<()> { panic!("a training runs") };
+        assert!(active.while_nothing_trains(checks).is_none());
         drop(go);
         training.stop_and_wait();
         assert!(active.running().is_none());
+        assert_eq!(active.while_nothing_trains(|| Some(7)), Some(7));
         assert_eq!(code(active.begin("b", folder, work)), "begun");
     }
 
     #[test]
     fn a_wait_for_the_end_has_a_limit() {
         let (_home, folder) = folder();
-        let active = Active::on(Machine::default());
+        let active = Active::new(Machine::default());
         let (go, wait) = channel::<()>();
         let begun = active.begin(
             "a",
@@ -445,7 +460,7 @@ mod tests {
     #[test]
     fn a_training_that_fails_to_start_reports_why_and_can_be_repeated() {
         let (_home, folder) = folder();
-        let active = Active::on(Machine::default());
+        let active = Active::new(Machine::default());
         let refused = |_: RunContext, _: &mut (dyn FnMut(&RunEvent) + Send)| {
             Err(TrainError::NotTrainable {
                 message: "one class".into(),
@@ -464,7 +479,7 @@ mod tests {
     #[test]
     fn a_stop_ends_the_check_of_the_gpu_that_a_run_waits_for() {
         let (_home, folder) = folder();
-        let active = Active::on(Machine::default());
+        let active = Active::new(Machine::default());
         let checks = |context: RunContext, report: &mut (dyn FnMut(&RunEvent) + Send)| {
             while !context.control.is_stopping() {
                 report(&RunEvent::DeviceCheck {
@@ -488,7 +503,8 @@ mod tests {
                     None => thread::yield_now(),
                 }
             };
-            assert_eq!((check.run.as_str(), check.done, check.total), ("a", 3, 9));
+            let run = check.run.as_deref();
+            assert_eq!((run, check.done, check.total), (Some("a"), 3, 9));
             let training = active.running().expect("it checks");
             training.ask(RunRequest::Stop);
             begun.join().expect("it ends")
@@ -500,7 +516,7 @@ mod tests {
     #[test]
     fn a_failure_is_shown_even_if_the_folder_cannot_be_written() {
         let (_home, folder) = folder();
-        let active = Active::on(Machine::default());
+        let active = Active::new(Machine::default());
         let begun = active.begin(
             "a",
             folder.clone(),

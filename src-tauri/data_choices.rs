@@ -1,12 +1,12 @@
 //! What of a folder is used, as chosen on the data page. A config can express all of it.
 
-use dataset::MergedClass;
+use dataset::{ClassSelection, MergedClass};
 use runlog::{DuplicatesChoice, RunConfig};
 use serde::{Deserialize, Serialize};
 use ts_rs::TS;
 
 /// What of a folder is used.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, TS)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, TS)]
 #[serde(deny_unknown_fields)]
 pub struct DataChoices {
     /// The column of the texts; `None` if it is recognized.
@@ -21,6 +21,10 @@ pub struct DataChoices {
     pub merge_classes: Vec<MergeView>,
     /// Whether one of samples that are the same or nearly the same is used.
     pub leave_duplicates_out: bool,
+    /// The fraction that is held out; `None` for the usual one.
+    pub held_out_fraction: Option<f64>,
+    /// The column whose groups are never divided; `None` if groups are recognized.
+    pub group_by: Option<String>,
 }
 
 /// Classes that are trained as one.
@@ -47,24 +51,30 @@ impl DataChoices {
                 .map(|MergedClass { name, classes }| MergeView { name, classes })
                 .collect(),
             leave_duplicates_out: options.leave_duplicates_out,
+            held_out_fraction: config.held_out_fraction,
+            group_by: config.group_by.clone(),
         }
     }
 
     /// A config with these choices.
     pub fn apply(&self, config: RunConfig) -> RunConfig {
         let merged = self.merge_classes.iter().cloned();
-        let merged: Vec<MergedClass> = merged
-            .map(|MergeView { name, classes }| MergedClass { name, classes })
-            .collect();
+        let classes = ClassSelection {
+            leave_out: self.leave_out_classes.clone(),
+            merge: merged
+                .map(|MergeView { name, classes }| MergedClass { name, classes })
+                .collect(),
+            ..ClassSelection::default()
+        };
         let leave_out = DuplicatesChoice::LeaveOut;
         RunConfig {
             text_column: self.text_column.clone(),
             label_column: self.label_column.clone(),
             targets: (!self.targets.is_empty()).then(|| self.targets.join(",")),
-            leave_out_classes: trainer::leave_out_classes(&self.leave_out_classes),
-            merge_classes: trainer::merge_classes(&merged),
             duplicates: self.leave_duplicates_out.then_some(leave_out),
-            ..config
+            held_out_fraction: self.held_out_fraction,
+            group_by: self.group_by.clone(),
+            ..trainer::with_classes(&classes, config)
         }
     }
 }
@@ -85,6 +95,8 @@ mod tests {
                 classes: vec!["cat".to_owned(), "dog".to_owned()],
             }],
             leave_duplicates_out: true,
+            held_out_fraction: Some(0.3),
+            group_by: Some("patient".to_owned()),
         };
         let config = choices.apply(RunConfig::default());
         assert_eq!(config.validate().map_err(|error| error.to_string()), Ok(()));

@@ -1,14 +1,14 @@
 //! The commands of the data page. Like those in `commands.rs` they take ids and return views.
 
 use crate::app_state::Shell;
+use crate::augmented_samples_view::{self, DrawnView};
 use crate::commands::{Answer, config_of, status};
 use crate::data_choices::DataChoices;
-use crate::data_view::{self, DataFile, DataSampleView, DataView};
-use crate::desktop_calls;
-use crate::drawn_view::{self, DrawnView};
+use crate::data_page::{self, DataFile, DataSampleView, DataView};
 use crate::duplicates_view::{self, DuplicatesView};
 use crate::inspections::{ReadFolder, SEED};
-use crate::lock::lock;
+use crate::lock_mutex::lock;
+use crate::run_commands::show_in_file_manager;
 use crate::window_types::{CommandError, PlanSettings};
 use dataset::DetectedDataset;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tauri::ipc::Response;
 #[tauri::command]
 pub async fn data(shell: State<'_, Arc<Shell>>, inspection: String) -> Answer<DataView> {
     status(shell, move |shell| {
-        Ok(data_view::data(&shell.inspections.read(&inspection)?))
+        Ok(data_page::data(&shell.inspections.read(&inspection)?))
     })
     .await
 }
@@ -35,7 +35,7 @@ pub async fn data_samples(
 ) -> Answer<Vec<DataSampleView>> {
     status(shell, move |shell| {
         let read = shell.inspections.read(&inspection)?;
-        data_view::samples(found(&read)?, class, from, count)
+        data_page::samples(found(&read)?, class, from, count)
     })
     .await
 }
@@ -49,7 +49,7 @@ pub async fn data_thumbnail(
 ) -> Answer<Response> {
     status(shell, move |shell| {
         let read = shell.inspections.read(&inspection)?;
-        Ok(Response::new(data_view::thumbnail(&read, sample)?))
+        Ok(Response::new(data_page::thumbnail(&read, sample)?))
     })
     .await
 }
@@ -62,12 +62,8 @@ pub async fn reveal_file(
     file: DataFile,
 ) -> Answer<()> {
     status(shell, move |shell| {
-        let path = data_view::file(&shell.inspections.read(&inspection)?, file)?;
-        desktop_calls::reveal(&path).map_err(|error| {
-            let name = desktop_calls::FILE_MANAGER;
-            let why = format!("{} cannot be shown in {name}: {error}.", path.display());
-            CommandError::new("failed", why)
-        })
+        let path = data_page::file(&shell.inspections.read(&inspection)?, file)?;
+        show_in_file_manager(&path)
     })
     .await
 }
@@ -113,7 +109,7 @@ pub async fn draw_samples(
     status(shell, move |shell| {
         let found = shell.inspections.take(&inspection, SEED)?;
         let config = config_of(shell, &inspection, &settings, &found)?;
-        let (views, pictures) = drawn_view::draw(&config, &found)?;
+        let (views, pictures) = augmented_samples_view::draw(&config, &found)?;
         *lock(&shell.drawn) = (inspection, pictures);
         Ok(views)
     })
@@ -141,7 +137,7 @@ pub async fn drawn_sample(
 }
 
 fn found(read: &ReadFolder) -> Answer<&Arc<DetectedDataset>> {
-    let why = "The folder cannot be read. Look at its message on the plan page.";
+    let why = "The folder cannot be read. The plan page shows the reason.";
     let missing = || CommandError::new("not_trainable", why);
     read.samples.as_ref().ok_or_else(missing)
 }

@@ -2,20 +2,23 @@
 //! or tray icon, progress and badge on the Dock icon, and notifications.
 
 use crate::app_state::Shell;
-use crate::closing::Closing;
+use crate::close_window::Closing;
 use crate::current_training::Training;
-use crate::desktop_calls;
+use crate::lock_mutex::lock;
 use crate::menu_bar_item::MenuBarItem;
+use crate::os_integration;
+use crate::queue_commands;
 use crate::training_summary::{self, news};
 use crate::window_types::ActiveView;
 use pressure::Level;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
-use std::thread;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tauri::async_runtime::{JoinHandle, spawn, spawn_blocking};
 use tauri::window::{ProgressBarState, ProgressBarStatus};
 use tauri::{AppHandle, Manager};
+use tokio::time::{MissedTickBehavior, interval};
 
 /// Interval between two looks at the training.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -33,27 +36,45 @@ struct Status {
     intervals: u32,
 }
 
-/// Follows the training on a thread of its own until the app ends. The thread also asks for the
-/// tray, because the session bus may be slow.
+/// The task that follows the training.
+struct Follower(JoinHandle<()>);
+
+/// Follows the training in a task until [`stop_following`]. Each look runs on a thread that may
+/// block, because it waits for the main thread.
 pub fn follow(app: &AppHandle) {
-    let app = app.clone();
-    thread::spawn(move || {
-        let mut status = Status {
-            item: desktop_calls::has_tray()
-                .then(|| menu_bar_item(&app))
-                .flatten(),
-            ..Status::default()
-        };
-        let closing = app.state::<Closing>();
-        closing
-            .has_tray
-            .store(status.item.is_some(), Ordering::Relaxed);
-        loop {
-            // Fails only while the app ends.
-            let _ = status.look(&app);
-            thread::sleep(INTERVAL);
+    // The app owns what is shown. If the task owned it, its end would drop the icon, which only the
+    // main thread may do.
+    app.manage(Mutex::new(Status::default()));
+    let follower = app.clone();
+    let task = spawn(async move {
+        let app = follower.clone();
+        let mut done = spawn_blocking(move || {
+            lock(app.state::<Mutex<Status>>().inner()).add_item(&app);
+        })
+        .await;
+        let mut looks = interval(INTERVAL);
+        // After a long look, or after the machine slept, one look is enough.
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Ends after a panic, because the next look would panic, too.
+        while done.is_ok() {
+            looks.tick().await;
+            let app = follower.clone();
+            done = spawn_blocking(move || {
+                // Fails only while the app ends.
+                let _ = lock(app.state::<Mutex<Status>>().inner()).look(&app);
+            })
+            .await;
         }
     });
+    app.manage(Follower(task));
+}
+
+/// Stops following the training, because the app ends. No run of the queue starts any more, except
+/// from a look that has begun.
+pub fn stop_following(app: &AppHandle) {
+    if let Some(follower) = app.try_state::<Follower>() {
+        follower.0.abort();
+    }
 }
 
 /// The user looks at the window, so its badge has done its work.
@@ -73,6 +94,18 @@ fn menu_bar_item(app: &AppHandle) -> Option<MenuBarItem> {
 }
 
 impl Status {
+    /// Adds the menu-bar item or tray icon if the desktop shows one. Asks the session bus, which
+    /// may be slow.
+    fn add_item(&mut self, app: &AppHandle) {
+        self.item = os_integration::has_tray()
+            .then(|| menu_bar_item(app))
+            .flatten();
+        let closing = app.state::<Closing>();
+        closing
+            .has_tray
+            .store(self.item.is_some(), Ordering::Relaxed);
+    }
+
     fn look(&mut self, app: &AppHandle) -> tauri::Result<()> {
         let shell = app.state::<Arc<Shell>>();
         let running = shell.active.running();
@@ -81,9 +114,11 @@ impl Status {
             .take()
             .filter(|training| !training.is_running())
         {
+            queue_commands::follow_end(&shell.queue, &ended);
             report_end(app, &ended)?;
         }
-        let active = running.as_deref().and_then(training_summary::of);
+        queue_commands::advance(&shell);
+        let active = running.as_deref().and_then(training_summary::for_training);
         self.show_progress(app, active.as_ref())?;
         self.read_level(&shell, running.as_deref());
         self.watched = running;
@@ -135,7 +170,7 @@ fn report_end(app: &AppHandle, training: &Training) -> tauri::Result<()> {
     let (Some(title), false) = (title, window.is_focused()?) else {
         return Ok(());
     };
-    desktop_calls::notify(&title, &body);
+    os_integration::notify(&title, &body);
     // Not every desktop has badges.
     let _ = window.set_badge_count(Some(1));
     Ok(())

@@ -1,9 +1,9 @@
 //! The search for duplicates in one folder, in the background.
 
-use crate::lock::lock;
+use crate::lock_mutex::lock;
 use dataset::{DetectedDataset, Duplicates, find_duplicates};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use tauri::async_runtime::spawn_blocking;
 
 /// The search, and what it found.
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl DuplicateSearch {
             state.generation
         };
         let (search, samples) = (Arc::clone(self), Arc::clone(samples));
-        thread::spawn(move || {
+        spawn_blocking(move || {
             let found = find_duplicates(&samples, &|read| {
                 let mut state = lock(&search.state);
                 let wanted = state.generation == generation;
@@ -143,7 +143,7 @@ mod tests {
         let begun = Instant::now();
         while search.found(&samples).is_none() {
             assert!(begun.elapsed() < Duration::from_secs(60), "it never ends");
-            thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
         let found = search.find(&samples).expect("it is known");
         assert_eq!(found.groups.len(), 1);

@@ -1,6 +1,6 @@
 //! What the data page shows of duplicates.
 
-use crate::data_view::{DataSampleView, described};
+use crate::data_page::{DataSampleView, described};
 use crate::duplicate_search::Progress;
 use crate::window_types::CommandError;
 use dataset::{DetectedDataset, DuplicateGroup, Duplicates, SkippedFile};

@@ -1,23 +1,30 @@
 //! Downloads pretrained weights by name. `--from org/name` is looked up at the hub that
-//! `HF_ENDPOINT` names, and downloaded once into Ebb's home folder. Ebb downloads nothing else, has
-//! no hub built in, and opens no port.
+//! `HF_ENDPOINT` names, and downloaded once into Ebb's home folder, unless the cache of the Hugging
+//! Face libraries has it. Ebb downloads nothing else, has no hub built in, and opens no port.
 //!
-//! Ebb has no hub accounts: users download by hand what a hub gives only to signed-in users.
+//! What a hub gives only to signed-in users needs their access token in `HF_TOKEN`, which Ebb
+//! neither saves nor prints.
 
+mod local_cache;
+mod verify_checksum;
+mod access;
+mod hub_responses;
 mod listing;
-mod remote_file;
 mod fetch;
 
+use access::Access;
 use listing::Listing;
-use remote_file::RemoteFile;
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
+use verify_checksum::RemoteFile;
 
 /// Environment variable with the hub's address.
 const ENDPOINT: &str = "HF_ENDPOINT";
+/// File that is locked while files are downloaded.
+const LOCK: &str = "download.lock";
 /// File that is written last. A folder that contains it is complete.
 const DOWNLOAD_MARKER: &str = "fetched.json";
 
@@ -29,6 +36,29 @@ pub enum HubError {
         "there is no folder {name}; to download {name} from a hub, set {ENDPOINT} to the address of the hub (https://…)"
     )]
     NoEndpoint { name: String },
+    /// The hub's address is not encrypted.
+    #[error(
+        "{endpoint} is not the address of an encrypted hub; set {ENDPOINT} to an address that starts with https://"
+    )]
+    NotEncrypted {
+        /// The hub's address.
+        endpoint: String,
+    },
+    /// The access token has characters that no token has.
+    #[error("HF_TOKEN has a space or a control character; copy your access token again")]
+    Token,
+    /// The disk has no space for a file.
+    #[error(
+        "{file} needs {needed}, but only {free} are free in Ebb's folder; free up space, then try again, and the download continues"
+    )]
+    Space {
+        /// The file.
+        file: String,
+        /// Size of the missing part.
+        needed: String,
+        /// Free space.
+        free: String,
+    },
     /// The hub does not answer, or the connection broke too often.
     #[error(
         "{what} could not be downloaded from {endpoint}: {reason}; check the network, then try again, and the download continues"
@@ -82,7 +112,7 @@ pub enum HubError {
         reason: String,
     },
     /// A file in Ebb's home folder could not be written.
-    #[error("{} could not be written: {source}", .path.display())]
+    #[error("{} could not be written: {}", .path.display(), runlog::format_io_error(.source))]
     Disk {
         path: PathBuf,
         source: std::io::Error,
@@ -119,8 +149,8 @@ pub fn is_name(from: &Path) -> bool {
     !from.exists() && parts.is_some_and(|parts| parts.len() == 2 && parts.into_iter().all(plain))
 }
 
-/// The folder of a repository below `home`. It is downloaded if it is not complete; `print`
-/// receives the progress.
+/// The folder of a repository below `home`, or in the cache of other programs. It is downloaded
+/// into `home` if it is complete in neither; `print` receives the progress.
 ///
 /// # Errors
 /// `HF_ENDPOINT` is not set, or the download fails.
@@ -133,14 +163,26 @@ pub fn folder(name: &str, home: &Path, print: &dyn Fn(&str)) -> Result<PathBuf, 
         ));
         return Ok(folder);
     }
+    if let Some(folder) = local_cache::folder(name) {
+        print(&format!(
+            "{name} was downloaded by another program: {}",
+            folder.display()
+        ));
+        return Ok(folder);
+    }
     let endpoint = std::env::var(ENDPOINT).unwrap_or_default();
     let endpoint = endpoint.trim_end_matches('/');
     if endpoint.is_empty() {
         let name = name.to_owned();
         return Err(HubError::NoEndpoint { name });
     }
+    let access = Access::from_environment(endpoint)?;
     let repository = Repository { name, endpoint };
-    let hub = fetch::Hub::new(repository);
+    let _lock = lock(&place, name, print)?;
+    if let Some(folder) = whole(&place) {
+        return Ok(folder);
+    }
+    let hub = fetch::Hub::new(repository, access);
     let listing = Listing::ask(&hub)?;
     let folder = place.join(&listing.commit);
     let mut files = listing.wanted(name)?;
@@ -159,9 +201,28 @@ pub fn folder(name: &str, home: &Path, print: &dyn Fn(&str)) -> Result<PathBuf, 
     };
     let path = folder.join(DOWNLOAD_MARKER);
     let text = serde_json::to_vec_pretty(&fetched).map_err(|error| disk(&path)(error.into()))?;
-    fs::write(&path, text).map_err(disk(&path))?;
+    ::disk::write_atomic(&path, &text).map_err(disk(&path))?;
     print(&format!("{name} was downloaded: {}", folder.display()));
     Ok(folder)
+}
+
+/// Waits until no other process downloads into `place`: two would write to the same partial files.
+fn lock(place: &Path, name: &str, print: &dyn Fn(&str)) -> Result<File, HubError> {
+    fs::create_dir_all(place).map_err(disk(place))?;
+    let path = place.join(LOCK);
+    let mut options = File::options();
+    let file = options.create(true).append(true).open(&path);
+    let file = file.map_err(disk(&path))?;
+    match file.try_lock() {
+        Ok(()) => return Ok(file),
+        Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(error)) => return Err(disk(&path)(error)),
+    }
+    print(&format!(
+        "Another process is downloading {name}; waiting for it to finish"
+    ));
+    file.lock().map_err(disk(&path))?;
+    Ok(file)
 }
 
 /// A complete folder whose files have not changed.

@@ -45,18 +45,11 @@ fn texts(inspection: &TextInspection) -> InspectionView {
         reason: rows.reason.clone(),
     });
     let mut notes = vec![format!(
-        "A {}: {}",
+        "Task: {}, because {}",
         inspection.task.label(),
         inspection.reason
     )];
-    notes.extend(inspection.columns.iter().map(|column| {
-        format!(
-            "The {} is {}: {}.",
-            column.role.name(),
-            column.name,
-            column.reason
-        )
-    }));
+    notes.extend(inspection.columns.iter().map(|column| column.describe()));
     notes.extend(inspection.notes.clone());
     InspectionView {
         name: inspection.name.clone(),

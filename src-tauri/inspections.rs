@@ -1,21 +1,21 @@
-//! The folders that were dropped or chosen, by id. Each is read on its own thread and watched for
+//! The folders that were dropped or chosen, by id. A task reads each of them and watches it for
 //! changes until it is trained.
 
 use crate::data_choices::DataChoices;
 use crate::duplicate_search::DuplicateSearch;
 use crate::inspection_view::shown;
-use crate::lock::lock;
+use crate::lock_mutex::lock;
 use crate::machine_readings::Readings;
-use crate::plan_view;
+use crate::plan_page;
 use crate::window_types::{CommandError, InspectionView};
 use dataset::{
     ClassSelection, DatasetError, DetectedDataset, InspectOptions, Task, Watch, detect, watch,
 };
 use runlog::RunConfig;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use tauri::async_runtime::{spawn, spawn_blocking};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Seed that chooses the held-out samples, unless the settings have another one.
 pub const SEED: u64 = dataset::DEFAULT_SEED;
@@ -56,10 +56,10 @@ struct State {
     samples: Option<Arc<DetectedDataset>>,
     /// What is trained on; `None` if the folder cannot be trained.
     found: Option<Arc<DetectedDataset>>,
-    /// Watches the folder. Dropping it ends the thread.
+    /// Watches the folder. Without it and `wake`, the task ends.
     watch: Option<Watch>,
-    /// Makes the thread read the folder again; `None` if the folder is not watched.
-    wake: Option<Sender<()>>,
+    /// Makes the task read the folder again; `None` if the folder is not watched.
+    wake: Option<UnboundedSender<()>>,
     following: bool,
 }
 
@@ -119,7 +119,7 @@ impl Inspections {
         }
         state.choices = choices;
         if let Some(wake) = &state.wake {
-            // Fails only if the thread has ended; then the folder is read when it is shown.
+            // Fails only if the task has ended; then the folder is read when it is shown.
             let _ = wake.send(());
         }
     }
@@ -190,7 +190,7 @@ impl Inspections {
                 choices: state.choices.clone(),
             }),
             None => {
-                let why = "The folder is still being read. Its data appear when all files have been read.";
+                let why = "The folder is still being read. Ebb shows the data when all files have been read.";
                 Err(CommandError::new("busy", why))
             }
         }
@@ -228,7 +228,7 @@ impl Inspections {
         if std::mem::replace(&mut state.following, true) {
             return;
         }
-        let (changes, changed) = channel();
+        let (changes, changed) = unbounded_channel();
         let wake = changes.clone();
         // Watched before the first read, so that no change is missed.
         let watched = watch(&folder.path, move || {
@@ -248,41 +248,61 @@ impl Inspections {
         state.view.get_or_insert_with(|| beginning(folder));
         drop(state);
         let (folder, readings) = (Arc::clone(folder), Arc::clone(&self.readings));
-        thread::spawn(move || {
-            read_on(&folder, &readings, unwatched.as_deref(), &changed);
+        spawn(async move {
+            read_on(&folder, &readings, unwatched, changed).await;
             lock(&folder.state).following = false;
         });
     }
 }
 
 /// Reads the folder, and reads it again after every change, until it is no longer watched.
-fn read_on(folder: &Folder, readings: &Readings, unwatched: Option<&str>, changed: &Receiver<()>) {
+async fn read_on(
+    folder: &Arc<Folder>,
+    readings: &Arc<Readings>,
+    unwatched: Option<String>,
+    mut changed: UnboundedReceiver<()>,
+) {
     loop {
-        let choices = lock(&folder.state).choices.clone();
-        let found = folder.read(&choices, SEED, &|files| folder.progress(files));
-        let machine = readings.now();
-        let refused = |why: String| Some(CommandError::new("not_trainable", why));
-        let mut view = match &found {
-            Ok((_, found)) => shown(found),
-            Err(error) => InspectionView {
-                refusal: refused(error.clone()),
-                ..beginning(folder)
-            },
-        };
-        view.reading = false;
-        view.notes.extend(unwatched.map(str::to_owned));
-        if let (Ok((_, found)), None) = (&found, &view.refusal) {
-            match plan_view::all(found, &machine) {
-                Ok(plans) => view.plans = plans,
-                Err(error) => view.refusal = refused(error.to_string()),
-            }
-        }
-        folder.show(view, found.ok(), choices);
-        if changed.recv().is_err() {
+        let (folder, readings) = (Arc::clone(folder), Arc::clone(readings));
+        let unwatched = unwatched.clone();
+        let read = spawn_blocking(move || read_once(&folder, &readings, unwatched));
+        // After a panic the folder is read again when it is shown.
+        if read.await.is_err() || changed.recv().await.is_none() {
             return;
         }
         while changed.try_recv().is_ok() {}
     }
+}
+
+/// Reads the folder and shows what was found.
+fn read_once(folder: &Folder, readings: &Readings, unwatched: Option<String>) {
+    let choices = lock(&folder.state).choices.clone();
+    let found = folder.read(&choices, SEED, &|files| folder.progress(files));
+    let machine = readings.now();
+    let refused = |why: String| {
+        let code = if folder.path.exists() {
+            "not_trainable"
+        } else {
+            "data_missing"
+        };
+        Some(CommandError::new(code, why))
+    };
+    let mut view = match &found {
+        Ok((_, found)) => shown(found),
+        Err(error) => InspectionView {
+            refusal: refused(error.clone()),
+            ..beginning(folder)
+        },
+    };
+    view.reading = false;
+    view.notes.extend(unwatched);
+    if let (Ok((_, found)), None) = (&found, &view.refusal) {
+        match plan_page::all(found, &machine) {
+            Ok(plans) => view.plans = plans,
+            Err(error) => view.refusal = refused(error.to_string()),
+        }
+    }
+    folder.show(view, found.ok(), choices);
 }
 
 /// All samples of a folder, and those that are used.
@@ -378,5 +398,42 @@ fn beginning(folder: &Folder) -> InspectionView {
         notes: Vec::new(),
         split: String::new(),
         plans: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+    use trainer::Machine;
+
+    fn until(done: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !done() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it never is");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn a_folder_is_read_again_after_a_change_until_it_is_trained() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let file = home.path().join("rows.csv");
+        std::fs::write(&file, "label,text\na,one\nb,two\n").expect("it can be written");
+        let inspections = Inspections::new(Arc::new(Readings::new(Machine::default())));
+        let id = inspections.open(home.path());
+        // The version of the view, once the folder has been read.
+        let version = || {
+            let view = inspections.view(&id, u64::MAX).expect("it is known");
+            let read = view.filter(|view| !view.reading);
+            read.map_or(0, |view| view.version)
+        };
+        until(|| version() > 0);
+        let before = version();
+        std::fs::write(&file, "label,text\na,one\nb,two\na,three\n").expect("it can be written");
+        until(|| version() > before);
+        inspections.rest(&id);
+        let folder = inspections.folder(&id).expect("it is known");
+        until(|| !lock(&folder.state).following);
     }
 }

@@ -2,13 +2,13 @@
 //! runs in this process, the samples of its monitor are shown instead, so that the bar and the
 //! charts agree.
 
+use crate::machine_name;
 use crate::window_types::MachineView;
 use pressure::{
     ControllerState, Level, LevelTracker, MemorySample, MemorySource, Policy, budget_bytes,
     pressure,
 };
-use std::process::Command;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trainer::Machine;
 
@@ -38,7 +38,7 @@ struct Reader {
 
 impl Readings {
     /// Without an open source.
-    pub fn of(machine: Machine) -> Self {
+    pub fn new(machine: Machine) -> Self {
         Readings(Mutex::new(Reader {
             machine,
             source: None,
@@ -87,9 +87,11 @@ impl Reported {
             own_bytes: sample.own_bytes,
             others_bytes: sample.others_bytes(),
             swap_bytes: sample.swap_used_bytes,
+            device: String::new(),
             device_check: None,
             active: None,
-            name: name().to_owned(),
+            queued: 0,
+            name: machine_name::chip().to_owned(),
         }
     }
 
@@ -99,25 +101,4 @@ impl Reported {
         let budget = budget_bytes(&Policy::default(), &ControllerState::default(), sample, 0);
         sample.system_bytes + sample.others_bytes() + budget
     }
-}
-
-/// Name of the chip, read once. Linux has it in a file, macOS in a command's output. Empty if it is
-/// unknown.
-fn name() -> &'static str {
-    static NAME: OnceLock<String> = OnceLock::new();
-    NAME.get_or_init(|| from_cpuinfo().or_else(from_sysctl).unwrap_or_default())
-}
-
-fn from_cpuinfo() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
-}
-
-fn from_sysctl() -> Option<String> {
-    let asked = Command::new("/usr/sbin/sysctl")
-        .args(["-n", "machdep.cpu.brand_string"])
-        .output()
-        .ok()?;
-    Some(String::from_utf8(asked.stdout).ok()?.trim().to_owned())
 }

@@ -4,12 +4,15 @@ mod allocator;
 mod stress_test;
 mod cli;
 mod hub_download;
+mod judge_run;
+mod machine_name;
 mod paths;
 mod predictions;
+mod signals;
 mod task_labels;
 
 #[cfg(feature = "desktop")]
-mod actions;
+mod menu_actions;
 #[cfg(feature = "desktop")]
 mod current_training;
 #[cfg(feature = "desktop")]
@@ -17,11 +20,13 @@ mod app_commands;
 #[cfg(feature = "desktop")]
 mod app_hooks;
 #[cfg(feature = "desktop")]
-mod closing;
+mod close_window;
 #[cfg(all(feature = "desktop", any(target_os = "macos", test)))]
 mod command_line_tool;
 #[cfg(feature = "desktop")]
 mod commands;
+#[cfg(feature = "desktop")]
+mod context_menu;
 #[cfg(feature = "desktop")]
 mod app_window;
 #[cfg(feature = "desktop")]
@@ -29,43 +34,73 @@ mod data_choices;
 #[cfg(feature = "desktop")]
 mod data_commands;
 #[cfg(feature = "desktop")]
-mod data_view;
+mod data_page;
 #[cfg(feature = "desktop")]
 mod duplicate_search;
 #[cfg(feature = "desktop")]
 mod duplicates_view;
 #[cfg(feature = "desktop")]
-mod drawn_view;
+mod augmented_samples_view;
 #[cfg(feature = "desktop")]
-mod handler;
+mod first_device_check;
+#[cfg(feature = "desktop")]
+mod command_handler;
+#[cfg(feature = "desktop")]
 mod desktop_status;
 #[cfg(feature = "desktop")]
-mod lock;
+mod earlier_speed;
+#[cfg(feature = "desktop")]
+mod early_messages;
+#[cfg(feature = "desktop")]
+mod lock_mutex;
+#[cfg(feature = "desktop")]
+mod inference_thread;
 #[cfg(feature = "desktop")]
 mod inspections;
 #[cfg(feature = "desktop")]
 mod menu_bar_item;
 #[cfg(feature = "desktop")]
-mod page;
+mod web_view;
+#[cfg(feature = "desktop")]
+mod queue_commands;
 #[cfg(feature = "desktop")]
 mod quit;
 #[cfg(feature = "desktop")]
 mod machine_readings;
 #[cfg(feature = "desktop")]
-mod exports;
+mod export_run;
+#[cfg(feature = "desktop")]
+mod import_run;
 #[cfg(feature = "desktop")]
 mod command_error;
 #[cfg(feature = "desktop")]
+mod recovery_view;
+#[cfg(feature = "desktop")]
 mod results;
+#[cfg(feature = "desktop")]
+mod comparison_view;
 #[cfg(feature = "desktop")]
 mod results_commands;
 #[cfg(feature = "desktop")]
 mod results_view;
+#[cfg(feature = "desktop")]
 mod run_commands;
+#[cfg(feature = "desktop")]
+mod save_chart;
+#[cfg(feature = "desktop")]
+mod plan_setting_commands;
+#[cfg(feature = "desktop")]
+mod setting_location;
+#[cfg(all(feature = "desktop", test))]
+mod setting_table;
+#[cfg(feature = "desktop")]
+mod recent_folders;
+#[cfg(feature = "desktop")]
+mod recent_menu;
 #[cfg(feature = "desktop")]
 mod run_row;
 #[cfg(feature = "desktop")]
-mod runs;
+mod run_registry;
 #[cfg(feature = "desktop")]
 mod bundled_sample;
 #[cfg(feature = "desktop")]
@@ -75,13 +110,17 @@ mod show_window;
 #[cfg(feature = "desktop")]
 mod single_instance;
 #[cfg(feature = "desktop")]
-mod desktop_calls;
+mod stay_on_page;
+#[cfg(feature = "desktop")]
+mod os_integration;
 #[cfg(feature = "desktop")]
 mod training_summary;
 #[cfg(feature = "desktop")]
+mod training_queue;
+#[cfg(feature = "desktop")]
 mod inspection_view;
 #[cfg(feature = "desktop")]
-mod plan_view;
+mod plan_page;
 #[cfg(feature = "desktop")]
 mod try_it;
 #[cfg(feature = "desktop")]

@@ -6,8 +6,8 @@ use trainer::{Prediction, TrainedModel};
 
 /// Endings of image files, in lower case.
 const IMAGE_ENDINGS: [&str; 7] = ["jpg", "jpeg", "png", "webp", "heic", "heif", "avif"];
-/// Endings of files that hold one text each.
-const TEXT_ENDINGS: [&str; 2] = ["txt", "md"];
+/// Most bytes of a file with one text. A model reads only its beginning.
+pub const MAX_TEXT_BYTES: u64 = 64 << 20;
 /// Folders inside folders are read up to this depth.
 const MAX_DEPTH: usize = 8;
 
@@ -21,10 +21,14 @@ pub enum InputKind {
 }
 
 impl InputKind {
-    fn endings(self) -> &'static [&'static str] {
+    /// Whether a file is of this kind, by its ending.
+    fn includes(self, path: &Path) -> bool {
         match self {
-            InputKind::Images => &IMAGE_ENDINGS,
-            InputKind::Texts => &TEXT_ENDINGS,
+            InputKind::Images => {
+                let ending = path.extension().map(|e| e.to_string_lossy().to_lowercase());
+                ending.is_some_and(|ending| IMAGE_ENDINGS.contains(&&*ending))
+            }
+            InputKind::Texts => dataset::is_text_file(path),
         }
     }
 }
@@ -38,6 +42,8 @@ pub struct Answer {
     pub classes: Vec<(String, f64)>,
     /// Regression targets, in the units of their columns.
     pub targets: Vec<(String, f64)>,
+    /// Texts with a label: a continuation, or what a compression keeps.
+    pub texts: Vec<(String, String)>,
     /// Why the file cannot be read.
     pub problem: Option<String>,
 }
@@ -55,6 +61,7 @@ impl Answer {
             name,
             classes: prediction.map_or(Vec::new(), |found| top_classes(model, found, top)),
             targets: prediction.map_or(Vec::new(), |found| target_values(model, found)),
+            texts: Vec::new(),
             problem: outcome.as_ref().err().cloned(),
         }
     }
@@ -84,14 +91,13 @@ pub fn target_values(model: &TrainedModel, prediction: &Prediction) -> Vec<(Stri
 pub fn files_in(paths: &[PathBuf], kind: InputKind) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in paths {
-        match path.is_dir() {
-            true => {
-                let mut inside = Vec::new();
-                list(path, kind, MAX_DEPTH, &mut inside);
-                inside.sort();
-                found.extend(inside);
-            }
-            false => found.push(path.clone()),
+        if path.is_dir() {
+            let mut inside = Vec::new();
+            list(path, kind, MAX_DEPTH, &mut inside);
+            inside.sort();
+            found.extend(inside);
+        } else {
+            found.push(path.clone())
         }
     }
     found
@@ -108,18 +114,20 @@ fn list(folder: &Path, kind: InputKind, depth: usize, found: &mut Vec<PathBuf>) 
         if file_type.is_dir() && !hidden && depth > 0 {
             list(&path, kind, depth - 1, found);
         }
-        let ending = path
-            .extension()
-            .map(|ending| ending.to_string_lossy().to_lowercase());
-        let matches = ending.is_some_and(|ending| kind.endings().contains(&&*ending));
-        if file_type.is_file() && !hidden && matches {
+        if file_type.is_file() && !hidden && kind.includes(&path) {
             found.push(path);
         }
     }
 }
 
-/// The answers as CSV: a row per file with its classes, targets, and the problem if it could not be
-/// read.
+/// The name of a column of texts: "gaps_filled" for "Gaps filled, 3 of 5 correct".
+fn text_column(label: &str) -> String {
+    let name = label.split(',').next().unwrap_or_default();
+    name.to_lowercase().replace(' ', "_")
+}
+
+/// The answers as CSV: a row per file with its classes, targets, texts, and the problem if it could
+/// not be read.
 ///
 /// # Errors
 /// Writing to memory fails, which does not happen.
@@ -131,6 +139,8 @@ pub fn to_csv(answers: &[Answer]) -> Result<String, csv::Error> {
         .unwrap_or(0);
     let with_targets = answers.iter().find(|answer| !answer.targets.is_empty());
     let targets = with_targets.map_or(&[][..], |answer| &answer.targets);
+    let with_texts = answers.iter().find(|answer| !answer.texts.is_empty());
+    let texts = with_texts.map_or(&[][..], |answer| &answer.texts);
     let mut writer = csv::Writer::from_writer(Vec::new());
     let mut head = vec!["file".to_owned()];
     for place in 1..=classes {
@@ -142,6 +152,7 @@ pub fn to_csv(answers: &[Answer]) -> Result<String, csv::Error> {
         head.extend([format!("class{number}"), format!("probability{number}")]);
     }
     head.extend(targets.iter().map(|(name, _)| name.clone()));
+    head.extend(texts.iter().map(|(label, _)| text_column(label)));
     head.push("problem".to_owned());
     writer.write_record(&head)?;
     for answer in answers {
@@ -154,6 +165,10 @@ pub fn to_csv(answers: &[Answer]) -> Result<String, csv::Error> {
         for place in 0..targets.len() {
             let target = answer.targets.get(place);
             row.push(target.map_or(String::new(), |(_, value)| format!("{value}")));
+        }
+        for place in 0..texts.len() {
+            let text = answer.texts.get(place);
+            row.push(text.map_or(String::new(), |(_, text)| text.clone()));
         }
         row.push(answer.problem.clone().unwrap_or_default());
         writer.write_record(&row)?;
@@ -172,12 +187,14 @@ mod tests {
             name: "a, b.jpg".to_owned(),
             classes: vec![("llama".to_owned(), 0.75), ("ibis".to_owned(), 0.25)],
             targets: vec![("mass_g".to_owned(), 12.5)],
+            texts: Vec::new(),
             problem: None,
         };
         let unread = Answer {
             name: "c.jpg".to_owned(),
             classes: Vec::new(),
             targets: Vec::new(),
+            texts: Vec::new(),
             problem: Some("It cannot be decoded.".to_owned()),
         };
         assert_eq!(
@@ -185,6 +202,25 @@ mod tests {
             "file,class,probability,class_2,probability_2,mass_g,problem\n\
              \"a, b.jpg\",llama,0.7500,ibis,0.2500,12.5,\n\
              c.jpg,,,,,,It cannot be decoded.\n"
+        );
+    }
+
+    #[test]
+    fn the_texts_of_an_answer_have_columns() {
+        let compressed = |kept: &str, filled: &str| Answer {
+            name: "a.txt".to_owned(),
+            classes: Vec::new(),
+            targets: Vec::new(),
+            texts: vec![
+                ("Kept, 2 of 4 tokens".to_owned(), kept.to_owned()),
+                ("Gaps filled, 1 of 2 correct".to_owned(), filled.to_owned()),
+            ],
+            problem: None,
+        };
+        assert_eq!(
+            to_csv(&[compressed("a..d", "abcd"), compressed("x", "y, z")])
+                .expect("memory can be written"),
+            "file,kept,gaps_filled,problem\na.txt,a..d,abcd,\na.txt,x,\"y, z\",\n"
         );
     }
 

@@ -1,18 +1,19 @@
 //! The results of runs behind the window: opens their files, evaluates in the background if there
 //! are none, and gives samples by id. It holds one run at a time, that of the open page.
 
-use crate::lock::lock;
-use crate::paths::device_check_path;
-use crate::results_view::{self, ComparisonView, MISTAKES, ResultSample, ResultsView, Sources};
+use crate::comparison_view::{self, ComparedResults};
+use crate::inference_thread::InferenceThread;
+use crate::judge_run::byte_entropy;
+use crate::lock_mutex::lock;
+use crate::results_view::{self, MISTAKES, ResultSample, ResultsView, Sources};
 use crate::window_types::{CommandError, RunRow};
+use dataset::Task;
 use runlog::{Run, RunFolder};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use trainer::{DevicePreference, Progress, Results, TrainedModel};
+use trainer::{Progress, Results, RunDataset, STACK_BYTES, TrainedModel};
 
-/// Stack of a thread that computes with a network, in bytes: deep networks recurse.
-const STACK_BYTES: usize = 64 << 20;
 /// Side of a thumbnail in pixels: twice its size on the page.
 const THUMBNAIL: u32 = 224;
 /// Characters of a text that are shown.
@@ -23,7 +24,22 @@ const EXCERPT: usize = 280;
 pub struct OpenResults {
     opened: Mutex<Option<Arc<Opened>>>,
     evaluation: Mutex<Option<Arc<Evaluation>>>,
-    model: Mutex<Option<(String, Arc<TrainedModel>)>>,
+    entropy: Mutex<Option<ByteEntropy>>,
+    inference: InferenceThread<TrainedModel>,
+}
+
+/// The entropy of the bytes that a run was evaluated on, which takes as long as reading them.
+struct ByteEntropy {
+    run: String,
+    /// The part of the data that was evaluated.
+    part: String,
+    bits_per_byte: Option<f64>,
+}
+
+/// What a results page shows that is read from the disk.
+pub struct LoadedResults {
+    results: Option<Results>,
+    byte_entropy: Option<f64>,
 }
 
 /// The results of one run.
@@ -37,31 +53,68 @@ struct Opened {
 /// An evaluation in the background.
 struct Evaluation {
     run: String,
-    /// `None` until the model is loaded.
+    /// `None` until the model is loaded and has answered earlier requests.
     progress: Mutex<Option<Arc<Progress>>>,
     /// `None` while it runs.
     outcome: Mutex<Option<Result<(), CommandError>>>,
 }
 
 impl OpenResults {
+    /// Reads the results of a run from its folder. No lock of a training run may be held meanwhile.
+    ///
+    /// # Errors
+    /// The results cannot be read.
+    pub fn load(&self, id: &str, folder: &RunFolder) -> Result<LoadedResults, CommandError> {
+        let results = Results::load(folder)?;
+        let byte_entropy = results
+            .as_ref()
+            .and_then(|results| self.byte_entropy(id, folder, results));
+        Ok(LoadedResults {
+            results,
+            byte_entropy,
+        })
+    }
+
+    /// The entropy of the evaluated bytes, which is remembered for the last run.
+    fn byte_entropy(&self, id: &str, folder: &RunFolder, results: &Results) -> Option<f64> {
+        let part = &results.report.part;
+        let mut known = lock(&self.entropy);
+        if let Some(known) = known.as_ref().filter(|k| k.run == id && k.part == *part) {
+            return known.bits_per_byte;
+        }
+        let bits_per_byte = byte_entropy(folder, results);
+        *known = Some(ByteEntropy {
+            run: id.to_owned(),
+            part: part.clone(),
+            bits_per_byte,
+        });
+        bits_per_byte
+    }
+
     /// What is known of the results of a run.
     pub fn view(
         &self,
         row: RunRow,
         folder: &RunFolder,
         run: &Run,
+        loaded: LoadedResults,
     ) -> Result<ResultsView, CommandError> {
         let id = row.id.clone();
-        let results = Results::load(folder)?;
+        let LoadedResults {
+            results,
+            byte_entropy,
+        } = loaded;
         let config = folder.config().unwrap_or_default();
         let mut view = results_view::view(&Sources {
             row,
             run,
             config: &config,
             results: results.as_ref(),
+            byte_entropy,
         });
         if let (Some(results), Some(report)) = (&results, &mut view.report) {
             self.add_texts(folder, results, &mut report.mistakes);
+            self.add_texts(folder, results, &mut report.suspicious);
         }
         let evaluation = lock(&self.evaluation).clone();
         if let Some(evaluation) = evaluation.filter(|evaluation| evaluation.run == id) {
@@ -76,7 +129,9 @@ impl OpenResults {
             }
         }
         *lock(&self.opened) = results.map(|results| {
-            let dataset = trainer::dataset_folder(folder).map_err(|error| error.to_string());
+            let dataset = RunDataset::read(folder);
+            let dataset = dataset.map(|dataset| dataset.folder().to_owned());
+            let dataset = dataset.map_err(|error| error.to_string());
             Arc::new(Opened {
                 run: id,
                 results,
@@ -86,20 +141,21 @@ impl OpenResults {
         Ok(view)
     }
 
-    /// Evaluates a run on a thread. Nothing happens if it is being evaluated already.
+    /// Evaluates a run in the background. Nothing happens if it is being evaluated already.
     ///
     /// # Errors
     /// Another run is being evaluated, or the thread cannot be started.
-    pub fn evaluate(self: &Arc<Self>, id: &str, folder: RunFolder) -> Result<(), CommandError> {
+    pub fn evaluate(&self, id: &str, folder: RunFolder) -> Result<(), CommandError> {
         let evaluation = {
             let mut last = lock(&self.evaluation);
             if let Some(running) = last.as_ref().filter(|e| lock(&e.outcome).is_none()) {
-                return match running.run == id {
-                    true => Ok(()),
-                    false => Err(CommandError::new(
+                return if running.run == id {
+                    Ok(())
+                } else {
+                    Err(CommandError::new(
                         "busy",
                         "Another run is being evaluated. Wait until that evaluation is done, then try again.",
-                    )),
+                    ))
                 };
             }
             let evaluation = Arc::new(Evaluation {
@@ -110,79 +166,64 @@ impl OpenResults {
             *last = Some(Arc::clone(&evaluation));
             evaluation
         };
-        let results = Arc::clone(self);
-        let work = move || {
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                results.evaluate_now(&evaluation, &folder)
-            }));
-            let panicked = || {
-                let why = "The evaluation stopped unexpectedly. Try again.";
-                Err(CommandError::new("failed", why))
-            };
-            *lock(&evaluation.outcome) = Some(outcome.unwrap_or_else(|_| panicked()));
+        let run = folder.clone();
+        let begun = Arc::clone(&evaluation);
+        let work = move |model: &TrainedModel| -> Result<(), CommandError> {
+            *lock(&begun.progress) = Some(Arc::clone(&model.progress));
+            let evaluated = model.evaluate_own(&run)?;
+            evaluated.results.report.save(&run)?;
+            Ok(evaluated.results.save(&run)?)
         };
-        let thread = thread::Builder::new().name("evaluation".into());
-        let spawned = thread.stack_size(STACK_BYTES).spawn(work);
-        spawned.map(drop).map_err(|error| {
-            *lock(&self.evaluation) = None;
-            no_thread(&error)
-        })
+        let respond = move |outcome| *lock(&evaluation.outcome) = Some(outcome);
+        let queued = self.inference.begin(id, folder, work, respond);
+        queued.inspect_err(|_| *lock(&self.evaluation) = None)
     }
 
-    fn evaluate_now(
-        &self,
-        evaluation: &Evaluation,
-        folder: &RunFolder,
-    ) -> Result<(), CommandError> {
-        let model = self.model(&evaluation.run, folder)?;
-        *lock(&evaluation.progress) = Some(Arc::clone(&model.progress));
-        let evaluated = model.evaluate_own(folder)?;
-        evaluated.results.report.save(folder)?;
-        Ok(evaluated.results.save(folder)?)
-    }
-
-    /// The model of a run's best checkpoint, which stays loaded while its page is open.
-    pub fn model(&self, id: &str, folder: &RunFolder) -> Result<Arc<TrainedModel>, CommandError> {
-        let mut loaded = lock(&self.model);
-        if let Some((_, model)) = loaded.as_ref().filter(|(run, _)| run == id) {
-            return Ok(Arc::clone(model));
-        }
-        *loaded = None;
-        let path = device_check_path();
-        let model = TrainedModel::load(folder, DevicePreference::Auto, Some(&path))?;
-        let model = Arc::new(model);
-        *loaded = Some((id.to_owned(), Arc::clone(&model)));
-        Ok(model)
-    }
-
-    /// Frees the model of a run and ends its evaluation, because its page was left. The page of
-    /// another run may be open already.
-    pub fn close(&self, id: &str) {
-        lock(&self.model).take_if(|(run, _)| run == id);
-        lock(&self.opened).take_if(|opened| opened.run == id);
-        let evaluation = lock(&self.evaluation).take_if(|evaluation| evaluation.run == id);
-        if let Some(evaluation) = evaluation
-            && let Some(progress) = lock(&evaluation.progress).as_ref()
-        {
-            progress.cancel();
-        }
-    }
-
-    /// The results of the open page beside those of another run.
+    /// Computes `work` with the model of a run's best checkpoint, which stays loaded while the page
+    /// of the run is open, and waits for it.
     ///
     /// # Errors
-    /// The page of this run is not open, or the other run was not evaluated.
-    pub fn compare(&self, id: &str, other: &RunFolder) -> Result<ComparisonView, CommandError> {
+    /// Those of `work`; the model cannot be loaded; the page was left meanwhile.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        id: &str,
+        folder: RunFolder,
+        work: impl FnOnce(&TrainedModel) -> Result<T, CommandError> + Send + 'static,
+    ) -> Result<T, CommandError> {
+        self.inference.ask(id, folder, work)
+    }
+
+    /// Frees the model of a run and ends its evaluation and its other requests, because its page
+    /// was left. The page of another run may be open already.
+    pub fn close(&self, id: &str) {
+        self.inference.leave(id);
+        lock(&self.opened).take_if(|opened| opened.run == id);
+        lock(&self.evaluation).take_if(|evaluation| evaluation.run == id);
+    }
+
+    /// The results of the open page beside those of another run. `fallback` is the headline of the
+    /// other run if it was not evaluated.
+    ///
+    /// # Errors
+    /// The page of this run is not open, or the other run has a different task.
+    pub fn compare(
+        &self,
+        id: &str,
+        other: &RunFolder,
+        fallback: &str,
+    ) -> Result<ComparedResults, CommandError> {
         let opened = self.opened(id)?;
-        let other = Results::load(other)?.ok_or_else(|| {
-            let why = "This version of Ebb has not evaluated the other run. Open the results of that run once, then compare.";
-            CommandError::new("failed", why)
-        })?;
-        if other.task != opened.results.task {
-            let why = "The other run has a different task. Choose a run with the same task.";
-            return Err(CommandError::new("failed", why));
+        let other = Results::load(other)?;
+        if let Some(other) = &other
+            && other.task != opened.results.task
+        {
+            return Err(other_task());
         }
-        Ok(results_view::compare(&opened.results, &other))
+        Ok(comparison_view::compare(
+            &opened.results,
+            other.as_ref(),
+            fallback,
+        ))
     }
 
     fn opened(&self, id: &str) -> Result<Arc<Opened>, CommandError> {
@@ -224,14 +265,15 @@ impl OpenResults {
     /// Adds the beginnings of their texts to samples of a text run. They stay without if the
     /// dataset has moved or changed.
     fn add_texts(&self, folder: &RunFolder, results: &Results, samples: &mut [ResultSample]) {
-        if results.task != dataset::Task::TextClassification.name() || samples.is_empty() {
+        let is_on_texts = Task::from_name(&results.task) == Some(Task::TextClassification);
+        if !is_on_texts || samples.is_empty() {
             return;
         }
         let indices: Vec<u32> = samples
             .iter()
             .filter_map(|sample| Some(results.samples.get(sample.id as usize)?.index))
             .collect();
-        let Ok(texts) = trainer::sample_texts(folder, &results.report.part, &indices) else {
+        let Ok(texts) = results.sample_texts(folder, &indices) else {
             return;
         };
         for (sample, text) in samples.iter_mut().zip(texts) {
@@ -245,6 +287,20 @@ impl OpenResults {
     /// `data_missing` if the dataset folder is not where it was; `unreadable` if only this file
     /// cannot be decoded.
     pub fn thumbnail(&self, id: &str, sample: u32) -> Result<Vec<u8>, CommandError> {
+        let path = self.file(id, sample)?;
+        let picture = dataset::thumbnail(&path, THUMBNAIL);
+        let opened = self.opened(id)?;
+        picture.map_err(|why| {
+            let file = &opened.results.samples[sample as usize].file;
+            CommandError::new("unreadable", format!("{file}: {why}"))
+        })
+    }
+
+    /// The file of an evaluated sample, or the dataset's folder if it has none.
+    ///
+    /// # Errors
+    /// `data_missing` if the dataset folder is not where it was.
+    pub fn file(&self, id: &str, sample: u32) -> Result<PathBuf, CommandError> {
         let opened = self.opened(id)?;
         let found = opened.results.samples.get(sample as usize);
         let found = found.ok_or_else(|| CommandError::unknown("sample"))?;
@@ -258,9 +314,14 @@ impl OpenResults {
             );
             return Err(CommandError::new("data_missing", why));
         }
-        let picture = dataset::thumbnail(&dataset.join(&found.file), THUMBNAIL);
-        picture.map_err(|why| CommandError::new("unreadable", format!("{}: {why}", found.file)))
+        Ok(dataset.join(&found.file))
     }
+}
+
+/// Runs with different tasks are not compared.
+pub fn other_task() -> CommandError {
+    let why = "The other run has a different task. Choose a run with the same task.";
+    CommandError::new("failed", why)
 }
 
 /// The beginning of a text in one line.
@@ -272,12 +333,8 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-fn no_thread(error: &std::io::Error) -> CommandError {
-    let why = format!("A thread could not be started: {error}. Close other apps, then try again.");
-    CommandError::new("failed", why)
-}
-
-/// Runs `work` on a thread whose stack suffices for deep networks, and waits for it.
+/// Runs `work`, which computes nothing on a GPU, on a thread whose stack suffices for deep
+/// networks, and waits for it.
 ///
 /// # Errors
 /// Those of `work`; the thread cannot be started, or panicked.
@@ -285,9 +342,9 @@ pub fn on_large_stack<T: Send>(
     work: impl FnOnce() -> Result<T, CommandError> + Send,
 ) -> Result<T, CommandError> {
     thread::scope(|scope| {
-        let thread = thread::Builder::new().name("inference".into());
+        let thread = thread::Builder::new().name("export".into());
         let thread = thread.stack_size(STACK_BYTES).spawn_scoped(scope, work);
-        let thread = thread.map_err(|error| no_thread(&error))?;
+        let thread = thread.map_err(|error| CommandError::no_thread(&error))?;
         let panicked = |_| {
             let why = "The model stopped unexpectedly. Try again.";
             CommandError::new("failed", why)

@@ -2,16 +2,19 @@
 
 use crate::app_state::Shell;
 use crate::commands::{Answer, status};
-use crate::exports::{ExportKind, ExportView};
+use crate::comparison_view::ComparisonView;
+use crate::export_run::{ExportKind, ExportView};
 use crate::results::on_large_stack;
-use crate::results_view::{ComparisonView, ReportView, ResultSample, ResultsView, folder_report};
-use crate::try_it::{AnswerView, InputView};
+use crate::results_view::{ReportView, ResultSample, ResultsView, folder_report};
+use crate::run_commands::show_in_file_manager;
+use crate::try_it::{AnswersView, InputView, TryFilesView};
 use crate::window_types::{CommandError, Show};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tauri::ipc::{InvokeBody, Request, Response};
 use tauri::{State, WebviewWindow};
 use tauri_plugin_dialog::DialogExt;
+use trainer::{RunDataset, TrainedModel};
 
 /// The results of a run. From now on, what is dropped on the window is tried on its model.
 #[tauri::command]
@@ -55,18 +58,15 @@ pub async fn result_samples(
     .await
 }
 
-/// The results of a run beside those of another one.
+/// The results of a run beside those of another one, with their curves over each other, and the
+/// settings and samples that differ.
 #[tauri::command]
 pub async fn compare_results(
     shell: State<'_, Arc<Shell>>,
     run: String,
     other: String,
 ) -> Answer<ComparisonView> {
-    status(shell, move |shell| {
-        let other = shell.runs.folder(&other)?;
-        shell.results.compare(&run, &other)
-    })
-    .await
+    status(shell, move |shell| shell.compare_results(&run, &other)).await
 }
 
 /// The thumbnail of an evaluated sample, as the bytes of a JPEG.
@@ -78,6 +78,15 @@ pub async fn result_thumbnail(
 ) -> Answer<Response> {
     status(shell, move |shell| {
         Ok(Response::new(shell.results.thumbnail(&run, sample)?))
+    })
+    .await
+}
+
+/// Shows the file of an evaluated sample in the file manager.
+#[tauri::command]
+pub async fn reveal_sample(shell: State<'_, Arc<Shell>>, run: String, sample: u32) -> Answer<()> {
+    status(shell, move |shell| {
+        show_in_file_manager(&shell.results.file(&run, sample)?)
     })
     .await
 }
@@ -99,7 +108,7 @@ pub async fn locate_data(
         let chosen = chosen.into_path().map_err(|error| {
             CommandError::new("failed", format!("This folder cannot be used: {error}"))
         })?;
-        trainer::relocate_dataset(&folder, &chosen)?;
+        RunDataset::read(&folder)?.relocate(&chosen)?;
         Ok(true)
     })
     .await
@@ -110,7 +119,7 @@ pub async fn locate_data(
 pub async fn export_choices(shell: State<'_, Arc<Shell>>, run: String) -> Answer<Vec<ExportView>> {
     status(shell, move |shell| {
         shell.runs.folder(&run)?;
-        Ok(crate::exports::choices())
+        Ok(crate::export_run::choices())
     })
     .await
 }
@@ -127,17 +136,22 @@ pub async fn export_run(
     let dialog = window.dialog().file().set_parent(&window);
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
-        let name = shell.run_name(&run)?;
+        let name = shell.runs.name(&run)?;
         let dialog = dialog
             .set_title(kind.title())
             .set_file_name(kind.file_name(&name));
+        let dialog = if kind.endings().is_empty() {
+            dialog
+        } else {
+            dialog.add_filter("Report", kind.endings())
+        };
         let Some(place) = dialog.blocking_save_file() else {
             return Ok(None);
         };
         let place: PathBuf = place.into_path().map_err(|error| {
             CommandError::new("failed", format!("This place cannot be used: {error}"))
         })?;
-        let written = on_large_stack(|| crate::exports::export(&folder, kind, &place))?;
+        let written = on_large_stack(|| crate::export_run::export(&folder, kind, &place))?;
         let written = written.file_name().unwrap_or(written.as_os_str());
         Ok(Some(written.to_string_lossy().into_owned()))
     })
@@ -177,19 +191,36 @@ pub async fn try_text(shell: State<'_, Arc<Shell>>, text: String) -> Answer<Inpu
     status(shell, move |shell| Ok(shell.try_it.add_text(text))).await
 }
 
-/// What the model of a run makes of these inputs.
+/// The inputs that the model of a run is tried on; a folder stands for the files in it.
+#[tauri::command]
+pub async fn try_files(
+    shell: State<'_, Arc<Shell>>,
+    run: String,
+    inputs: Vec<u32>,
+) -> Answer<TryFilesView> {
+    status(shell, move |shell| {
+        let task = shell.runs.started(&run)?.task;
+        shell.try_it.files(&task, &inputs)
+    })
+    .await
+}
+
+/// What the model of a run makes of these inputs. They are saved together with the earlier answers
+/// of the same request.
 #[tauri::command]
 pub async fn try_answers(
     shell: State<'_, Arc<Shell>>,
     run: String,
     inputs: Vec<u32>,
-) -> Answer<Vec<AnswerView>> {
+    request: u32,
+) -> Answer<AnswersView> {
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
-        on_large_stack(|| {
-            let model = shell.results.model(&run, &folder)?;
-            shell.try_it.answers(&model, &inputs)
-        })
+        let try_it = Arc::clone(&shell.try_it);
+        // Now, so that an earlier request ends before its next input.
+        try_it.replace_earlier(request)?;
+        let answer = move |model: &TrainedModel| try_it.answers(model, &inputs, request);
+        shell.results.ask(&run, folder, answer)
     })
     .await
 }
@@ -212,33 +243,34 @@ pub async fn try_saliency(
 ) -> Answer<Response> {
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
-        on_large_stack(|| {
-            let model = shell.results.model(&run, &folder)?;
-            Ok(Response::new(shell.try_it.saliency(&model, input)?))
-        })
+        let try_it = Arc::clone(&shell.try_it);
+        let look = move |model: &TrainedModel| try_it.saliency(model, input);
+        Ok(Response::new(shell.results.ask(&run, folder, look)?))
     })
     .await
 }
 
-/// Saves the latest answers as CSV. Returns the name of the file, or `None` if the user cancelled.
+/// Saves the answers of a request as CSV. Returns the name of the file, or `None` if the user
+/// cancelled.
 #[tauri::command]
 pub async fn try_save(
     window: WebviewWindow,
     shell: State<'_, Arc<Shell>>,
+    request: u32,
 ) -> Answer<Option<String>> {
     let dialog = window.dialog().file().set_parent(&window);
     let dialog = dialog
         .set_title("Save the answers")
         .set_file_name("predictions.csv");
     status(shell, move |shell| {
-        let text = shell.try_it.csv()?;
+        let text = shell.try_it.csv(request)?;
         let Some(place) = dialog
             .blocking_save_file()
             .and_then(|place| place.into_path().ok())
         else {
             return Ok(None);
         };
-        crate::exports::write(&place, text.as_bytes())?;
+        crate::export_run::write(&place, text.as_bytes())?;
         let written = place.file_name().unwrap_or(place.as_os_str());
         Ok(Some(written.to_string_lossy().into_owned()))
     })
@@ -255,8 +287,7 @@ pub async fn evaluate_input(
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
         let path = shell.try_it.path(input)?;
-        on_large_stack(|| {
-            let model = shell.results.model(&run, &folder)?;
+        shell.results.ask(&run, folder, move |model| {
             let found = model.inspect(&path)?;
             Ok(folder_report(&model.evaluate(&found)?.results))
         })

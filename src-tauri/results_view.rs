@@ -1,17 +1,21 @@
 //! The results of a run as the window shows them: numbers for its charts, and everything else as
 //! text.
 
+use crate::judge_run::facts_of_training;
+pub use crate::judge_run::noun;
 use crate::window_types::{CommandError, RunRow};
-use dataset::Task;
 use runlog::{
     MISSING, Run, RunConfig, format_bytes, format_count, format_duration, format_percent,
+    format_speed,
 };
 use serde::Serialize;
-use trainer::{Calibration, EvaluationReport, Results, Tone, TrainingFacts, usual_learning_rate};
+use trainer::{Calibration, EvaluationReport, Results, Tone};
 use ts_rs::TS;
 
 /// Number of mistakes that the page shows at once.
 pub const MISTAKES: usize = 60;
+/// Number of labels that may be wrong that the page shows, like `ebb evaluate`.
+const SUSPICIOUS_LABELS: usize = 10;
 /// Points of a scatter plot; more cannot be told apart.
 const POINTS: usize = 600;
 
@@ -70,6 +74,10 @@ pub struct ReportView {
     pub mistakes: Vec<ResultSample>,
     /// Number of all mistakes.
     pub mistake_count: u64,
+    /// The samples whose labels are most likely wrong.
+    pub suspicious: Vec<ResultSample>,
+    /// Number of all labels that may be wrong.
+    pub suspicious_count: u64,
     /// Epoch and headline metric of each held-out evaluation, as a fraction for an accuracy.
     pub curve: Vec<(u64, f64)>,
     /// "Accuracy by epoch".
@@ -135,6 +143,8 @@ pub struct Sources<'a> {
     pub run: &'a Run,
     pub config: &'a RunConfig,
     pub results: Option<&'a Results>,
+    /// The entropy of the evaluated bytes, if the judgement needs it.
+    pub byte_entropy: Option<f64>,
 }
 
 /// The view, without the state of a running evaluation.
@@ -143,7 +153,8 @@ pub fn view(sources: &Sources) -> ResultsView {
     let task = started.map_or("", |started| &*started.task);
     let sample_noun = noun(task);
     let judgement = sources.results.and_then(|results| {
-        let found = results.judge(&facts_of_training(sources, sample_noun))?;
+        let facts = facts_of_training(sources.run, sources.config, sources.byte_entropy);
+        let found = results.judge(&facts)?;
         let level = match found.tone {
             Tone::Good | Tone::Hint => "normal",
             Tone::Bad => "warning",
@@ -166,33 +177,6 @@ pub fn view(sources: &Sources) -> ResultsView {
     }
 }
 
-fn noun(task: &str) -> &'static str {
-    let task = [
-        Task::ImageClassification,
-        Task::TextClassification,
-        Task::LanguageModel,
-        Task::TokenCompression,
-    ]
-    .into_iter()
-    .find(|known| known.name() == task);
-    task.unwrap_or(Task::ImageClassification).sample_noun()
-}
-
-fn facts_of_training(sources: &Sources, sample_noun: &str) -> TrainingFacts {
-    let evaluations = sources.run.evaluations().iter();
-    TrainingFacts {
-        learning_rate: sources
-            .run
-            .started()
-            .map_or(0.0, |started| started.learning_rate),
-        usual_learning_rate: usual_learning_rate(sources.config),
-        held_out_losses: evaluations.map(|evaluation| evaluation.loss).collect(),
-        training_loss: sources.run.figures().smoothed_loss,
-        sample_noun: sample_noun.to_owned(),
-        from_scratch: sources.config.from.is_none(),
-    }
-}
-
 /// The rows beside the headline.
 fn facts(sources: &Sources) -> Vec<(String, String)> {
     let run = sources.run;
@@ -204,6 +188,8 @@ fn facts(sources: &Sources) -> Vec<(String, String)> {
         if let Some(guessing) = results.guessing_accuracy {
             rows.push(("Largest class alone", format_percent(guessing)));
         }
+        let baseline = run.baseline().and_then(|baseline| baseline.accuracy);
+        rows.extend(baseline.map(|accuracy| ("Word counts alone", format_percent(accuracy))));
         for (name, label) in [("top_5", "Top-5 accuracy"), ("macro_f1", "Macro F1")] {
             let value = report.metrics.get(name);
             let many = name != "top_5" || report.classes.len() > 5;
@@ -218,7 +204,7 @@ fn facts(sources: &Sources) -> Vec<(String, String)> {
     rows.push(("Trained for", format_duration(seconds)));
     let speed = run.started().filter(|_| seconds > 0.0).map(|started| {
         let samples = run.figures().step as f64 * f64::from(started.effective_batch);
-        format!("{:.1}/s", samples / seconds)
+        format_speed(samples / seconds, Some(started))
     });
     rows.push(("Average speed", speed.unwrap_or_else(|| MISSING.to_owned())));
     let footprint = run.highest_footprint().filter(|bytes| *bytes > 0);
@@ -254,61 +240,10 @@ fn micro_batches(run: &Run) -> String {
     let (Some(least), Some(most)) = (sizes.iter().min(), sizes.iter().max()) else {
         return MISSING.to_owned();
     };
-    match least == most {
-        true => least.to_string(),
-        false => format!("{least} to {most}"),
-    }
-}
-
-/// Answer of `compare_results`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, TS)]
-pub struct ComparisonView {
-    /// Headline of the other run: "88.1 %".
-    pub value: String,
-    /// What the difference means.
-    pub note: String,
-}
-
-/// Two evaluations beside each other.
-pub fn compare(results: &Results, other: &Results) -> ComparisonView {
-    let shown = headline(other);
-    let noun = noun(&results.task);
-    let note = match results.compare(other) {
-        Some(found) => {
-            let meaning = if found.first_correct == found.second_correct {
-                "They are equally good.".to_owned()
-            } else {
-                let better = match found.first_correct > found.second_correct {
-                    true => "This run is better",
-                    false => "The other run is better",
-                };
-                let chance = found.chance;
-                if chance < 0.001 {
-                    format!("{better}; chance alone hardly explains the difference (p < 0.001).")
-                } else if chance < 0.05 {
-                    format!("{better}; chance alone hardly explains the difference (p = {chance:.3}).")
-                } else {
-                    format!("{better}, but the difference may be chance (p = {chance:.2}).")
-                }
-            };
-            format!(
-                "Of the {} {noun}s in both evaluations, this run has {} right, and the other run has {} right. {meaning}",
-                format_count(found.shared),
-                format_count(found.first_correct),
-                format_count(found.second_correct)
-            )
-        }
-        None if results.samples.is_empty() || other.samples.is_empty() => {
-            "The two runs were evaluated separately; compare their results only if the data is the same."
-                .to_owned()
-        }
-        None => format!("The two runs share no held-out {noun}, so their results cannot be compared."),
-    };
-    ComparisonView {
-        value: format!("{} {}", shown.value, shown.unit)
-            .trim_end()
-            .to_owned(),
-        note,
+    if least == most {
+        least.to_string()
+    } else {
+        format!("{least} to {most}")
     }
 }
 
@@ -324,6 +259,7 @@ pub fn folder_report(results: &Results) -> ReportView {
 fn report(run: &Run, results: &Results) -> ReportView {
     let report = &results.report;
     let mistakes = results.worst();
+    let (suspicious, suspicious_count) = suspicious(results);
     let (curve_title, metric) = curve_metric(report);
     let evaluations = run.evaluations().iter();
     let curve = evaluations.filter_map(|evaluation| {
@@ -347,12 +283,22 @@ fn report(run: &Run, results: &Results) -> ReportView {
             .unwrap_or_default(),
         mistake_count: mistakes.len() as u64,
         mistakes: samples(results, &mistakes[..mistakes.len().min(MISTAKES)]),
+        suspicious,
+        suspicious_count,
         curve: curve.collect(),
         curve_title: curve_title.to_owned(),
         best_epoch: best.map_or(0, |evaluation| evaluation.epoch),
         targets: targets(results),
         ..headline(results)
     }
+}
+
+/// The samples whose labels are most likely wrong, and the number of all labels that may be wrong.
+fn suspicious(results: &Results) -> (Vec<ResultSample>, u64) {
+    let found = results.suspicious_labels();
+    let listed = found.iter().take(SUSPICIOUS_LABELS);
+    let places: Vec<usize> = listed.map(|label| label.place).collect();
+    (samples(results, &places), found.len() as u64)
 }
 
 /// The title of the curve and the name of its metric; the loss without a metric.
@@ -371,7 +317,7 @@ fn curve_metric(report: &EvaluationReport) -> (&'static str, Option<&'static str
 }
 
 /// The large number, its title and what it means.
-fn headline(results: &Results) -> ReportView {
+pub fn headline(results: &Results) -> ReportView {
     let part = match &*results.report.part {
         "test" => "Test",
         "whole" => "Folder",
@@ -402,7 +348,7 @@ fn accuracy_headline(results: &Results) -> Option<ReportView> {
         value: format!("{:.1}", 100.0 * accuracy),
         unit: "%".to_owned(),
         note: format!(
-            "{} of {} {}s. At this number of samples, the true accuracy is likely between {:.1} and {:.1} %.",
+            "{} of {} {}s. With this many samples, the true accuracy is likely between {:.1} and {:.1} %.",
             format_count(correct),
             format_count(report.samples),
             noun(&results.task),
@@ -532,9 +478,10 @@ pub fn samples(results: &Results, places: &[usize]) -> Vec<ResultSample> {
 
 /// "80.1", or "0.82" below 10.
 fn in_unit(value: f64) -> String {
-    match value.abs() < 10.0 {
-        true => format!("{value:.2}"),
-        false => format!("{value:.1}"),
+    if value.abs() < 10.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.1}")
     }
 }
 
@@ -570,20 +517,21 @@ fn targets(results: &Results) -> Vec<TargetResultView> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exports::ExportView;
-    use crate::try_it::{AnswerView, InputView};
+    use crate::export_run::ExportView;
+    use crate::try_it::{AnswersView, InputView, TryFilesView};
+    use serde_json::json;
     use std::path::Path;
 
     #[test]
     fn the_types_of_the_results_page_are_current() {
         let generated = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui/src/generated");
         let fresh = tempfile::tempdir().expect("a temporary folder");
-        let checked = runlog::bindings::check(&generated, fresh.path(), |config| {
+        let checked = runlog::typescript_bindings::check(&generated, fresh.path(), |config| {
             ResultsView::export_all(config)?;
-            ComparisonView::export_all(config)?;
             ExportView::export_all(config)?;
             InputView::export_all(config)?;
-            AnswerView::export_all(config)
+            TryFilesView::export_all(config)?;
+            AnswersView::export_all(config)
         });
         assert_eq!(checked, Ok(()));
     }
@@ -606,5 +554,60 @@ mod tests {
                 .starts_with("The model is less sure than it could be, by 3.0 percentage points")
         );
         assert!(note(0.0).starts_with("The model is right as often as its percentages predict"));
+    }
+
+    /// 60 ants and 60 bees that the model recognizes, but for 12 of the ants, which it takes for
+    /// bees, the later ones with more confidence.
+    fn with_wrong_labels() -> Results {
+        let sample = |index: u32| {
+            let class = index % 2;
+            let is_wrong = class == 0 && index < 24;
+            let probability = if is_wrong {
+                0.9 + f64::from(index) / 1000.0
+            } else {
+                0.8
+            };
+            let own = if is_wrong {
+                1.0 - probability
+            } else {
+                probability
+            };
+            json!({
+                "index": index, "file": format!("{index}.jpg"),
+                "class": {
+                    "class": class, "predicted": if is_wrong { 1 } else { class },
+                    "probability": probability, "class_probability": own,
+                },
+            })
+        };
+        let class = |name: &str, recall: f64| {
+            json!({
+                "name": name, "samples": 60, "precision": recall, "recall": recall, "f1": recall,
+            })
+        };
+        let results = json!({
+            "version": 1, "task": "image-classification", "guessing_accuracy": 0.5,
+            "calibration": null, "samples": (0..120).map(sample).collect::<Vec<_>>(),
+            "report": {
+                "step": 3, "part": "held-out", "samples": 120, "loss": 0.3,
+                "metrics": {"accuracy": 0.9}, "accuracy_interval": [0.83, 0.94],
+                "classes": [class("ant", 0.8), class("bee", 1.0)], "confusion": [], "numbers": [],
+            },
+        });
+        serde_json::from_value(results).expect("it is written like the file of a run")
+    }
+
+    #[test]
+    fn the_ten_most_suspicious_labels_are_shown_and_all_are_counted() {
+        let (shown, count) = suspicious(&with_wrong_labels());
+        assert_eq!((shown.len(), count), (SUSPICIOUS_LABELS, 12));
+        let first = ResultSample {
+            id: 22,
+            file: "22.jpg".to_owned(),
+            title: "ant".to_owned(),
+            detail: "bee 92 %".to_owned(),
+            text: None,
+        };
+        assert_eq!(shown[0], first);
     }
 }

@@ -6,14 +6,18 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
+use tauri::async_runtime::{spawn, spawn_blocking};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+use tokio::time::{sleep, timeout};
 
 const LOCK: &str = "window.lock";
 const SOCKET: &str = "window.socket";
 /// How long the first process may take to answer, for example while it starts.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// Pause between two attempts to reach it.
+/// Pause between two attempts to reach it, or to accept a caller.
 const RETRY: Duration = Duration::from_millis(50);
 /// What the first process answers.
 const SHOWN: &str = "shown";
@@ -93,28 +97,48 @@ impl First {
             _ => {}
         }
         let listener = UnixListener::bind(socket)?;
+        listener.set_nonblocking(true)?;
         Ok(Some(First { lock, listener }))
     }
 
     /// Calls `show` with every target that another process hands over, until this process ends.
-    pub fn listen(self, show: impl Fn(Option<PathBuf>) + Send + 'static) {
-        thread::spawn(move || {
-            let _held = self.lock;
-            for stream in self.listener.incoming().flatten() {
-                // A caller that goes away is not answered.
-                let _ = answer(&stream, &show);
+    ///
+    /// # Errors
+    /// The runtime cannot wait for other processes.
+    pub fn listen(self, show: impl Fn(Option<PathBuf>) + Send + Sync + 'static) -> io::Result<()> {
+        let runtime = tauri::async_runtime::handle();
+        let listener = {
+            let _context = runtime.inner().enter();
+            tokio::net::UnixListener::from_std(self.listener)?
+        };
+        let (lock, show) = (self.lock, Arc::new(show));
+        spawn(async move {
+            let _held = lock;
+            loop {
+                match listener.accept().await {
+                    // A caller that goes away is not answered.
+                    Ok((stream, _)) => drop(spawn(answer(stream, Arc::clone(&show)))),
+                    // For example, too many files are open.
+                    Err(_) => sleep(RETRY).await,
+                }
             }
         });
+        Ok(())
     }
 }
 
-fn answer(stream: &UnixStream, show: impl Fn(Option<PathBuf>)) -> io::Result<()> {
-    stream.set_read_timeout(Some(ANSWER_WAIT))?;
+async fn answer<S>(stream: tokio::net::UnixStream, show: Arc<S>) -> io::Result<()>
+where
+    S: Fn(Option<PathBuf>) + Send + Sync + 'static,
+{
+    let mut stream = tokio::io::BufReader::new(stream);
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line)?;
-    show(serde_json::from_str(&line)?);
-    let mut stream = stream;
-    writeln!(stream, "{SHOWN}")
+    timeout(ANSWER_WAIT, stream.read_line(&mut line)).await??;
+    let target: Option<PathBuf> = serde_json::from_str(&line)?;
+    // A folder on a sleeping network volume may take long to answer.
+    let shown = spawn_blocking(move || show(target)).await;
+    shown.map_err(io::Error::other)?;
+    stream.write_all(format!("{SHOWN}\n").as_bytes()).await
 }
 
 #[cfg(test)]
@@ -133,7 +157,8 @@ mod tests {
     fn a_second_process_hands_its_target_to_the_first() {
         let home = tempfile::tempdir().expect("a temporary folder");
         let (shown, targets) = channel();
-        first(home.path()).listen(move |target| drop(shown.send(target)));
+        let listening = first(home.path()).listen(move |target| drop(shown.send(target)));
+        listening.expect("it can wait for others");
         let hand = |target: Option<&Path>| {
             let second = claim(home.path(), target).expect("it is answered");
             assert!(matches!(second, Instance::Second));
@@ -144,6 +169,21 @@ mod tests {
         assert_eq!(hand(Some(home.path())), Some(real));
         let id = Path::new("2026-11-20-1402-birds");
         assert_eq!(hand(Some(id)), Some(id.to_owned()));
+    }
+
+    #[test]
+    fn a_silent_caller_does_not_hold_up_others() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let (shown, targets) = channel();
+        let listening = first(home.path()).listen(move |target| drop(shown.send(target)));
+        listening.expect("it can wait for others");
+        let begin = Instant::now();
+        let silent = UnixStream::connect(home.path().join(SOCKET));
+        let second = claim(home.path(), None).expect("it is answered");
+        assert!(matches!(second, Instance::Second));
+        assert_eq!(targets.recv(), Ok(None));
+        assert!(begin.elapsed() < ANSWER_WAIT, "{:?}", begin.elapsed());
+        drop(silent.expect("it was connected"));
     }
 
     #[test]

@@ -41,6 +41,7 @@ impl Drill {
     ///
     /// # Errors
     /// A sentence, for example if the test would endanger the machine.
+    #[cfg(feature = "desktop")]
     pub fn begin_for(enough: Option<u64>, seconds: u64) -> Result<Drill, String> {
         let sample = reading()?;
         let bytes =
@@ -94,7 +95,8 @@ fn reading() -> Result<MemorySample, String> {
 }
 
 /// The child process: takes the memory, holds it and checks the machine. Returns true if it held
-/// the memory for the whole time.
+/// the memory for the whole time. It has two threads and no runtime, which would take memory of its
+/// own: one thread waits for its parent, the other one holds the memory.
 pub fn hold(bytes: u64, seconds: u64) -> bool {
     std::thread::spawn(|| {
         // Stdin closes when the parent ends the test or dies.

@@ -11,19 +11,21 @@ pub fn learned(task: &str, classes: usize, numbers: usize) -> String {
     }
 }
 
-/// What the samples must have, as a sentence.
-pub fn asks(task: Task, classes: usize, numbers: usize) -> &'static str {
+/// What the samples must have, as a sentence. `table` tells whether a table gives the classes.
+#[cfg(feature = "desktop")]
+pub fn asks(task: Task, classes: usize, numbers: usize, table: bool) -> &'static str {
     match (task, classes, numbers) {
-        (Task::ImageClassification, _, 0) => "One sub-folder per class.",
-        (Task::ImageClassification, 0, _) => "Columns of the table that describes the images.",
-        (Task::ImageClassification, ..) => "Classes, and columns of the table.",
-        (Task::TextClassification, ..) => "One label per text.",
-        (Task::LanguageModel, ..) => "Documents, byte by byte.",
-        (Task::TokenCompression, ..) => "Drops bytes of each text and fills the gaps.",
+        (Task::ImageClassification, _, 0) if table => "One class per row of the table.",
+        (Task::ImageClassification, 0, 1..) => {
+            "A table with a column of file names and columns of numbers."
+        }
+        (Task::ImageClassification, _, 1..) => "Classes, and a table with columns of numbers.",
+        _ => task.requirement(),
     }
 }
 
 /// The text with a capital first letter.
+#[cfg(feature = "desktop")]
 pub fn capital(words: &str) -> String {
     let mut letters = words.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
@@ -42,5 +44,16 @@ mod tests {
         assert_eq!(learned(images, 4, 0), "image classification");
         assert_eq!(learned("language-model", 0, 0), "language model");
         assert_eq!(capital("language model"), "Language model");
+    }
+
+    #[test]
+    fn classes_of_a_table_need_no_sub_folders() {
+        let images = |numbers, table| asks(Task::ImageClassification, 4, numbers, table);
+        assert_eq!(images(0, false), "One sub-folder per class.");
+        assert_eq!(images(0, true), "One class per row of the table.");
+        assert_eq!(
+            images(2, true),
+            "Classes, and a table with columns of numbers."
+        );
     }
 }

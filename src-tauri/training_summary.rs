@@ -3,10 +3,10 @@
 use crate::current_training::Training;
 use crate::run_row;
 use crate::window_types::ActiveView;
-use runlog::{RunStatus, StopReason, format_duration};
+use runlog::{RunStatus, StopReason, format_count, format_duration};
 
 /// The line about a training; `None` before its first event.
-pub fn of(training: &Training) -> Option<ActiveView> {
+pub fn for_training(training: &Training) -> Option<ActiveView> {
     let notes = training.folder.notes();
     let run = training.run();
     let (started, figures) = (run.started()?, run.figures());
@@ -16,13 +16,14 @@ pub fn of(training: &Training) -> Option<ActiveView> {
         status: run.status(),
         epoch: figures.epoch.max(1),
         epochs: started.epochs,
+        step: figures.step,
         fraction: figures.step as f64 / started.steps.max(1) as f64,
         seconds_left: figures.seconds_left,
     })
 }
 
 impl ActiveView {
-    /// "groceries, epoch 12 of 60, 4:15 left".
+    /// "groceries, epoch 12 of 60, step 1,229, 4:15 left".
     pub fn line(&self) -> String {
         let Self {
             name,
@@ -30,13 +31,12 @@ impl ActiveView {
             epochs,
             ..
         } = self;
+        let step = format_count(self.step);
+        let place = format!("epoch {epoch} of {epochs}, step {step}");
         match (self.status, self.seconds_left) {
-            (RunStatus::Paused, _) => format!("{name}, paused in epoch {epoch} of {epochs}"),
-            (_, Some(left)) => {
-                let left = format_duration(left);
-                format!("{name}, epoch {epoch} of {epochs}, {left} left")
-            }
-            _ => format!("{name}, epoch {epoch} of {epochs}"),
+            (RunStatus::Paused, _) => format!("{name}, paused in {place}"),
+            (_, Some(left)) => format!("{name}, {place}, {} left", format_duration(left)),
+            _ => format!("{name}, {place}"),
         }
     }
 }
@@ -64,6 +64,7 @@ mod tests {
             status: RunStatus::Training,
             epoch: 12,
             epochs: 60,
+            step: 1229,
             fraction: 0.2,
             seconds_left: None,
         }
@@ -71,17 +72,23 @@ mod tests {
 
     #[test]
     fn the_line_names_progress_and_time() {
-        assert_eq!(active().line(), "groceries, epoch 12 of 60");
+        assert_eq!(active().line(), "groceries, epoch 12 of 60, step 1,229");
         let timed = ActiveView {
             seconds_left: Some(255.0),
             ..active()
         };
-        assert_eq!(timed.line(), "groceries, epoch 12 of 60, 4:15 left");
+        assert_eq!(
+            timed.line(),
+            "groceries, epoch 12 of 60, step 1,229, 4:15 left"
+        );
         let paused = ActiveView {
             status: RunStatus::Paused,
             ..timed
         };
-        assert_eq!(paused.line(), "groceries, paused in epoch 12 of 60");
+        assert_eq!(
+            paused.line(),
+            "groceries, paused in epoch 12 of 60, step 1,229"
+        );
     }
 
     #[test]

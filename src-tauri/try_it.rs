@@ -1,8 +1,8 @@
 //! Try it: files, pictures and texts that are not part of the dataset, by id, and what the model of
 //! the open page makes of them.
 
-use crate::lock::lock;
-use crate::predictions::{Answer, InputKind, files_in, to_csv};
+use crate::lock_mutex::lock;
+use crate::predictions::{Answer, InputKind, MAX_TEXT_BYTES, files_in, to_csv};
 use crate::window_types::CommandError;
 use dataset::Task;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use ts_rs::TS;
 
 /// Classes in an answer.
 const TOP: usize = 5;
-/// Most files that are tried at once.
+/// Most files that are tried at once; the page says how many are left out.
 const MOST_FILES: usize = 2000;
 /// Longest pasted picture or text, in bytes.
 const LONGEST_PASTE: usize = 64 << 20;
@@ -51,6 +51,26 @@ pub struct AnswerView {
     pub problem: Option<String>,
 }
 
+/// Answers of one request.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, TS)]
+pub struct AnswersView {
+    /// Number of the request.
+    pub request: u32,
+    /// One for each input.
+    pub answers: Vec<AnswerView>,
+}
+
+/// The inputs that are tried: a folder stands for the files in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, TS)]
+pub struct TryFilesView {
+    /// Number of the request, which its answers carry.
+    pub request: u32,
+    /// Their ids.
+    pub inputs: Vec<u32>,
+    /// Number of files that are not tried, because only so many are tried at once.
+    pub left_out: u32,
+}
+
 #[derive(Debug, Clone)]
 enum Input {
     File(PathBuf),
@@ -59,13 +79,39 @@ enum Input {
     Text(String),
 }
 
+/// The answers that can be saved.
+#[derive(Default)]
+struct Answers {
+    /// The request that they belong to, which has replaced all with a smaller number.
+    request: u32,
+    answers: Vec<Answer>,
+}
+
+impl Answers {
+    /// # Errors
+    /// A later request has replaced this one.
+    fn expect_latest(&self, request: u32) -> Result<(), CommandError> {
+        if request < self.request {
+            return Err(replaced());
+        }
+        Ok(())
+    }
+}
+
+fn replaced() -> CommandError {
+    let why = "These answers were replaced by later ones. Try the files again.";
+    CommandError::new("replaced", why)
+}
+
 /// The inputs of this process, and the answers that can be saved.
 #[derive(Default)]
 pub struct TryIt {
     /// The run whose page is open: what is dropped on the window is tried on its model.
     page: Mutex<Option<String>>,
     inputs: Mutex<Vec<Input>>,
-    answers: Mutex<Vec<Answer>>,
+    answers: Mutex<Answers>,
+    /// Number of the latest request.
+    requests: AtomicU32,
     pasted: AtomicU32,
 }
 
@@ -86,7 +132,11 @@ impl TryIt {
 
     fn change_page(&self, run: Option<String>) {
         *lock(&self.page) = run;
-        lock(&self.answers).clear();
+        *lock(&self.answers) = Answers {
+            // The requests of this page are over.
+            request: self.next_request(),
+            answers: Vec::new(),
+        };
         for input in lock(&self.inputs).drain(..) {
             if let Input::Pasted(path) = input {
                 // A file that stays behind is in the system's temporary folder.
@@ -111,7 +161,7 @@ impl TryIt {
                 folder: path.is_dir(),
             }
         };
-        paths.iter().take(MOST_FILES).map(add).collect()
+        paths.iter().map(add).collect()
     }
 
     /// Remembers a picture from the clipboard.
@@ -169,45 +219,104 @@ impl TryIt {
         }
     }
 
-    /// The answers for these inputs; a folder stands for the files in it. They can be saved until
-    /// others are asked for.
+    fn next_request(&self) -> u32 {
+        self.requests.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Begins a request: the inputs that a model is tried on, at most `MOST_FILES`. `task` is the
+    /// name of its task.
     ///
     /// # Errors
-    /// An id is unknown, or the model failed.
+    /// An id is unknown.
+    pub fn files(&self, task: &str, ids: &[u32]) -> Result<TryFilesView, CommandError> {
+        let kind = if task == Task::ImageClassification.name() {
+            InputKind::Images
+        } else {
+            InputKind::Texts
+        };
+        let request = self.next_request();
+        let mut inputs = Vec::new();
+        let mut left_out = 0;
+        for id in ids {
+            let unused = MOST_FILES - inputs.len();
+            match self.input(*id)? {
+                Input::File(folder) if folder.is_dir() => {
+                    let files = files_in(&[folder], kind);
+                    let taken = &files[..files.len().min(unused)];
+                    left_out += (files.len() - taken.len()) as u32;
+                    inputs.extend(self.add_files(taken).iter().map(|input| input.id));
+                }
+                _ if unused == 0 => left_out += 1,
+                _ => inputs.push(*id),
+            }
+        }
+        Ok(TryFilesView {
+            request,
+            inputs,
+            left_out,
+        })
+    }
+
+    /// Discards the answers of earlier requests, which end before their next input.
+    ///
+    /// # Errors
+    /// A later request has replaced this one, or its page was left.
+    pub fn replace_earlier(&self, request: u32) -> Result<(), CommandError> {
+        let mut answers = lock(&self.answers);
+        answers.expect_latest(request)?;
+        if request > answers.request {
+            *answers = Answers {
+                request,
+                answers: Vec::new(),
+            };
+        }
+        Ok(())
+    }
+
+    /// The answers for these inputs. They can be saved, together with the earlier answers of the
+    /// same request, until a later request replaces it.
+    ///
+    /// # Errors
+    /// An id is unknown, the model failed, or the request was replaced.
     pub fn answers(
         &self,
         model: &TrainedModel,
         ids: &[u32],
-    ) -> Result<Vec<AnswerView>, CommandError> {
-        let kind = match model.task() {
-            Task::ImageClassification => InputKind::Images,
-            _ => InputKind::Texts,
-        };
-        let mut views = Vec::new();
-        for id in ids {
-            match self.input(*id)? {
-                Input::File(folder) if folder.is_dir() => {
-                    let files = files_in(&[folder], kind);
-                    for input in self.add_files(&files) {
-                        let path = self.path(input.id)?;
-                        views.push(file_answer(model, input.id, input.name, &path)?);
-                    }
-                }
-                Input::File(path) => views.push(file_answer(model, *id, file_name(&path), &path)?),
-                Input::Pasted(path) => {
-                    let name = "Pasted picture".to_owned();
-                    views.push(file_answer(model, *id, name, &path)?);
-                }
-                Input::Text(text) => views.push(text_answer(model, *id, String::new(), &text)?),
-            }
-        }
-        *lock(&self.answers) = views.iter().map(plain).collect();
-        Ok(views)
+        request: u32,
+    ) -> Result<AnswersView, CommandError> {
+        self.answers_by(ids, request, |id, input| input_answer(model, id, input))
     }
 
-    /// The latest answers as CSV.
-    pub fn csv(&self) -> Result<String, CommandError> {
-        to_csv(&lock(&self.answers)).map_err(|error| CommandError::new("failed", error.to_string()))
+    fn answers_by(
+        &self,
+        ids: &[u32],
+        request: u32,
+        answer: impl Fn(u32, Input) -> Result<AnswerView, CommandError>,
+    ) -> Result<AnswersView, CommandError> {
+        let mut views = Vec::new();
+        for id in ids {
+            self.replace_earlier(request)?;
+            views.push(answer(*id, self.input(*id)?)?);
+        }
+        let mut saved = lock(&self.answers);
+        saved.expect_latest(request)?;
+        saved.answers.extend(views.iter().map(plain));
+        Ok(AnswersView {
+            request,
+            answers: views,
+        })
+    }
+
+    /// The answers of a request as CSV.
+    ///
+    /// # Errors
+    /// The saved answers are those of another request, or the page was left.
+    pub fn csv(&self, request: u32) -> Result<String, CommandError> {
+        let saved = lock(&self.answers);
+        if saved.request != request {
+            return Err(replaced());
+        }
+        to_csv(&saved.answers).map_err(|error| CommandError::new("failed", error.to_string()))
     }
 
     /// The picture of an input as the model sees it, as a JPEG.
@@ -232,6 +341,7 @@ fn plain(view: &AnswerView) -> Answer {
         name: view.name.clone(),
         classes: view.classes.clone(),
         targets: view.targets.clone(),
+        texts: view.texts.clone(),
         problem: view.problem.clone(),
     }
 }
@@ -241,6 +351,14 @@ fn file_name(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
+fn input_answer(model: &TrainedModel, id: u32, input: Input) -> Result<AnswerView, CommandError> {
+    match input {
+        Input::File(path) => file_answer(model, id, file_name(&path), &path),
+        Input::Pasted(path) => file_answer(model, id, "Pasted picture".to_owned(), &path),
+        Input::Text(text) => text_answer(model, id, String::new(), &text),
+    }
+}
+
 fn file_answer(
     model: &TrainedModel,
     id: u32,
@@ -248,7 +366,7 @@ fn file_answer(
     path: &Path,
 ) -> Result<AnswerView, CommandError> {
     if model.task() != Task::ImageClassification {
-        return match std::fs::read_to_string(path) {
+        return match disk::read_text_limited(path, MAX_TEXT_BYTES) {
             Ok(text) => text_answer(model, id, name, &text),
             Err(error) => Ok(AnswerView {
                 id,
@@ -271,7 +389,7 @@ fn with_answer(id: u32, answer: Answer) -> AnswerView {
         name: answer.name,
         classes: answer.classes,
         targets: answer.targets,
-        texts: Vec::new(),
+        texts: answer.texts,
         problem: answer.problem,
     }
 }
@@ -317,7 +435,7 @@ fn text_answer(
                 found.tokens
             );
             let filled = format!(
-                "Filled in, {} of {} gaps right",
+                "Gaps filled, {} of {} correct",
                 found.correct,
                 found.dropped()
             );
@@ -330,6 +448,99 @@ fn text_answer(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_files_that_are_not_tried_are_counted() {
+        let try_it = TryIt::default();
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for number in 0..5 {
+            let path = folder.path().join(format!("{number}.png"));
+            std::fs::write(path, "").expect("it can be written");
+        }
+        let single = vec![PathBuf::from("single.png"); MOST_FILES - 2];
+        let mut ids: Vec<u32> = (try_it.add_files(&single).iter())
+            .map(|input| input.id)
+            .collect();
+        assert_eq!(ids.len(), MOST_FILES - 2, "every dropped file has an id");
+        ids.push(try_it.add_files(&[folder.path().to_owned()])[0].id);
+        ids.push(try_it.add_text("one more".to_owned()).id);
+        let task = Task::ImageClassification.name();
+        let found = try_it.files(task, &ids).expect("the ids are known");
+        assert_eq!((found.inputs.len(), found.left_out), (MOST_FILES, 4));
+        let few = try_it.files(task, &ids[..3]).expect("the ids are known");
+        assert_eq!((few.inputs.len(), few.left_out), (3, 0));
+    }
+
+    /// The answer that names its input.
+    fn named(id: u32, input: Input) -> Result<AnswerView, CommandError> {
+        let Input::Text(name) = input else {
+            return Err(CommandError::unknown("text"));
+        };
+        Ok(AnswerView {
+            id,
+            name,
+            ..AnswerView::default()
+        })
+    }
+
+    /// Begins a request for a text.
+    fn begin(try_it: &TryIt, text: &str) -> TryFilesView {
+        let id = try_it.add_text(text.to_owned()).id;
+        let begun = try_it.files(Task::TextClassification.name(), &[id]);
+        begun.expect("the id is known")
+    }
+
+    #[test]
+    fn the_answers_of_an_abandoned_request_never_reach_the_next() {
+        let try_it = TryIt::default();
+        let (abandoned, next) = (begin(&try_it, "abandoned"), begin(&try_it, "next"));
+        assert_ne!(abandoned.request, next.request);
+        let answered = |of: &TryFilesView| {
+            let found = try_it.answers_by(&of.inputs, of.request, named);
+            found.map_err(|error| error.code)
+        };
+        let csv = |of: &TryFilesView| try_it.csv(of.request).map_err(|error| error.code);
+        let replaced = || "replaced".to_owned();
+        assert_eq!(csv(&next), Err(replaced()), "it has no answers yet");
+
+        // It is abandoned while it computes: the next one begins before its answer is there.
+        let computing = try_it.answers_by(&abandoned.inputs, abandoned.request, |id, input| {
+            let view = answered(&next).expect("it is the latest");
+            assert_eq!((view.request, view.answers.len()), (next.request, 1));
+            named(id, input)
+        });
+        assert_eq!(computing.map_err(|error| error.code), Err(replaced()));
+        assert_eq!(answered(&abandoned), Err(replaced()), "it asks once more");
+        assert_eq!(csv(&abandoned), Err(replaced()));
+        let text = csv(&next).expect("it is the latest");
+        assert!(
+            text.contains("next") && !text.contains("abandoned"),
+            "{text}"
+        );
+
+        // More answers of the same request are added.
+        let more = TryFilesView {
+            inputs: vec![try_it.add_text("one more".to_owned()).id],
+            ..next.clone()
+        };
+        assert!(answered(&more).is_ok());
+        let text = csv(&next).expect("it is the latest");
+        assert!(text.contains("next") && text.contains("one more"), "{text}");
+    }
+
+    #[test]
+    fn the_requests_of_a_page_end_when_it_is_left() {
+        let try_it = TryIt::default();
+        try_it.open_page("r1");
+        let begun = begin(&try_it, "of r1");
+        try_it.leave_page("r1");
+        try_it.open_page("r2");
+        let late = try_it.replace_earlier(begun.request);
+        assert_eq!(late.map_err(|error| error.code), Err("replaced".to_owned()));
+        let own = begin(&try_it, "of r2");
+        let found = try_it.answers_by(&own.inputs, own.request, named);
+        assert!(found.is_ok_and(|view| view.answers[0].name == "of r2"));
+    }
 
     #[test]
     fn inputs_have_ids_until_the_page_is_left() {

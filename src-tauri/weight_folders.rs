@@ -1,6 +1,6 @@
 //! The folders of pretrained weights that were chosen or dropped, by id.
 
-use crate::lock::lock;
+use crate::lock_mutex::lock;
 use crate::window_types::{CommandError, PlanSettings, WeightsView};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -1,9 +1,11 @@
 //! The types that the commands return, exported to the window. The page sends ids and receives
 //! views; it may show a path, but never sends one.
 
+use crate::recovery_view::RecoveryView;
 use pressure::Level;
 use runlog::RunStatus;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use ts_rs::TS;
 
 /// Result of `welcome`: what the window needs when it starts and after a reload.
@@ -13,13 +15,22 @@ pub struct Welcome {
     pub version: String,
     /// "macos" or "linux".
     pub platform: String,
-    /// "CPU, 2 threads: no GPU was found" or "Metal on M4 Pro, 16 operations checked on this Mac".
-    pub device: String,
     /// What the bundled sample contains; `None` if it is missing.
     pub sample: Option<SampleView>,
     /// What to show first: an argument of the command line, a folder that was dropped before the
     /// page was ready, or the active run.
     pub show: Option<Show>,
+    /// What to report about it.
+    pub notice: Option<NoticeView>,
+}
+
+/// A sentence that the page shows above its view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, TS)]
+pub struct NoticeView {
+    /// The sentence.
+    pub text: String,
+    /// Whether it is about something that failed.
+    pub is_error: bool,
 }
 
 /// Something to show.
@@ -70,6 +81,8 @@ pub struct RunRow {
     pub name: String,
     /// What the user noted about it.
     pub note: String,
+    /// Its tags.
+    pub tags: Vec<String>,
     /// "Image classification, ConvNet".
     pub what: String,
     /// Status of the run.
@@ -86,6 +99,10 @@ pub struct RunRow {
     pub seconds_left: Option<f64>,
     /// Whether there is a checkpoint to resume from.
     pub can_resume: bool,
+    /// Complete epochs.
+    pub epochs_done: u64,
+    /// Planned epochs.
+    pub epochs: u64,
     /// When it started, milliseconds since 1970.
     pub started_unix_ms: u64,
     /// Last change, milliseconds since 1970.
@@ -127,7 +144,7 @@ pub struct ChangedSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub augment: Option<String>,
-    /// `10min`, `2epochs`, `500steps`.
+    /// `auto`, `10min`, `2epochs`, `500steps`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub checkpoint_every: Option<String>,
@@ -139,6 +156,8 @@ pub struct ChangedSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub courtesy: Option<String>,
+    /// Its settings that are only in the sheet of all settings.
+    pub other_settings: BTreeMap<String, String>,
 }
 
 /// The training of this process in one line, for every page and the menu bar.
@@ -154,6 +173,10 @@ pub struct ActiveView {
     pub epoch: u64,
     /// All epochs.
     pub epochs: u64,
+    /// The newest step. The page has it from the run itself, so that it does not redraw here.
+    #[serde(skip)]
+    #[ts(skip)]
+    pub step: u64,
     /// Completed share of the steps.
     pub fraction: f64,
     /// Seconds left, once known.
@@ -194,7 +217,7 @@ pub struct InspectionView {
     pub skipped: Vec<SkippedView>,
     /// Notes, for example about imbalance, or a class that is missing in a split.
     pub notes: Vec<String>,
-    /// "20 % of each class, 243 images, chosen by seed 7" or "folders train, val, test".
+    /// "20 % of each class, 243 images, chosen by seed 7" or "from the folders train and val".
     pub split: String,
     /// The tasks that the folder can be trained for, each with the settings that Ebb suggests, the
     /// usual one first; empty if it cannot be trained.
@@ -270,10 +293,14 @@ pub struct EstimateView {
     pub accumulation: u32,
     /// Blocks whose activations are recomputed so that the plan fits.
     pub checkpoint_blocks: u32,
+    /// Learning rate that Ebb suggests for these settings.
+    pub learning_rate: f64,
     /// Highest footprint by micro-batch, smallest first.
     pub peaks: Vec<(u32, u64)>,
     /// Why no micro-batch fits; `None` if one does.
     pub refusal: Option<DoesNotFitView>,
+    /// What would save memory but change the result, if none fits. Only the user may choose it.
+    pub recovery: Vec<RecoveryView>,
 }
 
 /// Why not even the smallest micro-batch fits.
@@ -307,7 +334,7 @@ pub struct PlanSettings {
     pub learning_rate: f64,
     /// `none` or `standard`; absent for texts.
     pub augment: Option<String>,
-    /// `10min`, `2epochs`, `500steps`.
+    /// `auto`, `10min`, `2epochs`, `500steps`.
     pub checkpoint_every: String,
     /// Fraction of all memory that Ebb and all other apps may use together.
     pub max_system_fraction: f64,
@@ -315,6 +342,9 @@ pub struct PlanSettings {
     pub courtesy: String,
     /// Seed.
     pub seed: u64,
+    /// Settings that are only in the sheet of all settings, by key, as typed on the command line.
+    #[serde(default)]
+    pub other_settings: BTreeMap<String, String>,
 }
 
 /// Result of `machine`: the numbers of the status bar.
@@ -338,17 +368,22 @@ pub struct MachineView {
     pub swap_bytes: u64,
     /// The machine's name and chip, if known.
     pub name: String,
+    /// The device of the next run, and what its check found: "CPU, 2 threads: no GPU was found", or
+    /// "Metal on Apple M4 Pro, 61 operations checked on this Mac".
+    pub device: String,
     /// How far the check of the GPU is that precedes its first run.
     pub device_check: Option<DeviceCheckView>,
     /// The training of this process, while it runs.
     pub active: Option<ActiveView>,
+    /// Number of runs in the queue.
+    pub queued: u32,
 }
 
 /// Progress of a device check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, TS)]
 pub struct DeviceCheckView {
-    /// The run that waits for it. A stop of the run ends the check.
-    pub run: String,
+    /// The run that waits for it, if any. A stop of the run ends the check.
+    pub run: Option<String>,
     /// Comparisons done.
     pub done: u32,
     /// All comparisons.
@@ -372,6 +407,24 @@ pub enum RunRequest {
         /// Fraction of all memory that Ebb and all other apps may use together, from 0.5 to 0.95.
         max_system_fraction: f64,
     },
+    /// Set or remove the memory cap.
+    MemoryCap {
+        /// Maximum memory footprint of Ebb, at least 64 MB; `None` removes the cap.
+        bytes: Option<u64>,
+    },
+}
+
+/// Result of `memory_limits`: the limits of a running training that can be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, TS)]
+pub struct LimitsView {
+    /// Maximum memory footprint of Ebb; `None` without a cap.
+    pub memory_cap_bytes: Option<u64>,
+    /// Fraction of all memory that Ebb and all other apps may use together.
+    pub max_system_fraction: f64,
+    /// Physical memory.
+    pub total_bytes: u64,
+    /// Memory that is left to others even at the largest fraction.
+    pub leave_least_bytes: u64,
 }
 
 /// A request of the page to the stress test.
@@ -398,7 +451,8 @@ pub struct DrillView {
 /// An error, with a code that the window may act on.
 #[derive(Debug, Clone, Serialize, TS)]
 pub struct CommandError {
-    /// `unknown_id`, `busy`, `not_trainable`, `invalid_setting`, `failed`.
+    /// `unknown_id`, `busy`, `not_trainable`, `data_missing`, `invalid_setting`, `name_taken`,
+    /// `replaced`, `device_lost`, `failed`.
     pub code: String,
     /// What happened, where, and what to do.
     pub message: String,
@@ -414,7 +468,7 @@ pub mod tests {
     pub fn current_types(export: impl FnOnce(&Config) -> Result<(), ExportError>) {
         let generated = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui/src/generated");
         let fresh = tempfile::tempdir().expect("a temporary folder");
-        let checked = runlog::bindings::check(&generated, fresh.path(), export);
+        let checked = runlog::typescript_bindings::check(&generated, fresh.path(), export);
         assert_eq!(checked, Ok(()));
     }
 
@@ -427,6 +481,7 @@ pub mod tests {
             InspectionView::export_all(config)?;
             RunRequest::export_all(config)?;
             EstimateView::export_all(config)?;
+            LimitsView::export_all(config)?;
             RepeatView::export_all(config)?;
             DrillRequest::export_all(config)?;
             DrillView::export_all(config)?;

@@ -27,9 +27,9 @@ const replay: Plugin = {
 // The app's own policy, so that a preview is refused the same things as the window.
 const policy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'";
 
-/** Code that the results and data pages share with the window stays in the first chunk, which is smaller than
+/** Code that the results and data pages and the sheet of settings share with the window stays in the first chunk, which is smaller than
  * two. Not with the replay host: the first chunk would wait for a chunk that waits for it. */
-const oneChunk = { output: { codeSplitting: { groups: [{ name: "index", test: (id: string) => !/src\/(results\/|data\/|host\/(results|data)|actions\/(Palette|EditRun)|training\/Changes)/.test(id) }] } } };
+const oneChunk = { output: { codeSplitting: { groups: [{ name: "index", test: (id: string) => !/src\/(shell\/SampleThumbnail|results\/|data\/|host\/(results|data|settings|locate)|generated\/settings|plan\/(LeaveToOthers|AllSettings|allSettings|SettingRow|Refused|settingTitle|recovery|RecoverySteps|PlanRecovery|RunRecovery)|actions\/(Palette|EditRun|TrainLonger|dialogs|partMenus)|training\/(Changes|changeRows|stressReaction|MemoryLimits|ChartChoices|Cursor|valuesAtCursor|chartMenu|chartPicture)|welcome\/(Recent|dragRun|importRun)|host\/(limits|recovery|charts|runLocation))/.test(id) }] } } };
 
 export default defineConfig(({ mode }) => ({
   base: "./",

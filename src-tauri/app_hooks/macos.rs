@@ -1,15 +1,19 @@
-//! macOS: the question before quitting, folders on the Dock icon and *Open With*, and the menu item
-//! that installs the command-line tool. Same surface as `other.rs`.
+//! macOS: the question before quitting, the end of fullscreen, folders on the Dock icon and *Open
+//! With*, and the menu item that installs the command-line tool. Same surface as `other.rs`.
 
-use crate::actions::{self, Action};
 use crate::app_state::Shell;
 use crate::command_line_tool;
+use crate::menu_actions::{self, Action};
 use crate::quit;
-use crate::show_window::show_window;
+use crate::show_window::{left_fullscreen, show_window};
+use block2::RcBlock;
 use objc2::ffi::{class_addMethod, object_getClass};
 use objc2::rc::Retained;
 use objc2::runtime::{AnyObject, Imp, Sel};
 use objc2::{class, msg_send, sel};
+use objc2_foundation::{NSNotification, NSNotificationCenter, NSString};
+use std::path::PathBuf;
+use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 use tauri::menu::{Menu, MenuItem, MenuItemKind, Submenu};
 use tauri::{AppHandle, Builder, Manager, RunEvent, Wry};
@@ -24,15 +28,22 @@ const NOW: usize = 1;
 
 static APP: OnceLock<AppHandle> = OnceLock::new();
 
+#[link(name = "AppKit", kind = "framework")]
+unsafe extern "C" {
+    /// Posted after the system has moved a window out of fullscreen.
+    static NSWindowDidExitFullScreenNotification: &'static NSString;
+}
+
 /// Adds the table of actions, and *Install Command-Line Tool…*, to the system's usual menu.
 pub fn with_menu(builder: Builder<Wry>) -> Builder<Wry> {
     builder
         .menu(|app| {
             let menu = Menu::default(app)?;
-            for (position, action) in actions::all().iter().enumerate() {
+            for (position, action) in menu_actions::all().iter().enumerate() {
                 add(app, &menu, action, position)?;
             }
             let items = menu.items()?;
+            add_recent(app, &items)?;
             if let Some(submenu) = items.first().and_then(|item| item.as_submenu()) {
                 let text = "Install Command-Line Tool…";
                 let item = MenuItem::with_id(app, INSTALL_TOOL, text, true, None::<&str>)?;
@@ -68,7 +79,7 @@ fn add(app: &AppHandle, menu: &Menu<Wry>, action: &Action, position: usize) -> t
         return menu.insert(&submenu, titled("Window").unwrap_or(items.len()));
     };
     let own = submenu.items()?;
-    let ids: Vec<String> = actions::all()[..position]
+    let ids: Vec<String> = menu_actions::all()[..position]
         .iter()
         .map(|a| a.id.clone())
         .collect();
@@ -76,9 +87,20 @@ fn add(app: &AppHandle, menu: &Menu<Wry>, action: &Action, position: usize) -> t
     submenu.insert(&item, own.iter().filter(before).count())
 }
 
+/// Adds *Open recent* below *Open folder…*, the first item of the File menu.
+fn add_recent(app: &AppHandle, items: &[MenuItemKind<Wry>]) -> tauri::Result<()> {
+    let submenus = items.iter().filter_map(MenuItemKind::as_submenu);
+    let mut files = submenus.filter(|submenu| submenu.text().is_ok_and(|text| text == "File"));
+    let Some(file) = files.next() else {
+        return Ok(());
+    };
+    let recent = Submenu::with_id(app, crate::recent_menu::SUBMENU, "Open recent", true)?;
+    file.insert(&recent, 1)
+}
+
 /// Links the tool on a thread that may wait for the disk, and shows the result.
 fn install_tool(app: AppHandle) {
-    std::thread::spawn(move || {
+    tauri::async_runtime::spawn_blocking(move || {
         let (title, message) = match command_line_tool::install_here() {
             Ok(message) => ("The command-line tool is installed", message),
             Err(message) => ("The command-line tool was not installed", message),
@@ -87,12 +109,39 @@ fn install_tool(app: AppHandle) {
     });
 }
 
-/// Makes *Quit* ask while training runs, from the menu, the Dock and at logout. The toolkit's
-/// application delegate has no `applicationShouldTerminate:`, so the method is added to its class.
+/// Makes *Quit* ask while training runs, and follows the end of fullscreen.
 pub fn install(app: &AppHandle) {
     if APP.set(app.clone()).is_err() {
         return;
     }
+    follow_fullscreen();
+    ask_before_quitting();
+}
+
+/// Hides a window that was closed in fullscreen once it has left fullscreen.
+fn follow_fullscreen() {
+    let ended = RcBlock::new(|_: NonNull<NSNotification>| {
+        if let Some(app) = APP.get() {
+            left_fullscreen(app);
+        }
+    });
+    let center = NSNotificationCenter::defaultCenter();
+    // SAFETY: the name is a constant of AppKit, and the block may run on any thread.
+    let observer = unsafe {
+        center.addObserverForName_object_queue_usingBlock(
+            Some(NSWindowDidExitFullScreenNotification),
+            None,
+            None,
+            &ended,
+        )
+    };
+    // The center keeps the observer.
+    drop(observer);
+}
+
+/// Makes *Quit* ask while training runs, from the menu, the Dock and at logout. The toolkit's
+/// application delegate has no `applicationShouldTerminate:`, so the method is added to its class.
+fn ask_before_quitting() {
     // SAFETY: `sharedApplication` and `delegate` take no arguments and return objects or nil.
     let (shared, delegate): (Retained<AnyObject>, Option<Retained<AnyObject>>) = unsafe {
         let shared: Retained<AnyObject> = msg_send![class!(NSApplication), sharedApplication];
@@ -122,25 +171,25 @@ pub fn install(app: &AppHandle) {
 
 extern "C-unwind" fn should_terminate(_this: &AnyObject, _: Sel, _sender: &AnyObject) -> usize {
     match APP.get() {
-        Some(app) if !quit::request(app) => CANCEL,
+        Some(app) if !quit::may_terminate(app) => CANCEL,
         _ => NOW,
     }
 }
 
-/// Shows a folder that was dropped on the Dock icon or opened by *Open With*, and a window that was
-/// closed during a training.
+/// Shows a folder that was dropped on the Dock icon or opened by *Open With*, and the window if it
+/// was closed during a training.
 pub fn on_event(app: &AppHandle, event: &RunEvent) {
     if let RunEvent::Reopen { .. } = event {
         show_window(app);
     }
-    if let RunEvent::Opened { urls } = event
-        && let Some(path) = urls.iter().find_map(|url| url.to_file_path().ok())
-    {
+    if let RunEvent::Opened { urls } = event {
+        let paths = urls.iter().filter_map(|url| url.to_file_path().ok());
+        let paths: Vec<PathBuf> = paths.collect();
         let (app, shell) = (app.clone(), Arc::clone(&app.state::<Arc<Shell>>()));
         // A folder on a sleeping network volume may take long to answer.
-        std::thread::spawn(move || {
-            let show = shell.open(&path);
-            shell.show(&app, show);
+        tauri::async_runtime::spawn_blocking(move || {
+            shell.open_first(&app, &paths);
+            show_window(&app);
         });
     }
 }

@@ -1,9 +1,11 @@
-//! The command line, declared once: help, checks, completions and the man page come from here.
+//! Declares the command line. Help, checks, completions and the man page are generated from these
+//! declarations.
 
 mod bench;
 mod settings;
 mod trials;
-mod parse;
+mod allow_negative_numbers;
+mod former_names;
 mod inference;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -44,8 +46,10 @@ pub enum Command {
     Plan(Box<super::plan::Plan>),
     /// Train on a folder
     Train(Box<Train>),
-    /// Continue a run from its newest checkpoint
+    /// Continue a run from its newest checkpoint, or train a finished run for more epochs
     Resume(Resume),
+    /// Start a new run from the weights of another run, with changed settings
+    Branch(Branch),
     /// Evaluate the model of a run on held-out or new samples
     Evaluate(Evaluate),
     /// Classify images or texts, or compress texts
@@ -63,14 +67,14 @@ pub enum Command {
     /// Run the memory controller on JSON lines from stdin
     #[command(alias = "pilot")]
     Controller(Controller),
-    /// Take memory for a while, to watch how training reacts
+    /// Occupy memory for a while, to watch how training reacts
     #[command(alias = "drill")]
     Stress(Stress),
     #[command(hide = true)]
     StressHold(StressHold),
     /// Check this machine and every operation on its GPU
     Doctor(Doctor),
-    /// Check that splitting a batch does not change its gradient
+    /// Check that splitting a batch into micro-batches does not change its gradient
     VerifySplit(VerifySplit),
     /// Measure the speed and memory of training steps, with built-in models
     Bench(Bench),
@@ -78,7 +82,7 @@ pub enum Command {
     SweepBatch(SweepBatch),
     /// Find a learning rate: raise it step by step and watch the loss
     FindLr(FindLr),
-    /// Search for good training settings, with some samples of a folder
+    /// Search for good training settings on a subset of a folder's samples
     Tune(Tune),
     /// Print shell completions
     Completions(Completions),
@@ -100,6 +104,9 @@ pub struct Inspect {
     pub folder: PathBuf,
     #[command(flatten)]
     pub settings: Settings<Read>,
+    /// Read every sample and list those that are the same or nearly the same
+    #[arg(long)]
+    pub find_duplicates: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -125,10 +132,13 @@ pub struct Train {
     /// Train on 100 samples for 2 epochs, to check that everything works
     #[arg(long)]
     pub dev_mode: bool,
+    /// First look for a learning rate: 100 steps with a rising rate, as `ebb find-lr` does
+    #[arg(long)]
+    pub find_learning_rate: bool,
     /// Folder in which to create the run folder, instead of Ebb's own folder of runs
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
-    /// Print the events, one JSON line each
+    /// Print each event as one line of JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -136,21 +146,21 @@ pub struct Train {
 /// Arguments for a simulated machine.
 #[derive(Args, Default)]
 pub struct Script {
-    /// Read other apps' memory usage from this file instead of measuring it. One JSON object per
-    /// line, such as {"at_ms":0,"total_bytes":…,"others_bytes":…}
+    /// Read other apps' memory usage from this file instead of measuring it. Each line of the file
+    /// is a JSON object, such as {"at_ms":0,"total_bytes":…,"others_bytes":…}
     #[arg(long, value_name = "FILE")]
     pub memory_script: Option<PathBuf>,
-    /// When Ebb moves to the next line of the memory script
+    /// Rule for moving to the next line of the memory script
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     pub memory_script_by: ScriptBy,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ScriptBy {
-    /// In real time, at the times that the memory script gives
+    /// Use each line at the time that the line states, in real time
     #[default]
     Time,
-    /// One line for each decision of the memory controller
+    /// Use one line for each decision of the memory controller
     #[value(alias = "piece")]
     Decision,
 }
@@ -168,9 +178,38 @@ impl From<ScriptBy> for trainer::ScriptBy {
 pub struct Resume {
     /// The run: its id, the beginning of its name, or its path
     pub run: String,
+    /// Train until the run has completed this many epochs in total, more or fewer than planned. The
+    /// samples come in the order of a run of this length. From now on, the learning rate follows
+    /// the schedule of such a run; if the run had finished, the rate therefore rises again
+    #[arg(long, value_name = "EPOCHS", conflicts_with = "steps", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub epochs: Option<u64>,
+    /// Train until the run has completed this many optimizer steps in total; see --epochs
+    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub steps: Option<u64>,
     #[command(flatten)]
     pub script: Script,
-    /// Print the events, one JSON line each
+    /// Print each event as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Branch {
+    /// The run: its id, the beginning of its name, or its path
+    pub run: String,
+    /// Change a setting, such as --set epochs=5 or --set learning_rate=1e-4; may be repeated. The
+    /// new run keeps the network, the samples and the split of the old run
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Start from the newest checkpoint instead of the best checkpoint
+    #[arg(long)]
+    pub newest: bool,
+    #[command(flatten)]
+    pub script: Script,
+    /// Folder in which to create the run folder, instead of Ebb's own folder of runs
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+    /// Print each event as one line of JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -179,6 +218,9 @@ pub struct Resume {
 pub struct Runs {
     #[command(subcommand)]
     pub command: Option<RunsCommand>,
+    /// List only runs with this tag
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
     /// Print JSON lines
     #[arg(long)]
     pub json: bool,
@@ -188,6 +230,35 @@ pub struct Runs {
 pub enum RunsCommand {
     /// Show one run, and its last two minutes if it crashed
     Show(Show),
+    /// Add, remove or show the tags of a run
+    Tag(Tag),
+    /// Export a run with its checkpoints as one file, to copy it to another machine
+    Export(ExportRun),
+    /// Import a run from a file that `ebb runs export` wrote
+    Import(ImportRun),
+}
+
+#[derive(Args)]
+pub struct ExportRun {
+    /// The run: its id, the beginning of its name, or its path
+    pub run: String,
+    /// New file to write, such as birds.ebbrun
+    pub file: PathBuf,
+}
+
+#[derive(Args)]
+pub struct ImportRun {
+    /// The file
+    pub file: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Tag {
+    /// The run: its id, the beginning of its name, or its path
+    pub run: String,
+    /// Tags to add, such as +final, and to remove, such as -draft
+    #[arg(value_name = "+TAG|-TAG", allow_hyphen_values = true)]
+    pub changes: Vec<String>,
 }
 
 #[derive(Args)]
@@ -228,10 +299,10 @@ pub struct Controller {
 
 #[derive(Args)]
 pub struct Stress {
-    /// How much memory to take, such as 2GB [default: a quarter of the available memory]
+    /// Amount of memory to take, such as 2GB [default: a quarter of the available memory]
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub size: Option<u64>,
-    /// How long to hold the memory, in seconds
+    /// Number of seconds to hold the memory
     #[arg(long, default_value_t = crate::stress_test::SECONDS, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
 }
@@ -249,6 +320,9 @@ pub struct Doctor {
     /// Device to check: auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
+    /// New HTML file for the result as a page, for example to attach it to an issue
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,6 @@
-//! `ebb bench`: seconds per step, memory, and the fraction of the machine's matrix-product rate,
-//! for fixed workloads. Every case has its own process, because the peak footprint is a process's
-//! and a warm allocator would favor later cases.
+//! `ebb bench`: measures seconds per step, memory, and the fraction of the machine's matrix-product
+//! rate, for fixed workloads. Each case has its own process, because a peak footprint belongs to a
+//! process, and because a warm allocator would favor later cases.
 
 use super::args;
 use super::doctor::wanted;
@@ -14,7 +14,7 @@ use bench::{
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
-use trainer::{LossScale, Precision, default_threads, on_threads, select_device};
+use trainer::{AllowedKernels, LossScale, Precision, default_threads, on_threads, select_device};
 
 /// Runs `ebb bench`.
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
@@ -58,11 +58,18 @@ fn kernels(args: &args::Bench) -> Result<(), Failure> {
         } else {
             let percent = 100.0 * reading.rate() / copy;
             out!(
-                "{name:24} {precision:5} {ms:8.3} ms {gb_per_s:7.0} GB/s {percent:4.0} % of the copy"
+                "{name:24} {precision:5} {ms:8.3} ms {gb_per_s:7.0} GB/s {percent:4.0} % of a plain copy"
             );
         }
     }
     Ok(())
+}
+
+fn allowed_kernels(args: &args::Bench) -> AllowedKernels {
+    AllowedKernels {
+        own: !args.composed,
+        tensor_cores: !args.plain_products,
+    }
 }
 
 /// Compares the gradients of one micro-batch with the gradients of the CPU in f64.
@@ -70,8 +77,7 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
     let device = wanted(Some(&args.device))?;
     let (kind, comparison) = on_threads(threads, || {
         let chosen = select_device(device)?;
-        trainer::allow_kernels(!args.composed);
-        trainer::allow_tensor_cores(!args.plain_products);
+        allowed_kernels(args).apply();
         Ok((
             chosen.kind.name(),
             gradients_against_f64(case, &chosen.device)?,
@@ -108,7 +114,7 @@ fn gradients_as_json(case: Case, kind: &str, comparison: &GradientComparison) ->
 fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
     let describe = |difference: &RelativeDifference| {
         format!(
-            "the gradients differ by {:.1e}, the gradient of {} most, by {:.1e}; the loss differs by {:.1e}",
+            "the gradients differ by {:.1e}; the gradient of {} differs most, by {:.1e}; the loss differs by {:.1e}",
             difference.all, difference.name, difference.largest, difference.loss
         )
     };
@@ -129,17 +135,18 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
             describe(difference)
         );
         out!(
-            "           in f64, {other} of {taken} values are on the other side of the kink, at most {:.1e} of the operation's scale away from it",
+            "           in f64, {other} of {taken} values are on the other side of a kink, at most {:.1e} of the operation's scale away from the kink",
             parting.farthest
         );
     }
 }
 
-/// The error for a value that is on the other side of its kink than in f64, and farther from the
-/// kink than rounding explains. A comparison with the choices of f64 would hide this fault.
+/// The error for a value that is on the other side of a kink of ReLU or max pooling than in f64,
+/// and farther from the kink than rounding explains. A comparison that uses the branches of f64
+/// would hide this fault.
 fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
-        "{} at batch {}: operation {} (counting ReLU and max pooling in forward order) takes another branch than in f64. A value is {:.1e} away from the point where the branch changes, but rounding moves a value by at most {:.1e} (both divided by the root mean square of the operation's output). Run `ebb doctor` to check each operation",
+        "{} at batch {}: operation {} (counting ReLU and max pooling in forward order) takes a different branch than in f64. A value is {:.1e} away from the point where the branch changes, but rounding moves a value by at most {:.1e} (both divided by the root mean square of the operation's output). Run `ebb doctor` to check each operation",
         case.workload.name(),
         case.batch,
         parting.farthest_at + 1,
@@ -200,8 +207,7 @@ fn measure_case(case: Case, args: &args::Bench, threads: usize) -> Result<(), Fa
     let device = wanted(Some(&args.device))?;
     let result = on_threads(threads, || {
         let chosen = select_device(device)?;
-        trainer::allow_kernels(!args.composed);
-        trainer::allow_tensor_cores(!args.plain_products);
+        allowed_kernels(args).apply();
         let measurement = measure(case, &chosen.device)?;
         // Read before the matrix products that measure the machine.
         let (peak_rss_bytes, peak_heap_bytes) = (peak_rss_bytes(), trainer::take_peak_bytes());
@@ -277,7 +283,7 @@ fn command(ebb: &Path, case: &Case, args: &args::Bench, threads: usize) -> Comma
     command
 }
 
-/// A workload at one batch size, and what was measured.
+/// A workload at one batch size, and its measurements.
 struct CaseResult {
     case: Case,
     measurement: Measurement,
@@ -299,9 +305,10 @@ impl CaseResult {
         self.measurement.flops / self.measurement.s_per_step.median / 1e9
     }
 
-    /// First the keys that the benchmarks of other trainers print too, then Ebb's own keys.
+    /// The result as JSON. The keys that benchmarks of other trainers also print come first.
     fn as_json(&self) -> Value {
         let (case, measured) = (self.case, &self.measurement);
+        let kernels = AllowedKernels::current();
         let mut line = json!({
             "peer": "ebb", "version": env!("CARGO_PKG_VERSION"), "workload": case.workload.name(), "batch": case.batch,
             "micro": case.micro, "threads": self.threads, "ckpt": case.checkpointed > 0, "device": self.kind,
@@ -312,8 +319,8 @@ impl CaseResult {
             "precision": case.precision.name(), "skipped_steps": measured.skipped_steps,
             "checkpoint_blocks": case.checkpointed, "moments_in_file": case.moments_in_file,
             "saved_mb": measured.saved_bytes as f64 / MB,
-            "peak_device_mb": measured.peak_device_bytes as f64 / MB, "kernels": trainer::kernels_allowed(),
-            "tensor_cores": trainer::tensor_cores_allowed(), "gflop_per_step": measured.flops / 1e9,
+            "peak_device_mb": measured.peak_device_bytes as f64 / MB, "kernels": kernels.own,
+            "tensor_cores": kernels.tensor_cores, "gflop_per_step": measured.flops / 1e9,
             "gflops": self.gflops(), "matmul_peak_gflops": self.peak_gflops,
             "peak_fraction": self.gflops() / self.peak_gflops,
             "weights": measured.fingerprint.map(|weights| format!("{weights:016x}")),
@@ -347,8 +354,8 @@ impl CaseResult {
     }
 }
 
-/// Highest memory footprint of this process, in bytes. It belongs to one case only if the case has
-/// its own process.
+/// Highest memory footprint of this process, in bytes. The figure belongs to a single case only if
+/// that case has its own process.
 fn peak_rss_bytes() -> u64 {
     pressure::take_own_peak_bytes().unwrap_or_else(pressure::own_footprint_bytes)
 }

@@ -1,13 +1,13 @@
-//! `ebb sweep-batch --controller`: what the memory controller costs while no other app needs
-//! memory. The automatic micro-batch and fixed ones train the same batches, taking turns step by
-//! step.
+//! `ebb sweep-batch --controller`: measures how much throughput the memory controller costs while
+//! no other app needs memory. A run with the automatic micro-batch and runs with fixed
+//! micro-batches train on the same batches and take turns after each step.
 
 use super::args::SweepBatch;
-use super::download::with_downloaded_weights;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::output::out;
-use super::trial;
+use super::train_once;
+use super::weights_from_hub::with_downloaded_weights;
 use bench::{AfterStep, StepTimes, compare_controller, total_steps};
 use dataset::DetectedDataset;
 use runlog::{RunConfig, RunEvent, RunStore};
@@ -29,7 +29,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
     config.validate()?;
     let folder = std::env::temp_dir().join(format!("ebb-compare-{}", std::process::id()));
     let trial = Trial {
-        found: trial::inspect(&config, &args.tried.folder)?,
+        found: train_once::inspect(&config, &args.tried.folder)?,
         config,
         store: RunStore::open(&folder),
         at_work: AtWork::handled()?,
@@ -72,11 +72,11 @@ impl Trial {
             micro_batch: fixed,
             ..self.config.clone()
         };
-        let place = trial::Place {
+        let place = train_once::Place {
             store: &self.store,
             name: None,
         };
-        let tried = trial::train(
+        let tried = train_once::train(
             &config,
             &self.found,
             place,

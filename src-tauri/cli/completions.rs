@@ -26,5 +26,6 @@ fn print(text: &[u8]) -> Result<(), Failure> {
 }
 
 fn lost(error: Error) -> Failure {
-    Failure::new(format!("the output could not be written: {error}"))
+    let problem = runlog::format_io_error(&error);
+    Failure::new(format!("the output could not be written: {problem}"))
 }

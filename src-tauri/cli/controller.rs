@@ -4,7 +4,10 @@
 use super::args;
 use super::failure::Failure;
 use pressure::{JsonlController, Policy};
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
+
+/// Most bytes of a line. A sample has a few hundred.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Runs `ebb controller` until its input ends. An invalid input line ends the command with exit
 /// code 2.
@@ -20,9 +23,8 @@ pub fn run(args: &args::Controller) -> Result<(), Failure> {
         fixed_micro_batch: config.micro_batch,
         ..standard
     });
-    let mut out = std::io::stdout().lock();
-    for line in std::io::stdin().lock().lines() {
-        let line = line.map_err(|error| Failure::usage(format!("a line is not text: {error}")))?;
+    let (mut input, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
+    while let Some(line) = read_line(&mut input)? {
         let answers = controller
             .handle_line(&line)
             .map_err(|error| Failure::usage(error.to_string()))?;
@@ -37,4 +39,20 @@ pub fn run(args: &args::Controller) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Reads the next line without its end; `None` at the end of the input.
+fn read_line(input: &mut impl BufRead) -> Result<Option<String>, Failure> {
+    let mut line = String::new();
+    let read = input
+        .take(MAX_LINE_BYTES)
+        .read_line(&mut line)
+        .map_err(|error| Failure::usage(format!("a line is not text: {error}")))?;
+    if read as u64 == MAX_LINE_BYTES && !line.ends_with('\n') {
+        return Err(Failure::usage(
+            "a line is longer than 1 MB; write one sample, micro-batch or question per line",
+        ));
+    }
+    let text = line.trim_end_matches(['\r', '\n']);
+    Ok((read > 0).then(|| text.to_owned()))
 }

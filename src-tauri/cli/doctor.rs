@@ -1,35 +1,36 @@
-//! `ebb doctor`: prints facts about the machine, then compares the chosen device with the CPU in
+//! `ebb doctor`: reports facts about the machine, then compares the chosen device with the CPU in
 //! f64: every operation and a small model of every family, in f32 and in the half precisions.
+
+mod page;
+mod report;
 
 use super::failure::Failure;
 use super::output::out;
 use super::{args, interrupt};
 use crate::paths::device_check_path;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pressure::{MemorySource, Monitor};
+use report::{DoctorReport, KernelReport, MachineReport};
 use runlog::format_bytes;
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use trainer::{
-    CheckObserver, Control, DeviceCheck, DevicePreference, Finding, Machine, SelectedDevice,
-    default_threads, select_device,
+    CheckObserver, Control, DeviceCheck, DevicePreference, Finding, SelectedDevice, select_device,
 };
 
-/// How long `ebb doctor` measures the CPU time of the memory monitor.
-const MONITORED: Duration = Duration::from_secs(2);
-
-/// Runs `ebb doctor`. The exit code is 1 if an operation gives a wrong result. Ebb then refuses the
-/// device, or only one precision on the device.
+/// Runs `ebb doctor`. The exit code is 1 if an operation gives a wrong result. After a wrong
+/// result, Ebb refuses the device, or only the failing precision on that device.
 pub fn run(args: &args::Doctor) -> Result<(), Failure> {
+    if let Some(path) = &args.page {
+        page::expect_new(path)?;
+    }
     let wanted = wanted(args.device.as_deref())?;
     let mut chosen = select_device(wanted).map_err(|error| Failure::new(error.to_string()))?;
     let control = Control::default();
     interrupt::handle(&control)?;
+    let machine = MachineReport::read(&chosen)?;
     if !args.json {
-        print_machine(&chosen)?;
+        print_machine(&machine);
         out!(
             "Comparing the outputs and gradients of {} in f32, bf16 and f16 with the CPU in f64",
             chosen.kind
@@ -38,17 +39,27 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     let start = Instant::now();
     let mut display = Display::new(args.json, control);
     let (check, findings) = DeviceCheck::run(&mut chosen, &mut display)?;
-    display.end();
+    let took = start.elapsed();
     if !chosen.device.is_cpu() {
         check.save(&device_check_path());
+        display.name("measurements");
+        DeviceCheck::measure_kernels(&chosen, &mut display);
     }
+    display.end();
+    let report = DoctorReport::new(machine, &chosen, check, findings, took);
     if args.json {
-        print_json(&chosen, &check, &findings)?;
+        print_json(&report)?;
     } else {
-        print_result(&check, &findings, start.elapsed());
-        print_kernels(&chosen);
+        print_result(&report);
+        print_kernels(&report.kernels);
     }
-    outcome(&chosen, &findings)
+    if let Some(path) = &args.page {
+        page::write(&report, path)?;
+        if !args.json {
+            out!("{}", path.display());
+        }
+    }
+    outcome(&chosen, &report.findings)
 }
 
 /// Shows the progress of the check, and each comparison as soon as it fails.
@@ -61,12 +72,21 @@ struct Display {
 impl Display {
     fn new(json: bool, control: Control) -> Self {
         let bar = (!json && std::io::stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{bar:24.cyan} {pos} of {len} comparisons");
+            let style = ProgressStyle::with_template("{bar:24.cyan} {pos} of {len} {msg}");
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Display { json, control, bar }
+        let display = Display { json, control, bar };
+        display.name("comparisons");
+        display
+    }
+
+    /// Names what is counted from now on.
+    fn name(&self, what: &'static str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(what);
+        }
     }
 
     fn end(&self) {
@@ -100,41 +120,41 @@ impl CheckObserver for Display {
     }
 }
 
-fn print_machine(chosen: &SelectedDevice) -> Result<(), Failure> {
-    let mut source = Machine::default().open()?;
-    let sample = source.sample()?;
+fn print_machine(machine: &MachineReport) {
     out!(
-        "Ebb {} on {} {}",
-        env!("CARGO_PKG_VERSION"),
-        std::env::consts::OS,
-        std::env::consts::ARCH
+        "Ebb {} on {} ({})",
+        machine.version,
+        machine.name(),
+        machine.architecture
     );
-    out!("Device: {} ({})", chosen.kind, chosen.reason);
-    out!("CPU threads: {}", default_threads());
-    out!(
-        "Memory: {} of {} available, read from {}",
-        format_bytes(sample.available_bytes),
-        format_bytes(sample.total_bytes),
-        source.describe()
-    );
-    let cost = monitor_cost(source);
-    out!(
-        "Reading memory costs {:.3} % of a core at {:.0} readings per second",
-        100.0 * cost.core_fraction,
-        cost.readings_per_second
-    );
-    Ok(())
-}
-
-fn print_result(check: &DeviceCheck, findings: &[Finding], took: Duration) {
-    for refused in check.refused_kernels() {
+    out!("Device: {} ({})", machine.device, machine.reason);
+    if let Some(gpu) = &machine.gpu {
         out!(
-            "Ebb does not use its own kernels for {} in {} on this machine, because they get {} wrong",
-            refused.group,
-            refused.precision,
-            refused.what
+            "GPU: {}, {}, at most {} of memory for Ebb",
+            gpu.name,
+            gpu.family,
+            format_bytes(gpu.limit_bytes)
         );
     }
+    out!("CPU threads: {}", machine.cpu_threads);
+    out!(
+        "Memory: {} of {} available, read from {}",
+        format_bytes(machine.available_bytes),
+        format_bytes(machine.total_bytes),
+        machine.memory_source
+    );
+    out!(
+        "Reading the memory usage costs {:.3} % of a CPU core at {:.0} readings per second",
+        100.0 * machine.monitor.core_fraction,
+        machine.monitor.readings_per_second
+    );
+}
+
+fn print_result(report: &DoctorReport) {
+    for sentence in &report.fell_back {
+        out!("{sentence}");
+    }
+    let findings = &report.findings;
     for precision in ["f32", "bf16", "f16"] {
         let findings: Vec<&Finding> = findings
             .iter()
@@ -144,19 +164,20 @@ fn print_result(check: &DeviceCheck, findings: &[Finding], took: Duration) {
     }
     out!(
         "Checked {} operations and models at micro-batch 1, 2, 3 and 8 in {:.1} s: {}",
-        check.operations(),
-        took.as_secs_f64(),
+        report.check.operations(),
+        report.seconds,
         passed(&findings.iter().collect::<Vec<_>>())
     );
 }
 
-/// Largest number of threads per group that a GPU kernel can have.
+/// Threads per group that most GPU kernels allow; no kernel allows more.
 const USUAL_THREADS: usize = 1024;
+/// How many of the slowest kernels are named.
+const SLOWEST: usize = 5;
 
-/// Prints how many kernels were compiled, and which of them allow fewer threads per group than
-/// usual.
-fn print_kernels(chosen: &SelectedDevice) {
-    let kernels = trainer::compiled_kernels(&chosen.device);
+/// Prints how many kernels were compiled, which of them allow fewer threads per group than usual,
+/// and which are the slowest.
+fn print_kernels(kernels: &[KernelReport]) {
     if kernels.is_empty() {
         return;
     }
@@ -167,32 +188,35 @@ fn print_kernels(chosen: &SelectedDevice) {
         .collect();
     let all = format!("{} kernels were compiled", kernels.len());
     if limited.is_empty() {
-        out!("{all}, and each allows {USUAL_THREADS} threads per group");
+        out!("{all}, and each kernel allows {USUAL_THREADS} threads per group");
     } else {
         out!(
-            "{all}; these allow fewer than {USUAL_THREADS} threads per group: {}",
+            "{all}; these kernels allow fewer than {USUAL_THREADS} threads per group: {}",
             limited.join(", ")
+        );
+    }
+    let slowest = slowest(kernels);
+    if !slowest.is_empty() {
+        out!(
+            "The slowest kernels, each with its launch and the wait for the GPU: {}",
+            slowest.join(", ")
         );
     }
 }
 
-fn print_json(
-    chosen: &SelectedDevice,
-    check: &DeviceCheck,
-    findings: &[Finding],
-) -> Result<(), Failure> {
-    let kernels: Vec<_> = trainer::compiled_kernels(&chosen.device)
-        .into_iter()
-        .map(|kernel| serde_json::json!({"name": kernel.name, "most_threads": kernel.most_threads}))
-        .collect();
-    let report = serde_json::json!({
-        "kernels": kernels,
-        "device": chosen.kind.name(),
-        "reason": chosen.reason,
-        "check": check,
-        "findings": findings,
-    });
-    let text = serde_json::to_string_pretty(&report);
+/// The slowest kernels with their times, the slowest first.
+fn slowest(kernels: &[KernelReport]) -> Vec<String> {
+    let timed = kernels.iter().filter_map(|k| Some((k.ms?, &k.name)));
+    let mut timed: Vec<(f64, &String)> = timed.collect();
+    timed.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let named = timed.iter().take(SLOWEST);
+    named
+        .map(|(ms, name)| format!("{name} {ms:.3} ms"))
+        .collect()
+}
+
+fn print_json(report: &DoctorReport) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(report);
     out!("{}", text.map_err(|error| Failure::new(error.to_string()))?);
     Ok(())
 }
@@ -212,28 +236,6 @@ fn outcome(chosen: &SelectedDevice, findings: &[Finding]) -> Result<(), Failure>
     }
 }
 
-struct MonitorCost {
-    /// CPU time of the monitor's thread, as a fraction of one core.
-    core_fraction: f64,
-    readings_per_second: f64,
-}
-
-fn monitor_cost(source: Box<dyn MemorySource>) -> MonitorCost {
-    let readings = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&readings);
-    let (monitor, start) = (Monitor::start(source, Arc::default()), Instant::now());
-    monitor.set_observer(move |_| {
-        counted.fetch_add(1, Ordering::Relaxed);
-    });
-    std::thread::sleep(MONITORED);
-    let seconds = start.elapsed().as_secs_f64();
-    let readings = f64::from(readings.load(Ordering::Relaxed));
-    MonitorCost {
-        core_fraction: monitor.cpu_ms() / 1000.0 / seconds,
-        readings_per_second: readings / seconds,
-    }
-}
-
 fn passed(findings: &[&Finding]) -> String {
     let right = findings.iter().filter(|finding| finding.passed);
     let worst = right
@@ -246,7 +248,8 @@ fn passed(findings: &[&Finding]) -> String {
     )
 }
 
-/// A colon, then the operation and the model that differ most from f64. Empty if there are none.
+/// Names the operation and the model whose results differ most from f64, after a colon. Empty if
+/// there are no findings.
 fn worst(findings: &[&Finding]) -> String {
     let (models, operations): (Vec<&Finding>, Vec<&Finding>) = findings
         .iter()
@@ -275,7 +278,7 @@ fn describe(finding: &Finding) -> String {
     )
 }
 
-/// Parses the name of a device; `auto` if there is none.
+/// Parses the name of a device. Without a name, Ebb chooses the device.
 pub fn wanted(name: Option<&str>) -> Result<DevicePreference, Failure> {
     match name {
         None | Some("auto") => Ok(DevicePreference::Auto),

@@ -1,43 +1,83 @@
-//! `ebb evaluate`: measures a run, by class and by regression target.
+//! `ebb evaluate`: evaluates the model of a run, and prints the results for each class and each
+//! regression target.
 
 use super::args;
 use super::failure::Failure;
+use super::interrupt::end_with;
+use super::limited_lists::FILES_LISTED;
 use super::output::{out, status};
+use super::progress::{evaluating, terminal_bar};
 use super::train::find;
+use crate::judge_run::judge;
 use crate::paths::device_check_path;
 use dataset::Task;
-use runlog::format_count;
+use runlog::{RunFolder, counted, format_count, format_percent};
 use serde_json::json;
-use trainer::{DevicePreference, EvaluationReport, TrainedModel};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use trainer::{DevicePreference, EvaluationReport, Results, TrainedModel};
 
-/// Number of the most frequent mistakes that are printed.
+/// Number of mistakes that are printed, the most frequent ones first.
 const MISTAKES: usize = 5;
+/// Number of labels that are probably wrong that are printed, the most suspicious ones first.
+const SUSPICIOUS_LABELS: usize = 10;
+/// Number of characters of a text that are printed beside its label.
+const TEXT_CHARACTERS: usize = 60;
+/// Interval between two updates of the progress bar.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs `ebb evaluate`.
 pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     let run = find(&args.run)?;
+    end_with("the evaluation was stopped, so there is no result")?;
     let saved = TrainedModel::load(&run, DevicePreference::Auto, Some(&device_check_path()))?;
-    let evaluated = match &args.folder {
-        Some(folder) => saved.evaluate(&saved.inspect(folder)?)?,
-        None => saved.evaluate_own(&run)?,
-    };
-    for (file, reason) in &evaluated.skipped {
+    let evaluated = with_progress(&saved, || match (&args.folder, args.baseline) {
+        (Some(folder), false) => saved.evaluate(&saved.inspect(folder)?),
+        (Some(folder), true) => saved.evaluate_baseline(&saved.inspect(folder)?),
+        (None, false) => saved.evaluate_own(&run),
+        (None, true) => saved.evaluate_baseline_own(&run),
+    })?;
+    for (file, reason) in evaluated.skipped.iter().take(FILES_LISTED) {
         status!("Skipped {}: {reason}", file.display());
     }
+    if evaluated.skipped.len() > FILES_LISTED {
+        let rest = format_count((evaluated.skipped.len() - FILES_LISTED) as u64);
+        status!("Skipped {rest} more files.");
+    }
     let report = &evaluated.results.report;
-    if args.folder.is_none() {
+    if report.samples == 0 && !evaluated.skipped.is_empty() {
+        let noun = saved.task().sample_noun();
+        return Err(Failure::new(format!(
+            "no {noun} of this dataset can be read; check that its folder is still there"
+        )));
+    }
+    // The results of a run are those of its model.
+    if args.folder.is_none() && !args.baseline {
         report.save(&run)?;
         evaluated.results.save(&run)?;
     }
     if !args.json {
-        return words(&saved, report);
+        words(&saved, report, args.baseline)?;
+        let own = args.folder.is_none().then_some(&run);
+        print_suspicious_labels(&evaluated.results, own);
+        let judged = own.filter(|_| !args.baseline);
+        if let Some(judgement) = judged.and_then(|run| judge(run, &evaluated.results)) {
+            out!("{judgement}");
+        }
+        return Ok(());
     }
     let mut line = json!({
         "step": report.step, "part": report.part, "samples": report.samples, "loss": report.loss,
         "skipped": evaluated.skipped.len(),
         "accuracy_interval": report.accuracy_interval,
         "classes": report.classes, "confusion": report.confusion, "numbers": report.targets,
+        "suspicious_labels": suspicious_as_json(&evaluated.results),
     });
+    if args.baseline {
+        line["model"] = json!("baseline");
+        line["step"] = json!(0);
+    }
     for (name, value) in &report.metrics {
         line[name] = json!(value);
     }
@@ -45,7 +85,42 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     Ok(())
 }
 
-fn words(saved: &TrainedModel, report: &EvaluationReport) -> Result<(), Failure> {
+/// Runs `work` and returns its result. On a terminal, shows the progress of the evaluation
+/// meanwhile.
+fn with_progress<T>(saved: &TrainedModel, work: impl FnOnce() -> T) -> T {
+    let Some(bar) = terminal_bar() else {
+        return work();
+    };
+    let progress = Arc::clone(&saved.progress);
+    std::thread::scope(|scope| {
+        // The thread ends when the sender is dropped, also during a panic.
+        let (running, ended) = channel::<()>();
+        scope.spawn(move || {
+            let mut begun = Instant::now();
+            while ended.recv_timeout(SHOWN_EVERY) == Err(RecvTimeoutError::Timeout) {
+                let (done, all) = progress.done_of_total();
+                if done == 0 {
+                    begun = Instant::now();
+                }
+                if all > 0 {
+                    bar.set_length(all);
+                    bar.set_position(done);
+                    bar.set_message(evaluating(done, all, begun.elapsed()));
+                }
+            }
+            bar.finish_and_clear();
+        });
+        let result = work();
+        drop(running);
+        result
+    })
+}
+
+fn words(
+    saved: &TrainedModel,
+    report: &EvaluationReport,
+    is_baseline: bool,
+) -> Result<(), Failure> {
     let percent = |name: &str| 100.0 * report.metrics.get(name).unwrap_or(&f64::NAN);
     let (count, samples) = (format_count(report.samples), saved.task().sample_noun());
     let interval = report
@@ -59,11 +134,11 @@ fn words(saved: &TrainedModel, report: &EvaluationReport) -> Result<(), Failure>
     let macro_f1 = format!("macro-F1 {:.1} %, ", percent("macro_f1"));
     let came_to = match saved.task() {
         Task::ImageClassification if report.classes.is_empty() => String::new(),
-        Task::ImageClassification => format!(
+        Task::ImageClassification if report.metrics.contains_key("top_5") => format!(
             "{accuracy}top-5 accuracy {:.1} %, {macro_f1}",
             percent("top_5")
         ),
-        Task::TextClassification => format!("{accuracy}{macro_f1}"),
+        Task::ImageClassification | Task::TextClassification => format!("{accuracy}{macro_f1}"),
         Task::LanguageModel => {
             format!("{:.3} bits per byte, ", percent("bits_per_byte") / 100.0)
         }
@@ -74,17 +149,22 @@ fn words(saved: &TrainedModel, report: &EvaluationReport) -> Result<(), Failure>
             percent("reward") / 100.0
         ),
     };
-    let windows = match saved.task() {
-        Task::LanguageModel | Task::TokenCompression => "windows of ",
-        Task::ImageClassification | Task::TextClassification => "",
+    let windows = if saved.task().is_on_documents() {
+        "windows of "
+    } else {
+        ""
     };
     let measured = match &*report.part {
         "whole" => "(the whole folder)".to_owned(),
         part => format!("of the {part} split"),
     };
+    let model = if is_baseline {
+        "n-gram baseline".to_owned()
+    } else {
+        format!("best weights (step {})", format_count(report.step))
+    };
     out!(
-        "{count} {windows}{samples}s {measured}, checkpoint of step {}: {came_to}loss {:.3}",
-        format_count(report.step),
+        "{count} {windows}{samples}s {measured}, {model}: {came_to}loss {:.3}",
         report.loss
     );
     of_classes(report);
@@ -146,6 +226,64 @@ fn of_classes(report: &EvaluationReport) {
     }
 }
 
+fn suspicious_as_json(results: &Results) -> Vec<serde_json::Value> {
+    let found = results.suspicious_labels().into_iter();
+    let listed = found.take(SUSPICIOUS_LABELS);
+    let as_json = listed.map(|found| {
+        json!({
+            "file": found.sample.file, "index": found.sample.index,
+            "label": found.label, "label_probability": found.label_probability,
+            "predicted": found.predicted, "probability": found.probability,
+        })
+    });
+    as_json.collect()
+}
+
+/// Prints the labels that are probably wrong. `own` is the run if its own samples were evaluated.
+fn print_suspicious_labels(results: &Results, own: Option<&RunFolder>) {
+    let found = results.suspicious_labels();
+    if found.is_empty() {
+        return;
+    }
+    let listed = &found[..found.len().min(SUSPICIOUS_LABELS)];
+    out!(
+        "{} may be wrong, because the model is sure of another class. Check these:",
+        counted(found.len() as u64, "label", "labels")
+    );
+    let indices: Vec<u32> = listed.iter().map(|found| found.sample.index).collect();
+    // Images have no texts, and the files of texts may have moved.
+    let texts = own.and_then(|run| results.sample_texts(run, &indices).ok());
+    for (place, found) in listed.iter().enumerate() {
+        let text = texts.as_ref().and_then(|texts| texts.get(place));
+        out!(
+            "  {}: labeled {} ({}), predicted {} ({})",
+            describe_sample(
+                &found.sample.file,
+                found.sample.index,
+                text.map(String::as_str)
+            ),
+            found.label,
+            format_percent(found.label_probability),
+            found.predicted,
+            format_percent(found.probability)
+        );
+    }
+}
+
+/// The text of a sample, shortened to one line, or its file, or its number.
+fn describe_sample(file: &str, index: u32, text: Option<&str>) -> String {
+    match (text, file) {
+        (Some(text), _) => {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let start: String = text.chars().take(TEXT_CHARACTERS).collect();
+            let more = if start == text { "" } else { "…" };
+            format!("“{start}{more}”")
+        }
+        (None, "") => format!("sample {}", format_count(u64::from(index) + 1)),
+        (None, file) => file.to_owned(),
+    }
+}
+
 fn of_numbers(report: &EvaluationReport) {
     if report.targets.is_empty() {
         return;
@@ -156,7 +294,7 @@ fn of_numbers(report: &EvaluationReport) {
         .map(|number| number.name.chars().count());
     let widest = widest.max().unwrap_or(0).max("Target".len());
     out!(
-        "{:widest$}  samples  mean absolute error (95 %)  mean predictor  better by (95 %)",
+        "{:widest$}  samples  mean absolute error (95 % interval)  error of predicting the mean  improvement (95 % interval)",
         "Target"
     );
     for number in &report.targets {
@@ -172,7 +310,7 @@ fn of_numbers(report: &EvaluationReport) {
         );
         let (low, high) = number.improvement_interval;
         out!(
-            "{:widest$}  {:>7}  {error:<26}  {:>14.digits$}  {:.digits$} ({low:.digits$} to {high:.digits$})",
+            "{:widest$}  {:>7}  {error:<35}  {:>28.digits$}  {:.digits$} ({low:.digits$} to {high:.digits$})",
             number.name,
             format_count(number.samples),
             number.mean_baseline_error,

@@ -4,23 +4,26 @@
 use super::failure::Failure;
 use super::output::out;
 use super::train::find;
-use crate::paths::device_check_path;
+use crate::paths::{device_check_path, is_within};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::path::PathBuf;
-use trainer::{DevicePreference, ExportFormat, TrainedModel};
+use trainer::{DevicePreference, ExportFormat, RunDataset, TrainedModel};
 
 /// Arguments of `ebb export`.
 #[derive(Args)]
 pub struct Export {
-    /// Run, by its id, the beginning of its name, or its path
+    /// The run: its id, the beginning of its name, or its path
     pub run: String,
     /// New or empty folder to write to
     pub folder: PathBuf,
     /// hugging-face: settings and weights that transformers opens; onnx: one file that onnxruntime
-    /// runs; coreml: a package for apps on Macs and iPhones, whose name gets the ending .mlpackage
+    /// runs; coreml: a package for Mac and iPhone apps (Ebb adds .mlpackage to its name)
     #[arg(long, value_enum, default_value_t)]
     pub format: Form,
+    /// Export the n-gram baseline of the run instead of its model, with a Python file that uses it
+    #[arg(long, conflicts_with = "format")]
+    pub baseline: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -38,19 +41,26 @@ pub enum Form {
 
 /// Runs `ebb export`.
 pub fn run(args: &Export) -> Result<(), Failure> {
-    let saved = TrainedModel::load(
-        &find(&args.run)?,
-        DevicePreference::Cpu,
-        Some(&device_check_path()),
-    )?;
-    let exported = saved.export(
-        &args.folder,
-        match args.format {
-            Form::HuggingFace => ExportFormat::HuggingFace,
-            Form::Onnx => ExportFormat::Onnx,
-            Form::CoreMl => ExportFormat::CoreMl,
-        },
-    )?;
+    let run = find(&args.run)?;
+    let dataset = RunDataset::read(&run)?.path();
+    if is_within(&args.folder, &dataset) {
+        return Err(Failure::usage(format!(
+            "{} is in {}, and Ebb never writes into the folder of a dataset; choose another folder",
+            args.folder.display(),
+            dataset.display()
+        )));
+    }
+    let saved = TrainedModel::load(&run, DevicePreference::Cpu, Some(&device_check_path()))?;
+    let format = match args.format {
+        Form::HuggingFace => ExportFormat::HuggingFace,
+        Form::Onnx => ExportFormat::Onnx,
+        Form::CoreMl => ExportFormat::CoreMl,
+    };
+    let exported = if args.baseline {
+        saved.export_baseline(&args.folder)?
+    } else {
+        saved.export(&args.folder, format)?
+    };
     if args.json {
         out!(
             "{}",

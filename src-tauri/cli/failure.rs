@@ -10,7 +10,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Something failed: exit code 1.
+    /// The command failed. The exit code is 1.
     pub fn new(sentence: impl Into<String>) -> Self {
         Failure {
             sentence: sentence.into(),
@@ -18,7 +18,7 @@ impl Failure {
         }
     }
 
-    /// Wrong usage: exit code 2.
+    /// The arguments or the config are wrong. The exit code is 2.
     pub fn usage(sentence: impl Into<String>) -> Self {
         Failure {
             sentence: sentence.into(),
@@ -26,8 +26,8 @@ impl Failure {
         }
     }
 
-    /// The user stopped the command before it had a result. The exit code is 0, as it is if the
-    /// user stops a training.
+    /// The user stopped the command before it had a result. The exit code is 0, the same as for a
+    /// training that the user stops.
     pub fn stopped(sentence: impl Into<String>) -> Self {
         Failure {
             sentence: sentence.into(),
@@ -46,6 +46,7 @@ impl From<trainer::TrainError> for Failure {
     fn from(error: trainer::TrainError) -> Self {
         match error {
             trainer::TrainError::Setting { .. } => Failure::usage(error.to_string()),
+            trainer::TrainError::StoppedBeforeStart => Failure::stopped(error.to_string()),
             trainer::TrainError::Run(error) => error.into(),
             error => Failure::new(error.to_string()),
         }
@@ -61,7 +62,8 @@ impl From<runlog::RunlogError> for Failure {
             | E::ConfigFormat { .. }
             | E::UnknownKey { .. }
             | E::ConfigValue { .. }
-            | E::InvalidInterval { .. } => Failure::usage(sentence),
+            | E::InvalidInterval { .. }
+            | E::InvalidTag { .. } => Failure::usage(sentence),
             _ => Failure::new(sentence),
         }
     }

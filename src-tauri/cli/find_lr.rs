@@ -1,43 +1,81 @@
-//! `ebb find-lr`: a learning rate range test (Smith 2017). The rate rises by the same factor every
-//! step. A good rate is one at which the loss falls fastest; the test ends when the loss rises
-//! again.
+//! `ebb find-lr`: a learning rate range test (Smith 2017). The learning rate rises by the same
+//! factor at each step, until the loss rises again. The test suggests the rate at which the loss
+//! falls fastest.
 
 use super::args::FindLr;
-use super::download::with_downloaded_weights;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::output::{out, status};
-use super::trial::{self, Attempt};
+use super::train_once::{self, Attempt};
+use super::weights_from_hub::with_downloaded_weights;
+use dataset::DetectedDataset;
 use runlog::{RunConfig, RunEvent, RunStore};
 use serde_json::json;
 use trainer::{Plan, Request};
 
 /// Decay of the moving average that smooths the loss.
 const PAST: f64 = 0.9;
-/// The test ends when the smoothed loss is this many times the lowest one.
+/// The test ends when the smoothed loss is this many times its lowest value.
 const TOO_MUCH: f64 = 3.0;
-/// Number of steps before the test may end.
+/// A high loss can end the test only after this many steps.
 const LEAST_STEPS: usize = 10;
 /// Width and height of the plot, in characters.
 const PLOT: (usize, usize) = (64, 14);
 
+/// Steps of the test before a training.
+pub const STEPS: u64 = 100;
+/// Highest learning rate of the test before a training.
+const HIGHEST: f64 = 1.0;
+
 /// Runs `ebb find-lr`.
 pub fn run(args: &FindLr) -> Result<(), Failure> {
-    let config = test_config(args)?;
-    let found = trial::inspect(&config, &args.tried.folder)?;
+    let config = with_downloaded_weights(args.tried.config()?)?;
+    let config = test_config(config, args.steps, args.highest)?;
+    let found = train_once::inspect(&config, &args.tried.folder)?;
+    let (curve, plan) = range_test(&config, &found, &AtWork::handled()?)?;
+    let Some(suggestion) = curve.suggestion() else {
+        return Err(Failure::new(
+            "the loss did not fall at any learning rate; check the folder with `ebb inspect`, or use more --steps",
+        ));
+    };
+    print(&curve, suggestion, &plan, args.tried.json);
+    Ok(())
+}
+
+/// The learning rate that a short test suggests for a training with this config; `None` if the loss
+/// fell at no rate.
+///
+/// # Errors
+/// The config is refused, or the user stopped the test.
+pub fn suggest_rate(
+    config: &RunConfig,
+    found: &DetectedDataset,
+    at_work: &AtWork,
+) -> Result<Option<f64>, Failure> {
+    let config = test_config(config.clone(), STEPS, HIGHEST)?;
+    let (curve, _) = range_test(&config, found, at_work)?;
+    Ok(curve.suggestion())
+}
+
+/// Trains while the learning rate rises, until the loss rises again or the steps are done.
+fn range_test(
+    config: &RunConfig,
+    found: &DetectedDataset,
+    at_work: &AtWork,
+) -> Result<(Curve, Plan), Failure> {
     let (mut curve, mut whole) = (Curve::default(), false);
     // The run is deleted: a learning rate that is too high has spoilt its weights.
     let place = std::env::temp_dir().join(format!("ebb-find-lr-{}", std::process::id()));
     let store = RunStore::open(&place);
-    let steps = args.steps;
-    let tried = trial::train(
-        &config,
-        &found,
-        trial::Place {
+    let steps = config.steps.unwrap_or(STEPS);
+    let tried = train_once::train(
+        config,
+        found,
+        train_once::Place {
             store: &store,
             name: None,
         },
-        &AtWork::handled()?,
+        at_work,
         |event, control| {
             if let RunEvent::Step {
                 step,
@@ -65,24 +103,19 @@ pub fn run(args: &FindLr) -> Result<(), Failure> {
             curve.points.last().map_or(0.0, |point| point.0)
         )));
     }
-    let Some(suggestion) = curve.suggestion() else {
-        return Err(Failure::new(
-            "the loss did not fall at any learning rate; check the folder with `ebb inspect`, or use more --steps",
-        ));
-    };
-    print(&curve, suggestion, &plan, args.tried.json);
-    Ok(())
+    Ok((curve, plan))
 }
 
-/// The config of the test: the rate rises over the steps, and nothing is evaluated or saved.
-fn test_config(args: &FindLr) -> Result<RunConfig, Failure> {
+/// The config of a test: the learning rate rises with every step, and nothing is evaluated or
+/// saved.
+fn test_config(config: RunConfig, steps: u64, highest: f64) -> Result<RunConfig, Failure> {
     let config = RunConfig {
-        steps: Some(args.steps),
-        learning_rate: Some(args.highest),
+        steps: Some(steps),
+        learning_rate: Some(highest),
         schedule: Some(runlog::ScheduleChoice::Rising),
         evaluate_every_epochs: Some(100_000),
-        checkpoint_every: Some("1000epochs".to_owned()),
-        ..with_downloaded_weights(args.tried.config()?)?
+        checkpoint_every: Some(runlog::CheckpointInterval::Epochs(1000)),
+        ..config
     };
     config.validate()?;
     Ok(config)
@@ -136,8 +169,9 @@ impl Curve {
         self.points.len() >= LEAST_STEPS && newest > TOO_MUCH * lowest
     }
 
-    /// The learning rate at which the smoothed loss falls fastest, with the rate on a logarithmic
-    /// scale. Only rates below that of the lowest loss count.
+    /// The learning rate at which the smoothed loss, plotted against the logarithm of the rate,
+    /// falls most steeply. Only learning rates below the one with the lowest loss are considered.
+    /// `None` if the loss falls at none of them.
     fn suggestion(&self) -> Option<f64> {
         let lowest = self.lowest()?;
         let reach = 2;
@@ -150,7 +184,7 @@ impl Curve {
         (slope(&steepest) < 0.0).then(|| self.points[steepest].0)
     }
 
-    /// Plots the smoothed loss over the rate, and marks the suggestion.
+    /// Plots the smoothed loss against the learning rate, and marks the suggested rate.
     fn plot(&self, suggestion: f64) -> Vec<String> {
         let (width, height) = PLOT;
         let shown = self.points.iter().map(|point| point.2);

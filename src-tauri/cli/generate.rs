@@ -1,4 +1,4 @@
-//! `ebb generate`: continues a text with a language model, by a run's best checkpoint.
+//! `ebb generate`: continues a text with the language model of a run's best checkpoint.
 
 use super::args;
 use super::failure::Failure;
@@ -21,6 +21,25 @@ pub fn run(args: &args::Generate) -> Result<(), Failure> {
         seed: args.seed,
     };
     let written = saved.generate(&args.prompt, &wording)?;
-    out!("{}{written}", args.prompt);
+    out!(
+        "{}",
+        with_plain_line_ends(&format!("{}{written}", args.prompt))
+    );
     Ok(())
+}
+
+/// Replaces Windows line ends by line feeds; otherwise the terminal would show the carriage
+/// returns.
+fn with_plain_line_ends(text: &str) -> String {
+    text.replace("\r\n", "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_ends_of_windows_are_not_printed() {
+        assert_eq!(with_plain_line_ends("one\r\ntwo\n"), "one\ntwo\n");
+    }
 }

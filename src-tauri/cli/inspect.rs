@@ -3,17 +3,30 @@
 
 use super::args;
 use super::failure::Failure;
-use super::inspect_texts;
+use super::limited_lists::{CLASSES_LISTED, describe_rest, describe_skipped, describe_split};
 use super::output::out;
-use dataset::{DetectedDataset, ImageInspection, Task};
+use super::preset_choice::{other_data, refusal};
+use super::{inspect_duplicates, inspect_texts};
+use dataset::{DetectedDataset, ImageInspection, Task, find_duplicates};
 use runlog::{counted, format_bytes, format_count};
 use serde_json::json;
 
 /// Runs `ebb inspect`.
 pub fn run(args: &args::Inspect) -> Result<(), Failure> {
     let config = &args.settings.config;
-    let task = config.task.map(super::train::dataset_task);
-    let found = super::train::look_at(&args.folder, config)?;
+    let task = config.task.map(trainer::dataset_task);
+    let read = trainer::read_dataset(&args.folder, config);
+    let is_refused = read.as_ref().map_or(true, |found| refusal(found).is_some());
+    if let (true, Some(choice)) = (is_refused, config.task)
+        && let Some(holds) = other_data(&args.folder, config, choice)
+    {
+        return Err(Failure::usage(format!(
+            "--task {} does not fit this data: {} holds {holds}",
+            choice.name(),
+            args.folder.display()
+        )));
+    }
+    let found = read?;
     if let Some(task) = task
         && task.detected_as() != found.task()
     {
@@ -24,25 +37,32 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
             found.task().name()
         )));
     }
-    let refusal = match &found {
-        DetectedDataset::Images(inspection) if args.json => {
-            out!("{}", as_json(inspection));
-            &inspection.refusal
-        }
-        DetectedDataset::Images(inspection) => {
-            describe(inspection);
-            &inspection.refusal
-        }
-        DetectedDataset::Texts(inspection) if args.json => {
-            out!("{}", inspect_texts::as_json(inspection));
-            &inspection.refusal
-        }
-        DetectedDataset::Texts(inspection) => {
-            inspect_texts::describe(inspection, inspection.task);
-            &inspection.refusal
-        }
+    let duplicates = if args.find_duplicates {
+        find_duplicates(&found, &|_| true)?
+    } else {
+        None
     };
-    match refusal {
+    if args.json {
+        let mut line = match &found {
+            DetectedDataset::Images(inspection) => as_json(inspection),
+            DetectedDataset::Texts(inspection) => inspect_texts::as_json(inspection),
+        };
+        if let Some(duplicates) = &duplicates {
+            line["duplicates"] = inspect_duplicates::as_json(&found, duplicates);
+        }
+        out!("{line}");
+    } else {
+        match &found {
+            DetectedDataset::Images(inspection) => describe(inspection),
+            DetectedDataset::Texts(inspection) => {
+                inspect_texts::describe(inspection, inspection.task);
+            }
+        }
+        if let Some(duplicates) = &duplicates {
+            inspect_duplicates::describe(&found, duplicates);
+        }
+    }
+    match refusal(&found) {
         Some(refusal) => Err(Failure::new(refusal.clone())),
         None => Ok(()),
     }
@@ -72,7 +92,7 @@ pub fn describe(inspection: &ImageInspection) {
     }
     describe_classes(inspection);
     if inspection.refusal.is_none() {
-        out!("Held out: {}", inspection.describe_split());
+        describe_split(inspection.split, &inspection.describe_split());
     }
     for note in &inspection.notes {
         out!("{note}");
@@ -82,12 +102,7 @@ pub fn describe(inspection: &ImageInspection) {
             "Use --group-by COLUMN to group by a column of the table, or --group-by none for no groups."
         );
     }
-    if !inspection.skipped.is_empty() {
-        out!("Skipped {}:", format_count(inspection.skipped.len() as u64));
-    }
-    for file in &inspection.skipped {
-        out!("  {}: {}", file.path.display(), file.reason);
-    }
+    describe_skipped(&inspection.skipped);
     if inspection.ignored.other > 0 {
         out!(
             "Ignored: {}",
@@ -103,10 +118,11 @@ pub fn describe(inspection: &ImageInspection) {
 fn describe_classes(inspection: &ImageInspection) {
     let lengths = inspection.classes.iter().map(|c| c.name.chars().count());
     let longest = lengths.max().unwrap_or(0);
-    for class in &inspection.classes {
+    for class in inspection.classes.iter().take(CLASSES_LISTED) {
         let samples = format_count(u64::from(class.samples()));
         out!("  {:longest$}  {samples:>6}", class.name);
     }
+    describe_rest(inspection.classes.len(), CLASSES_LISTED);
 }
 
 fn as_json(inspection: &ImageInspection) -> serde_json::Value {

@@ -1,14 +1,12 @@
 //! Describes a folder of texts, as text or JSON.
 
+use super::limited_lists::{CLASSES_LISTED, describe_rest, describe_skipped, describe_split};
 use super::output::out;
 use dataset::{Task, TextInspection};
 use runlog::{format_bytes, format_count};
 use serde_json::{Value, json};
 
-/// Number of classes that are listed; JSON lists all.
-const CLASSES_SHOWN: usize = 100;
-
-/// Prints the contents of a folder, and the task that suits them.
+/// Prints the contents of a folder and the suitable task.
 pub fn describe(found: &TextInspection, task: Task) {
     let samples = found.source_count();
     let classes = match found.classes.len() {
@@ -23,16 +21,15 @@ pub fn describe(found: &TextInspection, task: Task) {
         found.sample_noun(samples),
         format_bytes(found.bytes)
     );
-    out!("A {}: {}", task.label(), found.reason);
-    for column in &found.columns {
-        out!(
-            "The {} is {}: {}.",
-            column.role.name(),
-            column.name,
-            column.reason
-        );
+    if samples > 0 {
+        out!("Task: {}, because {}", task.label(), found.reason);
     }
-    if is_by_folders(found) {
+    for column in &found.columns {
+        out!("{}", column.describe());
+    }
+    if found.has_label_lines() {
+        out!("If the first word of each line is not a label, use --task language-model.");
+    } else if is_by_folders(found) {
         out!("If the sub-folders are not classes, use --task language-model.");
     }
     if samples > 0 {
@@ -46,12 +43,12 @@ pub fn describe(found: &TextInspection, task: Task) {
     }
     describe_classes(found);
     if found.refusal.is_none() {
-        out!("Held out: {}", found.describe_split());
+        describe_split(found.split, &found.describe_split());
     }
     for note in &found.notes {
         out!("{note}");
     }
-    describe_skipped(found);
+    describe_skipped_samples(found);
 }
 
 /// True if the classes come from sub-folders and not from a column of a table.
@@ -60,7 +57,7 @@ fn is_by_folders(found: &TextInspection) -> bool {
 }
 
 fn describe_classes(found: &TextInspection) {
-    let shown = &found.classes[..found.classes.len().min(CLASSES_SHOWN)];
+    let shown = &found.classes[..found.classes.len().min(CLASSES_LISTED)];
     let longest = shown
         .iter()
         .map(|class| class.name.chars().count())
@@ -70,19 +67,11 @@ fn describe_classes(found: &TextInspection) {
         let count = format_count(u64::from(class.samples()));
         out!("  {:longest$}  {count:>6}", class.name);
     }
-    let more = found.classes.len() - shown.len();
-    if more > 0 {
-        out!("  and {more} more");
-    }
+    describe_rest(found.classes.len(), CLASSES_LISTED);
 }
 
-fn describe_skipped(found: &TextInspection) {
-    if !found.skipped.is_empty() {
-        out!("Skipped {}:", format_count(found.skipped.len() as u64));
-    }
-    for file in &found.skipped {
-        out!("  {}: {}", file.path.display(), file.reason);
-    }
+fn describe_skipped_samples(found: &TextInspection) {
+    describe_skipped(&found.skipped);
     let rows: u64 = found.skipped_rows.iter().map(|skipped| skipped.rows).sum();
     if rows > 0 {
         out!(

@@ -2,23 +2,32 @@
 
 use super::args;
 use super::failure::Failure;
+use super::interrupt::on_interrupt;
 use super::output::{out, status};
 use super::train::machine;
 use pressure::{Level, LevelTracker, MemorySample, Thermal, pressure};
 use runlog::format_bytes;
 use serde_json::json;
 use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// Interval between two readings of the memory.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Runs `ebb memory` until Ctrl-C, or for one reading of the memory.
+/// Runs `ebb memory` until Ctrl-C. With `--once`, reads the memory only once.
 pub fn run(args: &args::Memory) -> Result<(), Failure> {
     let mut source = machine(&args.script).open()?;
     let mut levels = LevelTracker::default();
+    let (interrupt, interrupted) = channel();
+    if !args.once {
+        on_interrupt(move || {
+            // The receiver is gone if the command has ended anyway.
+            let _ = interrupt.send(());
+        })?;
+    }
     if !args.json {
-        out!("Reading {}", source.describe());
+        out!("Source: {}", source.describe());
     }
     loop {
         show(&source.sample()?, &mut levels, args);
@@ -28,9 +37,19 @@ pub fn run(args: &args::Memory) -> Result<(), Failure> {
         if args.once {
             break;
         }
-        std::thread::sleep(EVERY);
+        if interrupted.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+            end_line(args);
+            break;
+        }
     }
     Ok(())
+}
+
+/// Ends the line that is rewritten in place, so that the shell's prompt begins on a new line.
+fn end_line(args: &args::Memory) {
+    if !args.json && std::io::stdout().is_terminal() {
+        out!("");
+    }
 }
 
 fn show(sample: &MemorySample, levels: &mut LevelTracker, args: &args::Memory) {
@@ -68,8 +87,8 @@ fn show(sample: &MemorySample, levels: &mut LevelTracker, args: &args::Memory) {
     }
 }
 
-/// Heat and power saving, if the machine reports them: "; hot: the processors are slowed; saving
-/// power".
+/// Describes heat and power saving, for example as "; hot: the processors are slowed; saving
+/// power". Empty if the machine is cool and does not save power, or does not report them.
 fn condition(sample: &MemorySample) -> String {
     let heat = match sample.thermal {
         None | Some(Thermal::Nominal) => "",

@@ -10,14 +10,14 @@ use std::sync::Mutex;
 /// The error of the first line that could not be written.
 static LOST: Mutex<Option<Error>> = Mutex::new(None);
 
-/// A line on stdout.
+/// Writes a line to stdout.
 pub fn write_out(line: Arguments) {
     let text = line.to_string();
     let mut out = std::io::stdout().lock();
     keep(writeln!(out, "{}", harmless(&text)));
 }
 
-/// A line on stderr.
+/// Writes a line to stderr.
 pub fn write_status(line: Arguments) {
     let text = line.to_string();
     let _ = writeln!(std::io::stderr().lock(), "{}", harmless(&text));
@@ -34,13 +34,15 @@ fn keep(written: Result<(), Error>) {
     }
 }
 
-/// Why some output was lost; `None` if all of it was written or the reader closed the pipe.
+/// The reason why some output was lost; `None` if all of it was written or the reader closed the
+/// pipe.
 pub fn lost() -> Option<Error> {
     keep(std::io::stdout().flush());
     LOST.lock().ok()?.take()
 }
 
-/// Replaces control characters with their codes, except line feeds and tabs.
+/// Replaces control characters with their codes, except line feeds and tabs. The codes are those of
+/// JSON, so that a line of JSON stays valid.
 fn harmless(text: &str) -> Cow<'_, str> {
     let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(steers) {
@@ -48,20 +50,21 @@ fn harmless(text: &str) -> Cow<'_, str> {
     }
     let mut harmless = String::with_capacity(text.len());
     for c in text.chars() {
-        match steers(c) {
-            true => harmless.extend(c.escape_default()),
-            false => harmless.push(c),
+        if steers(c) {
+            harmless.push_str(&format!("\\u{:04x}", u32::from(c)))
+        } else {
+            harmless.push(c)
         }
     }
     harmless.into()
 }
 
-/// `println!` that survives a closed pipe.
+/// Like `println!`, but does not panic if stdout is a closed pipe.
 macro_rules! out {
     ($($text:tt)*) => { $crate::cli::output::write_out(format_args!($($text)*)) };
 }
 
-/// `eprintln!` that survives a closed terminal.
+/// Like `eprintln!`, but does not panic if the terminal is closed.
 macro_rules! status {
     ($($text:tt)*) => { $crate::cli::output::write_status(format_args!($($text)*)) };
 }
@@ -74,7 +77,11 @@ mod tests {
 
     #[test]
     fn a_name_cannot_steer_the_terminal() {
-        assert_eq!(harmless("\u{1b}[2Jcls\r"), "\\u{1b}[2Jcls\\r");
+        assert_eq!(harmless("\u{1b}[2Jcls\r"), "\\u001b[2Jcls\\u000d");
+        // serde_json does not escape control characters above U+007E.
+        let line = serde_json::json!({"text": "caf\u{85}"}).to_string();
+        let read: serde_json::Value = serde_json::from_str(&harmless(&line)).expect("it is JSON");
+        assert_eq!(read["text"], "caf\u{85}");
         assert_eq!(harmless("two\nlines\tof Äpfel"), "two\nlines\tof Äpfel");
     }
 }

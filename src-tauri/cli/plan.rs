@@ -1,44 +1,52 @@
-//! `ebb plan`: what fits, before anything trains. Prints footprints by micro-batch, a config to
-//! begin with, its headroom, and the time of an epoch.
+//! `ebb plan`: estimates which models fit in memory before anything trains. Prints the footprint of
+//! each micro-batch size, a suggested config, its headroom, and the time of an epoch.
 //!
-//! Refuses to know how memory is estimated.
+//! `trainer::estimate` does the estimates.
 
 mod answer;
 mod planned_machine;
 mod models;
+mod parameter_count;
 mod table;
 mod candle_threads;
-mod time_limit;
+mod estimate_time_limit;
 
 use super::args::{Planned, Script, Settings};
 use super::failure::Failure;
 use super::output::out;
+use super::preset_choice::read_for_preset;
 use super::train::{base_config, with_downloaded_weights};
 use super::verify_split::workload;
 use answer::{Answer, Row, Time};
 use bench::{estimate_workload, seconds_per_step};
 use clap::Args;
-use models::{large_models, listed, unit};
+use estimate_time_limit::{TimeLimit, by_cost};
+use models::{large_models, listed};
 use planned_machine::PlannedMachine;
 use pressure::BatchConfig;
 use runlog::{CheckpointBlocks, DeviceChoice, RunConfig};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
-use time_limit::{TimeLimit, by_cost};
-use trainer::estimate::{Prefetched, Requirement, Target, Variants, seconds_per_sample};
+use trainer::estimate::{Prefetched, Requirement, Target, Variants};
 use trainer::{Estimate, ModelBuilder, default_threads};
 
 /// Arguments of `ebb plan`.
 #[derive(Args)]
 pub struct Plan {
     /// Folder of images or texts, or a file of texts
-    #[arg(required_unless_present_any = ["workload", "config"])]
+    #[arg(required_unless_present_any = ["workload", "config", "parameters"])]
     pub folder: Option<PathBuf>,
     /// Workload of `ebb bench` to plan instead of a folder: gpt, gpt125m, resnet18, vit_tiny or
     /// bert_mini
     #[arg(long, conflicts_with_all = ["folder", "preset", "config"])]
     pub workload: Option<String>,
+    /// Number of parameters of a transformer to plan instead of a folder, such as 125M or 1e9
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["folder", "workload", "preset", "config", "processes"], value_parser = parameter_count::parse)]
+    pub parameters: Option<u64>,
+    /// Number of devices like this one that share each step, with --parameters
+    #[arg(long, value_name = "N", requires = "parameters", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub devices: Option<u32>,
     #[command(flatten)]
     pub settings: Settings<Planned>,
     /// Number of identical runs that share the memory at the same time
@@ -56,7 +64,7 @@ pub struct Plan {
     /// A config file, TOML or JSON
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Time limit for the list of models; models that would take longer are left out
+    /// Time limit for estimating the listed models; models for which no time remains are left out
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = planned_machine::parse_seconds)]
     pub within: f64,
     /// Print JSON
@@ -64,16 +72,19 @@ pub struct Plan {
     pub json: bool,
 }
 
-/// Micro-batches of the table.
+/// Micro-batch sizes in the table.
 const LISTED_MICRO_BATCHES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Number of samples in the timed micro-batch. It is large enough for matrix products at full
-/// speed.
+/// Number of samples in the timed micro-batch. This number is large enough for matrix products at
+/// full speed.
 const TIMED_SAMPLES: usize = 4;
-/// Samples per step of a workload by default.
+/// Default number of samples per step of a workload.
 const WORKLOAD_BATCH: u32 = 32;
 
 /// Runs `ebb plan`.
 pub fn run(args: &Plan) -> Result<(), Failure> {
+    if let Some(parameters) = args.parameters {
+        return parameter_count::run(args, parameters);
+    }
     candle_threads::run_stock_operations_on_one_thread();
     let answer = match &args.workload {
         Some(name) => plan_workload(args, name),
@@ -154,7 +165,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
             "no folder to plan for; write `ebb plan FOLDER`, or set `folder` in the config",
         )
     })?;
-    let found = super::train::look_at(&folder, &config)?;
+    let found = read_for_preset(&folder, &config, args.preset.as_deref())?;
     let builder = ModelBuilder::from_config(&config, &found)?;
     let plan = builder.plan();
     if args.mac.is_none() {
@@ -168,7 +179,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
     let seconds = match &list.rows[list.chosen].suggested {
         Ok(found) if args.mac.is_none() && target.kind == trainer::DeviceKind::Cpu => {
             let samples = TIMED_SAMPLES.min(found.micro_batch as usize);
-            let per_sample = seconds_per_sample(plan, samples, found.checkpoint_blocks)?;
+            let per_sample = plan.seconds_per_sample(samples, found.checkpoint_blocks)?;
             Some(per_sample * plan.train_samples as f64)
         }
         _ => None,
@@ -178,7 +189,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
         machine,
         effective_batch: plan.effective_batch,
         optimizer: plan.optimizer.name().to_owned(),
-        unit: unit(plan.task()),
+        unit: plan.task().size_unit(),
         rows: list.rows,
         chosen: list.chosen,
         left_out: list.left_out,
@@ -201,7 +212,7 @@ struct List {
     left_out: Vec<(String, u32)>,
 }
 
-/// Estimates the plan's model first, then the others as long as there is time.
+/// Estimates the model of the plan first, then other models until the time limit.
 fn estimate_list(
     args: &Plan,
     builder: &ModelBuilder,
@@ -239,7 +250,8 @@ fn estimate_list(
     })
 }
 
-/// Estimates the smallest number of checkpointed blocks with which the smallest micro-batch fits.
+/// Makes an estimate look for the smallest number of checkpointed blocks with which the smallest
+/// micro-batch fits.
 fn min_checkpointing(
     machine: &PlannedMachine,
     effective_batch: u32,

@@ -1,4 +1,4 @@
-//! `ebb predict`: the classes of images or texts, by a run's best checkpoint.
+//! `ebb predict`: predicts the classes of images or texts with a run's best checkpoint.
 
 mod token_compression;
 
@@ -7,11 +7,16 @@ use super::failure::Failure;
 use super::output::{out, status};
 use super::train::find;
 use crate::paths::device_check_path;
-use crate::predictions::{Answer, InputKind, files_in, target_values, to_csv, top_classes};
+use crate::predictions::{
+    Answer, InputKind, MAX_TEXT_BYTES, files_in, target_values, to_csv, top_classes,
+};
 use dataset::Task;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use trainer::{DevicePreference, Prediction, TrainedModel};
+
+/// The problem that is reported if a file does not exist.
+const NOT_FOUND: &str = "The file was not found. Check its path.";
 
 /// Runs `ebb predict`. If a file cannot be read, it is reported and the exit code is 1.
 pub fn run(args: &args::Predict) -> Result<(), Failure> {
@@ -29,6 +34,11 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
         let sentence = "there is no file to predict in this folder; name files, or a folder of images or texts";
         return Err(Failure::new(sentence.to_owned()));
     }
+    if args.baseline && saved.task() != Task::TextClassification {
+        return Err(Failure::usage(
+            "only runs that classify texts have a baseline; leave out --baseline",
+        ));
+    }
     match saved.task() {
         Task::TextClassification => texts(&saved, args, &files),
         Task::TokenCompression => token_compression::run(&saved, args, &files),
@@ -41,27 +51,44 @@ fn images(saved: &TrainedModel, args: &args::Predict, files: &[PathBuf]) -> Resu
     for file in files {
         // One at a time, so that the answers appear while the others are computed.
         for outcome in saved.predict(std::slice::from_ref(file))? {
+            let outcome = match outcome {
+                Err(_) if !file.exists() => Err(NOT_FOUND.to_owned()),
+                outcome => outcome,
+            };
             unread += usize::from(outcome.is_err());
-            if args.csv {
-                let name = file.display().to_string();
-                answers.push(Answer::new(saved, name, &outcome, args.top as usize));
-                continue;
-            }
-            match outcome {
-                Ok(prediction) if args.json => {
-                    out!("{}", line(saved, file, &prediction, args.top))
-                }
-                Ok(prediction) => out!(
-                    "{}: {}",
-                    file.display(),
-                    words(saved, &prediction, args.top)
-                ),
-                Err(reason) => status!("{}: {reason}", file.display()),
-            }
+            let name = file.display().to_string();
+            answers.extend(show(saved, args, ("file", name), outcome));
         }
     }
     print_csv(args, &answers)?;
     all_read(unread, files.len())
+}
+
+/// Prints the prediction for a file or text; `given` is its kind and name. With `--csv`, prints
+/// nothing and returns the row of the CSV table.
+fn show(
+    saved: &TrainedModel,
+    args: &args::Predict,
+    given: (&str, String),
+    outcome: Result<Prediction, String>,
+) -> Option<Answer> {
+    let (kind, name) = given;
+    if args.csv {
+        return Some(Answer::new(saved, name, &outcome, args.top as usize));
+    }
+    match outcome {
+        Ok(prediction) if args.json => {
+            out!("{}", line(saved, (kind, &name), &prediction, args.top))
+        }
+        Ok(prediction) => out!("{name}: {}", words(saved, &prediction, args.top)),
+        Err(reason) => {
+            if args.json {
+                out!("{}", json!({kind: name, "problem": reason}));
+            }
+            status!("{name}: {reason}");
+        }
+    }
+    None
 }
 
 /// Prints the predictions as CSV, if the user asked for CSV.
@@ -74,7 +101,7 @@ fn print_csv(args: &args::Predict, answers: &[Answer]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An error if any file could not be read.
+/// Returns an error if any file could not be read.
 fn all_read(unread: usize, files: usize) -> Result<(), Failure> {
     match unread {
         0 => Ok(()),
@@ -87,24 +114,23 @@ fn all_read(unread: usize, files: usize) -> Result<(), Failure> {
 /// The argument itself, or the text in the file that the argument names.
 ///
 /// # Errors
-/// The file cannot be read.
+/// The file cannot be read, or the text is empty.
 fn text(argument: &Path) -> Result<String, String> {
-    match argument.is_file() {
-        false => Ok(argument.to_string_lossy().into_owned()),
-        true => std::fs::read_to_string(argument).map_err(|error| {
-            format!(
-                "{}: {error}; choose a file of UTF-8 text",
-                argument.display()
-            )
-        }),
+    let text = if argument.is_file() {
+        disk::read_text_limited(argument, MAX_TEXT_BYTES)
+            .map_err(|error| format!("{error}; choose a file of UTF-8 text"))?
+    } else {
+        argument.to_string_lossy().into_owned()
+    };
+    if text.trim().is_empty() {
+        return Err("The text is empty.".to_owned());
     }
+    Ok(text)
 }
 
-/// Refuses a table, which contains many texts and their labels.
+/// Returns an error if the argument is a table, because a table contains many texts.
 fn expect_no_table(argument: &Path) -> Result<(), Failure> {
-    let tables = ["csv", "tsv", "jsonl", "json", "parquet"];
-    let kind = argument.extension().and_then(|kind| kind.to_str());
-    if !argument.is_file() || !kind.is_some_and(|kind| tables.contains(&kind)) {
+    if !argument.is_file() || !dataset::is_table_file(argument) {
         return Ok(());
     }
     let table = argument.display();
@@ -115,28 +141,31 @@ fn expect_no_table(argument: &Path) -> Result<(), Failure> {
 
 /// Predicts the classes of each text.
 fn texts(saved: &TrainedModel, args: &args::Predict, files: &[PathBuf]) -> Result<(), Failure> {
-    let (mut given, mut texts) = (Vec::new(), Vec::new());
+    let mut read = Vec::new();
     for argument in files {
         expect_no_table(argument)?;
-        match text(argument) {
-            Ok(text) => {
-                given.push(argument.display());
-                texts.push(text);
-            }
-            Err(why) => status!("{why}"),
-        }
+        read.push(text(argument));
     }
+    let texts: Vec<String> = read.iter().flatten().cloned().collect();
+    let predictions = if args.baseline {
+        saved.predict_texts_by_baseline(&texts)?
+    } else {
+        saved.predict_texts(&texts)?
+    };
+    let mut predictions = predictions.into_iter();
     let mut answers = Vec::new();
-    for (given, prediction) in given.iter().zip(saved.predict_texts(&texts)?) {
-        if args.csv {
-            let (name, top) = (given.to_string(), args.top as usize);
-            answers.push(Answer::new(saved, name, &Ok(prediction), top));
-        } else if args.json {
-            let classes = classes(saved, &prediction, args.top);
-            out!("{}", json!({"text": given.to_string(), "classes": classes}));
+    for (argument, text) in files.iter().zip(read) {
+        let outcome = match text {
+            // There is a prediction for each text that was read.
+            Ok(_) => predictions.next().ok_or_else(String::new),
+            Err(reason) => Err(reason),
+        };
+        let name = if argument.as_os_str().is_empty() {
+            "\"\"".to_owned()
         } else {
-            out!("{given}: {}", words(saved, &prediction, args.top));
-        }
+            argument.display().to_string()
+        };
+        answers.extend(show(saved, args, ("text", name), outcome));
     }
     print_csv(args, &answers)?;
     all_read(files.len() - texts.len(), files.len())
@@ -155,12 +184,12 @@ fn words(saved: &TrainedModel, prediction: &Prediction, top: u32) -> String {
 
 fn line(
     saved: &TrainedModel,
-    file: &std::path::Path,
+    given: (&str, &str),
     prediction: &Prediction,
     top: u32,
 ) -> serde_json::Value {
-    let mut line =
-        json!({"file": file.to_string_lossy(), "classes": classes(saved, prediction, top)});
+    let (kind, name) = given;
+    let mut line = json!({kind: name, "classes": classes(saved, prediction, top)});
     if !saved.columns().is_empty() {
         line["numbers"] = target_values(saved, prediction)
             .into_iter()

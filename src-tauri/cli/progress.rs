@@ -1,20 +1,27 @@
 //! The live display of a run: a bar on a terminal, plain lines elsewhere, JSON lines on
 //! request. It shows only what the reducer returns.
 
-mod token_compression;
+mod live_status;
+mod status_line;
+mod token_compression_step_line;
 
 use super::output::status;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pressure::{Level, MemorySample};
+use live_status::LiveStatus;
+pub use live_status::evaluating;
+use pressure::MemorySample;
 use runlog::{
-    MISSING, Run, RunEvent, Started, counted, format_bytes, format_count, format_duration,
+    Run, RunEvent, Started, TaskChoice, counted, describe_baseline, format_bytes, format_count,
     format_metrics,
 };
+use status_line::{BAR_COLUMNS, columns_beside, status_line};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use trainer::LiveObserver;
 
-/// "20 epochs", "0.3 of an epoch", or "0.04 of an epoch".
+/// The length of a training: "20 epochs", "0.3 of an epoch", or "0.04 of an epoch".
 fn epochs(started: &Started) -> String {
     let seen = started.steps as f64 * f64::from(started.effective_batch);
     let epochs = seen / started.train_samples.max(1) as f64;
@@ -36,24 +43,40 @@ pub struct Progress {
     last_plain: Instant,
     /// The newest memory sample.
     memory: Option<MemorySample>,
+    /// Shows what happens between two events.
+    live: Arc<LiveStatus>,
+}
+
+/// A bar on stderr with a message beside it; `None` if stderr is not a terminal.
+pub fn terminal_bar() -> Option<ProgressBar> {
+    std::io::stderr().is_terminal().then(|| {
+        let template = format!("{{bar:{BAR_COLUMNS}.cyan}} {{pos}}/{{len}} {{wide_msg}}");
+        let style = ProgressStyle::with_template(&template);
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar
+    })
 }
 
 impl Progress {
     /// Creates a display on stderr, or one that prints JSON lines on stdout.
     pub fn new(json: bool) -> Self {
-        let bar = (!json && std::io::stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{bar:24.cyan} {pos}/{len} {wide_msg}");
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
+        let bar = if json { None } else { terminal_bar() };
         Progress {
             run: Run::default(),
             json,
+            live: Arc::new(LiveStatus::new(bar.clone())),
             bar,
             last_plain: Instant::now(),
             memory: None,
         }
+    }
+
+    /// The observer that updates the status line between two events of this run; `None` if the
+    /// output is JSON.
+    pub fn live(&self) -> Option<Arc<dyn LiveObserver>> {
+        let live = Arc::clone(&self.live) as Arc<dyn LiveObserver>;
+        (!self.json).then_some(live)
     }
 
     /// Continues the display of a run that is resumed.
@@ -62,10 +85,14 @@ impl Progress {
             run,
             ..Progress::new(json)
         };
-        if let (Some(bar), Some(started)) = (&progress.bar, progress.run.started()) {
+        progress.set_bar_length();
+        progress
+    }
+
+    fn set_bar_length(&self) {
+        if let (Some(bar), Some(started)) = (&self.bar, self.run.started()) {
             bar.set_length(started.steps);
         }
-        progress
     }
 
     /// Shows one event.
@@ -77,6 +104,7 @@ impl Progress {
         match event {
             RunEvent::Started(started) => self.begin(started),
             RunEvent::DeviceCheck { done, total, .. } => self.device_check(*done, *total),
+            RunEvent::Baseline { .. } => self.baseline(),
             RunEvent::Step { step, .. } => self.step(*step),
             RunEvent::Memory { sample, .. } => {
                 self.memory = Some(*sample);
@@ -86,20 +114,7 @@ impl Progress {
             RunEvent::Decision {
                 message: sentence, ..
             } => self.print(sentence),
-            RunEvent::Evaluation {
-                step,
-                loss,
-                metrics,
-                best,
-                ..
-            } => {
-                let words = evaluated(self.run.started(), *loss, metrics);
-                let best = if *best { ", the best so far" } else { "" };
-                self.print(&format!(
-                    "Evaluated at step {}: {words}{best}",
-                    format_count(*step)
-                ));
-            }
+            RunEvent::Evaluation { .. } => self.evaluation(event),
             RunEvent::Checkpoint {
                 step,
                 bytes,
@@ -116,13 +131,16 @@ impl Progress {
                 item: what, reason, ..
             } => self.print(&format!("Skipped {what}: {reason}")),
             RunEvent::Warning { message, .. } => self.print(&format!("Warning: {message}")),
+            RunEvent::MemoryLimits { message, .. } => self.print(message),
             RunEvent::Resumed { step, .. } => {
+                self.set_bar_length();
                 self.print(&format!("Resumed at step {}", format_count(*step)))
             }
-            RunEvent::Stopped {
-                message: sentence, ..
-            } => self.end(sentence),
-            RunEvent::Failed { .. } => self.end("Failed"),
+            RunEvent::Stopped { message, .. } => self.stop(message),
+            RunEvent::Failed { .. } => {
+                self.end("Failed");
+                self.print_gradients();
+            }
         }
     }
 
@@ -158,24 +176,25 @@ impl Progress {
             "Model: {} with {} parameters, {}{}",
             started.model,
             format_count(started.parameters),
-            match started.task.as_str() {
-                "language-model" | "token-compression" => {
+            match started.known_task() {
+                Some(TaskChoice::LanguageModel | TaskChoice::TokenCompression) => {
                     format!("windows of {} tokens", started.input_size)
                 }
-                "text-classification" => format!(
+                Some(TaskChoice::TextClassification) => format!(
                     "{} classes, texts of at most {} tokens",
                     started.classes.len(),
                     started.input_size
                 ),
-                _ => match (started.classes.len(), started.targets.len()) {
-                    (classes, 0) => format!("{classes} classes at {} px", started.input_size),
-                    (0, targets) =>
-                        format!("{targets} regression targets at {} px", started.input_size),
-                    (classes, numbers) => format!(
-                        "{classes} classes and {numbers} regression targets at {} px",
-                        started.input_size
-                    ),
-                },
+                Some(TaskChoice::ImageClassification) | None =>
+                    match (started.classes.len(), started.targets.len()) {
+                        (classes, 0) => format!("{classes} classes at {} px", started.input_size),
+                        (0, targets) =>
+                            format!("{targets} regression targets at {} px", started.input_size),
+                        (classes, numbers) => format!(
+                            "{classes} classes and {numbers} regression targets at {} px",
+                            started.input_size
+                        ),
+                    },
             },
             match started.checkpoint_blocks {
                 0 => String::new(),
@@ -193,13 +212,60 @@ impl Progress {
         ));
     }
 
+    fn baseline(&self) {
+        let train_samples = self
+            .run
+            .started()
+            .map_or(0, |started| started.train_samples);
+        if let Some(baseline) = self.run.baseline() {
+            self.print(&describe_baseline(baseline, train_samples));
+        }
+    }
+
+    fn evaluation(&mut self, event: &RunEvent) {
+        let RunEvent::Evaluation {
+            step,
+            loss,
+            metrics,
+            best,
+            ..
+        } = event
+        else {
+            return;
+        };
+        let words = evaluated(self.run.started(), *loss, metrics);
+        let best = if *best { ", the best so far" } else { "" };
+        self.print(&format!(
+            "Evaluated at step {}: {words}{best}",
+            format_count(*step)
+        ));
+        self.live.evaluated();
+        self.refresh();
+    }
+
+    fn stop(&self, message: &str) {
+        self.end(message);
+        self.print_gradients();
+        if let Some(comparison) = self.run.compare_with_baseline() {
+            status!("{comparison}");
+        }
+    }
+
+    /// Prints how many steps were skipped because gradients were not finite.
+    fn print_gradients(&self) {
+        if let Some(gradients) = self.run.describe_gradients() {
+            status!("Gradients: {gradients}");
+        }
+    }
+
     fn step(&mut self, step: u64) {
         let started = self.run.started();
         let unified = started.is_some_and(|started| started.device.starts_with("metal"));
-        let compresses = started.is_some_and(|started| started.task == "token-compression");
-        if compresses && (step.is_multiple_of(token_compression::EVERY) || step == 1) {
+        let task = started.and_then(Started::known_task);
+        let compresses = task == Some(TaskChoice::TokenCompression);
+        if compresses && (step.is_multiple_of(token_compression_step_line::EVERY) || step == 1) {
             let memory = self.memory.as_ref();
-            self.print(&token_compression::line(
+            self.print(&token_compression_step_line::line(
                 step,
                 unified,
                 memory,
@@ -212,41 +278,18 @@ impl Progress {
         }
         if self.last_plain.elapsed() >= PLAIN_EVERY || step == 1 {
             self.last_plain = Instant::now();
-            status!("Step {}: {}", format_count(step), self.status());
+            let words = status_line(self.run.figures(), self.run.started(), usize::MAX);
+            status!("Step {}: {words}", format_count(step));
         }
     }
 
     fn refresh(&self) {
         if let Some(bar) = &self.bar {
-            bar.set_message(self.status());
+            let columns = columns_beside(bar);
+            let evaluating = self.live.evaluating();
+            let line = || status_line(self.run.figures(), self.run.started(), columns);
+            bar.set_message(evaluating.unwrap_or_else(line));
         }
-    }
-
-    /// "loss 1.234 · 230 samples/s · 3:20 left · 0.9 of 21.6 GB · normal · micro-batch 16".
-    fn status(&self) -> String {
-        let figures = self.run.figures();
-        let number = |value: Option<f64>, digits: usize| {
-            value.map_or(MISSING.to_owned(), |v| format!("{v:.digits$}"))
-        };
-        let bytes = |value: Option<u64>| value.map_or(MISSING.to_owned(), format_bytes);
-        let level = match figures.level {
-            Level::Normal => "normal",
-            Level::Warning => "warning",
-            Level::Critical => "critical",
-        };
-        format!(
-            "loss {} · {} samples/s · {} left · {} of {} · {level} · micro-batch {}",
-            number(figures.smoothed_loss, 3),
-            number(figures.samples_per_second, 0),
-            figures
-                .seconds_left
-                .map_or(MISSING.to_owned(), format_duration),
-            bytes(figures.own_bytes),
-            bytes(figures.budget_bytes),
-            figures
-                .micro_batch
-                .map_or(MISSING.to_owned(), |m| m.to_string()),
-        )
     }
 
     fn print(&self, line: &str) {
@@ -264,42 +307,45 @@ impl Progress {
     }
 }
 
-/// "held-out loss 1.234, accuracy 93.4 %, macro-F1 92.8 %; mean absolute error: …": the metrics
-/// that the task has.
+/// Describes an evaluation by the metrics of its task, such as "held-out loss 1.234, accuracy 93.4
+/// %, macro-F1 92.8 %; mean absolute error: …".
 fn evaluated(started: Option<&Started>, loss: f64, metrics: &BTreeMap<String, f64>) -> String {
     let numbers = numbers(started, metrics);
-    let percent = |of: &str, name: &str| {
-        let value = 100.0 * metrics.get(of)?;
-        Some(format!("{name} {value:.1} %"))
-    };
-    let bits = metrics.get("bits_per_byte");
-    let known = [
-        percent("accuracy", "accuracy"),
-        bits.map(|bits| format!("{bits:.3} bits per byte")),
-        percent("macro_f1", "macro-F1"),
-    ];
-    let mut parts: Vec<String> = known.into_iter().flatten().collect();
-    if parts.is_empty() && numbers.is_none() {
-        parts.extend(Some(format_metrics(metrics)).filter(|words| !words.is_empty()));
+    let is_shown = |name: &String| ["accuracy", "bits_per_byte", "macro_f1"].contains(&&**name);
+    let shown = metrics.iter().filter(|(name, _)| is_shown(name));
+    let shown = shown.map(|(name, value)| (name.clone(), *value));
+    let mut words = format_metrics(&shown.collect::<BTreeMap<_, _>>());
+    if words.is_empty() && numbers.is_none() {
+        words = format_metrics(metrics);
     }
-    parts.insert(0, format!("held-out loss {loss:.3}"));
-    let parts = parts.join(", ");
-    numbers.map_or(parts.clone(), |numbers| format!("{parts}; {numbers}"))
+    let mut line = format!("held-out loss {loss:.3}");
+    if !words.is_empty() {
+        line += &format!(", {words}");
+    }
+    match numbers {
+        Some(numbers) => format!("{line}; {numbers}"),
+        None => line,
+    }
 }
 
-/// "mean absolute error: calories 92.1 (mean predictor 180.3), mass_g 41.2 (…)", in the columns'
-/// units.
+/// Describes the errors of the regression targets, such as "mean absolute error: calories 92.1
+/// (predicting the mean: 180.3), mass_g 41.2 (…); all targets 0.512 standard deviations". The error
+/// of a single target is in the unit of its column.
 fn numbers(started: Option<&Started>, metrics: &BTreeMap<String, f64>) -> Option<String> {
     let one = |name: &String| {
         let error = metrics.get(&format!("mae.{name}"))?;
         let of_mean = metrics.get(&format!("mae_of_mean.{name}"))?;
         let digits = if of_mean.abs() < 10.0 { 2 } else { 1 };
         Some(format!(
-            "{name} {error:.digits$} (mean predictor {of_mean:.digits$})"
+            "{name} {error:.digits$} (predicting the mean: {of_mean:.digits$})"
         ))
     };
     let all: Vec<String> = started?.targets.iter().filter_map(one).collect();
-    (!all.is_empty()).then(|| format!("mean absolute error: {}", all.join(", ")))
+    // Of several targets, this mean decides which evaluation is the best.
+    let mean = metrics.get("mae_standardized");
+    let mean = mean.map(|error| format!("; all targets {error:.3} standard deviations"));
+    let mean = mean.unwrap_or_default();
+    (!all.is_empty()).then(|| format!("mean absolute error: {}{mean}", all.join(", ")))
 }
 
 fn print_json(event: &RunEvent) {
@@ -355,7 +401,15 @@ mod tests {
         );
         check(
             &[("mae.calories", 92.1), ("mae_of_mean.calories", 180.3)],
-            "held-out loss 1.250; mean absolute error: calories 92.1 (mean predictor 180.3)",
+            "held-out loss 1.250; mean absolute error: calories 92.1 (predicting the mean: 180.3)",
+        );
+        check(
+            &[
+                ("mae.calories", 92.1),
+                ("mae_of_mean.calories", 180.3),
+                ("mae_standardized", 0.51234),
+            ],
+            "held-out loss 1.250; mean absolute error: calories 92.1 (predicting the mean: 180.3); all targets 0.512 standard deviations",
         );
         check(
             &[("kept_fraction", 0.5), ("reward", -1.75)],

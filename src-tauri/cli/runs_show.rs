@@ -6,9 +6,10 @@ use super::failure::Failure;
 use super::output::out;
 use super::train::find;
 use crate::task_labels::learned;
+use dataset::Task;
 use runlog::{
-    PredictionRecord, Run, RunFolder, RunStatus, describe_metrics, format_bytes, format_count,
-    format_duration, format_percent,
+    PredictionRecord, Run, RunFolder, RunStatus, describe_baseline, describe_run_metrics,
+    detail_in_terminal, format_bytes, format_count, format_duration, format_percent,
 };
 use serde_json::{Value, json};
 
@@ -19,9 +20,10 @@ const CHANGES: usize = 10;
 pub fn run(args: &args::Show) -> Result<(), Failure> {
     let folder = find(&args.run)?;
     let run = folder.replay()?;
-    match args.json {
-        true => out!("{}", as_json(&folder, &run)?),
-        false => write(&folder, &run),
+    if args.json {
+        out!("{}", as_json(&folder, &run)?)
+    } else {
+        write(&folder, &run)
     }
     Ok(())
 }
@@ -41,14 +43,19 @@ fn as_json(folder: &RunFolder, run: &Run) -> Result<Value, Failure> {
         "figures": run.figures(),
         "changes": run.marks(),
         "predictions": run.predictions(),
+        "baseline": run.baseline(),
         "crash_report": crash_report,
+        "tags": folder.notes().tags,
+        "gradients": run.describe_gradients(),
         "notes": run.notes().collect::<Vec<_>>(),
     }))
 }
 
 fn write(folder: &RunFolder, run: &Run) {
     out!("{}  {}", folder.id(), run.summary_line());
-    for line in [&run.status_line().message, &run.status_line().detail] {
+    let status_line = run.status_line();
+    let detail = detail_in_terminal(&status_line.detail, &folder.id());
+    for line in [&status_line.message, &detail] {
         if !line.is_empty() {
             out!("{line}");
         }
@@ -59,15 +66,20 @@ fn write(folder: &RunFolder, run: &Run) {
             learned(&started.task, started.classes.len(), started.targets.len()),
             started.model,
             started.input_size,
-            match started.task.as_str() {
-                "image-classification" => "px",
-                _ => "tokens",
-            },
+            Task::from_name(&started.task).map_or("tokens", Task::size_unit),
             started.device,
             format_count(started.effective_batch.into())
         );
     }
-    section("Measures", describe_metrics(run.figures()).into_iter());
+    if let Some(started) = run.started().filter(|s| !s.branched_from.is_empty()) {
+        out!("Branched from {}", started.branched_from);
+    }
+    let tags = folder.notes().tags;
+    if !tags.is_empty() {
+        out!("Tags: {}", tags.join(", "));
+    }
+    section("Measures", describe_run_metrics(run).into_iter());
+    section("Baseline", baseline(run).into_iter());
     section("The last two minutes", run.last_minutes().iter().cloned());
     let marks = run.marks();
     let changes = marks.iter().skip(marks.len().saturating_sub(CHANGES));
@@ -79,7 +91,19 @@ fn write(folder: &RunFolder, run: &Run) {
         }),
     );
     section("Predicted peaks", predicted(run.predictions()).into_iter());
+    section("Gradients", run.describe_gradients().into_iter());
     section("Notes", run.notes().map(str::to_owned));
+}
+
+/// Describes the baseline of the run, and compares the run's model with the baseline.
+fn baseline(run: &Run) -> Vec<String> {
+    let train_samples = run.started().map_or(0, |started| started.train_samples);
+    let baseline = run.baseline();
+    let baseline = baseline.map(|baseline| describe_baseline(baseline, train_samples));
+    baseline
+        .into_iter()
+        .chain(run.compare_with_baseline())
+        .collect()
 }
 
 fn section(title: &str, lines: impl Iterator<Item = String>) {
@@ -92,13 +116,13 @@ fn section(title: &str, lines: impl Iterator<Item = String>) {
 }
 
 /// "14 predictions of peak memory: half are within 0.9 % of the measured peak, all are within 4.1
-/// %. Newest: 812 MB predicted for a micro-batch of 16, 805 MB measured"
+/// %. Newest prediction: 812 MB for a micro-batch of 16; 805 MB were measured"
 fn predicted(all: &[PredictionRecord]) -> Option<String> {
     let newest = all.last()?;
     let mut off: Vec<f64> = all.iter().map(|one| one.error_fraction.abs()).collect();
     off.sort_by(f64::total_cmp);
     Some(format!(
-        "{} predictions of peak memory: half are within {} of the measured peak, all are within {}. Newest: {} predicted for a micro-batch of {}, {} measured",
+        "{} predictions of peak memory: half are within {} of the measured peak, all are within {}. Newest prediction: {} for a micro-batch of {}; {} were measured",
         format_count(all.len() as u64),
         format_percent(off[off.len() / 2]),
         format_percent(off[off.len() - 1]),
@@ -125,7 +149,7 @@ mod tests {
         assert_eq!(
             predicted(&[one(0.041), one(-0.002), one(0.009)]).as_deref(),
             Some(
-                "3 predictions of peak memory: half are within 0.9 % of the measured peak, all are within 4.1 %. Newest: 812 MB predicted for a micro-batch of 16, 805 MB measured"
+                "3 predictions of peak memory: half are within 0.9 % of the measured peak, all are within 4.1 %. Newest prediction: 812 MB for a micro-batch of 16; 805 MB were measured"
             )
         );
     }

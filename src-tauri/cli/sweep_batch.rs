@@ -1,13 +1,13 @@
-//! `ebb sweep-batch`: trains several batch sizes on one folder. Each batch size has its own
-//! process. A batch size that does not fit is a row of the table and does not end the sweep.
+//! `ebb sweep-batch`: trains on one folder with several batch sizes, each in its own process. If a
+//! batch size does not fit, its row of the table says so, and the sweep continues.
 
 use super::args::SweepBatch;
 use super::compare_controller;
-use super::download::with_downloaded_weights;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::output::out;
-use super::trial::{self, Attempt};
+use super::train_once::{self, Attempt};
+use super::weights_from_hub::with_downloaded_weights;
 use runlog::{RunConfig, RunEvent, RunStore, format_bytes, format_duration};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ struct Row {
     samples_per_second: Option<f64>,
     /// Highest footprint of the process.
     peak_bytes: Option<u64>,
-    /// The error, the warnings, and differences from the batch size that was asked for.
+    /// The error, the warnings, and differences from the requested batch size.
     notes: String,
 }
 
@@ -43,7 +43,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
     // A config that is refused for every batch size is refused once.
     let config = with_downloaded_weights(args.tried.config()?)?;
     config.validate()?;
-    let found = trial::inspect(&config, &args.tried.folder)?;
+    let found = train_once::inspect(&config, &args.tried.folder)?;
     trainer::Plan::check(&config, &found)?;
     if !args.tried.json {
         out!(
@@ -77,7 +77,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
     };
     if !args.tried.json {
         out!(
-            "Fastest: {} samples per step. The batch size changes what the model learns; --micro-batch does not.",
+            "Fastest batch size: {} samples per step. The batch size changes what the model learns; --micro-batch does not.",
             best.batch
         );
     }
@@ -135,7 +135,8 @@ fn arguments_for(batch: u32) -> Vec<OsString> {
     words
 }
 
-/// The row that a process printed. If it printed none, the row says how the process ended.
+/// The row that a process printed. If the process printed no row, this row says how the process
+/// ended.
 fn row_of(batch: u32, output: &Output) -> Row {
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last();
@@ -166,7 +167,7 @@ fn row_of(batch: u32, output: &Output) -> Row {
     }
 }
 
-/// Trains one batch size in this process. The row contains the peak footprint of the process.
+/// Trains with one batch size in this process. The row contains the peak footprint of the process.
 fn measure(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
     let last = args.steps + 1;
     let config = RunConfig {
@@ -178,14 +179,14 @@ fn measure(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
         ..with_downloaded_weights(args.tried.config()?)?
     };
     config.validate()?;
-    let found = trial::inspect(&config, &args.tried.folder)?;
+    let found = train_once::inspect(&config, &args.tried.folder)?;
     let folder = std::env::temp_dir().join(format!("ebb-sweep-{}", std::process::id()));
     let store = RunStore::open(&folder);
-    let place = trial::Place {
+    let place = train_once::Place {
         store: &store,
         name: None,
     };
-    let tried = trial::train(
+    let tried = train_once::train(
         &config,
         &found,
         place,
@@ -222,7 +223,10 @@ fn row_from_events(tried: &Attempt, batch: u32) -> Row {
                 }
                 largest = micro_batches.iter().copied().max().unwrap_or(batch);
             }
-            RunEvent::Warning { message, .. } => notes.push(message.clone()),
+            // The row itself says if the folder has fewer samples than the batch.
+            RunEvent::Warning { code, message, .. } if code != "micro_batch_limited" => {
+                notes.push(message.clone());
+            }
             _ => {}
         }
     }

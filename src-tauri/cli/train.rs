@@ -1,19 +1,23 @@
 //! `ebb train` and `ebb resume`.
 
 use super::args::{self, Script};
-pub use super::download::with_downloaded_weights;
 use super::failure::Failure;
+use super::find_lr::{STEPS, suggest_rate};
+use super::interrupt::AtWork;
 use super::output::status;
+use super::preset_choice::{preset_settings, read_for_preset};
 use super::progress::Progress;
+pub use super::scripted_machine::{machine, total_bytes};
+pub use super::weights_from_hub::with_downloaded_weights;
 use super::{inspect, inspect_texts, interrupt};
-use crate::paths::device_check_path;
-use dataset::{DetectedDataset, Task, detect};
-use runlog::{RunConfig, RunFolder, RunStore, TaskChoice, preset, preset_names, read_events};
-use std::path::{Path, PathBuf};
-use trainer::estimate::plan_within_cap;
-use trainer::{Control, Machine, MemoryScript, Replay, RunContext, inspect_options, text_options};
+use crate::judge_run::judge;
+use crate::paths::is_within;
+use dataset::DetectedDataset;
+use runlog::{RunConfig, RunFolder, RunStore, read_events};
+use std::path::Path;
+use trainer::{Control, Plan, Replay, Results, RunContext, RunLength};
 
-/// Defaults of `--dev-mode`: number of samples, and of epochs.
+/// Numbers of samples and epochs that `--dev-mode` sets by default.
 const DEV_SAMPLES: u64 = 100;
 const DEV_EPOCHS: u64 = 2;
 
@@ -25,12 +29,17 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
             "no folder to train on; write `ebb train FOLDER`, or set `folder` in the config",
         )
     })?;
-    let found = look_at(&folder, &config)?;
+    let found = read_for_preset(&folder, &config, args.preset.as_deref())?;
+    let at_work = args.find_learning_rate.then(AtWork::handled).transpose()?;
+    let config = match &at_work {
+        Some(at_work) => with_suggested_rate(config, &found, at_work)?,
+        None => config,
+    };
     let total_bytes = match config.memory_cap_fraction {
         Some(_) => total_bytes(&machine(&args.script)),
         None => 0,
     };
-    let plan = plan_within_cap(&config, &found, total_bytes)?;
+    let plan = Plan::within_cap(&config, &found, total_bytes)?;
     plan.check_precision()?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
@@ -45,9 +54,15 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
             trainer::pretrained::describe(pretrained, plan.trained_parameters()?)
         );
     }
-    let context = run_context(&args.script, replay)?;
-    let run = create(args.out.as_deref(), &plan.name)?;
     let mut progress = Progress::new(args.json);
+    let context = RunContext {
+        live: progress.live(),
+        ..match &at_work {
+            Some(at_work) => context(&args.script, replay, at_work.next()),
+            None => run_context(&args.script, replay)?,
+        }
+    };
+    let run = create(args.out.as_deref(), &plan.name, &folder)?;
     let mut is_announced = args.json;
     trainer::start(plan, found, &run, context, &mut |event| {
         // Printed with the first event, because a run that is refused before leaves no folder.
@@ -57,31 +72,60 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
         progress.receive(event);
     })
     .map_err(|error| discard_unstarted(&run, error))?;
+    if !args.json {
+        print_judgement(&run);
+    }
     Ok(())
 }
 
-/// Converts the task of a config to the task type of the dataset crate.
-pub fn dataset_task(choice: TaskChoice) -> Task {
-    match choice {
-        TaskChoice::ImageClassification => Task::ImageClassification,
-        TaskChoice::TextClassification => Task::TextClassification,
-        TaskChoice::LanguageModel => Task::LanguageModel,
-        TaskChoice::TokenCompression => Task::TokenCompression,
+/// The config with the learning rate that a short test suggests.
+fn with_suggested_rate(
+    config: RunConfig,
+    found: &DetectedDataset,
+    at_work: &AtWork,
+) -> Result<RunConfig, Failure> {
+    if config.learning_rate.is_some() {
+        return Err(Failure::usage(
+            "--find-learning-rate and a learning rate are both given; give one of them",
+        ));
     }
+    status!("Looking for a learning rate: {STEPS} steps with a rising rate");
+    let suggested = suggest_rate(&config, found, at_work)?;
+    match suggested {
+        Some(rate) => status!(
+            "Learning rate {rate:.1e}: at this rate, the loss fell fastest. --learning-rate sets another one"
+        ),
+        None => status!("The loss did not fall at any rate, so Ebb uses its usual learning rate"),
+    }
+    Ok(RunConfig {
+        learning_rate: suggested,
+        ..config
+    })
 }
 
-/// Inspects a folder as a config asks for.
-pub fn look_at(folder: &Path, config: &RunConfig) -> Result<DetectedDataset, Failure> {
-    let texts = text_options(config, config.task.map(dataset_task));
-    Ok(detect(folder, &inspect_options(config)?, &texts, &|_| {})?)
+/// Prints how good the model of a run that ended is, and what would help.
+fn print_judgement(run: &RunFolder) {
+    let results = Results::load(run).ok().flatten();
+    let judgement = results.and_then(|results| judge(run, &results));
+    if let Some(judgement) = judgement {
+        status!("{judgement}");
+    }
 }
 
 /// Runs `ebb resume`.
 pub fn resume(args: args::Resume) -> Result<(), Failure> {
     let run = find(&args.run)?;
-    let context = run_context(&args.script, None)?;
     let mut progress = Progress::from_run(run.replay()?, args.json);
-    trainer::resume(&run, context, &mut |event| progress.receive(event))?;
+    let context = RunContext {
+        live: progress.live(),
+        ..run_context(&args.script, None)?
+    };
+    let epochs = args.epochs.map(RunLength::Epochs);
+    let length = epochs.or(args.steps.map(RunLength::Steps));
+    trainer::resume_to(&run, length, context, &mut |event| progress.receive(event))?;
+    if !args.json {
+        print_judgement(&run);
+    }
     Ok(())
 }
 
@@ -90,7 +134,8 @@ pub fn find(text: &str) -> Result<RunFolder, Failure> {
     Ok(RunStore::open(RunStore::default_root()).find(text)?)
 }
 
-/// The settings of the config file, then those of the preset, for a machine with this much memory.
+/// The settings of the config file; the preset supplies the absent ones. Values that depend on the
+/// machine's memory are those for a machine with `total_bytes`.
 pub fn base_config(
     preset_name: Option<&str>,
     file: Option<&Path>,
@@ -98,13 +143,7 @@ pub fn base_config(
 ) -> Result<RunConfig, Failure> {
     let preset = match preset_name {
         None => RunConfig::default(),
-        Some(name) => preset(name).ok_or_else(|| {
-            let names: Vec<&str> = preset_names().collect();
-            Failure::usage(format!(
-                "there is no preset `{name}`; choose one of {}",
-                names.join(", ")
-            ))
-        })?,
+        Some(name) => preset_settings(name)?,
     };
     let file = file.map(RunConfig::load_with_notes).transpose()?;
     let (file, notes) = file.unwrap_or_default();
@@ -112,23 +151,25 @@ pub fn base_config(
         status!("{note}");
     }
     let base = file.over(preset);
-    match base.by_memory.is_empty() {
-        true => Ok(base),
-        false => Ok(base.for_memory(total_bytes())),
+    if base.by_memory.is_empty() {
+        Ok(base)
+    } else {
+        Ok(base.for_memory(total_bytes()))
     }
 }
 
-/// Physical memory of a machine; 0 if it cannot be read.
-pub fn total_bytes(machine: &Machine) -> u64 {
-    let sample = machine.open().and_then(|mut source| Ok(source.sample()?));
-    sample.map_or(0, |sample| sample.total_bytes)
-}
-
-/// The settings of the command line, then those of the config file, then those of the preset.
+/// The settings of the command line. The config file supplies the absent ones, and the preset
+/// supplies those that are absent from both.
 fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     let total_bytes = || total_bytes(&machine(&args.script));
     let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
     let folder = args.folder.clone().or(base.folder.clone());
+    let flags = args.settings.over(RunConfig::default());
+    if let (Some(epochs), Some(steps)) = (flags.epochs, flags.steps) {
+        return Err(Failure::usage(format!(
+            "--epochs {epochs} and --steps {steps} both set the length of the training; give one of them"
+        )));
+    }
     let mut config = RunConfig {
         folder,
         ..args.settings.over(base)
@@ -143,27 +184,18 @@ fn config(args: &args::Train) -> Result<RunConfig, Failure> {
     with_downloaded_weights(config)
 }
 
-fn run_context(script: &Script, replay: Option<Replay>) -> Result<RunContext, Failure> {
+pub fn run_context(script: &Script, replay: Option<Replay>) -> Result<RunContext, Failure> {
     let control = Control::default();
     interrupt::handle(&control)?;
-    Ok(RunContext {
+    Ok(context(script, replay, control))
+}
+
+fn context(script: &Script, replay: Option<Replay>, control: Control) -> RunContext {
+    RunContext {
         control,
         machine: machine(script),
         replay,
         ..RunContext::default()
-    })
-}
-
-pub fn machine(script: &Script) -> Machine {
-    let by = script.memory_script_by.into();
-    Machine {
-        script: script
-            .memory_script
-            .clone()
-            .map(|path| MemoryScript { path, by }),
-        purge: crate::allocator::purge,
-        device_check_path: Some(device_check_path()),
-        ..Machine::default()
     }
 }
 
@@ -174,17 +206,25 @@ fn replay(run: &str) -> Result<Replay, Failure> {
 }
 
 /// Creates a run folder, in the store or where the user wants it.
-fn create(out: Option<&Path>, name: &str) -> Result<RunFolder, Failure> {
-    let root = out.map_or_else(RunStore::default_root, PathBuf::from);
-    Ok(RunStore::open(root).create(name)?)
+pub fn create(out: Option<&Path>, name: &str, dataset: &Path) -> Result<RunFolder, Failure> {
+    let Some(out) = out else {
+        return Ok(RunStore::open(RunStore::default_root()).create(name)?);
+    };
+    if is_within(out, dataset) {
+        return Err(Failure::usage(format!(
+            "--out is in {}, and Ebb never writes into the folder that it trains on; choose another folder",
+            dataset.display()
+        )));
+    }
+    Ok(RunStore::open(out.to_owned()).create(name)?)
 }
 
 /// Removes the folder of a run that failed before its first event.
-fn discard_unstarted(run: &RunFolder, error: trainer::TrainError) -> Failure {
+pub fn discard_unstarted(run: &RunFolder, error: trainer::TrainError) -> Failure {
     let begun = std::fs::metadata(run.events_path()).is_ok_and(|events| events.len() > 0);
     if !begun {
         // The folder contains only a config, which the user has too.
-        let _ = std::fs::remove_dir_all(&run.path);
+        let _ = disk::remove_dir_all(&run.path);
     }
     error.into()
 }

@@ -1,5 +1,5 @@
 //! `ebb verify-split`: compares the gradient of one effective batch in several splits with the
-//! unsplit gradient. Exit code 1 if a difference is more than rounding.
+//! unsplit gradient. The exit code is 1 if a difference is larger than rounding errors can be.
 
 use super::args;
 use super::doctor::wanted;
@@ -107,7 +107,7 @@ fn json(check: &SplitCheck) -> serde_json::Value {
 fn print(check: &SplitCheck) {
     let comparison = &check.comparison;
     out!(
-        "{}: one effective batch of {} samples in {} on {}, {} splits compared with the unsplit gradient",
+        "{}: one effective batch of {} samples in {} on {}; {} splits are compared with the unsplit gradient",
         check.subject,
         format_count(comparison.samples as u64),
         check.precision.name(),

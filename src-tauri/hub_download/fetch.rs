@@ -1,19 +1,22 @@
 //! Requests to a hub: small JSON responses, and large files that continue after an interruption.
 
-use super::remote_file::RemoteFile;
+use super::access::Access;
+use super::verify_checksum::RemoteFile;
 use super::{HubError, Repository, disk, remove};
 use indicatif::{ProgressBar, ProgressStyle};
 use runlog::format_bytes;
-use serde::de::DeserializeOwned;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
-use ureq::Agent;
 use ureq::http::Response;
+use ureq::typestate::WithoutBody;
+use ureq::{Agent, RequestBuilder};
 
 /// Largest size of a list of files, in bytes.
 const MOST_LISTED: u64 = 32 << 20;
+/// Redirects that are followed for one request.
+const MAX_REDIRECTS: u32 = 5;
 /// Attempts at a file before the download fails.
 const ATTEMPTS: u32 = 5;
 /// Wait before the second attempt; it grows by as much with each further attempt.
@@ -29,6 +32,7 @@ const SLOWEST: u64 = 50_000;
 pub struct Hub<'a> {
     repository: Repository<'a>,
     agent: Agent,
+    token: Option<String>,
 }
 
 /// Outcome of one attempt at a file.
@@ -39,36 +43,42 @@ enum Attempt {
 }
 
 impl<'a> Hub<'a> {
-    /// Sends no request yet.
-    pub fn new(repository: Repository<'a>) -> Self {
+    /// Sends no request yet. A hub may redirect to another encrypted address, which gets no token.
+    /// A hub on this machine may not redirect at all.
+    pub fn new(repository: Repository<'a>, access: Access) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
+            .https_only(!access.is_local)
+            .max_redirects(if access.is_local { 0 } else { MAX_REDIRECTS })
             .timeout_connect(Some(CONNECT))
             .timeout_recv_response(Some(ANSWER))
             .user_agent(concat!("ebb/", env!("CARGO_PKG_VERSION")));
         Hub {
             repository,
             agent: config.build().into(),
+            token: access.token,
+        }
+    }
+
+    fn get(&self, url: &str) -> RequestBuilder<WithoutBody> {
+        let request = self.agent.get(url);
+        match &self.token {
+            Some(token) => request.header("Authorization", format!("Bearer {token}")),
+            None => request,
         }
     }
 
     /// A JSON response about the repository.
-    pub fn json<T: DeserializeOwned>(&self, about: &str) -> Result<T, HubError> {
+    pub fn read(&self, about: &str) -> Result<Vec<u8>, HubError> {
         let Repository { name, endpoint } = self.repository;
         let url = format!("{endpoint}/api/models/{name}/{about}");
-        let asked = self
-            .agent
-            .get(&url)
-            .config()
-            .timeout_recv_body(Some(ANSWER));
+        let asked = self.get(&url).config().timeout_recv_body(Some(ANSWER));
         let answer = asked.build().call();
         let mut answer = answer.map_err(|error| self.unreachable(name, error.to_string()))?;
         self.expect_success(name, answer.status().as_u16())?;
         let body = answer.body_mut().with_config().limit(MOST_LISTED);
-        let text = body
-            .read_to_vec()
-            .map_err(|error| self.unreachable(name, error.to_string()))?;
-        serde_json::from_slice(&text).map_err(|error| self.no_hub(error.to_string()))
+        body.read_to_vec()
+            .map_err(|error| self.unreachable(name, error.to_string()))
     }
 
     /// Downloads one file into `folder` and checks it. A partial download continues where it
@@ -92,6 +102,7 @@ impl<'a> Hub<'a> {
             0 => String::new(),
             there => format!(", {} of it downloaded before", format_bytes(there)),
         };
+        self.check_space(file, parent, there)?;
         let (endpoint, size) = (self.repository.endpoint, format_bytes(file.size));
         print(&format!(
             "Downloading {} ({size}{rest}) from {endpoint}",
@@ -110,12 +121,29 @@ impl<'a> Hub<'a> {
                             reason,
                         });
                     }
-                    return fs::rename(&draft, &path).map_err(disk(&path));
+                    let renamed = ::disk::rename(&draft, &path);
+                    return renamed
+                        .and_then(|()| ::disk::sync_parent(&path))
+                        .map_err(disk(&path));
                 }
                 Attempt::Broken(reason) => broken = reason,
             }
         }
         Err(self.unreachable(&file.path, broken))
+    }
+
+    /// Refuses a file whose missing part does not fit on the disk. `there` bytes are on it.
+    fn check_space(&self, file: &RemoteFile, folder: &Path, there: u64) -> Result<(), HubError> {
+        let needed = file.size.saturating_sub(there);
+        match ::disk::available_bytes(folder) {
+            Ok(free) if free < needed => Err(HubError::Space {
+                file: file.path.clone(),
+                needed: format_bytes(needed),
+                free: format_bytes(free),
+            }),
+            // A disk that gives no answer may have space.
+            _ => Ok(()),
+        }
     }
 
     /// Requests the missing part of a file.
@@ -131,7 +159,7 @@ impl<'a> Hub<'a> {
         let Repository { name, endpoint } = self.repository;
         let url = format!("{endpoint}/{name}/resolve/{commit}/{}", file.path);
         let slowest = Duration::from_secs(60 + (file.size - there) / SLOWEST);
-        let mut asked = self.agent.get(&url);
+        let mut asked = self.get(&url);
         if there > 0 {
             asked = asked.header("Range", format!("bytes={there}-"));
         }
@@ -201,8 +229,9 @@ impl<'a> Hub<'a> {
     fn expect_success(&self, what: &str, status: u16) -> Result<(), HubError> {
         let next = match status {
             200..=299 => return Ok(()),
+            300..=399 => "a hub on this machine must not redirect; start the hub without redirects",
             401 | 403 => {
-                "the model does not exist, or the hub gives it only to users who signed in and agreed to its terms; download the model yourself and give its folder instead of its name"
+                "the model does not exist, or only users who accepted its terms may download it; accept the terms on the page of the model, then set HF_TOKEN to your access token"
             }
             404 => "the hub has no such model or file; check the spelling of the name",
             429 => "the hub received too many requests; wait a few minutes, then try again",

@@ -1,15 +1,14 @@
 //! The files of a repository at a hub, and which of them Ebb needs.
 
 use super::fetch::Hub;
-use super::remote_file::{RemoteFile, Sum};
-use super::{HubError, disk};
-use serde::Deserialize;
-use std::collections::BTreeSet;
-use std::fs;
+use super::verify_checksum::RemoteFile;
+use super::{HubError, disk, hub_responses};
 use std::path::Path;
 
 const MODEL: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+/// Most bytes of the index. Those of the largest models have a few million.
+pub const MAX_INDEX_BYTES: u64 = 64 << 20;
 /// Downloaded if they exist.
 const SMALL: [&str; 4] = [
     "preprocessor_config.json",
@@ -26,62 +25,18 @@ pub struct Listing {
     files: Vec<RemoteFile>,
 }
 
-#[derive(Deserialize)]
-struct Revision {
-    sha: String,
-}
-
-#[derive(Deserialize)]
-struct Entry {
-    #[serde(rename = "type")]
-    kind: String,
-    path: String,
-    #[serde(default)]
-    oid: String,
-    #[serde(default)]
-    size: u64,
-    lfs: Option<Large>,
-}
-
-#[derive(Deserialize)]
-struct Large {
-    oid: String,
-    size: u64,
-}
-
-#[derive(Deserialize)]
-struct Index {
-    weight_map: serde_json::Map<String, serde_json::Value>,
-}
-
 impl Listing {
     /// Asks a hub for the newest commit of a repository and its files.
     ///
     /// # Errors
     /// The hub does not answer, has no such model, or its response is invalid.
     pub fn ask(hub: &Hub) -> Result<Self, HubError> {
-        let Revision { sha } = hub.json("revision/main")?;
-        if sha.is_empty() || !sha.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return Err(hub.no_hub(format!("{sha:?} is not a commit")));
-        }
-        let entries: Vec<Entry> = hub.json(&format!("tree/{sha}?recursive=true"))?;
-        let files = entries.into_iter().filter(|entry| entry.kind == "file");
-        let listed = files.map(|entry| match entry.lfs {
-            Some(large) => RemoteFile {
-                path: entry.path,
-                size: large.size,
-                sum: Sum::Sha256(large.oid),
-            },
-            None => RemoteFile {
-                path: entry.path,
-                size: entry.size,
-                sum: Sum::Git(entry.oid),
-            },
-        });
-        Ok(Listing {
-            commit: sha,
-            files: listed.collect(),
-        })
+        let read = |about: &str| hub.read(about);
+        let wrong = |reason: String| hub.no_hub(reason);
+        let commit = hub_responses::commit(&read("revision/main")?).map_err(wrong)?;
+        let tree = read(&format!("tree/{commit}?recursive=true"))?;
+        let files = hub_responses::files(&tree).map_err(wrong)?;
+        Ok(Listing { commit, files })
     }
 
     /// The files that are needed, except parts of the weights that an index names.
@@ -93,7 +48,7 @@ impl Listing {
             name: name.to_owned(),
             reason,
         };
-        let none = "it has no config.json; choose a model that transformers can open";
+        let none = "the repository has no config.json; choose a model that transformers can open";
         let config = self
             .file("config.json")
             .ok_or_else(|| unfit(none.to_owned()))?;
@@ -102,9 +57,9 @@ impl Listing {
             let pickled = self.files.iter().map(|file| file.path.as_str());
             let pickled = pickled.filter(|path| PICKLED.iter().any(|end| path.ends_with(end)));
             return Err(unfit(match pickled.collect::<Vec<_>>().as_slice() {
-                [] => format!("it has no file {MODEL}; choose a model with this file"),
+                [] => format!("the repository has no file {MODEL}; choose a model with this file"),
                 some => format!(
-                    "it has only pickled weights ({}), and reading them could run any program; choose a model with {MODEL}",
+                    "the repository has only pickled weights ({}), and reading such weights could run any program; choose a model with {MODEL}",
                     some.join(", ")
                 ),
             }));
@@ -125,26 +80,24 @@ impl Listing {
             return Ok(Vec::new());
         }
         let path = folder.join(INDEX);
-        let text = fs::read(&path).map_err(disk(&path))?;
+        let text = ::disk::read_limited(&path, MAX_INDEX_BYTES).map_err(disk(&path))?;
         let unfit = |reason: String| HubError::Unfit {
             name: name.to_owned(),
             reason,
         };
-        let index: Index = serde_json::from_slice(&text)
-            .map_err(|error| unfit(format!("its file {INDEX} is damaged ({error})")))?;
-        let names: BTreeSet<&str> = index
-            .weight_map
-            .values()
-            .filter_map(|v| v.as_str())
-            .collect();
-        let part = |part: &str| match part.contains(['/', '\\']) {
-            true => None,
-            false => self.file(part),
+        let names = hub_responses::part_names(&text)
+            .map_err(|error| unfit(format!("the file {INDEX} is damaged ({error})")))?;
+        let part = |part: &str| {
+            if part.contains(['/', '\\']) {
+                None
+            } else {
+                self.file(part)
+            }
         };
         let each = names.into_iter().map(|file| {
-            part(file).ok_or_else(|| {
+            part(&file).ok_or_else(|| {
                 unfit(format!(
-                    "its file {INDEX} names {file}, but the repository has no such file; choose another model"
+                    "the file {INDEX} names {file}, but the repository has no such file; choose another model"
                 ))
             })
         });

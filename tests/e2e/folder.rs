@@ -22,6 +22,10 @@ fn a_dropped_folder_is_inspected() {
         }
     }
     let window = Window::open(&["app"], home.path());
+    window.wait_for(
+        "the reason for the CPU stands beside it",
+        "return document.querySelector('footer .name').textContent.match(/^CPU, \\d+ threads: no GPU that Ebb can use was found$/)",
+    );
     let over = || {
         window.wait_for(
             "the window names what hangs over it",

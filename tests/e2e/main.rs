@@ -7,7 +7,7 @@ mod support;
 
 mod train;
 
-mod reload;
+mod page_reload_and_crash;
 
 mod folder;
 
@@ -17,13 +17,19 @@ mod plan;
 
 mod pretrained_weights;
 
-mod folder_contents;
+mod folder_on_plan_page;
 
 mod field_errors;
 
 mod pause;
 
+mod full_disk;
+
+mod all_settings;
+
 mod memory_slider;
+
+mod recent_folders;
 
 mod terminal;
 
@@ -31,9 +37,15 @@ mod stress_test;
 
 mod results;
 
-mod manners;
+mod native_app_behavior;
 
 mod run_list;
+
+mod data_page;
+
+mod export;
+
+mod queue;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -51,6 +51,50 @@ fn the_slider_changes_the_budget_of_a_running_training() {
     });
 }
 
+#[test]
+fn a_memory_cap_set_while_training_lowers_the_budget_and_is_listed() {
+    const GB: u64 = 1 << 30;
+    let home = Home::new();
+    let (window, run, _) = training(&home);
+    until("it trains", SOON, || (home.step(&run) >= 3).then_some(()));
+    window.click("#open-limits");
+    let set_cap = |value: &str| {
+        window.run(&format!(
+            "const e = document.querySelector('#limit-cap'); e.value = {value:?}; \
+             e.dispatchEvent(new Event('input', {{bubbles: true}})); e.dispatchEvent(new Event('change', {{bubbles: true}}))"
+        ));
+    };
+    window.wait_for(
+        "the limits",
+        "return document.querySelector('#limit-cap')?.value === '' || null",
+    );
+    set_cap("2");
+    until("the budget follows", SOON, || {
+        budget_bytes(&home, &run).filter(|now| *now <= 2 * GB)
+    });
+    window.screenshot("memory-limits");
+    let events = home.events(&run);
+    let limits = events.iter().find(|event| event["kind"] == "memory_limits");
+    let limits = limits.expect("it is recorded");
+    assert_eq!(limits["memory_cap_bytes"], json!(2 * GB));
+    assert_eq!(limits["message"], json!("Memory cap set to 2.0 GB"));
+    set_cap("0.1");
+    window.wait_for(
+        "a cap that is too small is refused",
+        "return document.querySelector('#memory-limits [role=alert]').textContent.includes('is too small') \
+           && document.querySelector('#limit-cap').value === '2' || null",
+    );
+    window.click("#open-changes");
+    window.wait_for(
+        "the change is listed",
+        "return document.querySelector('#changes')?.textContent.includes('Memory cap set to 2.0 GB: by you') || null",
+    );
+    let step = home.step(&run);
+    until("it trains on", SOON, || {
+        (home.step(&run) > step).then_some(())
+    });
+}
+
 /// Moves the slider to its smallest or largest value.
 fn slide(window: &Window, end: &str) {
     window.run(&format!(

@@ -4,7 +4,7 @@
 use crate::support::drag::drag;
 use crate::support::home::Home;
 use crate::support::window::Window;
-use crate::support::{until, x11};
+use crate::support::{until, xdotool};
 use crate::{SOON, sample};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -27,26 +27,26 @@ fn published(home: &Home) -> PathBuf {
 /// the dialog did not react: a dialog that is still being drawn loses letters and complains about
 /// the incomplete path, so that message is closed first.
 fn answer(title: &str, path: &str, key: &str) {
-    let dialog = x11::found(title);
+    let dialog = xdotool::found(title);
     let named = format!("^{title}$");
-    let is_open = || x11::xdotool(&["search", "--onlyvisible", "--name", &named]).is_some();
+    let is_open = || xdotool::xdotool(&["search", "--onlyvisible", "--name", &named]).is_some();
     let pause = || std::thread::sleep(Duration::from_millis(700));
     until("the dialog is answered", SOON, || {
         pause();
-        match (x11::activate(&dialog), is_open()) {
+        match (xdotool::activate(&dialog), is_open()) {
             (_, false) => return Some(()),
             (false, true) => {
-                let _ = x11::xdotool(&["key", "Return"]);
+                let _ = xdotool::xdotool(&["key", "Return"]);
                 return None;
             }
             (true, true) => {}
         }
         if !path.is_empty() {
             // Replaces what an earlier try left there.
-            let _ = x11::xdotool(&["key", "ctrl+a"]);
-            let _ = x11::xdotool(&["type", "--delay", "20", path]);
+            let _ = xdotool::xdotool(&["key", "ctrl+a"]);
+            let _ = xdotool::xdotool(&["type", "--delay", "20", path]);
         }
-        let _ = x11::xdotool(&["key", key]);
+        let _ = xdotool::xdotool(&["key", key]);
         pause();
         (!is_open()).then_some(())
     });
@@ -70,7 +70,7 @@ const TITLE: &str = "Choose a folder of pretrained weights";
 fn a_training_starts_from_chosen_weights() {
     let home = Home::new();
     let weights = published(&home);
-    let _manager = x11::manager();
+    let _manager = xdotool::manager();
     let window = Window::open(&["app", &sample().display().to_string()], home.path());
     let anew = begins(&window);
     assert_eq!(anew[..2], ["Random weights", "Everything"]);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
 /// Trains the sample for a few steps in the terminal, and returns the run's id.
-fn trained(home: &Home, steps: &str) -> String {
+pub fn trained(home: &Home, steps: &str) -> String {
     let status = Command::new(env!("CARGO_BIN_EXE_ebb"))
         .arg("train")
         .arg(sample())
@@ -41,7 +41,7 @@ fn runs_are_renamed_found_repeated_and_thrown_away() {
         "return document.querySelectorAll('[data-run-row] .state').length === 2 \
            && [...document.querySelectorAll('[data-run-row] .state')].every((line) => /today|yesterday/.test(line.textContent)) || null",
     );
-    let edited = json!({"run": second, "name": "Fruit, larger", "note": "three steps #short"});
+    let edited = json!({"run": second, "name": "Fruit, larger", "note": "three steps", "tags": ["short", "fruit"]});
     window.invoke("edit_run", &edited).expect("it is saved");
     window.wait_for(
         "the new name",
@@ -75,4 +75,37 @@ fn runs_are_renamed_found_repeated_and_thrown_away() {
     until("one row is left", SOON, || {
         (rows(&window) == json!(["groceries"])).then_some(())
     });
+}
+
+#[test]
+fn a_finished_run_trains_longer() {
+    let home = Home::new();
+    let run = trained(&home, "2");
+    let window = Window::open(&["app"], home.path());
+    window.click(&format!("[data-run-row={run:?}] .name"));
+    window.click("#train-longer");
+    window.wait_for(
+        "the dialog",
+        "return document.querySelector('#epochs-in-all') ? true : null",
+    );
+    window.screenshot("train-longer");
+    window.run(
+        "const field = document.querySelector('#epochs-in-all'); field.value = '1'; field.dispatchEvent(new Event('input', {bubbles: true}))",
+    );
+    window.click("#train-longer-dialog .primary");
+    let of_kind = |kind: &str| {
+        let events = home.events(&run).into_iter();
+        events
+            .filter(|event| event["kind"] == kind)
+            .collect::<Vec<_>>()
+    };
+    until("the run has ended again", 2 * SOON, || {
+        (of_kind("stopped").len() == 2).then_some(())
+    });
+    let resumed = &of_kind("resumed")[0];
+    assert_eq!(
+        (&resumed["step"], &resumed["epochs"]),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(json!(home.step(&run)), resumed["steps"]);
 }

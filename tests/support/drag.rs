@@ -2,7 +2,7 @@
 //! the folder's address, and xdotool moves the mouse. Needs a window manager, which it starts.
 
 use super::until;
-use super::x11::{PATIENCE, found, manager, place, running, xdotool};
+use super::xdotool::{PATIENCE, found, manager, place, running, xdotool};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;

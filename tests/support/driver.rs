@@ -3,7 +3,8 @@
 
 use super::until;
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -20,9 +21,59 @@ pub struct Driver {
     session: String,
 }
 
+/// A disk of this many megabytes at the home of Ebb, which only the driver and the app see.
+pub struct SmallDisk(u64);
+
+/// Fills the disk at `disk` except for `left_bytes`.
+pub fn fill(disk: &Path, left_bytes: u64) -> io::Result<()> {
+    let free = disk::available_bytes(disk)?;
+    let mut zeros = io::repeat(0).take(free.saturating_sub(left_bytes));
+    io::copy(&mut zeros, &mut File::create(disk.join("filler"))?)?;
+    Ok(())
+}
+
+impl SmallDisk {
+    /// `None` if this user may not mount a disk, even in a namespace of its own.
+    pub fn allowed(megabytes: u64) -> Option<SmallDisk> {
+        let disk = SmallDisk(megabytes);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut mounts = disk.command("true");
+        let tried = mounts.env("EBB_HOME", folder.path()).output();
+        tried
+            .is_ok_and(|tried| tried.status.success())
+            .then_some(disk)
+    }
+
+    /// A command that mounts the disk, then becomes `program`.
+    fn command(&self, program: &str) -> Command {
+        let id = Command::new("id").arg("-u").output();
+        let is_root = id.is_ok_and(|id| id.stdout.starts_with(b"0\n"));
+        let mount = format!("mount -t tmpfs -o size={}m ebb \"$EBB_HOME\"", self.0);
+        let mut command = Command::new("unshare");
+        command.arg(if is_root { "-m" } else { "-rm" }).args([
+            "sh",
+            "-c",
+            &format!("{mount} && exec \"$@\""),
+            "sh",
+            program,
+        ]);
+        command
+    }
+}
+
 impl Driver {
     /// Starts the driver, and through it the app.
     pub fn start(app: &Path, args: &[&str], home: &Path) -> Driver {
+        Driver::start_by(Command::new("WebKitWebDriver"), app, args, home)
+    }
+
+    /// Starts the driver and the app with a home on a disk of their own.
+    pub fn start_on(disk: &SmallDisk, app: &Path, args: &[&str], home: &Path) -> Driver {
+        Driver::start_by(disk.command("WebKitWebDriver"), app, args, home)
+    }
+
+    /// Starts the driver by `command`, whose process becomes the driver.
+    fn start_by(mut command: Command, app: &Path, args: &[&str], home: &Path) -> Driver {
         assert!(
             std::env::var_os("DISPLAY").is_some(),
             "no display: run the tests by `make test`, or through scripts/with-display"
@@ -32,7 +83,7 @@ impl Driver {
             .and_then(|free| free.local_addr())
             .expect("a free port")
             .port();
-        let process = Command::new("WebKitWebDriver")
+        let process = command
             .arg(format!("--port={port}"))
             .env("TAURI_WEBVIEW_AUTOMATION", "true")
             .env("EBB_HOME", home)

@@ -5,7 +5,7 @@ pub mod drag;
 pub mod driver;
 pub mod home;
 pub mod window;
-pub mod x11;
+pub mod xdotool;
 
 use std::time::{Duration, Instant};
 

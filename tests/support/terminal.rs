@@ -88,6 +88,11 @@ impl TestHome {
         command
             .args(args)
             .env("EBB_HOME", self.path("home"))
+            // Not the models that the user of this machine has downloaded, and not their token.
+            .env("HF_HOME", self.path("huggingface"))
+            .env_remove("HF_HUB_CACHE")
+            .env_remove("HF_ENDPOINT")
+            .env_remove("HF_TOKEN")
             .stdin(Stdio::null());
         command
     }
@@ -104,10 +109,18 @@ impl TestHome {
 
     /// Starts `ebb train …` or `ebb resume …` with `--json` in the background.
     pub fn start(&self, line: &str) -> RunningTraining {
+        self.spawn(self.training_command(line))
+    }
+
+    /// Starts a command without further arguments in the background.
+    pub fn start_for_people(&self, line: &str) -> RunningTraining {
+        self.spawn(self.ebb(self.words(line)))
+    }
+
+    fn spawn(&self, mut command: Command) -> RunningTraining {
         let stderr_path = self.path("stderr");
         let file = File::create(&stderr_path).expect("the file can be created");
-        let mut child = self
-            .training_command(line)
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(file)
             .spawn()
@@ -191,9 +204,20 @@ impl RunningTraining {
         );
     }
 
+    /// Reads one line of any form.
+    pub fn read_line(&mut self) -> String {
+        let line = self.lines.next().expect("there is a line");
+        line.expect("the line is text")
+    }
+
+    /// The id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal: `INT`, `KILL`.
     pub fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
+        let id = self.id().to_string();
         let sent = Command::new("kill")
             .args([&format!("-{name}"), &id])
             .status();

@@ -1,6 +1,6 @@
 //! Ebb's window as a user has it: look, click, wait. Elements are found by the ids of the page.
 
-use super::driver::Driver;
+use super::driver::{Driver, SmallDisk};
 use super::until;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -15,14 +15,29 @@ pub struct Window {
 impl Window {
     /// Opens the built app and waits until its page is ready.
     pub fn open(args: &[&str], home: &Path) -> Window {
-        let window = Window {
-            driver: Driver::start(Path::new(env!("CARGO_BIN_EXE_ebb")), args, home),
-        };
+        let app = Path::new(env!("CARGO_BIN_EXE_ebb"));
+        Window::with_driver(Driver::start(app, args, home))
+    }
+
+    /// As [`Window::open`], with the home on a disk that only the app sees.
+    pub fn open_on(disk: &SmallDisk, args: &[&str], home: &Path) -> Window {
+        let app = Path::new(env!("CARGO_BIN_EXE_ebb"));
+        Window::with_driver(Driver::start_on(disk, app, args, home))
+    }
+
+    fn with_driver(driver: Driver) -> Window {
+        let window = Window { driver };
         window.wait_for(
             "the page is ready",
             "return document.body?.dataset.ready === '1' || null",
         );
         window
+    }
+
+    /// Where others find a path of the app, which may have mounted a disk there.
+    pub fn path_inside(&self, path: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.driver.group()));
+        root.join(path.strip_prefix("/").expect("an absolute path"))
     }
 
     /// Runs a function body in the page.

@@ -236,6 +236,44 @@ fn refused_trainings_announce_no_run() {
     );
 }
 
+#[test]
+fn settings_without_an_effect_are_refused() {
+    let home = birds();
+    let cases = [
+        (
+            "--task token-compression",
+            "this folder holds images, so the task can only be image-classification",
+        ),
+        (
+            "--text-column a",
+            "text_column = a does not work: this setting is for texts",
+        ),
+        (
+            "--epochs 1",
+            "--epochs 1 and --steps 4 both set the length of the training",
+        ),
+    ];
+    for (flags, part) in cases {
+        check(
+            &home,
+            &format!("train {{birds}} {QUICK} {flags}"),
+            2,
+            &[part],
+        );
+    }
+}
+
+#[test]
+fn a_micro_batch_that_is_larger_than_a_step_is_reported() {
+    let home = birds();
+    let output = home.run(&format!(
+        "train {{birds}} {QUICK} --device cpu --micro-batch 64"
+    ));
+    let part = "the micro-batch is 4 instead of 64, because a step has 4 samples";
+    assert!(output.err.contains(part), "{}", output.err);
+    output.expect_code(0);
+}
+
 /// Runs a shell line with `$EBB` and this home. Root obeys permissions only without two
 /// capabilities. Returns `None` and prints why if this user ignores permissions anyway.
 fn run_with_permissions(home: &TestHome, line: &str) -> Option<CommandOutput> {
@@ -291,6 +329,53 @@ fn a_folder_without_permission_is_refused() {
         assert!(output.err.contains(part), "{output:?}");
     }
     assert_eq!(home.leftover_files(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_run_of_another_user_needs_permission() {
+    let home = birds();
+    home.train(&format!("{{birds}} {QUICK}")).expect_code(0);
+    let run = home.only_run();
+    for checkpoint in run.checkpoints().expect("the checkpoints can be listed") {
+        remove_permissions(&checkpoint.path);
+    }
+    let line = format!("exec \"$EBB\" evaluate {}", run.id());
+    let Some(output) = run_with_permissions(&home, &line) else {
+        return;
+    };
+    let output = output.expect_code(1);
+    for part in ["state.json: permission denied", "allow Ebb to read"] {
+        assert!(output.err.contains(part), "{output:?}");
+    }
+}
+
+#[test]
+fn a_permission_that_is_revoked_during_a_run_ends_it_with_a_checkpoint() {
+    // More images than are decoded ahead of the first step.
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 160);
+    let line = format!(
+        "\"$EBB\" train {birds} {common} --image-size 16 --steps 100000 --effective-batch 4 --json >{out} &\n\
+         until grep -q '\"kind\":\"step\"' {out} || ! kill -0 $!; do sleep 0.1; done\n\
+         chmod 000 {birds}; wait $!",
+        birds = home.path("birds").display(),
+        common = COMMON_ARGS.join(" "),
+        out = home.path("events").display()
+    );
+    let Some(output) = run_with_permissions(&home, &line) else {
+        return;
+    };
+    let output = output.expect_code(1);
+    for part in [
+        "check that Ebb may read the samples",
+        "birds",
+        "then resume",
+    ] {
+        assert!(output.err.contains(part), "{output:?}");
+    }
+    let events = fs::read_to_string(home.path("events")).expect("events were printed");
+    assert!(events.contains("Ebb has no permission to read this file. Allow Ebb to read"));
+    assert!(events.contains("\"kind\":\"checkpoint\""), "{output:?}");
 }
 
 #[test]
@@ -350,12 +435,17 @@ fn a_full_disk_fails_the_checkpoint_and_leaves_no_partial_file() {
     for part in ["checkpoint", "step-000004 could not be saved", "disk"] {
         assert!(output.err.contains(part), "{part}: {output:#?}");
     }
-    if output.err.contains("No space left") {
+    if output.err.contains("the disk is full") {
         assert!(
             output.err.contains("are free on this disk; free "),
             "{output:#?}"
         );
+        let warning = output.err.find("two checkpoints of this run need");
+        let first_step = output.err.find("could not be saved");
+        assert!(warning.is_some() && warning < first_step, "{output:#?}");
     }
+    let reported = output.err.matches("step-000004 could not be saved");
+    assert_eq!(reported.count(), 1, "{output:#?}");
     assert!(output.out.contains("events.jsonl"), "{output:#?}");
     for partial in ["safetensors", "draft", ".new"] {
         assert!(!output.out.contains(partial), "{partial}: {}", output.out);

@@ -67,6 +67,27 @@ fn a_run_killed_at_any_time_resumes_from_a_valid_checkpoint() {
     assert_eq!(drafts.count(), 0, "{names:?}");
 }
 
+/// Every third checkpoint stays, also after the run was resumed, and so do the newest and the best.
+#[test]
+fn the_user_chooses_which_checkpoints_are_kept() {
+    let home = birds();
+    let line = PLAN.trim_start_matches("train ");
+    home.train(&format!("{line} --steps 6 --keep 1 --keep-every 3"))
+        .expect_code(0);
+    let run = home.only_run();
+    let check = |expected: &[u64]| {
+        let checkpoints = run.checkpoints().expect("they can be listed");
+        let steps: Vec<u64> = checkpoints.iter().map(|saved| saved.step).collect();
+        let are_kept = expected.iter().all(|step| steps.contains(step));
+        // One more may be the best.
+        assert!(are_kept && steps.len() <= expected.len() + 1, "{steps:?}");
+    };
+    check(&[3, 6]);
+    home.run(&format!("resume {} --steps 10", run.id()))
+        .expect_code(0);
+    check(&[3, 6, 9, 10]);
+}
+
 /// Flips a bit of a file of the newest checkpoint. Returns its step.
 fn damage(run: &RunFolder, file: &str) -> u64 {
     let newest = run
@@ -119,6 +140,26 @@ fn resume_without_a_valid_checkpoint_suggests_a_new_run() {
         output.err
     );
     assert!(output.err.contains("ebb train"), "{}", output.err);
+}
+
+#[test]
+fn a_checkpoint_that_the_system_refuses_to_read_is_not_called_missing() {
+    let home = birds();
+    home.train(&format!("{} --steps 1", &PLAN[6..]))
+        .expect_code(0);
+    let run = home.only_run();
+    for checkpoint in run.checkpoints().expect("the checkpoints can be listed") {
+        let state = checkpoint.path.join("state.json");
+        fs::remove_file(&state).expect("the file exists");
+        fs::create_dir(&state).expect("the folder can be created");
+    }
+    for command in ["resume", "evaluate"] {
+        let output = home.run(&format!("{command} {}", run.id())).expect_code(1);
+        for part in ["cannot be read", "state.json: this is not a file"] {
+            assert!(output.err.contains(part), "{part}: {}", output.err);
+        }
+        assert!(!output.err.contains("ebb train"), "{}", output.err);
+    }
 }
 
 #[test]

@@ -117,4 +117,5 @@ fn invalid_lines_are_refused_by_line_number() {
         "Line 2: 60000 ms passed without a memory sample; the longest allowed gap is ",
     );
     check_refused("tea\n", "Line 1: this is not JSON");
+    check_refused(&" ".repeat(2 << 20), "a line is longer than 1 MB");
 }

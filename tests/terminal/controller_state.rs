@@ -107,6 +107,26 @@ fn a_resumed_run_starts_with_its_last_micro_batch_size() {
     assert_eq!(both, whole);
 }
 
+#[test]
+fn a_run_resumed_before_the_short_last_batch_of_an_epoch_keeps_its_size() {
+    let home = birds();
+    // Of the 90 images 72 are trained on: each epoch has batches of 32, 32 and 8.
+    let plan = plan().replace(&format!("--steps {STEPS}"), "--steps 11");
+    let before = home.train(&plan[6..]).expect_code(0).events();
+    let (size, _) = decided(&before)[decided(&before).len() - 1];
+    assert!(size > 8, "{before:#?}");
+    let run = home.only_run();
+    let line = format!("resume {} --steps 17 {SCRIPT}", run.id());
+    let (code, events) = home.start(&line).finish();
+    assert_eq!(code, Some(0), "{events:#?}");
+    let (first, reason) = decided(&events)[0];
+    assert_eq!(first, size, "{reason}");
+    assert!(reason.starts_with("as before, "), "{reason}");
+    let steps = steps(&events);
+    assert_eq!(steps[0].2.iter().sum::<u32>(), 8, "{steps:?}");
+    assert_eq!(steps[1].2[0], size, "{steps:?}");
+}
+
 fn checkpoint(run: &RunFolder, file: &str) -> PathBuf {
     let newest = run
         .checkpoints()
@@ -155,14 +175,14 @@ fn unusable_controller_state_is_ignored() {
     fs::remove_file(&file).expect("the file exists");
     check_first_size(&["controller_state_unusable"], 1);
 
-    // Early versions of Ebb saved no controller state.
+    // Early versions of Ebb saved no controller state, and no checksum of `state.json`.
     let path = checkpoint(&run, "state.json");
     let text = fs::read(&path).expect("the file can be read");
     let mut state: Value = serde_json::from_slice(&text).expect("valid JSON");
     assert!(
-        state
-            .as_object_mut()
-            .is_some_and(|state| state.remove("controller").is_some())
+        state.as_object_mut().is_some_and(
+            |state| state.remove("controller").is_some() && state.remove("sum").is_some()
+        )
     );
     fs::write(&path, state.to_string()).expect("the file can be written");
     check_first_size(&[], 1);

@@ -56,6 +56,8 @@ fn runs_show_explains_the_crash_of_a_killed_run() {
     ] {
         assert!(shown.contains(part), "{part:?} is missing in\n{shown}");
     }
+    let next = format!("Run `ebb resume {id}` to continue from the checkpoint at step ");
+    assert!(shown.contains(&next), "{shown}");
     // Memory events are one second gap_ms, plus one micro-batch.
     assert!(seconds_before_the_end(&shown) <= 2.0, "{shown}");
 

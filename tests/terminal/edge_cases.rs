@@ -1,7 +1,7 @@
 //! Edge cases: larger models, a deleted run folder, interrupted searches, other file types,
 //! terminal escapes, a full disk and a missing display.
 
-use crate::support::{TestHome, draw_classes};
+use crate::support::{TestHome, draw_classes, losses};
 use runlog::RunEvent;
 use std::fs;
 use std::process::{Command, Stdio};
@@ -136,6 +136,21 @@ fn inspect_refuses_a_task_for_other_data() {
         .run("inspect {birds} --task text-classification")
         .expect_code(2);
     assert!(output.err.contains("image-classification"), "{output:?}");
+    let home = birds();
+    home.file("birds/info.json", r#"[{"a": 1}]"#);
+    let mixed = home
+        .run("inspect {birds} --task text-classification")
+        .expect_code(2);
+    assert!(mixed.err.contains("birds holds images"), "{mixed:?}");
+    let train = birds()
+        .run("train {birds} --task token-compression")
+        .expect_code(2);
+    assert!(
+        train
+            .err
+            .contains("this folder holds images, so the task can only be image-classification"),
+        "{train:?}"
+    );
 }
 
 #[test]
@@ -170,7 +185,8 @@ mod on_linux {
         let ended = ended.expect("ebb starts");
         let err = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(1), "{err}");
-        assert!(err.contains("could not be written"), "{err}");
+        let expected = "the output could not be written: the disk is full";
+        assert!(err.contains(expected), "{err}");
     }
 
     #[test]
@@ -189,5 +205,46 @@ mod on_linux {
                 "{output:?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_run_without_held_out_samples_warns_at_its_start() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 1);
+    let found = home.run("inspect {birds}").expect_code(0).out;
+    let expected = "Held out: nothing, so no accuracy can be measured";
+    assert!(found.contains(expected), "{found}");
+    let line = "{birds} --image-size 16 --steps 1 --effective-batch 2";
+    let events = home.train(line).expect_code(0).events();
+    let warning = |event: &RunEvent| match event {
+        RunEvent::Warning { code, message, .. } if code == "nothing_held_out" => {
+            Some(message.clone())
+        }
+        _ => None,
+    };
+    let warnings: Vec<_> = events.iter().filter_map(warning).collect();
+    let expected = "nothing is held out, so no accuracy can be measured; add more samples, or a folder of validation data";
+    assert_eq!(warnings, [expected]);
+}
+
+#[test]
+fn class_weights_balance_images_whatever_the_micro_batch() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay"], 24);
+    draw_classes(&home.path("birds"), &["owl"], 6);
+    let losses_of = |options: &str| {
+        let line = format!(
+            "{{birds}} --image-size 16 --steps 3 --effective-batch 8 --augment none {options}"
+        );
+        losses(&home.train(&line).expect_code(0).events())
+    };
+    let equal = losses_of("");
+    let whole = losses_of("--class-weights balanced --micro-batch 8");
+    let split = losses_of("--class-weights balanced --micro-batch 3");
+    assert_eq!(whole.len(), 3);
+    for (step, ((whole, split), equal)) in whole.iter().zip(&split).zip(&equal).enumerate() {
+        assert!((whole - split).abs() < 1e-4, "step {step}: {whole} {split}");
+        assert!((whole - equal).abs() > 1e-3, "step {step}: {whole} {equal}");
     }
 }

@@ -101,7 +101,7 @@ fn train_prints_device_loader_memory_and_plan() {
         .run("train {birds} --image-size 16 --steps 2 --effective-batch 8")
         .expect_code(0);
     for part in [
-        "Device: cpu (",
+        "Device: cpu (no GPU that Ebb can use was found), ",
         "Loader: ",
         "Memory: ",
         "Plan: 2 steps of 8 samples",

@@ -1,10 +1,7 @@
 //! `ebb export` writes a run's weights for other programs.
 
-#[path = "../support/python.rs"]
-mod python;
-
+use crate::python::python;
 use crate::support::{TestHome, draw_classes, run_command};
-use python::python;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -109,6 +106,20 @@ fn onnxruntime_classifies_texts_like_ebb() {
         .expect_code(1)
         .err;
     assert!(refused.contains("new or empty"), "{refused}");
+}
+
+#[test]
+fn nothing_is_exported_into_the_dataset() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
+    let line = "{birds} --image-size 16 --steps 2 --effective-batch 8";
+    home.train(line).expect_code(0);
+    let refused = home.run("export birds {birds/exported}").expect_code(2).err;
+    assert!(
+        refused.contains("Ebb never writes into the folder of a dataset"),
+        "{refused}"
+    );
+    assert!(!home.path("birds/exported").exists());
 }
 
 #[test]

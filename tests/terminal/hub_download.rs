@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -28,6 +28,12 @@ struct State {
     breaks: Vec<usize>,
     /// A wrong checksum of the weights in the list of files.
     checksum: Option<String>,
+    /// The size of the weights in the list of files, if it is not their real one.
+    size: Option<u64>,
+    /// Weights are at this other hub.
+    redirect: Option<String>,
+    /// The header `Authorization` of the newest request, in lower case.
+    authorization: Option<String>,
     /// First line and requested range of every request.
     requests: Vec<(String, Option<String>)>,
 }
@@ -89,20 +95,43 @@ impl Hub {
     }
 }
 
-fn handle(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
-    let mut lines = BufReader::new(stream.try_clone()?).lines();
-    let first = lines.next().transpose()?.unwrap_or_default();
-    let mut range = None;
-    for line in lines {
-        let line = line?.to_ascii_lowercase();
-        match line.strip_prefix("range: ") {
-            Some(found) => range = Some(found.to_owned()),
-            None if line.is_empty() => break,
-            None => {}
+/// The first line of a request, and two of its headers.
+struct Request {
+    first: String,
+    range: Option<String>,
+    authorization: Option<String>,
+}
+
+impl Request {
+    fn read(stream: &TcpStream) -> std::io::Result<Self> {
+        let mut lines = BufReader::new(stream.try_clone()?).lines();
+        let mut request = Request {
+            first: lines.next().transpose()?.unwrap_or_default(),
+            range: None,
+            authorization: None,
+        };
+        for line in lines {
+            let line = line?.to_ascii_lowercase();
+            match line.split_once(": ") {
+                Some(("range", found)) => request.range = Some(found.to_owned()),
+                Some(("authorization", found)) => request.authorization = Some(found.to_owned()),
+                _ if line.is_empty() => break,
+                _ => {}
+            }
         }
+        Ok(request)
     }
+}
+
+fn handle(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+    let Request {
+        first,
+        range,
+        authorization,
+    } = Request::read(&stream)?;
     let mut state = state.lock().expect("the lock is not poisoned");
     state.requests.push((first.clone(), range.clone()));
+    state.authorization = authorization;
     let path = first.split(' ').nth(1).unwrap_or_default();
     let resolve = format!("/tiny/vit/resolve/{COMMIT}/");
     if path == "/api/models/tiny/vit/revision/main" {
@@ -127,6 +156,13 @@ fn handle(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     else {
         return respond(&mut stream, "404 Not Found", b"no", None);
     };
+    if let Some(other) = &state.redirect {
+        let header = format!("HTTP/1.1 302 Found\r\nLocation: {other}{path}\r\n");
+        return write!(
+            stream,
+            "{header}Content-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+    }
     let breaks = if name.ends_with(".safetensors") && !state.breaks.is_empty() {
         Some(state.breaks.remove(0))
     } else {
@@ -178,7 +214,8 @@ fn file_list(state: &State) -> Value {
                 .checksum
                 .clone()
                 .unwrap_or_else(|| hex(&Sha256::digest(bytes)));
-            entry["lfs"] = json!({"oid": checksum, "size": bytes.len(), "pointerSize": 132});
+            let size = state.size.unwrap_or(bytes.len() as u64);
+            entry["lfs"] = json!({"oid": checksum, "size": size, "pointerSize": 132});
         }
         entry
     };
@@ -311,7 +348,139 @@ fn failed_downloads_suggest_a_remedy() {
     change(|state| {
         state.files.remove("config.json");
     });
-    check(hub.run(&home, TRAIN), 1, &["it has no config.json"]);
+    check(
+        hub.run(&home, TRAIN),
+        1,
+        &["the repository has no config.json"],
+    );
     let planned = hub.run(&home, "plan {birds} --from tiny/vit --device cpu");
-    check(planned, 1, &["it has no config.json"]);
+    check(planned, 1, &["the repository has no config.json"]);
+}
+
+#[test]
+fn weights_that_another_program_has_downloaded_are_used() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 8);
+    let place = home.path("huggingface/hub/models--tiny--vit");
+    let snapshot = place.join("snapshots").join(COMMIT);
+    fs::create_dir_all(&snapshot).expect("the folder can be created");
+    fs::create_dir_all(place.join("refs")).expect("the folder can be created");
+    fs::write(place.join("refs/main"), COMMIT).expect("the commit can be written");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let fixture = here.join("crates/models/tests/fixtures/published/vit");
+    for entry in fs::read_dir(fixture)
+        .expect("the fixture is there")
+        .flatten()
+    {
+        fs::copy(entry.path(), snapshot.join(entry.file_name())).expect("it can be copied");
+    }
+    let birds = home.path("birds");
+    let folder = birds.to_str().expect("a UTF-8 path");
+    let words = [
+        "train", folder, "--from", "tiny/vit", "--steps", "1", "--device", "cpu",
+    ];
+    let mut command = home.ebb(words);
+    command
+        .env("HF_HOME", home.path("huggingface"))
+        .env_remove("HF_HUB_CACHE")
+        .env_remove("HF_ENDPOINT");
+    let output = run_command(&mut command).expect_code(0);
+    assert!(
+        output
+            .err
+            .contains("tiny/vit was downloaded by another program: "),
+        "{}",
+        output.err
+    );
+}
+
+#[test]
+fn weights_and_tokens_are_not_sent_unencrypted_or_elsewhere() {
+    let (hub, other, home) = (Hub::open(), Hub::open(), birds());
+    let train = |endpoint: &str, token: &str| {
+        let words = TRAIN.split_whitespace().map(|word| match word {
+            "{birds}" => home.path("birds"),
+            word => word.into(),
+        });
+        let mut command = home.ebb(words);
+        run_command(command.env("HF_ENDPOINT", endpoint).env("HF_TOKEN", token))
+    };
+    let plain = train("http://hub.invalid", "").expect_code(1);
+    assert!(plain.err.contains("starts with https://"), "{plain:?}");
+    let wrong = train(&hub.address, "two words").expect_code(1);
+    assert!(
+        wrong.err.contains("copy your access token again"),
+        "{wrong:?}"
+    );
+    assert!(!wrong.err.contains("two words"), "{wrong:?}");
+    hub.change(|state| state.redirect = Some(other.address.clone()));
+    let redirected = train(&hub.address, "hf_secret").expect_code(1);
+    assert!(
+        redirected.err.contains("answered 302") && redirected.err.contains("must not redirect"),
+        "{redirected:?}"
+    );
+    let requests = |hub: &Hub| {
+        let state = hub.state.lock().expect("the lock is not poisoned");
+        state.requests.len()
+    };
+    assert_eq!(requests(&other), 0, "the other hub was not asked");
+    hub.change(|state| state.redirect = None);
+    let trained = train(&hub.address, "hf_secret").expect_code(0);
+    hub.change(|state| assert_eq!(state.authorization.as_deref(), Some("bearer hf_secret")));
+    for output in [redirected, trained] {
+        let printed = output.out + &output.err;
+        assert!(!printed.contains("hf_secret"), "{printed}");
+    }
+    let is_text = |name: &str| name.ends_with(".json") || name.ends_with(".jsonl");
+    for file in files_below(&home.path("home")) {
+        if is_text(&file.to_string_lossy()) || file.ends_with("config.toml") {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            assert!(!text.contains("hf_secret"), "{}", file.display());
+        }
+    }
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder is there").flatten();
+    let below = entries.flat_map(|entry| match entry.path() {
+        path if path.is_dir() => files_below(&path),
+        path => vec![path],
+    });
+    below.collect()
+}
+
+#[test]
+fn a_file_that_does_not_fit_on_the_disk_is_not_begun() {
+    let (hub, home) = (Hub::open(), birds());
+    hub.change(|state| state.size = Some(1 << 60));
+    let refused = hub.run(&home, TRAIN).expect_code(1);
+    assert!(
+        refused.err.contains("model.safetensors needs") && refused.err.contains("free up space"),
+        "{refused:?}"
+    );
+    assert_eq!(hub.ranges(), [], "the weights were not requested");
+}
+
+#[test]
+fn a_second_download_waits_for_the_first() {
+    let (hub, home) = (Hub::open(), birds());
+    let place = home.path("home/hub/tiny/vit");
+    fs::create_dir_all(&place).expect("the folder can be made");
+    let lock = fs::File::create(place.join("download.lock")).expect("it can be made");
+    lock.lock().expect("no one holds it");
+    let trained = std::thread::scope(|scope| {
+        let train = scope.spawn(|| hub.run(&home, TRAIN));
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        hub.change(|state| assert_eq!(state.requests, [], "nothing is requested yet"));
+        drop(lock);
+        train.join().expect("the command ends")
+    });
+    let trained = trained.expect_code(0);
+    assert!(
+        trained
+            .err
+            .contains("Another process is downloading tiny/vit"),
+        "{trained:?}"
+    );
+    assert_eq!(hub.ranges(), [None]);
 }

@@ -20,9 +20,9 @@ fn inspect_prints_columns_lengths_and_skipped_rows() {
     let words = home.run("inspect {sms.tsv}").expect_code(0).out;
     for part in [
         "sms.tsv: 40 texts in 2 classes",
-        "A text classification: sms.tsv has a column of texts and a column of labels.",
-        "The text is column 2: its cells are longer than those of the other columns",
-        "The label is column 1: the first 41 rows contain only 2 values",
+        "Task: text classification, because sms.tsv has a column of texts and a column of labels.",
+        "Text column: \"column 2\" (its cells are the longest",
+        "Label column: \"column 1\" (the first 41 rows contain only 2 different values).",
         "Characters per text: median 21, 95th percentile 21, longest 21",
         "  ham       30\n  spam      10\n",
         "Held out: 20 % of each class, 8 texts, chosen by seed 7",
@@ -51,9 +51,9 @@ fn inspect_prints_texts_as_json() {
     assert!(found["refusal"].is_null());
     let images = home
         .run("inspect {sms.tsv} --task image-classification")
-        .expect_code(1)
+        .expect_code(2)
         .err;
-    assert!(images.contains("is a file, not a folder"), "{images}");
+    assert!(images.contains("sms.tsv holds texts"), "{images}");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn documents_are_detected_as_language_modeling() {
     let words = home.run("inspect {book}").expect_code(0).out;
     for part in [
         "book: 10 documents, ",
-        "A language model: the files are plain texts, not tables",
+        "Task: language model, because the files are plain texts, not tables",
         "Held out: 20 % of the documents, 2 documents, chosen by seed 7",
     ] {
         assert!(words.contains(part), "{part}: {words}");
@@ -85,7 +85,7 @@ fn unknown_columns_and_tasks_are_refused() {
         .err;
     assert!(
         wrong.contains(
-            "No table in this folder has a column mood. The columns are column 1, column 2."
+            "No table in this folder has a column mood. Available columns: column 1, column 2."
         ),
         "{wrong}"
     );

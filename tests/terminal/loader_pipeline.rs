@@ -18,8 +18,8 @@ fn the_number_of_workers_changes_no_loss() {
     assert_eq!(losses(&without_workers).len(), 9);
     for (workers, description) in [
         (0, "Loader: on the training thread, cache "),
-        (1, "Loader: 1 worker, 16 samples ahead, cache "),
-        (4, "Loader: 4 workers, 16 samples ahead, cache "),
+        (1, "Loader: 1 worker, 16 samples loaded in advance, cache "),
+        (4, "Loader: 4 workers, 16 samples loaded in advance, cache "),
     ] {
         let events = trained(workers);
         let Some(RunEvent::Started(started)) = events.first() else {
@@ -36,6 +36,44 @@ fn the_number_of_workers_changes_no_loss() {
             "{workers} workers"
         );
     }
+}
+
+#[test]
+fn prefetch_and_evaluation_batch_are_printed_and_change_no_result() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 16);
+    let trained = |options: &str| {
+        let line = format!(
+            "{{birds}} --image-size 16 --steps 4 --effective-batch 8 --workers 1 --augment none {options}"
+        );
+        home.train(&line).expect_code(0).events()
+    };
+    let loader = |events: &[RunEvent]| match events.first() {
+        Some(RunEvent::Started(started)) => started.loader.clone(),
+        other => panic!("{other:?}"),
+    };
+    let evaluated = |events: &[RunEvent]| {
+        let last = events.iter().rev().find_map(|event| match event {
+            RunEvent::Evaluation { samples, loss, .. } => Some((*samples, *loss)),
+            _ => None,
+        });
+        last.expect("the last step is evaluated")
+    };
+    let usual = trained("");
+    let limited = trained("--prefetch 3 --evaluation-batch 2");
+    assert!(loader(&usual).contains("1 worker, 16 samples loaded in advance"));
+    assert!(
+        loader(&usual)
+            .ends_with("; evaluations of as many samples as fit at once; no pinned memory")
+    );
+    assert!(loader(&limited).contains("1 worker, 24 samples loaded in advance"));
+    assert!(
+        loader(&limited).ends_with("; evaluations of at most 2 samples at once; no pinned memory")
+    );
+    assert_eq!(losses(&usual), losses(&limited));
+    let ((samples, loss), (few_samples, few_loss)) = (evaluated(&usual), evaluated(&limited));
+    assert_eq!(samples, few_samples);
+    assert!((loss - few_loss).abs() < 1e-5, "{loss} {few_loss}");
 }
 
 /// Milliseconds of waiting for data and in all, over all steps after the first.

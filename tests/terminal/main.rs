@@ -4,38 +4,51 @@
 mod activation_checkpointing;
 mod bad_input;
 mod bench;
+mod branch;
 mod checkpoints;
 mod controller_command;
 mod controller_state;
 mod crash_report;
+mod doctor;
 mod edge_cases;
 mod event_stream;
 mod export;
 mod fine_tuning;
 mod hub_download;
+mod inspect_images;
 mod inspect_texts;
 mod loader_pipeline;
 mod memory_cgroup;
 mod memory_target;
 mod old_names;
+mod old_runs;
+#[cfg(target_os = "linux")]
+mod open_ports;
 mod plan;
 mod predict_and_evaluate;
 mod presets;
 mod pressure_invariance;
 mod process_limits;
+mod random_kills;
 mod real_pressure;
 mod recovery_steps;
 mod regression_targets;
 mod reproducibility;
+mod run_archive;
+mod run_tags;
 mod search_commands;
 mod stop_and_resume;
-mod stop_by_itself;
+mod stop_for_shortage;
 mod stress_test;
-mod suspend;
+mod suspend_under_memory_pressure;
+mod text_baseline;
 mod token_compression;
+mod train_longer;
 mod train_texts;
 mod unreadable_files;
 mod verify_split;
 
+#[path = "../support/python.rs"]
+mod python;
 #[path = "../support/terminal.rs"]
 mod support;

@@ -33,9 +33,11 @@ fn a_run_is_evaluated_and_predicts() {
     );
     let text = home.run("evaluate birds {birds}").expect_code(0).out;
     assert!(
-        text.contains("9 images of the held-out split, checkpoint of step"),
+        text.contains("9 images of the held-out split, best weights (step "),
         "{text}"
     );
+    let judged = home.run("evaluate birds").expect_code(0).out;
+    assert!(judged.contains("\nBetter than guessing: "), "{judged}");
 
     draw_classes(&home.path("others"), &["jay", "owl"], 10);
     let found = json(
@@ -71,6 +73,57 @@ fn a_run_is_evaluated_and_predicts() {
 }
 
 #[test]
+fn a_run_sums_up_its_gradients_and_is_judged_at_its_end() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
+    let line = "train {birds} --image-size 16 --steps 2 --effective-batch 4 --device cpu";
+    let summary = "no NaN or infinite gradients in 2 steps";
+    let trained = home.run(line).expect_code(0).err;
+    assert!(
+        trained.contains(&format!("Gradients: {summary}")),
+        "{trained}"
+    );
+    // Too few images to learn from, or to be sure.
+    assert!(trained.contains("better than guessing"), "{trained}");
+    let shown = home.run("runs show birds").expect_code(0).out;
+    assert!(shown.contains(summary), "{shown}");
+}
+
+#[test]
+fn labels_that_are_probably_wrong_are_listed() {
+    let home = trained();
+    draw_classes(&home.path("others"), &["jay", "owl"], 20);
+    let clean = home.run("evaluate birds {others}").expect_code(0).out;
+    assert!(!clean.contains("wrong_"), "{clean}");
+    for number in 0..8 {
+        let extension = if number % 2 == 0 { "png" } else { "jpg" };
+        let owl = home.path(&format!("others/owl/{number:03}.{extension}"));
+        let wrong = home.path(&format!("others/jay/wrong_{number}.{extension}"));
+        std::fs::copy(owl, wrong).expect("it can be copied");
+    }
+    let out = home
+        .run("evaluate birds {others} --json")
+        .expect_code(0)
+        .out;
+    let found = json(&out)["suspicious_labels"].clone();
+    let found = found.as_array().expect("a list");
+    let is_wrong = |label: &Value| {
+        label["file"]
+            .as_str()
+            .is_some_and(|file| file.contains("wrong_"))
+            && (&label["label"], &label["predicted"]) == (&"jay".into(), &"owl".into())
+    };
+    assert!(found.iter().any(is_wrong) && found.len() <= 10, "{out}");
+    let text = home.run("evaluate birds {others}").expect_code(0).out;
+    assert!(
+        text.contains("may be wrong, because the model is sure of another class")
+            && text.contains("labeled jay (")
+            && text.contains("predicted owl ("),
+        "{text}"
+    );
+}
+
+#[test]
 fn predict_reports_unreadable_files_and_continues() {
     let home = trained();
     home.file("note.jpg", "not an image");
@@ -80,11 +133,18 @@ fn predict_reports_unreadable_files_and_continues() {
     assert!(output.out.contains("000.png: jay "), "{output:?}");
     for part in [
         "note.jpg: ",
-        "missing.png: ",
+        "missing.png: The file was not found. Check its path.",
         "2 of 3 files could not be read",
     ] {
         assert!(output.err.contains(part), "{part}: {output:?}");
     }
+    let output = home
+        .run("predict birds {note.jpg} {birds/jay/000.png} --json")
+        .expect_code(1);
+    let lines: Vec<Value> = output.out.lines().map(json).collect();
+    assert_eq!(lines.len(), 2, "{output:?}");
+    assert!(lines[0]["problem"].is_string(), "{output:?}");
+    assert!(lines[1]["problem"].is_null(), "{output:?}");
 }
 
 #[test]
@@ -163,12 +223,34 @@ fn runs_are_listed_and_an_unknown_one_is_refused() {
     let home = trained();
     let run = home.only_run();
     let listed = home.run("runs").expect_code(0).out;
-    assert!(
-        listed.contains(&run.id()) && listed.lines().count() == 1,
-        "{listed}"
-    );
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    let columns: Vec<&str> = listed.split_whitespace().take(7).collect();
+    let headings = ["Run", "Status", "Step", "Result", "Time", "Model", "Tags"];
+    assert_eq!(columns, headings, "{listed}");
+    for part in [
+        &*run.id(),
+        "  Finished  24 of 24  ",
+        " % accuracy  ",
+        "  convnet",
+    ] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
     let listed = json(&home.run("runs --json").expect_code(0).out);
     assert_eq!(listed["run"], run.id());
+    for (key, value) in [
+        ("status", "finished"),
+        ("metric", "accuracy"),
+        ("model", "convnet"),
+        ("task", "image-classification"),
+    ] {
+        assert_eq!(listed[key], value, "{key}: {listed}");
+    }
+    assert_eq!(
+        (&listed["step"], &listed["steps"]),
+        (&24.into(), &24.into())
+    );
+    assert!(listed["value"].as_f64().is_some_and(|value| value <= 1.0));
+    assert!(listed["started_unix_ms"].as_u64() > Some(1_600_000_000_000));
     for line in [
         "resume bords",
         "report bords",
@@ -209,11 +291,36 @@ fn a_report_is_one_page_as_svg_png_and_pdf() {
 }
 
 #[test]
+fn ctrl_c_ends_the_memory_display_and_an_evaluation() {
+    let home = TestHome::new();
+    let mut memory = home.start("memory");
+    memory.read_line();
+    memory.signal("INT");
+    assert_eq!(memory.wait(), Some(0));
+
+    let home = trained();
+    draw_classes(&home.path("many"), &["jay", "owl", "wren"], 200);
+    // The first interrupts may come before the program handles them, the last ones after its end.
+    let delays = (0..10).map(|doubled| std::time::Duration::from_millis(20 << doubled));
+    let mut ends = delays.map(|delay| {
+        let evaluation = home.start("evaluate birds {many}");
+        std::thread::sleep(delay);
+        evaluation.signal("INT");
+        let code = evaluation.wait();
+        let stderr = std::fs::read_to_string(home.path("stderr")).unwrap_or_default();
+        (code, stderr)
+    });
+    let sentence = "the evaluation was stopped, so there is no result";
+    let stopped = ends.find(|(_, stderr)| stderr.contains(sentence));
+    assert!(matches!(stopped, Some((Some(0), _))), "{stopped:?}");
+}
+
+#[test]
 fn memory_once_prints_one_sample() {
     let home = TestHome::new();
     let text = home.run("memory --once").expect_code(0).out;
     assert!(
-        text.contains("Reading ") && text.contains(" in use: system "),
+        text.contains("Source: ") && text.contains(" in use: system "),
         "{text}"
     );
     let found = json(&home.run("memory --once --json").expect_code(0).out);

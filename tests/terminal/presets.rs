@@ -4,8 +4,8 @@ use crate::support::{COMMON_ARGS, TestHome, draw_classes, run_command};
 use runlog::{RunEvent, preset_names, preset_purpose};
 use std::path::Path;
 
-#[test]
-fn every_preset_trains() {
+/// A folder of images by class, and one of documents.
+fn birds_and_book() -> TestHome {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 6);
     std::fs::create_dir(home.path("book")).expect("the folder can be created");
@@ -13,6 +13,12 @@ fn every_preset_trains() {
         let text = format!("Chapter {chapter}. {}", "It rained all day. ".repeat(60));
         home.file(&format!("book/{chapter}.txt"), text);
     }
+    home
+}
+
+#[test]
+fn every_preset_trains() {
+    let home = birds_and_book();
     for name in preset_names() {
         let task = runlog::preset(name).and_then(|preset| preset.task);
         let needs_texts = task == Some(runlog::TaskChoice::TokenCompression);
@@ -33,6 +39,46 @@ fn every_preset_trains() {
             .filter(|e| matches!(e, RunEvent::Step { .. }));
         assert_eq!(steps.count(), 2, "{name}");
     }
+}
+
+#[test]
+fn a_preset_for_images_refuses_texts_by_name() {
+    let home = TestHome::new();
+    let rows = (0..40).map(|i| format!("{}\ta day in week {i}\n", ["good", "bad"][i % 2]));
+    home.file("days.tsv", rows.collect::<String>());
+    for command in ["train", "plan"] {
+        let line = format!("{command} {{days.tsv}} --preset few_images");
+        let refused = home.run(&line).expect_code(2).err;
+        assert!(
+            refused.contains("the preset few_images is for images, but "),
+            "{refused}"
+        );
+        assert!(refused.contains("days.tsv holds texts"), "{refused}");
+    }
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
+    let line = "plan {birds} --preset few_photographs --device cpu";
+    let renamed = home.run(line).expect_code(0).err;
+    assert!(
+        renamed.contains("`few_photographs` is now called `few_images`"),
+        "{renamed}"
+    );
+}
+
+#[test]
+fn the_quick_preset_trains_texts_too() {
+    let home = TestHome::new();
+    let mut table = "text,label\n".to_owned();
+    for i in 0..40 {
+        let (word, label) = if i % 2 == 0 {
+            ("sunny", "good")
+        } else {
+            ("stormy", "bad")
+        };
+        table += &format!("a {word} day in week {i},{label}\n");
+    }
+    home.file("weather.csv", table);
+    home.train("{weather.csv} --preset quick --steps 2")
+        .expect_code(0);
 }
 
 #[test]
@@ -74,5 +120,35 @@ fn every_config_file_is_a_preset_with_a_purpose() {
             preset_purpose(&name).is_some_and(|text| text.starts_with("For ")),
             "{name}"
         );
+    }
+}
+
+#[test]
+fn a_measured_preset_names_accuracy_data_time_and_command() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 6);
+    let line = "plan {birds} --preset few_images --model convnet --image-size 32 --device cpu";
+    let output = home.run(line).expect_code(0);
+    for part in [
+        "Preset few_images: measured ",
+        " % accuracy on ",
+        " minutes on ",
+        "`ebb train FOLDER --preset few_images`",
+    ] {
+        assert!(output.err.contains(part), "{part}: {}", output.err);
+    }
+}
+
+#[test]
+fn every_preset_fits_a_mac_with_4_gb() {
+    let home = birds_and_book();
+    for name in preset_names() {
+        let task = runlog::preset(name).and_then(|preset| preset.task);
+        let (folder, model) = match task {
+            Some(runlog::TaskChoice::TokenCompression) => ("{book}", "compress_micro"),
+            _ => ("{birds}", "convnet"),
+        };
+        let line = format!("plan {folder} --preset {name} --model {model} --for 4GB --within 0");
+        home.run(&line).expect_code(0);
     }
 }

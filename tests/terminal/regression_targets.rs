@@ -77,6 +77,9 @@ fn targets_are_trained_and_evaluated_in_their_units() {
         mae < 0.5 * mae_of_mean && mae_of_mean > 50.0,
         "{mae} g, predicting the mean {mae_of_mean} g"
     );
+    // The figure that decides which evaluation is the best.
+    let compared = metric(&events, "mae_standardized");
+    assert!(compared > 0.0 && compared < 1.0, "{compared}");
     check_evaluation(&home, mae_of_mean);
     check_predictions(&home);
 
@@ -110,7 +113,7 @@ fn check_evaluation(home: &TestHome, mae_of_mean: f64) {
     assert_eq!(json(&saved)["numbers"][0]["name"], "mass_g");
     let text = home.run("evaluate plates").expect_code(0).out;
     assert!(
-        text.contains("mass_g") && text.contains("mean predictor"),
+        text.contains("mass_g") && text.contains("error of predicting the mean"),
         "{text}"
     );
 }
@@ -175,14 +178,14 @@ fn a_killed_run_resumes_with_the_same_targets_and_loss_weights() {
 fn unsupported_options_are_refused_with_a_remedy() {
     let home = plates();
     for (options, expected) in [
-        ("--mix mixup", "mixed images have none"),
+        ("--mix mixup", "mixed images cannot have"),
         (
             "--targets fat_g",
-            "The columns are image, mass_g, length_cm",
+            "Available columns: image, mass_g, length_cm",
         ),
         (
             "--group-by plate",
-            "The columns are image, mass_g, length_cm",
+            "Available columns: image, mass_g, length_cm",
         ),
     ] {
         let refused = home.train(&format!("{LINE} {options}"));

@@ -121,6 +121,21 @@ fn an_interrupted_run_has_identical_weights() {
 }
 
 #[test]
+fn a_run_that_trains_longer_has_the_weights_of_a_longer_run() {
+    let home = birds();
+    // The first step has the same learning rate in a run of any length.
+    let one_step = PLAN.replace("12", "1");
+    home.train(&format!("{one_step} --out {{extended}}"))
+        .expect_code(0);
+    let extended = run_in(&home, "extended").path;
+    let line = format!("resume {} --steps 12", extended.display());
+    home.run(&line).expect_code(0);
+    let whole = format!("{PLAN} --out {{whole}} --replay {}", extended.display());
+    home.train(&whole).expect_code(0);
+    assert_same(&home, "extended", "whole");
+}
+
+#[test]
 fn another_seed_gives_other_weights() {
     let home = birds();
     let plan = PLAN.replace("12", "2");

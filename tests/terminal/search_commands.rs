@@ -104,7 +104,19 @@ fn tune_trains_the_best_trials_longer() {
         .filter_map(|row| row["epochs"].as_u64())
         .collect();
     assert_eq!(epochs, [1, 1, 1, 3], "{rows:?}");
-    assert_eq!(home.runs().len(), 4);
+    assert_eq!(
+        home.runs().len(),
+        3,
+        "the second round trains the best run on"
+    );
+    let run_of_best = trials[..3]
+        .iter()
+        .find(|row| row["run"] == trials[3]["run"]);
+    assert_eq!(
+        run_of_best.map(|row| &row["trial"]),
+        Some(&trials[3]["trial"]),
+        "{rows:?}"
+    );
     assert!(
         best[0]["arguments"]
             .as_str()
@@ -125,4 +137,64 @@ fn tune_trains_the_best_trials_longer() {
         first_scores.iter().all(|score| *score <= best_score),
         "{rows:?}"
     );
+}
+
+#[test]
+fn tune_trains_the_best_settings_to_the_end() {
+    let home = birds();
+    home.file("short.toml", "epochs = 2");
+    let line = format!(
+        "tune {{birds}} {SMALL} --trials 2 --epochs 1 --model convnet --config {{short.toml}} --train"
+    );
+    let output = home.run(&line).expect_code(0);
+    assert!(
+        output.out.contains("Best of 3 trainings: trial "),
+        "{}",
+        output.out
+    );
+    for part in [
+        "Training with these settings on all samples",
+        "Finished at step ",
+    ] {
+        assert!(output.err.contains(part), "{part}: {}", output.err);
+    }
+    let runs = home.runs();
+    assert_eq!(runs.len(), 3, "two trials and the last training");
+    let tuned = runs.iter().filter(|run| run.id().contains("tuned"));
+    let configs: Vec<_> = tuned.map(|run| run.config().expect("a config")).collect();
+    assert_eq!(configs.len(), 1);
+    assert_eq!((configs[0].epochs, configs[0].dev_samples), (Some(2), None));
+}
+
+#[test]
+fn tune_without_time_trains_nothing() {
+    let home = birds();
+    let line = format!("tune {{birds}} {SMALL} --trials 2 --epochs 1 --minutes 0");
+    let output = home.run(&line).expect_code(1);
+    assert!(
+        output.err.contains("no trial finished within 0 minutes"),
+        "{}",
+        output.err
+    );
+    assert!(home.runs().is_empty());
+}
+
+#[test]
+fn a_training_may_look_for_its_learning_rate_first() {
+    let home = birds();
+    let line = format!("train {{birds}} {SMALL} --steps 2 --find-learning-rate");
+    let output = home.run(&line).expect_code(0);
+    let line = output
+        .err
+        .lines()
+        .find(|line| line.starts_with("Learning rate "));
+    let found = line.and_then(|line| line.split([' ', ':']).nth(2)?.parse::<f64>().ok());
+    let found = found.unwrap_or_else(|| panic!("{}", output.err));
+    assert!((1e-5..0.3).contains(&found), "{found}");
+    let config = home.only_run().config().expect("a config");
+    let used = config.learning_rate.expect("the config is complete");
+    assert!((used / found - 1.0).abs() < 0.1, "{used} {found}");
+    let line = format!("train {{birds}} {SMALL} --learning-rate 1e-3 --find-learning-rate");
+    let refused = home.run(&line).expect_code(2).err;
+    assert!(refused.contains("give one of them"), "{refused}");
 }

@@ -79,9 +79,8 @@ fn a_compression_is_trained_evaluated_and_used() {
         .out;
     assert_eq!(json(&out)["holds"], true, "{out}");
     let refused = home.run("generate book --prompt It").expect_code(1).err;
-    for part in ["is token compression", "try `ebb predict RUN \"a text\"`"] {
-        assert!(refused.contains(part), "{part}: {refused}");
-    }
+    let part = "compresses texts and cannot continue a text; try `ebb predict RUN \"a text\"`";
+    assert!(refused.contains(part), "{refused}");
 }
 
 /// The output of `ebb predict` for a text or a file.
@@ -99,7 +98,7 @@ fn predict_shows_retained_tokens_and_gaps() {
         .run(&format!("train {BOOK} --steps 20 --threads 2"))
         .expect_code(0);
     assert!(
-        trained.out.contains("\nA token compression: "),
+        trained.out.contains("\nTask: token compression, because "),
         "{}",
         trained.out
     );
@@ -117,11 +116,11 @@ fn predict_shows_retained_tokens_and_gaps() {
     for (line, part) in lines.iter().zip([
         "kept 18 of 35 tokens (51.4 %): ",
         "with gaps (·): ",
-        "filled in, ",
+        "gaps filled, ",
     ]) {
         assert!(line.starts_with(part), "{part}: {shown}");
     }
-    assert!(lines[2].contains(" of 17 gaps right ("), "{shown}");
+    assert!(lines[2].contains(" of 17 correct ("), "{shown}");
 
     // A text that contains the usual gap sign gets another one.
     let found = json(&predict(&home, "rain · rain · day", &["--json"]));
@@ -195,4 +194,29 @@ fn plan_lists_every_compression_model() {
         .expect_code(2)
         .err;
     assert!(refused.contains("--task token-compression"), "{refused}");
+}
+
+#[test]
+fn the_neighbors_of_a_token_can_be_set() {
+    let parameters = |home: &TestHome, options: &str| {
+        let line = format!("{BOOK} --steps 1 {options}");
+        let events = home.train(&line).expect_code(0).events();
+        match events.first() {
+            Some(RunEvent::Started(started)) => started.parameters,
+            other => panic!("{other:?}"),
+        }
+    };
+    let usual = parameters(&book(), "");
+    assert_eq!(parameters(&book(), "--neighbors 4"), usual);
+    let home = book();
+    let narrow = parameters(&home, "--neighbors 1");
+    assert!(narrow < usual, "{narrow} {usual}");
+    // The weights are loaded again with the same setting.
+    home.run("evaluate book").expect_code(0);
+    let line = "train {book} --task language-model --neighbors 2";
+    let refused = home.run(line).expect_code(2).err;
+    assert!(
+        refused.contains("this setting is for --task token-compression"),
+        "{refused}"
+    );
 }

@@ -102,7 +102,10 @@ fn a_text_classifier_is_trained_and_used() {
     check_classifier_predictions(&home);
 
     let refused = home.run("generate sms --prompt win").expect_code(1).err;
-    assert!(refused.contains("is text classification"), "{refused}");
+    assert!(
+        refused.contains("this run classifies texts and cannot continue a text"),
+        "{refused}"
+    );
     let out = home.run("verify-split sms --json").expect_code(0).out;
     assert_eq!(json(&out)["holds"], true, "{out}");
 }
@@ -134,6 +137,10 @@ fn check_classifier_predictions(home: &TestHome) {
         json(out.lines().next().unwrap_or_default())["text"],
         "win cash now"
     );
+    let mut predict = home.ebb(["predict", "sms", "win cash now", ""]);
+    let output = crate::support::run_command(&mut predict).expect_code(1);
+    assert!(output.out.starts_with("win cash now: spam "), "{output:?}");
+    assert!(output.err.contains("The text is empty."), "{output:?}");
 }
 
 /// The evaluation covers the held-out part of the dataset and all of a new file.
@@ -163,7 +170,7 @@ fn check_classifier_evaluation(home: &TestHome) {
     }
     let text = home.run("evaluate sms {new.tsv}").expect_code(0).out;
     assert!(
-        text.contains("40 texts (the whole folder), checkpoint of step"),
+        text.contains("40 texts (the whole folder), best weights (step"),
         "{text}"
     );
 }
@@ -223,10 +230,26 @@ fn a_language_model_is_trained_and_generates_text() {
         generate("--seed 4 --temperature 0")
     );
 
-    let refused = home.run("predict book rain").expect_code(1).err;
-    assert!(refused.contains("is language model"), "{refused}");
+    check_refusals_of_a_language_model(&home);
     let out = home.run("verify-split book --json").expect_code(0).out;
     assert_eq!(json(&out)["holds"], true, "{out}");
+}
+
+/// A language model predicts no classes, and is not evaluated on images.
+fn check_refusals_of_a_language_model(home: &TestHome) {
+    let refused = home.run("predict book rain").expect_code(1).err;
+    assert!(
+        refused
+            .contains("this run is a language model and cannot predict classes; try `ebb generate"),
+        "{refused}"
+    );
+    std::fs::create_dir(home.path("folder")).expect("the folder can be created");
+    crate::support::draw_classes(&home.path("folder"), &["jay", "owl"], 2);
+    let refused = home.run("evaluate book {folder}").expect_code(1).err;
+    assert!(
+        refused.contains("this run is a language model, but the folder holds images"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -259,6 +282,39 @@ fn a_language_model_is_trained_on_byte_pairs() {
         .out;
     assert!(text.starts_with("It"), "{text}");
     check_resume(&book(), &format!("{BOOK} --vocabulary 300"));
+}
+
+#[test]
+fn a_stop_ends_the_learning_of_a_vocabulary() {
+    let home = TestHome::new();
+    // Many different words, so that learning them takes several seconds.
+    let word = |i: u64| {
+        let end = if i % 12 == 11 { "\n" } else { " " };
+        format!("{:x}{end}", i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32)
+    };
+    home.file("long.txt", (0..1_400_000).map(word).collect::<String>());
+    let line =
+        "train {long.txt} --model gpt_micro --vocabulary 8000 --steps 1 --device cpu --threads 2";
+    let training = home.start_for_people(line);
+    while !training
+        .stderr()
+        .contains("Learning a vocabulary of 8,000 tokens")
+    {
+        assert!(
+            !training.stderr().contains("ebb: "),
+            "{}",
+            training.stderr()
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let requested = std::time::Instant::now();
+    training.signal("INT");
+    assert_eq!(training.wait(), Some(0));
+    let took = requested.elapsed();
+    assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+    let stderr = std::fs::read_to_string(home.path("stderr")).unwrap_or_default();
+    assert!(stderr.contains("stopped before the first step"), "{stderr}");
+    assert!(home.leftover_files().is_empty(), "the run has no folder");
 }
 
 /// Trains to the end, and again with a kill in the middle. The losses must be bit-identical.
@@ -321,6 +377,10 @@ fn options_for_other_data_are_refused() {
         "train {sms.tsv} --image-size 64",
         "image_size = 64 does not work: this setting is for images",
     );
+    for flag in ["--targets x", "--group-by x", "--augment standard"] {
+        let line = format!("train {{sms.tsv}} {flag}");
+        check(&line, "does not work: this setting is for images");
+    }
     check(
         "train {sms.tsv} --model convnet",
         "choose text_micro or text_mini",

@@ -82,6 +82,45 @@ fn broken_images_are_skipped_by_name() {
         skipped.iter().all(|item| *item == "owl/torn.jpg"),
         "{skipped:?}"
     );
+    assert!(skipped.len() <= 1, "once in three epochs: {skipped:?}");
+}
+
+#[test]
+fn a_resumed_run_names_images_that_changed_while_it_was_stopped() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 8);
+    home.train("{birds} --image-size 16 --steps 2 --effective-batch 4")
+        .expect_code(0);
+    let resume = |steps: u32| {
+        let line = format!("resume {} --steps {steps}", home.only_run().id());
+        let (code, events) = home.start(&line).finish();
+        assert_eq!(code, Some(0), "{events:#?}");
+        let warning = |event: &RunEvent| match event {
+            RunEvent::Warning { code, message, .. } if code == "data_changed" => {
+                Some(message.clone())
+            }
+            _ => None,
+        };
+        events.iter().filter_map(warning).collect::<Vec<_>>()
+    };
+    assert_eq!(resume(3), Vec::<String>::new());
+
+    let at = |name: &str| home.path("birds").join(name);
+    let mut other = fs::read(at("owl/001.jpg")).expect("it exists");
+    other.extend([0; 7]);
+    fs::write(at("owl/001.jpg"), other).expect("it can be replaced");
+    fs::remove_file(at("owl/003.jpg")).expect("it exists");
+    fs::copy(at("jay/000.png"), at("jay/new.png")).expect("it can be copied");
+    let warnings = resume(4);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    for part in [
+        "1 image was replaced (owl/001.jpg)",
+        "1 image is missing (owl/003.jpg)",
+        "1 image is new (jay/new.png)",
+        "start a new run",
+    ] {
+        assert!(warnings[0].contains(part), "{part}: {warnings:?}");
+    }
 }
 
 #[test]

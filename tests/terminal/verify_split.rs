@@ -72,7 +72,7 @@ fn the_table_ends_with_the_largest_difference() {
     let output = home.run(line).expect_code(0);
     let lines: Vec<&str> = output.out.lines().collect();
     assert!(
-        lines[0].contains("5 samples in f32 on cpu, 2 splits"),
+        lines[0].contains("5 samples in f32 on cpu; 2 splits"),
         "{}",
         lines[0]
     );

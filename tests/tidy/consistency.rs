@@ -26,7 +26,7 @@ fn one_sided(declared: &BTreeSet<String>, allowed: &BTreeSet<String>) -> Vec<Str
     let both = declared.symmetric_difference(allowed);
     both.map(|command| {
         format!(
-            "{command} is in only one of src-tauri/build.rs and src-tauri/capabilities/main.json"
+            "{command} is not in all of src-tauri/build.rs, capabilities/main.json and command_handler.rs"
         )
     })
     .collect()
@@ -78,10 +78,44 @@ fn every_command_is_declared_and_allowed() {
     let allowed: BTreeSet<_> = own.map(|name| name.replace('-', "_")).collect();
     assert!(declared.contains("pull"), "the list is read");
     none(&one_sided(&declared, &allowed));
+    none(&one_sided(&declared, &handled_commands()));
+    none(&not_called(&declared, &page_sources()));
+    let unused = BTreeSet::from(["planted".to_owned()]);
+    assert_eq!(not_called(&unused, "invoke(\"pull\")").len(), 1);
     assert_eq!(
         one_sided(&BTreeSet::from(["planted".to_owned()]), &BTreeSet::new()).len(),
         1
     );
+}
+
+/// The commands that the program answers.
+fn handled_commands() -> BTreeSet<String> {
+    let list = text("src-tauri/command_handler.rs");
+    let (_, list) = list
+        .split_once("generate_handler![")
+        .expect("it lists the commands");
+    let (list, _) = list.split_once(']').expect("the list ends");
+    let commands = list.split(',').map(str::trim);
+    let commands = commands.filter_map(|command| command.rsplit_once("::"));
+    commands.map(|(_, name)| name.to_owned()).collect()
+}
+
+/// The files of the page that may call commands.
+fn page_sources() -> String {
+    let entries = fs::read_dir(root().join("ui/src/host")).expect("it can be read");
+    let paths = entries.map(|entry| entry.expect("it can be read").path());
+    let files = paths.filter(|path| path.extension().is_some_and(|kind| kind == "ts"));
+    let sources = files.map(|path| fs::read_to_string(path).expect("a source file is text"));
+    sources.collect()
+}
+
+/// Commands that the page may call, but does not.
+fn not_called(declared: &BTreeSet<String>, page: &str) -> Vec<String> {
+    let is_called = |command: &&String| page.contains(&format!("\"{command}\""));
+    let unused = declared.iter().filter(|command| !is_called(command));
+    unused
+        .map(|command| format!("the page never calls {command}; remove its permission"))
+        .collect()
 }
 
 /// Lines of code that advise a command-line flag without mentioning the terminal.

@@ -1,5 +1,5 @@
-//! Links between the project's documents have targets, and every page of the book is in its table
-//! of contents.
+//! Links between the project's documents, anchors included, have targets, and every page of the
+//! book is in its table of contents.
 
 use crate::{none, root};
 use std::collections::BTreeSet;
@@ -41,16 +41,50 @@ fn targets(text: &str) -> Vec<&str> {
         .skip(1)
         .filter_map(|rest| rest.split_once('"'));
     let all = links.chain(pictures).chain(sets).map(|(target, _)| target);
-    all.filter(|target| !target.contains("://") && !target.starts_with('#'))
-        .collect()
+    all.filter(|target| !target.contains("://")).collect()
+}
+
+/// The anchors of a page: each heading in lower case, with `-` for spaces and without other
+/// punctuation, as mdbook and GitHub make them. Lines in code blocks are no headings.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut in_code = false;
+    let mut anchors = BTreeSet::new();
+    for line in text.lines() {
+        in_code ^= line.trim_start().starts_with("```");
+        let heading = line.trim_start_matches('#');
+        if in_code || heading.len() == line.len() || !heading.starts_with(' ') {
+            continue;
+        }
+        let kept = |letter: char| match letter {
+            ' ' => Some('-'),
+            '-' | '_' => Some(letter),
+            _ => letter.is_alphanumeric().then_some(letter),
+        };
+        anchors.insert(
+            heading
+                .trim()
+                .to_lowercase()
+                .chars()
+                .filter_map(kept)
+                .collect(),
+        );
+    }
+    anchors
 }
 
 fn broken(page: &Path, text: &str) -> Vec<String> {
     let folder = page.parent().expect("a page lies in a folder");
-    let file = |target: &&str| target.split('#').next().unwrap_or_default().to_owned();
-    let missing = targets(text)
-        .into_iter()
-        .filter(|target| !folder.join(file(target)).exists());
+    let exists = |target: &&str| {
+        let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+        if file.is_empty() {
+            return anchors(text).contains(anchor);
+        }
+        let other = folder.join(file);
+        let has_anchor =
+            || fs::read_to_string(&other).is_ok_and(|text| anchors(&text).contains(anchor));
+        other.exists() && (anchor.is_empty() || has_anchor())
+    };
+    let missing = targets(text).into_iter().filter(|target| !exists(target));
     missing
         .map(|target| format!("{}: {target} does not exist", page.display()))
         .collect()
@@ -66,9 +100,9 @@ fn links_between_documents_lead_somewhere() {
     none(&complaints);
     let planted = broken(
         &root().join("planted.md"),
-        "[here](docs/nowhere.md) ![](README.md)",
+        "[here](docs/nowhere.md) ![](README.md) [there](RELEASE.md#signing) [no](RELEASE.md#missing) [no](#missing)",
     );
-    assert_eq!(planted.len(), 1);
+    assert_eq!(planted.len(), 3);
 }
 
 #[test]

@@ -1,15 +1,20 @@
 //! Rules that no compiler checks: which crate may import which, how a file starts, how long a
-//! function may be, which words are not used. Each rule is a function from text to complaints. It
-//! is tested on the project and on a planted fault.
+//! function may be, how it takes its arguments, which words are not used. Each rule is a function
+//! from text to complaints. It is tested on the project and on a planted fault.
 
-mod functions;
-mod imports;
+mod lengths;
+mod crate_imports;
 mod links;
-mod mac_portability;
+mod mac_scripts_and_bundle;
 mod metal;
-mod modules;
+mod module_cycles;
+mod python_scripts;
 mod sources;
 mod consistency;
+mod durable_files;
+mod trainer_exports;
+mod tuple_arguments;
+mod without_window;
 mod words;
 
 /// The checkout that is being tested.

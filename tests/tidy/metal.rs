@@ -61,6 +61,21 @@ fn converted_on_device(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
+/// Conversions in the training code that a test with a device without f64 does not see.
+fn unseen_conversions(path: &str, text: &str) -> Vec<String> {
+    // The device check converts on the CPU, which is its reference.
+    let is_reference = path.ends_with("device_check/compare_with_cpu.rs");
+    if !path.starts_with("crates/trainer/src/") || is_reference {
+        return Vec::new();
+    }
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
+    let lines = code.lines().enumerate();
+    let found = lines.filter(|(_, line)| line.contains(".to_dtype("));
+    let complaint =
+        |(at, _): (usize, &str)| format!("{path}:{}: call tape::device::convert", at + 1);
+    found.map(complaint).collect()
+}
+
 #[test]
 fn kernels_for_metal_are_compiled_with_precise_functions() {
     let path = "crates/tape/src/kernels/metal.rs";
@@ -70,7 +85,7 @@ fn kernels_for_metal_are_compiled_with_precise_functions() {
         "new_library_with_source(&text, Some(&options))",
     ];
     none(&missing(path, &text(path), &needed));
-    let path = "crates/tape/src/kernels/command_buffers.rs";
+    let path = "crates/tape/src/command_buffer_budget.rs";
     let needed = [r#"("CANDLE_METAL_ENABLE_FAST_MATH", "false")"#];
     none(&missing(path, &text(path), &needed));
     let path = "src-tauri/main.rs";
@@ -106,6 +121,19 @@ fn no_tensor_is_converted_from_f64_on_a_device() {
     none(&complaints.collect::<Vec<_>>());
     let planted = "let x = Tensor::new(values, context.device)?.to_dtype(like.dtype())?;";
     assert_eq!(converted_on_device("planted", planted).len(), 1);
+}
+
+#[test]
+fn the_training_converts_where_a_missing_f64_is_seen() {
+    let sources = rust_sources();
+    let complaints = sources
+        .iter()
+        .flat_map(|source| unseen_conversions(&source.path, &source.text));
+    none(&complaints.collect::<Vec<_>>());
+    let planted =
+        "let x = values.to_dtype(like.dtype())?;\n#[cfg(test)]\nmod tests {\nx.to_dtype(y)";
+    let complaints = unseen_conversions("crates/trainer/src/planted.rs", planted);
+    assert_eq!(complaints.len(), 1);
 }
 
 #[test]

@@ -114,6 +114,42 @@ fn shell_imports(sources: &[Source]) -> Vec<String> {
     }
 }
 
+/// Whether a function of this name that returns `returned` is a constructor with a vague name.
+fn is_vague_constructor(name: &str, returned: &str) -> bool {
+    if ["of", "on"].contains(&name) {
+        return returned.starts_with(char::is_uppercase);
+    }
+    (name.starts_with("of_") || name.ends_with("_of")) && returned.contains("Self")
+}
+
+/// Constructors whose name does not say what they take: `of`, `on`, `of_x` and `x_of` instead of
+/// `new`, `from_x`, `with_x` or `for_x`.
+fn vague_constructors(sources: &[Source]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for source in sources.iter().filter(|s| s.path.ends_with(".rs")) {
+        for (at, keyword) in source.text.match_indices("fn ") {
+            let before = source.text[..at].rsplit('\n').next().unwrap_or_default();
+            let begins = ["", "pub", "pub(crate)", "pub(super)", "const", "pub const"];
+            let text = &source.text[at + keyword.len()..];
+            let is_end = |c: char| !c.is_alphanumeric() && c != '_';
+            let name = text.split(is_end).next().unwrap_or_default();
+            let after = &text[name.len()..];
+            if !begins.contains(&before.trim()) || !after.starts_with(['(', '<']) {
+                continue;
+            }
+            let signature = after.split(['{', ';']).next().unwrap_or_default();
+            let (arguments, returned) = signature.rsplit_once("->").unwrap_or((signature, ""));
+            if is_vague_constructor(name, returned.trim()) && !arguments.contains("self") {
+                complaints.push(format!(
+                    "{}: `fn {name}` makes a value; call it new, from_x, with_x or for_x",
+                    source.path
+                ));
+            }
+        }
+    }
+    complaints
+}
+
 #[test]
 fn every_rust_file_reports_what_it_is() {
     none(&without_header(&all()));
@@ -130,6 +166,11 @@ fn one_file_of_the_window_talks_to_the_shell() {
 }
 
 #[test]
+fn constructors_have_the_usual_names() {
+    none(&vague_constructors(&all()));
+}
+
+#[test]
 fn planted_faults_are_named() {
     let source = |path: &str, text: &str| Source {
         path: path.into(),
@@ -138,15 +179,33 @@ fn planted_faults_are_named() {
     let import = format!("import {{ invoke }} from \"{SHELL}/api/core\";\n");
     let good = [
         source("crates/a.rs", "//! Says what it is.\nstruct Pilot;\n"),
+        source(
+            "crates/b.rs",
+            "//! Says what it is.\nfn on() -> bool {\n    fn of(self, x: u8) -> Self {\n    fn name_of(x: u8) -> String {\n",
+        ),
         source("ui/host.ts", &import),
     ];
-    for rule in [without_header, empty_words, shell_imports] {
+    for rule in [
+        without_header,
+        empty_words,
+        shell_imports,
+        vague_constructors,
+    ] {
         assert_eq!(rule(&good), Vec::<String>::new());
     }
     assert_eq!(
         without_header(&[source("crates/a.rs", "use std::fs;\n//! late\n")]).len(),
         1
     );
+    for constructor in [
+        "pub fn of(x: &str) -> Self {\n",
+        "    fn on<T>(\n        x: T,\n    ) -> Result<Run> {\n",
+        "    fn blank_of(x: u8) -> Self {\n",
+        "    fn of_unfinished(x: u8) -> Option<Self> {\n",
+    ] {
+        let planted = source("crates/a.rs", constructor);
+        assert_eq!(vague_constructors(&[planted]).len(), 1, "{constructor}");
+    }
     let named = format!("pub struct Run{} {{}}", EMPTY_WORDS[0]);
     assert_eq!(empty_words(&[source("crates/a.rs", &named)]).len(), 1);
     assert_eq!(

@@ -45,6 +45,60 @@ test("opens a folder, by button and by shortcut", async ({ page }) => {
   await expect(page).toHaveURL(/#\/inspection\/demo/);
 });
 
+test("opens, removes and clears recent folders", async ({ page }) => {
+  await open(page, "/?recent");
+  await choose(page, "#recent li.missing button");
+  await expect(page.locator("#recent li")).toHaveCount(3);
+  await choose(page, "[data-recent=recent-2]");
+  await expect(page).toHaveURL(/#\/inspection\/demo/);
+  await command(page, "recent folders");
+  await expect(page.locator("[data-recent=recent-1]")).toBeFocused();
+  await choose(page, "#clear-recent");
+  await expect(page.locator("#recent")).toBeHidden();
+});
+
+test("changes the memory limits of a training", async ({ page }) => {
+  await open(page, training);
+  await choose(page, "#open-limits");
+  await tabTo(page, page.locator("#limit-leave"));
+  await expect(page.locator("#limit-leave-value")).toHaveText("2.4 GB, 10 %");
+  for (let presses = 0; presses < 6; presses += 1) await page.keyboard.press("ArrowRight");
+  await expect(page.locator("#limit-leave-value")).toHaveText("3.0 GB, 13 %");
+  await tabTo(page, page.locator("#limit-cap"));
+  await page.keyboard.type("much");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("#memory-limits [role=alert]")).toContainText("Enter a size from 0.1 to 24.0 GB");
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("6.5");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("#limit-cap")).toHaveAttribute("aria-invalid", "false");
+  await page.keyboard.press("Escape");
+  await expect(page.locator("#memory-limits")).toHaveCount(0);
+  await choose(page, "#open-limits");
+  await expect(page.locator("#limit-cap")).toHaveValue("6.5");
+});
+
+test("adds a plan to the queue, and changes the queue", async ({ page }) => {
+  await open(page, "/?active&queue#/inspection/texts");
+  await expect(page.locator("#train")).toHaveText(/Add to queue/);
+  await expect(page.locator("#train")).toBeEnabled();
+  await page.keyboard.press("Meta+Enter");
+  await expect(page.locator("#train")).toBeDisabled();
+  await choose(page, "#plan-queued a");
+  await expect(page.locator("[data-queued]")).toHaveCount(4);
+  await choose(page, "[data-queued=queued-2] button >> nth=0");
+  await expect(page.locator("[data-queued]").first()).toHaveAttribute("data-queued", "queued-2");
+  await choose(page, "[data-queued=queued-1] button >> nth=1");
+  await expect(page.locator("[data-queued]")).toHaveCount(3);
+});
+
+test("starts the queue after a restart", async ({ page }) => {
+  await open(page, "/?queue=held");
+  await choose(page, "#start-queue");
+  await expect(page.locator("#start-queue")).toHaveCount(0);
+  await expect(page.locator("#queue .problem")).toHaveCount(0);
+});
+
 test("changes a plan and starts it", async ({ page }) => {
   await open(page, "/?speed=0#/inspection/demo");
   await tabTo(page, page.locator("#leave"));
@@ -68,6 +122,49 @@ test("changes a plan and starts it", async ({ page }) => {
   await expect(page.locator("#setting-epochs")).toBeEnabled();
   await page.keyboard.press("Meta+2");
   await expect(page.locator("#pause")).toBeVisible();
+});
+
+test("changes a setting that only the sheet of all settings has", async ({ page }) => {
+  await open(page, "/?speed=0#/inspection/demo");
+  await expect(page.locator("#peak")).toContainText("GB");
+  await page.keyboard.press("Meta+,");
+  await expect(page.locator("#search-settings")).toBeFocused();
+  await page.keyboard.type("decay");
+  const field = page.locator("#all-weight_decay");
+  await tabTo(page, field);
+  await page.keyboard.type("11");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("#all-hint-weight_decay")).toHaveText("Must be a number from 0 to 10.");
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("0.1");
+  await page.keyboard.press("Tab");
+  await expect(page.locator("[data-setting=weight_decay]")).toContainText("changed");
+  await expect(page.locator("#all-settings-sheet header [role=status]")).toHaveText("1 setting differs from the suggested plan");
+  await page.keyboard.press("Escape");
+  // The page behind the sheet shows its text already while the sheet closes.
+  await expect(page.locator("#all-settings-sheet")).toHaveCount(0);
+  await expect(page.locator("#all-settings")).toHaveText("All settings… 1 more changed");
+  await page.keyboard.press("Meta+,");
+  await tabTo(page, page.getByRole("button", { name: "Reset Weight decay" }));
+  await page.keyboard.press("Enter");
+  await expect(page.locator("[data-setting=weight_decay]")).not.toContainText("changed");
+  await expect(field).toHaveValue("");
+});
+
+test("shares a setting of the plan page with the sheet, both ways", async ({ page }) => {
+  await open(page, "/?speed=0#/inspection/demo");
+  await tabTo(page, page.locator("#setting-epochs"));
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("12");
+  await choose(page, "#all-settings");
+  await expect(page.locator("#all-epochs")).toHaveValue("12");
+  await tabTo(page, page.locator("#all-image_size"));
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("100");
+  await choose(page, "#all-settings-done");
+  await expect(page.locator("#setting-resolution")).toHaveValue("100");
+  await choose(page, "#reset-plan");
+  await expect(page.locator("#setting-epochs")).toHaveValue("30");
 });
 
 test("dismisses why a start was refused", async ({ page }) => {
@@ -136,11 +233,59 @@ test("goes from a finished training to the confusion matrix and the classes", as
   await expect(page.locator("#mistakes h2")).toHaveText("Motorbikes");
   await page.keyboard.press("Escape");
   await expect(page.locator("#mistakes h2")).toHaveText("Worst mistakes");
+  await tabTo(page, page.locator("#mistakes .picture").first());
   await choose(page, "#show-classes");
   await choose(page, ".classes th:first-child button");
   await expect(page.locator(".classes th").first()).toHaveAttribute("aria-sort", "ascending");
   await choose(page, "#mistakes .between button");
   await expect(page.locator("#mistakes li")).toHaveCount(14);
+});
+
+test("opens the menus of charts, classes and samples, and finds their commands", async ({ page }) => {
+  const menus: string[] = [];
+  page.on("console", (message) => message.type() === "info" && menus.push(message.text()));
+  const recordCopies = () =>
+    page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text: string) => void (document.body.dataset.copied = text) } }));
+  await open(page, training);
+  await recordCopies();
+  await tabTo(page, page.locator("[role=group][aria-label=Charts]"));
+  await page.keyboard.press("Shift+F10");
+  await expect.poll(() => menus.join()).toContain("save-chart");
+  await command(page, "copy values");
+  await expect(page.locator("body")).toHaveAttribute("data-copied", /^Time\t/);
+  await openPalette(page);
+  await expect(page.locator("[data-command=save-chart]")).toBeVisible();
+
+  await open(page, results);
+  await recordCopies();
+  await choose(page, "#show-classes");
+  await tabTo(page, page.locator(".classes tbody tr").first());
+  const second = page.locator(".classes tbody tr").nth(1);
+  await page.keyboard.press("ArrowDown");
+  await expect(second).toBeFocused();
+  const name = (await second.locator("td").first().textContent())!;
+  await page.keyboard.press("ContextMenu");
+  await expect.poll(() => menus.join()).toContain("copy-class");
+  await command(page, "copy row");
+  await expect(page.locator("body")).toHaveAttribute("data-copied", new RegExp(`^${name}\t`));
+  await expect(second).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(page.locator("#mistakes h2")).toHaveText(name);
+  await tabTo(page, page.locator("#mistakes .picture").first());
+  await page.keyboard.press("Shift+F10");
+  await expect.poll(() => menus.join()).toContain("copy-sample");
+  await command(page, "copy file name");
+  await expect(page.locator("body")).toHaveAttribute("data-copied", "image_0.jpg");
+});
+
+test("shows the labels that may be wrong, and their files", async ({ page }) => {
+  await open(page, "/?suspicious#/results/r3");
+  await expect(page.locator("#suspicious")).toContainText("2 more may be wrong");
+  await tabTo(page, page.locator("#suspicious .picture").last());
+  await open(page, "/?results=texts&suspicious#/results/r3");
+  await tabTo(page, page.locator("#suspicious li button").first());
+  await expect(page.locator("#suspicious li button").first()).toHaveText("Show in Finder");
+  await expect(page.locator("#mistakes li p").first()).toContainText("The parcel came on Tuesday");
 });
 
 test("tries images", async ({ page }) => {
@@ -181,18 +326,57 @@ test("exports", async ({ page }) => {
   await expect(page.locator("#export")).toBeVisible();
 });
 
+test("trains a finished run longer", async ({ page }) => {
+  await open(page, results);
+  await tabTo(page, page.locator("#train-longer"));
+  await page.keyboard.press("Enter");
+  await expect(page.locator("#epochs-in-all")).toBeFocused();
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("30");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("#train-longer-dialog [role=alert]")).toContainText("choose at least 31 epochs");
+  await page.locator("#epochs-in-all").focus();
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("40");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/#\/run\/r3/);
+});
+
+test("chooses a recovery step, of a run and of a plan", async ({ page }) => {
+  await open(page, "/?at=240&speed=0&short&status=failed#/run/demo");
+  await choose(page, "[data-recovery=resolution]");
+  await expect(page).toHaveURL(/#\/inspection\/demo/);
+  await expect(page.locator("#setting-resolution")).toHaveValue("128");
+  await expect(page.locator("#setting-epochs")).toHaveValue("60");
+  await open(page, "/?large#/inspection/demo");
+  await expect(page.locator("#recovery")).toContainText("3.7 GB, which is enough");
+  await choose(page, "[data-recovery=resolution]");
+  await expect(page.locator("#setting-resolution")).toHaveValue("128");
+  await choose(page, "[data-recovery=optimizer]");
+  await expect(page.locator("#all-settings")).toHaveText("All settings… 1 more changed");
+});
+
 test("compares two runs", async ({ page }) => {
   await open(page, results);
   await tabTo(page, page.locator("#compare"));
   await page.keyboard.type("cifar");
   await expect(page.locator("#compare + p")).toContainText("This run is better");
+  await choose(page, "#show-comparison");
+  await expect(page.locator("#comparison figure")).toHaveCount(3);
+  await expect(page.locator("[data-compared=memory_cap_bytes]")).toContainText("8.0 GB");
+  await expect(page.locator("#compared-samples")).toContainText("share 1,190 samples");
+  await page.keyboard.press("Escape");
+  await expect(page.locator("#comparison")).toHaveCount(0);
+  await choose(page, "#show-comparison");
+  await choose(page, "#comparison-done");
+  await expect(page.locator("#comparison")).toHaveCount(0);
 });
 
 test("goes anywhere by the palette and by shortcuts", async ({ page }) => {
   await open(page, "/?active#/results/r3");
   await openPalette(page);
   for (const key of ["ArrowDown", "ArrowDown", "ArrowUp"]) await page.keyboard.press(key);
-  await expect(page.locator("#palette [aria-selected=true]")).toHaveText("Open the sample");
+  await expect(page.locator("#palette [aria-selected=true]")).toHaveAttribute("data-command", "sample");
   await page.keyboard.press("Escape");
   await expect(page.locator("#palette")).toHaveCount(0);
   await command(page, "all runs");
@@ -206,6 +390,15 @@ test("goes anywhere by the palette and by shortcuts", async ({ page }) => {
   expect(await page.evaluate(() => localStorage.getItem("text-scale"))).toBe("1.1");
   await page.keyboard.press("Meta+-");
   expect(await page.evaluate(() => localStorage.getItem("text-scale"))).toBe("1");
+});
+
+test("imports a run, and says why a damaged one is refused", async ({ page }) => {
+  await open(page, "/");
+  await command(page, "import a run");
+  await expect(page).toHaveURL(/#\/results\/r3/);
+  await open(page, "/?damaged");
+  await command(page, "import a run");
+  await expect(page.locator("main > .refusal p")).toContainText("birds.ebbrun was not imported: it is damaged");
 });
 
 test("finds, opens, renames and trashes a run of the list", async ({ page }) => {
@@ -227,14 +420,68 @@ test("finds, opens, renames and trashes a run of the list", async ({ page }) => 
   await expect(page.locator("#edit-run")).toBeVisible();
   await page.keyboard.press("ControlOrMeta+a");
   await page.keyboard.type("shelves, first try");
+  await tabTo(page, page.locator("#run-tags"));
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("first, try");
   await page.keyboard.press("Enter");
   await expect(page.locator("[data-run-row=r4] .name")).toHaveText("shelves, first try");
   await expect(page.locator("[data-run-row=r4] .name")).toBeFocused();
+  await expect(page.locator("[data-run-row=r4] .tags")).toHaveText("firsttry");
   await command(page, "trash");
   await expect(page.locator("[data-run-row=r4]")).toHaveCount(0);
+
+  await tabTo(page, page.locator("#filter-state"));
+  await page.keyboard.type("Fin");
+  await expect(page.locator("[data-run-row]")).toHaveCount(2);
+  await tabTo(page, page.locator("#filter-tag"));
+  await page.keyboard.type("sh");
+  await expect(page.locator("[data-run-row]")).toHaveCount(1);
+  await tabTo(page, page.locator("#filter-state"));
+  await page.keyboard.type("Fail");
+  await choose(page, "#show-all-runs");
+  await expect(page.locator("[data-run-row]")).toHaveCount(5);
 
   await tabTo(page, page.locator("[data-run-row=r6] .button"));
   await tabTo(page, page.locator("[data-run-row=r5] .name"));
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(/#\/results\/r5/);
+});
+
+test("locates the data of a failed run, then resumes it", async ({ page }) => {
+  await open(page, "/?at=240&speed=0&status=failed&moved#/run/demo");
+  await expect(page.locator("#data-moved")).toContainText("was moved or deleted");
+  await choose(page, "#locate-data");
+  await expect(page.locator("#data-located")).toBeVisible();
+  await page.keyboard.press("Meta+Enter");
+  await expect(page.locator("#pause")).toBeVisible();
+});
+
+test("chooses another folder after one that cannot be trained", async ({ page }) => {
+  await open(page, "/?#/inspection/refused");
+  await expect(page.locator("#layouts dt")).toHaveCount(4);
+  await choose(page, "#choose-another");
+  await expect(page).toHaveURL(/#\/inspection\/demo/);
+});
+
+test("says which of two dropped folders is not opened", async ({ page }) => {
+  await open(page, "/?dropped-two#/inspection/demo");
+  await expect(page.locator("main > .notice p")).toContainText("shelves was left out");
+  await choose(page, "main > .notice button");
+  await expect(page.locator("main > .notice p")).toHaveCount(0);
+});
+
+test("says which of two folders on the Dock icon is not opened", async ({ page }) => {
+  await open(page, "/?launched-with-two");
+  await expect(page).toHaveURL(/#\/inspection\/demo/);
+  await expect(page.locator("main > .notice p")).toContainText("shelves was left out");
+});
+
+test("an error does not follow to another page", async ({ page }) => {
+  await open(page, "/?refuse#/inspection/demo");
+  await expect(page.locator("#train")).toBeEnabled();
+  await page.keyboard.press("Meta+Enter");
+  await expect(page.locator("main > .refusal p")).toBeVisible();
+  await choose(page, "button.back");
+  await expect(page.locator("#drop-zone")).toBeVisible();
+  await expect(page.locator("main > .refusal p")).toHaveCount(0);
 });

@@ -3,7 +3,7 @@
 import { AxeBuilder } from "@axe-core/playwright";
 import { expect, test, type Page } from "@playwright/test";
 import { addressOf, allStates, states } from "../src/host/replay/states";
-import { unreachable } from "./reach";
+import { unreachable } from "./tabReach";
 
 /** The day of the recorded run, so that it began "today". */
 const NOW = new Date("2026-11-20T14:00:00Z");

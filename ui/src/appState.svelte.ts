@@ -1,9 +1,9 @@
 // State that all views share: the welcome data, the machine, a folder dragged over the window, and
 // the last error.
 import { host } from "./host/selectHost";
-import { toCommandError, type Drag } from "./host/host";
-import { go, inspectionHash, resultsHash, route, runHash, showHash } from "./route.svelte";
-import type { MachineView, Show, Welcome, WeightsView } from "./types";
+import { toCommandError, type Drag, type SettingChange } from "./host/host";
+import { go, inspectionHash, onLeave, resultsHash, route, runHash, showHash } from "./route.svelte";
+import type { MachineView, NoticeView, Show, Welcome, WeightsView } from "./types";
 
 class Session {
   welcome = $state.raw<Welcome | null>(null);
@@ -11,6 +11,8 @@ class Session {
   drag = $state.raw<Drag>(null);
   /** The last error; shown until it is dismissed or the next action. */
   error = $state.raw<string | null>(null);
+  /** What Ebb did otherwise than the user may expect; shown like an error, but it is none. */
+  notice = $state.raw<string | null>(null);
   /** Pretrained weights that were chosen or dropped. */
   weights = $state.raw<WeightsView[]>([]);
   /** Pretrained weights that were just dropped on a plan. */
@@ -18,6 +20,8 @@ class Session {
   /** Runs by inspection, and inspections by run, since the page was loaded. */
   runOf = new Map<string, string>();
   inspectionOf = new Map<string, string>();
+  /** What the next plan of a run changes in the settings that it takes over. */
+  changeOf = new Map<string, SettingChange>();
 
   get mac() {
     return this.welcome?.platform === "macos";
@@ -25,10 +29,16 @@ class Session {
 }
 
 export const session = new Session();
+// An error belongs to the view where it arose, and so does a notice.
+onLeave(() => {
+  session.error = null;
+  session.notice = null;
+});
 
 /** Runs an action and shows its error. Returns whether it succeeded. */
 export const attempt = async (action: () => Promise<void>): Promise<boolean> => {
   session.error = null;
+  session.notice = null;
   try {
     await action();
     return true;
@@ -48,6 +58,16 @@ export const addWeights = (weights: WeightsView) => {
   if (!session.weights.some(({ id }) => id === weights.id)) session.weights = [...session.weights, weights];
 };
 
+/** Ends when the view that was opened last is shown. */
+let opened: Promise<void> = Promise.resolve();
+
+/** Shows a notice on the view that is being opened. */
+export const showNotice = ({ text, is_error }: NoticeView) =>
+  opened.then(() => {
+    session.notice = is_error ? null : text;
+    if (is_error) session.error = text;
+  });
+
 /** Opens a view. Pretrained weights that are dropped on a plan become its starting point. */
 export const openShow = (show: Show) => {
   if (show.kind === "inspection" && show.weights) {
@@ -57,12 +77,12 @@ export const openShow = (show: Show) => {
       return;
     }
   }
-  if (show.kind === "run") void openRun(show.id);
+  if (show.kind === "run") opened = openRun(show.id);
   else go(showHash(show));
 };
 
 /** Opens a run: its results once it has finished. */
-const openRun = async (id: string) => {
+export const openRun = async (id: string) => {
   const rows = await host.runs().catch(() => []);
   const finished = rows.some((row) => row.id === id && row.status === "finished");
   go(finished ? resultsHash(id) : runHash(id));
@@ -78,6 +98,6 @@ export const resume = (run: string) =>
 
 /** Returns to the welcome page and shows why: an id is unknown. */
 export const leaveUnknown = (thrown: unknown) => {
-  session.error = toCommandError(thrown).message;
   go("#/");
+  session.error = toCommandError(thrown).message;
 };

@@ -1,31 +1,47 @@
 // Formats numbers: 1,215 · 6.1 GB · 26.1 · 93.4 % · 9:04 · 1:12 h. A missing number is "–". A
-// gigabyte is 2^30 bytes.
+// gigabyte is 2^30 bytes. Sizes, counts, durations and percentages read as those of the crate
+// `format`: tests of both read crates/format/tests/vectors.json.
 export const missing = "–";
 
+const KB = 2 ** 10;
+const MB = 2 ** 20;
 const GB = 2 ** 30;
+const TB = 2 ** 40;
 const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const known = (value: number | null | undefined): value is number => value !== null && value !== undefined && Number.isFinite(value);
+
+/** `toFixed`, but a tie is rounded to an even digit, as in Rust. */
+const fixed = (value: number, digits: 0 | 1) => {
+  // All other ties are rounded up to an even digit anyway.
+  const down = digits === 1 ? value % 1 === 0.25 : value % 2 === 0.5;
+  return (down ? value - (digits === 1 ? 0.05 : 0.5) : value).toFixed(digits);
+};
 
 export const count = (value: number | null | undefined) => (known(value) ? grouped.format(value) : missing);
 export const oneDecimal = (value: number | null | undefined) => (known(value) ? value.toFixed(1) : missing);
 export const loss = (value: number | null | undefined) => (known(value) ? value.toFixed(value < 99.995 ? 2 : 0) : missing);
 /** "3.2e-4". */
 export const rate = (value: number | null | undefined) => (known(value) ? value.toExponential(1) : missing);
-export const percent = (fraction: number | null | undefined) => (known(fraction) ? `${(fraction * 100).toFixed(1)} %` : missing);
-export const gigabytes = (bytes: number | null | undefined) => (known(bytes) ? (bytes / GB).toFixed(1) : missing);
+export const percent = (fraction: number | null | undefined) => (known(fraction) ? `${fixed(fraction * 100, 1)} %` : missing);
+export const gigabytes = (bytes: number | null | undefined) => (known(bytes) ? fixed(bytes / GB, 1) : missing);
 
-/** "2.6 MB", "840 kB", "6.1 GB". */
+/** "6.1 GB", "512 MB", "2.6 MB", "48 kB", "812 bytes". */
 export const size = (bytes: number) => {
-  if (bytes >= GB) return `${gigabytes(bytes)} GB`;
-  return bytes >= 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MB` : `${grouped.format(Math.ceil(bytes / 1024))} kB`;
+  // Each limit is where the smaller unit would round up to four digits.
+  if (bytes >= 999.95 * GB) return `${fixed(bytes / TB, 1)} TB`;
+  if (bytes >= 999.5 * MB) return `${fixed(bytes / GB, 1)} GB`;
+  if (bytes >= 9.95 * MB) return `${fixed(bytes / MB, 0)} MB`;
+  if (bytes >= 999.5 * KB) return `${fixed(bytes / MB, 1)} MB`;
+  if (bytes >= KB) return `${fixed(bytes / KB, 0)} kB`;
+  return bytes === 1 ? "1 byte" : `${fixed(bytes, 0)} bytes`;
 };
 
 /** "9:04" below an hour, else "1:12 h". */
 export const duration = (seconds: number | null | undefined) => {
-  if (!known(seconds)) return missing;
-  const rounded = Math.max(0, Math.round(seconds));
+  if (!known(seconds) || seconds < 0) return missing;
+  const whole = Math.floor(seconds);
   const pair = (high: number, low: number) => `${high}:${String(low).padStart(2, "0")}`;
-  return rounded < 3600 ? pair(Math.floor(rounded / 60), rounded % 60) : `${pair(Math.floor(rounded / 3600), Math.floor((rounded % 3600) / 60))} h`;
+  return whole < 3600 ? pair(Math.floor(whole / 60), whole % 60) : `${pair(Math.floor(whole / 3600), Math.floor((whole % 3600) / 60))} h`;
 };
 
 /** A tick of the time axis: "9:00", "1:30:00", "6 h". */

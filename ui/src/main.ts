@@ -8,7 +8,7 @@ import { perform, restoreScale } from "./actions/perform.svelte";
 import { host } from "./host/selectHost";
 import { toCommandError } from "./host/host";
 import { route } from "./route.svelte";
-import { openShow, session } from "./appState.svelte";
+import { openShow, session, showNotice } from "./appState.svelte";
 import { behaveNatively } from "./shell/manners";
 
 const report = (message: string) => void host.reportError(message).catch(() => {});
@@ -19,12 +19,14 @@ behaveNatively();
 restoreScale();
 host.onAction((id, run) => perform(id, run ?? undefined));
 host.onShow(openShow);
+host.onNotice((notice) => void showNotice(notice));
 host.onDrag((drag) => (session.drag = drag));
 
 try {
   session.welcome = await host.welcome();
   document.documentElement.dataset.platform = session.welcome.platform;
   if (route().view === "welcome" && session.welcome.show) openShow(session.welcome.show);
+  if (session.welcome.notice) void showNotice(session.welcome.notice);
 } catch (thrown) {
   session.error = toCommandError(thrown).message; // the window opens and shows the error
 }

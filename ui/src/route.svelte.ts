@@ -17,10 +17,19 @@ export const resultsHash = (id: string) => `#/results/${encodeURIComponent(id)}`
 export const showHash = (show: Show) => (show.kind === "run" ? runHash(show.id) : inspectionHash(show.id));
 
 let current = $state.raw<Route>(parse(location.hash));
-addEventListener("hashchange", () => (current = parse(location.hash)));
+/** Is called when another view opens. */
+let leave = () => {};
+export const onLeave = (listener: () => void) => (leave = listener);
+const show = (hash: string) => {
+  const next = parse(hash);
+  if (JSON.stringify(next) === JSON.stringify(current)) return;
+  leave();
+  current = next;
+};
+addEventListener("hashchange", () => show(location.hash));
 
 export const route = () => current;
 export const go = (hash: string) => {
   location.hash = hash;
-  current = parse(hash);
+  show(hash);
 };

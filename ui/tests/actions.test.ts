@@ -11,12 +11,16 @@ test("every shortcut performs its action, with the command key of the system", (
   for (const { id, key } of actions) {
     if (!key) continue;
     const alone = key === " ";
-    expect(keyAction(press(key, { ctrlKey: !alone }), false), id).toBe(id);
-    expect(keyAction(press(key, { metaKey: !alone }), true), id).toBe(id);
-    expect(keyAction(press(key, { altKey: true, ctrlKey: true }), false), id).toBeUndefined();
+    const shiftKey = key.startsWith("shift+");
+    const pressed = shiftKey ? key.slice(6).toUpperCase() : key;
+    expect(keyAction(press(pressed, { ctrlKey: !alone, shiftKey }), false), id).toBe(id);
+    expect(keyAction(press(pressed, { metaKey: !alone, shiftKey }), true), id).toBe(id);
+    expect(keyAction(press(pressed, { altKey: true, ctrlKey: true, shiftKey }), false), id).toBeUndefined();
   }
   expect(keyAction(press("+", { ctrlKey: true, shiftKey: true }), false)).toBe("larger");
   expect(keyAction(press("o"), false)).toBeUndefined();
+  expect(keyAction(press(" ", { shiftKey: true }), false)).toBeUndefined();
+  expect(keyAction(press("Enter", { shiftKey: true, ctrlKey: true }), false)).toBeUndefined();
 });
 
 test("ids and shortcuts are unique", () => {
@@ -27,11 +31,13 @@ test("ids and shortcuts are unique", () => {
 
 test("shortcuts are written as the system writes them", () => {
   expect([keyLabel("Enter", true), keyLabel("o", true), keyLabel("=", true)]).toEqual(["⌘↩", "⌘O", "⌘+"]);
+  expect([keyLabel("shift+d", true), keyLabel("shift+d", false)]).toEqual(["⇧⌘D", "Ctrl+Shift+D"]);
   expect([keyLabel("Enter", false), keyLabel("s", false), keyLabel(" ", false)]).toEqual(["Ctrl+Enter", "Ctrl+S", "Space"]);
 });
 
 test("the palette finds by words, those that begin with it first", () => {
-  const labels = (query: string) => search(actions, query, false).map((action) => labelOf(action, false));
+  const offered = actions.filter(({ on }) => !on || on === "run");
+  const labels = (query: string) => search(offered, query, false).map((action) => labelOf(action, false));
   expect(labels("text lar")).toEqual(["Larger text"]);
   expect(labels("t")[0]).toBe("Training");
   expect(labels("file manager")).toEqual(["Show in file manager"]);

@@ -1,20 +1,21 @@
 // Axes, names, time ranges and marks of the charts, and the table of series.
 import { expect, test } from "vitest";
 import { keepNewest, pushApart } from "../src/chart/overlap";
-import { layout, leastHeight } from "../src/chart/layout";
-import { shapeOf } from "../src/chart/marks";
+import { isOverFirst, layout, leastHeight } from "../src/chart/layout";
+import { labelOf, shapeOf } from "../src/chart/changeMarks";
 import { noTops, prepareScene } from "../src/chart/scene";
-import { PANELS, SERIES, seriesOf, timesOf } from "../src/chart/series";
-import { pan, select, timeRange, wholeRun, zoom } from "../src/chart/span";
+import { PANELS, possiblePanels, SERIES, seriesOf, speed, speedUnit, timesOf } from "../src/chart/series";
+import { firstSpan, pan, select, timeRange, wholeRun, zoom } from "../src/chart/timeRange";
 import { axisOf, timeAxis } from "../src/chart/axis";
-import { defaultOptions, parseOptions, smoothedSteps, type ChartOptions } from "../src/chart/options";
+import { defaultOptions, parseOptions, smoothedSteps, type ChartOptions } from "../src/chart/viewOptions";
 import { logScale, lossScale, memoryScale, microScale, roundTicks, timeTicks } from "../src/chart/ticks";
 import { tickClock } from "../src/format";
-import type { Colors } from "../src/chart/colors";
-import { namesOf } from "../src/training/names";
-import { nearestMark, readingAt } from "../src/training/valuesAtCursor";
-import type { Mark, PullHeader } from "../src/types";
-import { pack, unpack } from "../src/pullFormat";
+import type { Colors } from "../src/chart/canvasTheme";
+import { namesOf } from "../src/training/seriesLabels";
+import { nearestMark } from "../src/training/nearest";
+import { readingAt } from "../src/training/valuesAtCursor";
+import type { Mark, PullHeader, Started } from "../src/types";
+import { pack, unpack } from "../src/unpackPull";
 import recording from "../recorded/pulls.json";
 
 test.each([[24, [0, 8, 16, 24]], [23.5, [0, 8, 16, 23.5]], [16, [0, 4, 8, 12, 16]], [7.6, [0, 2, 4, 6, 7.6]], [128, [0, 32, 64, 96, 128]]])(
@@ -122,6 +123,13 @@ test.each([
   ["checkpoint_less", 8, 8, "square"], ["moments", 1, 1, "square"],
 ] as const)("a %s from %s to %s is drawn as %s", (change, from, to, shape) => expect(shapeOf({ change, from, to })).toBe(shape));
 
+test("a new size is labeled with the sizes only, other changes with their text", () => {
+  const reduced = { change: "shrink", from: 16, to: 8, short: "Micro-batch reduced from 16 to 8" } as const;
+  expect(labelOf(reduced)).toBe("16 to 8");
+  expect(labelOf({ ...reduced, change: "grow", from: 8, to: 16 })).toBe("8 to 16");
+  expect(labelOf({ ...reduced, change: "pause", to: 0, short: "Paused" })).toBe("Paused");
+});
+
 test("the nearest change attracts the cursor, of two equal ones the newer", () => {
   const marks = [100, 200, 200, 900].map((at_ms, i) => ({ at_ms, short: String(i) }) as Mark);
   expect([nearestMark(marks, 160, 50), nearestMark(marks, 500, 50), nearestMark(marks, 880, 50)].map((mark) => mark?.short)).toEqual(["2", undefined, "3"]);
@@ -137,7 +145,9 @@ test("all curves of a panel share their times", () => {
 test("the table has a row for every array of a pull", () => {
   const arrays = recording.pools.map(([name]) => name as string);
   const rows = SERIES.flatMap((row) => (row.array ? [row.array, timesOf(row.array)] : []));
-  expect(new Set(rows)).toEqual(new Set(arrays));
+  // The recorded run was trained on a CPU.
+  const onlyOnGpu = PANELS.flatMap(({ needs }) => needs ?? []);
+  expect(new Set(rows)).toEqual(new Set([...arrays, ...onlyOnGpu]));
 });
 
 const GB = 2 ** 30;
@@ -237,6 +247,21 @@ test("further panels are shown on request, with their values", () => {
   expect(leastHeight(scene.panels)).toBeGreaterThan(leastHeight(sample().panels));
 });
 
+test("the GPU's time is offered and shown only if the run has it", () => {
+  const chosen = { ...defaultOptions, panels: ["gpu" as const] };
+  const shown = (more: Record<string, number[]>) => prepareScene(unpack(pack(header, { ...arrays, ...more })), all, {} as Colors, noTops(), chosen);
+  const without = shown({});
+  expect(without.panels.map(({ id }) => id)).toEqual(["memory", "micro", "loss"]);
+  expect(possiblePanels(without.header).split(",")).not.toContain("gpu");
+  const scene = shown({ "loss.command_buffer_ms": [Number.NaN, 7.25] });
+  expect(scene.panels.map(({ id }) => id)).toEqual(["memory", "micro", "loss", "gpu"]);
+  expect(possiblePanels(scene.header).split(",")).toEqual(PANELS.map(({ id }) => id));
+  expect(possiblePanels(null).split(",")).not.toContain("gpu");
+  expect([...drawnBy(scene, "Mean").values]).toEqual([null, 7.25]);
+  const value = (ms: number) => readingAt(scene, ms, 0).rows.find(([name]) => name === "GPU, per command buffer")?.[1];
+  expect([value(0), value(1000)]).toEqual(["–", "7.3 ms"]);
+});
+
 test("the cursor shows the values known at its time, and why the budget is held back", () => {
   const reading = readingAt(sample(), 500, 10);
   expect(reading.rows).toEqual([
@@ -245,4 +270,33 @@ test("the cursor shows the values known at its time, and why the budget is held 
   ]);
   expect(reading.reason).toContain("2.0 GB below your limit");
   expect(readingAt(sample(), -1, 10).rows[0]).toEqual(["Your limit", "–"]);
+});
+
+test("a run that ended early opens at its last two minutes", () => {
+  expect(timeRange(firstSpan("ended_early"), 900_000)).toEqual({ fromMs: 780_000, toMs: 900_000 });
+  expect(timeRange(firstSpan("training"), 900_000)).toEqual({ fromMs: 300_000, toMs: 900_000 });
+});
+
+test("the speed of a language model is in tokens", () => {
+  const started = { task: "language-model", input_size: 128, total_bytes: 16 * GB } as Started;
+  expect([speed(230.4, started), speedUnit(started)]).toEqual(["29,491", "tokens/s"]);
+  expect([speed(230.4, { ...started, task: "text-classification" }), speedUnit(null)]).toEqual(["230.4", "samples/s"]);
+  expect(speed(null, started)).toBe("–");
+  const pull = unpack(pack({ ...header, started } as unknown as PullHeader, arrays));
+  const scene = prepareScene(pull, all, {} as Colors, noTops(), { ...defaultOptions, panels: ["speed"] });
+  expect([...drawnBy(scene, "Samples/s").values]).toEqual([1280, 2560]);
+  expect(readingAt(scene, 1000, 0).rows.find(([name]) => name === "Tokens/s")).toEqual(["Tokens/s", "2,560"]);
+});
+
+test("the box of the cursor leaves the memory panel if the pointer is over it", () => {
+  const panels = PANELS.filter(({ choice }) => !choice);
+  const place = layout(1132, 470);
+  const { top, height } = place.bands.memory;
+  expect([top - 5, top + height - 1, top + height + 30].map((y) => isOverFirst(y, place, panels))).toEqual([true, true, false]);
+});
+
+test("the reason of a held back budget has the amount and the time of the change", () => {
+  const reason = readingAt(sample(), 1000, 10).reason;
+  expect(reason).toBe("The budget line is 2.0 GB below your limit: held back because other apps' memory changed by 1.0 GB in 1 s.");
+  expect(readingAt(sample(), 500, 10).reason).toBe("The budget line is 2.0 GB below your limit: held back because other apps' memory changed.");
 });

@@ -5,8 +5,9 @@ use crate::peak_gflops::peak_gflops;
 use crate::workload::Workload;
 use candle_core::{DType, Device};
 use tape::{Cancel, Kernels, Parameters, Tape};
-use trainer::estimate::{DryRun, MemoryEstimate, NetworkFacts, Target, Variants};
-use trainer::{MicroBatchResult, OptimizerKind, Result, on_threads};
+use trainer::estimate::{MemoryEstimate, NetworkFacts, Target, Variants};
+use trainer::internals::{DryRun, MicroBatchResult};
+use trainer::{OptimizerKind, Result, on_threads};
 
 /// Fraction of the machine's matrix-product rate that a whole step reaches. The workloads reach
 /// 0.55 to 0.72.

@@ -10,7 +10,8 @@ use candle_core::{DType, Device};
 use tape::device::to_host;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, KinkDivergence, KinkLog, Parameters, Tape};
-use trainer::{MicroBatchResult, Precision, Result};
+use trainer::internals::MicroBatchResult;
+use trainer::{Precision, Result};
 
 /// How far the gradients of one micro-batch are from f64.
 #[derive(Debug, Clone, PartialEq)]

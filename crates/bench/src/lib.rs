@@ -3,6 +3,30 @@
 //! the cost of the memory controller (`ebb sweep-batch --controller`).
 //!
 //! Training never depends on this crate.
+//!
+//! ```
+//! use bench::{Case, Workload, measure};
+//! use candle_core::Device;
+//! use trainer::{Precision, on_threads};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Two samples per step, one at a time.
+//! let case = Case {
+//!     workload: Workload::from_name("bert_mini").expect("it is a workload"),
+//!     batch: 2,
+//!     micro: 1,
+//!     checkpointed: 0,
+//!     steps: 1,
+//!     precision: Precision::F32,
+//!     moments_in_file: false,
+//! };
+//! let measured = on_threads(2, || measure(case, &Device::Cpu))?;
+//! assert!(measured.s_per_step.median > 0.0);
+//! assert!(measured.losses.iter().all(|loss| loss.is_finite()));
+//! assert!(measured.saved_bytes > 0, "the backward pass needs the activations");
+//! # Ok(())
+//! # }
+//! ```
 
 mod synthetic_batch;
 mod controller_cost;

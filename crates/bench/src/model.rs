@@ -7,7 +7,8 @@ use models::{Gpt, ParameterBuilder, ResNet, TextEncoder, Vit};
 use tape::device::synchronize;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
-use trainer::{MicroBatchResult, Result};
+use trainer::Result;
+use trainer::internals::MicroBatchResult;
 
 impl Workload {
     /// Builds the network on `device`, with initial weights of a fixed seed.

@@ -6,12 +6,12 @@
 
 mod compare;
 mod fits_in_memory;
-mod batch_split;
-mod checked_network;
+mod splits_to_try;
+mod run_check;
 
-pub use batch_split::{BatchSplit, SplitSelection};
-pub use checked_network::SplitCheckOptions;
 pub use compare::{Comparison, Difference, compare};
+pub use run_check::SplitCheckOptions;
+pub use splits_to_try::{BatchSplit, SplitSelection};
 pub use trainer::ElementType;
 
 use serde::Serialize;
@@ -56,18 +56,18 @@ impl SplitCheck {
         let (name, split, precision) = (&worst.name, &worst.split, self.precision.name());
         if self.passed() {
             return format!(
-                "the split does not change the training: the largest difference is {:.1e}, in {name} with micro-batches of {split}; rounding in {precision} explains differences up to {bound:.0e}",
+                "the split does not change the training: the largest difference is {:.1e} (in {name}, with micro-batches of {split} samples), and rounding in {precision} explains differences up to {bound:.0e}",
                 worst.difference
             );
         }
         let next = match self.precision {
             ElementType::Single => {
-                "; run again with --double: if the split then changes nothing, the difference is rounding of gradients that nearly cancel"
+                "; run again with --double: if the split then changes nothing, the difference comes only from rounding, because the gradients of single samples nearly cancel"
             }
             ElementType::Double => "",
         };
         format!(
-            "the split changes the training: {name} differs by {:.1e} with micro-batches of {split}, but rounding in {precision} explains differences only up to {bound:.0e}{next}",
+            "the split changes the training: {name} differs by {:.1e} with micro-batches of {split} samples, but rounding in {precision} explains differences only up to {bound:.0e}{next}",
             worst.difference
         )
     }

@@ -8,10 +8,8 @@ use std::time::Instant;
 use tape::Parameters;
 use tape::device::{read, synchronize};
 use tape::optim::global_norm;
-use trainer::{
-    AccumulatedBatch, EffectiveBatch, MicroBatchResult, OptimizerKind, OptimizerState, Precision,
-    Result,
-};
+use trainer::internals::{AccumulatedBatch, EffectiveBatch, MicroBatchResult, OptimizerState};
+use trainer::{OptimizerKind, Precision, Result};
 
 /// A workload and how it is trained.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -78,6 +76,10 @@ const WARM_UP: usize = 2;
 const LEARNING_RATE: f64 = 3e-4;
 /// As in the trainers that Ebb is compared with.
 const WEIGHT_DECAY: f64 = 0.01;
+/// As in a run, each step waits for the device after the sums and after the update, so that a
+/// failure is noticed in its own step. This environment variable leaves out both waits, to measure
+/// what they cost.
+const WITHOUT_WAITS: &str = "EBB_BENCH_WITHOUT_WAITS";
 
 /// Trains `case` on `device`. The first two steps are a warm-up.
 ///
@@ -119,6 +121,8 @@ struct Training<'a> {
     optimizer: OptimizerState,
     /// As in the case, with the loss scale of now.
     precision: Precision,
+    /// Whether to wait for the device after the sums and after the update.
+    waits: bool,
     saved_bytes: u64,
     skipped_steps: usize,
     updates: u64,
@@ -142,6 +146,7 @@ impl<'a> Training<'a> {
             rounded,
             optimizer,
             precision: case.precision,
+            waits: std::env::var_os(WITHOUT_WAITS).is_none(),
             saved_bytes: 0,
             skipped_steps: 0,
             updates: 0,
@@ -169,9 +174,17 @@ impl<'a> Training<'a> {
         let Some(whole) = sums.finish() else {
             return Ok(None);
         };
+        self.wait()?;
         self.update(&whole, whole.weight * options.loss_factor)?;
-        synchronize(self.device)?;
+        self.wait()?;
         Ok(Some(whole.loss))
+    }
+
+    fn wait(&self) -> Result<()> {
+        if self.waits {
+            synchronize(self.device)?;
+        }
+        Ok(())
     }
 
     /// Clips the gradients to a norm of 1 and updates the weights. Lowers the loss scale instead if
@@ -256,5 +269,44 @@ fn spread(mut values: Vec<f64>) -> Spread {
         min: at(0),
         median,
         max: at(values.len().wrapping_sub(1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tape::fault_injection::{Fault, Injection, ScheduledFault};
+
+    /// A step during which the device fails at this dispatch, and the number of its dispatches.
+    fn step_with_failure(waits: bool, at: Option<u64>) -> (Result<Option<f64>>, u64) {
+        let case = Case {
+            workload: Workload::BertMini,
+            batch: 1,
+            micro: 1,
+            checkpointed: 0,
+            steps: 1,
+            precision: Precision::F32,
+            moments_in_file: false,
+        };
+        let mut training = Training::new(case, &Device::Cpu).expect("it fits into memory");
+        training.waits = waits;
+        let fault = |at| ScheduledFault {
+            at,
+            fault: Fault::Timeout,
+        };
+        let injection = Injection::install(at.map(fault).into_iter().collect(), 3);
+        let outcome = training.step(&[case.workload.batch(1)]);
+        (outcome, injection.dispatches())
+    }
+
+    #[test]
+    fn a_failed_update_is_noticed_in_its_step_unless_the_waits_are_left_out() {
+        let (outcome, dispatches) = step_with_failure(true, None);
+        assert!(outcome.is_ok_and(|loss| loss.is_some()));
+        let in_update = Some(dispatches - 1);
+        let (outcome, _) = step_with_failure(true, in_update);
+        assert!(outcome.is_err_and(|error| error.device_fault().is_some()));
+        let (outcome, _) = step_with_failure(false, in_update);
+        assert!(outcome.is_ok());
     }
 }

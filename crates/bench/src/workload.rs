@@ -1,7 +1,7 @@
 //! The workloads: five networks by their sizes.
 
 use models::{ResNetShape, SequenceShape, VitShape};
-use trainer::estimate::AttentionSize;
+use trainer::internals::AttentionSize;
 
 /// A fixed network with made-up data, for comparison with other trainers on the same shapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

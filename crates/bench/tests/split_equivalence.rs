@@ -14,8 +14,8 @@ use small_models::{SmallModel, SmallModel::*};
 use std::ops::Range;
 use tape::inplace::to_f64;
 use tape::{Parameters, Rng};
-use trainer::internals::Schedule;
-use trainer::{EffectiveBatch, MicroBatchResult, OptimizerKind, OptimizerState, TrainError};
+use trainer::internals::{EffectiveBatch, MicroBatchResult, OptimizerState, Schedule};
+use trainer::{OptimizerKind, TrainError};
 
 /// Samples of the effective batch. Not a power of two, so that most splits do not divide it.
 const BATCH: usize = 11;

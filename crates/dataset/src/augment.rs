@@ -1,19 +1,22 @@
 //! Cuts a sample out of an image and augments it: crop, mirroring, light. All randomness comes from
 //! the given generator. Only operations that round alike on every machine are used.
 
-mod luma;
+mod gray_level;
 mod mixing;
 mod rand_augment;
 
+pub(crate) use gray_level::gray_thousandths;
 pub use mixing::Mix;
 pub(crate) use mixing::draw;
 
 use crate::decoded_image::{DecodedImage, Region};
 use crate::rng::Rng;
-use luma::gray_thousandths;
 
 /// Smallest area of a random crop, as a fraction of the image.
 const MIN_CROP_AREA: f64 = 0.5;
+/// Smallest area of a random crop of images that are not mirrored, such as digits: without a part
+/// of its strokes, one character is another.
+const MIN_CROP_AREA_UNMIRRORED: f64 = 0.75;
 /// Smallest area of a random crop with RandAugment.
 const MIN_CROP_AREA_STRONG: f64 = 0.25;
 /// Smallest ratio of the sides of a random crop.
@@ -36,6 +39,14 @@ pub(crate) fn standard(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u8
     if rng.uniform() < 0.5 {
         mirror(&mut rgb, size);
     }
+    light(&mut rgb, rng);
+    to_planes(&rgb)
+}
+
+/// Like `standard`, not mirrored and with larger crops.
+pub(crate) fn no_mirror(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u8> {
+    let region = random_region(image, MIN_CROP_AREA_UNMIRRORED, rng);
+    let mut rgb = image.resample(region, size, size).rgb;
     light(&mut rgb, rng);
     to_planes(&rgb)
 }

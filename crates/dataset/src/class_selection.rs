@@ -2,7 +2,8 @@
 
 use crate::error::DatasetError;
 use crate::types::Class;
-use crate::user_messages::{counted, listed};
+use crate::user_messages::listed;
+use format::counted;
 
 /// Which classes are used, and under which names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,9 +78,10 @@ impl ClassSelection {
             let samples = left.iter().map(|class| u64::from(class.samples())).sum();
             let names: Vec<String> = left.iter().map(|class| class.name.clone()).collect();
             notes.push(format!(
-                "{} left out, with {}: {}.",
-                counted(left.len() as u64, "class is", "classes are"),
+                "{} ({}) {} left out: {}.",
+                counted(left.len() as u64, "class", "classes"),
                 counted(samples, noun, &format!("{noun}s")),
+                if left.len() == 1 { "is" } else { "are" },
                 listed(&names)
             ));
         }
@@ -88,7 +90,7 @@ impl ClassSelection {
             let names: Vec<String> = merged.classes.iter().filter(known).cloned().collect();
             if !names.is_empty() {
                 notes.push(format!(
-                    "The class {} has the {noun}s of {}.",
+                    "The class {} combines the {noun}s of {}.",
                     merged.name,
                     listed(&names)
                 ));

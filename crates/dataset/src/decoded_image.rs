@@ -1,8 +1,9 @@
 //! A decoded image in memory: 8-bit RGB, resampled, rotated, and laid on white if it is
 //! transparent.
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use image::metadata::Orientation;
 use image::{ColorType, DynamicImage, ImageBuffer};
 
@@ -79,20 +80,20 @@ impl DecodedImage {
     /// Resamples a region to another size. Each new pixel is a weighted mean of the pixels it
     /// covers.
     pub(crate) fn resample(&self, region: Region, width: u32, height: u32) -> Self {
-        let source = ImageRef::new(self.width, self.height, &self.rgb, PixelType::U8x3)
+        let source = TypedImageRef::<U8x3>::from_buffer(self.width, self.height, &self.rgb)
             .expect("a decoded image holds width * height * 3 bytes");
-        let mut target = Image::new(width, height, PixelType::U8x3);
+        let mut rgb = vec![0; width as usize * height as usize * 3];
+        let mut target = TypedImage::<U8x3>::from_buffer(width, height, &mut rgb)
+            .expect("the buffer was made for this size");
         let options = ResizeOptions::new()
             .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
             .crop(region.left, region.top, region.width, region.height);
+        // `resize` would compile the code of all 13 pixel types into the program: 3 MB.
         Resizer::new()
-            .resize(&source, &mut target, &options)
-            .expect("the region lies inside the image, and both are 8-bit RGB");
-        Self {
-            width,
-            height,
-            rgb: target.into_vec(),
-        }
+            .resize_typed(&source, &mut target, &options)
+            .expect("the region lies inside the image");
+        drop(target);
+        Self { width, height, rgb }
     }
 
     /// Rotates and mirrors the image so that it is upright.

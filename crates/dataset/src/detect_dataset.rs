@@ -11,8 +11,8 @@ use crate::inspect_images::inspect_listing;
 use crate::model_folder::{self, is_model_folder};
 use crate::options::{InspectOptions, TextOptions};
 use crate::readers::FileFormat;
+use crate::task::Task;
 use crate::text::{TextInspection, inspect_texts};
-use crate::types::Task;
 use std::path::Path;
 
 /// Detects the contents of a folder or a single file. `on_progress` gets the number of files read

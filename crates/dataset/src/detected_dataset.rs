@@ -1,8 +1,8 @@
 //! The contents of a folder or file, by the kind of its samples.
 
 use crate::image_inspection::{ImageFile, ImageInspection};
+use crate::task::Task;
 use crate::text::{TextInspection, TextSample};
-use crate::types::Task;
 
 /// A detected dataset, by the kind of its samples.
 #[derive(Debug, Clone, PartialEq)]

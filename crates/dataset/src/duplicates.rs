@@ -10,7 +10,8 @@ use crate::error::DatasetError;
 use crate::image_inspection::ImageInspection;
 use crate::text::{TextInspection, read_chosen};
 use crate::types::{SkippedFile, Split, SplitKind};
-use crate::user_messages::counted;
+use crate::user_messages::listed;
+use format::counted;
 use image_fingerprint::ImageFingerprint;
 use rayon::prelude::*;
 use std::collections::{BTreeSet, HashMap};
@@ -44,6 +45,12 @@ impl DuplicateGroup {
         splits.collect::<BTreeSet<Split>>().len() > 1
     }
 
+    /// Whether its samples are in different classes.
+    fn crosses_classes(&self, found: &DetectedDataset) -> bool {
+        let labels = self.samples.iter().filter_map(|i| label_of(found, *i));
+        labels.collect::<BTreeSet<u32>>().len() > 1
+    }
+
     /// The sample that stays. If the dataset brings its own split, that is one to evaluate on, so
     /// that results can be compared; otherwise it is the first.
     fn kept(&self, found: &DetectedDataset) -> u32 {
@@ -68,6 +75,14 @@ fn split_of(found: &DetectedDataset, index: u32) -> Option<Split> {
     }
 }
 
+/// The class of a sample; 0 without classes.
+fn label_of(found: &DetectedDataset, index: u32) -> Option<u32> {
+    match found {
+        DetectedDataset::Images(found) => Some(found.files.get(index as usize)?.label),
+        DetectedDataset::Texts(found) => Some(found.samples.get(index as usize)?.label),
+    }
+}
+
 impl Duplicates {
     /// The samples that are left out if one of each group stays.
     pub(crate) fn left_out(&self, found: &DetectedDataset) -> BTreeSet<u32> {
@@ -86,14 +101,15 @@ impl Duplicates {
         let across = match across.count() as u64 {
             0 => String::new(),
             n => format!(
-                " {} in more than one part of the split.",
-                counted(n, "of their groups was", "of their groups were")
+                " {} samples in more than one of the training, held-out and test sets.",
+                counted(n, "group of duplicates had", "groups of duplicates had")
             ),
         };
         (left_out > 0).then(|| {
             let noun = found.task().sample_noun();
+            let conflicts = self.describe_conflicts(found);
             format!(
-                "{} left out.{across}",
+                "{} left out.{across}{conflicts}",
                 counted(
                     left_out,
                     &format!("duplicate {noun} is"),
@@ -101,6 +117,33 @@ impl Duplicates {
                 )
             )
         })
+    }
+}
+
+impl Duplicates {
+    /// A sentence about groups whose samples are in different classes; empty without one.
+    fn describe_conflicts(&self, found: &DetectedDataset) -> String {
+        let mut conflicts = self.groups.iter().filter(|g| g.crosses_classes(found));
+        let Some(first) = conflicts.next() else {
+            return String::new();
+        };
+        let groups = counted(
+            1 + conflicts.count() as u64,
+            "group of duplicates has samples of different classes",
+            "groups of duplicates have samples of different classes",
+        );
+        let files = match found {
+            DetectedDataset::Images(found) => {
+                let file = |index: &u32| found.files.get(*index as usize);
+                let paths = first.samples.iter().filter_map(file);
+                let paths: Vec<String> = paths.map(|f| f.path.display().to_string()).collect();
+                format!(" ({})", listed(&paths))
+            }
+            DetectedDataset::Texts(_) => String::new(),
+        };
+        format!(
+            " {groups}{files}. Check which class is right: Ebb keeps only one sample of each group, with its class."
+        )
     }
 }
 
@@ -140,7 +183,7 @@ fn among_images(found: &ImageInspection, on_progress: &dyn Fn(u64) -> bool) -> O
             return None;
         }
     }
-    let mut groups = Groups::by_hash(fingerprints.iter().map(|f| f.as_ref().map(|f| f.pixels)));
+    let mut groups = Groups::from_hashes(fingerprints.iter().map(|f| f.as_ref().map(|f| f.pixels)));
     // Only images of almost the same brightness can be alike.
     let mut by_brightness: Vec<(f32, u32)> = groups
         .firsts()
@@ -192,7 +235,7 @@ fn among_texts(
         return Ok(None);
     }
     let hashes = found.samples.iter();
-    let mut groups = Groups::by_hash(hashes.map(|s| (s.start == 0).then_some(s.hash)));
+    let mut groups = Groups::from_hashes(hashes.map(|s| (s.start == 0).then_some(s.hash)));
     let mut buckets: HashMap<(usize, u64), Vec<u32>> = HashMap::new();
     for index in groups.firsts() {
         for band in signatures[index as usize]
@@ -233,7 +276,7 @@ struct Groups {
 
 impl Groups {
     /// Groups of equal hashes. A sample without a hash is in no group.
-    fn by_hash(hashes: impl Iterator<Item = Option<u64>>) -> Self {
+    fn from_hashes(hashes: impl Iterator<Item = Option<u64>>) -> Self {
         let mut first: HashMap<u64, usize> = HashMap::new();
         let mut members: Vec<Vec<u32>> = Vec::new();
         for (index, hash) in hashes.enumerate() {
@@ -293,5 +336,4 @@ impl Groups {
 }
 
 #[cfg(test)]
-#[path = "duplicates/tests.rs"]
 mod tests;

@@ -1,6 +1,7 @@
 //! Errors about a dataset as a whole, and about one sample. A dataset that can be read but not
 //! trained on is not an error: its inspection carries a refusal.
 
+use format::{format_count, format_io_error};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -16,13 +17,13 @@ pub enum DatasetError {
         folder: PathBuf,
     },
     /// The path is not a folder, and not a file of texts either.
-    #[error("{} is a file, not a folder. Ebb reads only tables and texts as single files (such as .csv, .jsonl or .txt). Choose the folder that holds the class folders, or a file of texts.", path.display())]
+    #[error("{} is a file, not a folder. A single file must be a table or a text (such as .csv, .jsonl or .txt). Choose the folder that holds the class folders, or a file of texts.", path.display())]
     NotAFolder {
         /// The path that was asked for.
         path: PathBuf,
     },
     /// The system refuses to list the folder.
-    #[error("Ebb has no permission to read {}. Allow access in the folder's permissions, on a Mac also in System Settings > Privacy & Security > Files and Folders, then try again.", folder.display())]
+    #[error("Ebb has no permission to read {}. Allow access in the folder's permissions and, on a Mac, in System Settings > Privacy & Security > Files and Folders. Then try again.", folder.display())]
     NoPermission {
         /// The path that was asked for.
         folder: PathBuf,
@@ -30,7 +31,7 @@ pub enum DatasetError {
         source: io::Error,
     },
     /// The folder exists but cannot be listed.
-    #[error("{} cannot be read: {source}. Check the disk, or copy the folder to another disk.", folder.display())]
+    #[error("{} cannot be read: {}. Check the disk, or copy the folder to another disk.", folder.display(), format_io_error(source))]
     Unreadable {
         /// The path that was asked for.
         folder: PathBuf,
@@ -43,9 +44,17 @@ pub enum DatasetError {
         /// The path that was asked for.
         folder: PathBuf,
     },
+    /// The folder has more files than can be held in memory.
+    #[error("{} has more than {} files and folders, which Ebb does not read. Choose a folder further down.", folder.display(), format_count(*limit))]
+    TooManyFiles {
+        /// The path that was asked for.
+        folder: PathBuf,
+        /// How many files and folders are read.
+        limit: u64,
+    },
     /// No table has a column that the user names.
     #[error(
-        "No table in this folder has a column {column}. The columns are {columns}. Name one of these columns."
+        "No table in this folder has a column {column}. Available columns: {columns}. Choose one of these columns."
     )]
     UnknownColumn {
         /// The column that was asked for.
@@ -53,8 +62,18 @@ pub enum DatasetError {
         /// The columns that exist.
         columns: String,
     },
+    /// There is no table that could have the column that the user names.
+    #[error("There is no column {column}, because {reason}.")]
+    NoTable {
+        /// The column that was asked for.
+        column: String,
+        /// Why no table has columns: "no table in this folder has a column of image names".
+        reason: &'static str,
+    },
     /// There is no class that the user names.
-    #[error("There is no class {class} here. There are {classes}. Name one of these.")]
+    #[error(
+        "There is no class {class} in this folder. The classes are {classes}. Choose one of these classes."
+    )]
     UnknownClass {
         /// The class that was asked for.
         class: String,
@@ -62,7 +81,7 @@ pub enum DatasetError {
         classes: String,
     },
     /// A file of texts changed after the inspection.
-    #[error("{} changed after the folder was read. Read the folder again.", file.display())]
+    #[error("{} changed after the folder was read. Put the old file back, or start a new run.", file.display())]
     FileChanged {
         /// Path relative to the dataset's folder.
         file: PathBuf,
@@ -92,7 +111,7 @@ pub enum DatasetError {
         reason: String,
     },
     /// The system does not report changes of the folder.
-    #[error("Ebb cannot follow changes in {}: {source}. Read the folder again after changing it.", folder.display())]
+    #[error("Ebb cannot watch {} for changes: {source}. After a change, read the folder again.", folder.display())]
     Unwatchable {
         /// The path that was asked for.
         folder: PathBuf,

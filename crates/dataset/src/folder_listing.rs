@@ -3,10 +3,17 @@
 
 use crate::error::DatasetError;
 use crate::types::{Ignored, SkippedFile};
+use format::format_io_error;
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 use unicode_normalization::UnicodeNormalization;
+
+/// Most files and folders below one folder, since all of them are held in memory. iNaturalist 2021
+/// has 2.8 million (Van Horn et al. 2021).
+const MAX_ENTRIES: usize = 5_000_000;
+/// Most folders inside each other.
+const MAX_DEPTH: usize = 64;
 
 /// The contents of a folder. All paths are relative to it.
 #[derive(Debug, Clone)]
@@ -21,6 +28,8 @@ pub(crate) struct Listing {
     pub folders: Vec<Entry>,
     /// Links and folders that were left out.
     pub skipped: Vec<SkippedFile>,
+    /// Hidden files that may be texts of the user; counted as left behind by systems, too.
+    pub hidden_texts: Vec<SkippedFile>,
     /// Files that systems leave behind.
     pub ignored: Ignored,
 }
@@ -59,16 +68,32 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf, DatasetError> {
 
 impl Listing {
     /// Lists everything below the folder `root`, which must be resolved.
+    ///
+    /// # Errors
+    /// The folder cannot be read, or there are too many files.
     pub(crate) fn from_folder(root: &Path) -> Result<Self, DatasetError> {
+        Self::with_limit(root, MAX_ENTRIES)
+    }
+
+    /// Lists at most `limit` files and folders.
+    fn with_limit(root: &Path, limit: usize) -> Result<Self, DatasetError> {
         let mut listing = Self::empty(root, root);
         let mut open = vec![PathBuf::new()];
         while let Some(folder) = open.pop() {
-            let entries =
-                fs::read_dir(root.join(&folder)).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+            // One more than allowed, so that the check below notices it.
+            let rest = limit.saturating_sub(listing.entry_count() as usize) + 1;
+            let entries = fs::read_dir(root.join(&folder))
+                .and_then(|entries| entries.take(rest).collect::<io::Result<Vec<_>>>());
             match entries {
                 Ok(entries) => {
                     for entry in &entries {
                         open.extend(listing.add(&folder, entry));
+                    }
+                    if listing.entry_count() > limit as u64 {
+                        return Err(DatasetError::TooManyFiles {
+                            folder: root.to_path_buf(),
+                            limit: limit as u64,
+                        });
                     }
                 }
                 Err(source) if folder.as_os_str().is_empty() => {
@@ -107,6 +132,7 @@ impl Listing {
             files: Vec::new(),
             folders: Vec::new(),
             skipped: Vec::new(),
+            hidden_texts: Vec::new(),
             ignored: Ignored::default(),
         }
     }
@@ -121,6 +147,14 @@ impl Listing {
         let name = entry.file_name().to_string_lossy().into_owned();
         if is_left_by_system(&name) {
             self.ignored.system += 1;
+            if is_hidden_text(&name) && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                let reason =
+                    "The name starts with a dot, so the file is hidden. Rename the file to use it.";
+                self.hidden_texts.push(SkippedFile {
+                    path: folder.join(entry.file_name()),
+                    reason: reason.to_owned(),
+                });
+            }
             return None;
         }
         let path = folder.join(entry.file_name());
@@ -138,12 +172,7 @@ impl Listing {
             }
         };
         if kind.is_dir() {
-            self.folders.push(Entry {
-                names: composed(&path),
-                path: path.clone(),
-                bytes: 0,
-            });
-            return Some(path);
+            return self.add_folder(path);
         }
         let bytes = if kind.is_symlink() {
             linked_bytes(&self.root, &path)
@@ -168,6 +197,23 @@ impl Listing {
             Err(reason) => self.skip(path, reason),
         }
         None
+    }
+
+    /// Adds a folder, and returns its path, unless it is too deep.
+    fn add_folder(&mut self, path: PathBuf) -> Option<PathBuf> {
+        if path.components().count() > MAX_DEPTH {
+            let reason = format!(
+                "This folder is inside of {MAX_DEPTH} other folders. Move its files further up."
+            );
+            self.skip(path, reason);
+            return None;
+        }
+        self.folders.push(Entry {
+            names: composed(&path),
+            path: path.clone(),
+            bytes: 0,
+        });
+        Some(path)
     }
 
     fn skip(&mut self, path: PathBuf, reason: String) {
@@ -214,6 +260,13 @@ fn is_left_by_system(name: &str) -> bool {
         || LEFT_BY_SYSTEMS.contains(&name.to_lowercase().as_str())
 }
 
+/// Whether a hidden file is a text that a user may have written, not a system's sidecar.
+fn is_hidden_text(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let is_text = name.ends_with(".md") || name.ends_with(".txt");
+    is_text && name.starts_with('.') && !name.starts_with("._")
+}
+
 fn unreadable(noun: &str, source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -221,7 +274,10 @@ fn unreadable(noun: &str, source: &io::Error) -> String {
                 "Ebb has no permission to read this {noun}. Allow Ebb to read the {noun}, then read the folder again."
             )
         }
-        _ => format!("This {noun} cannot be read: {source}. Copy the {noun} here again."),
+        _ => {
+            let problem = format_io_error(source);
+            format!("This {noun} cannot be read: {problem}. Copy the {noun} here again.")
+        }
     }
 }
 
@@ -229,4 +285,40 @@ fn composed(path: &Path) -> Vec<String> {
     path.components()
         .map(|c| c.as_os_str().to_string_lossy().nfc().collect())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_too_many_files_is_refused() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = resolve(folder.path()).expect("it is there");
+        for name in ["one", "two", "three"] {
+            fs::create_dir(root.join(name)).expect("it can be made");
+            fs::write(root.join(name).join("a.txt"), name).expect("it can be written");
+        }
+        let listed = Listing::with_limit(&root, 6).expect("there are six");
+        assert_eq!(listed.files.len(), 3);
+        let refused = Listing::with_limit(&root, 5).expect_err("there are six");
+        assert!(
+            refused
+                .to_string()
+                .contains("more than 5 files and folders"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn folders_inside_too_many_folders_are_left_out() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = resolve(folder.path()).expect("it is there");
+        let deep: PathBuf = std::iter::repeat_n("d", MAX_DEPTH + 10).collect();
+        fs::create_dir_all(root.join(deep)).expect("it can be made");
+        let found = Listing::from_folder(&root).expect("it can be listed");
+        assert_eq!(found.folders.len(), MAX_DEPTH);
+        assert_eq!(found.skipped.len(), 1);
+        assert!(found.skipped[0].reason.contains("64 other folders"));
+    }
 }

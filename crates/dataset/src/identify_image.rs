@@ -4,6 +4,7 @@
 
 use crate::decode_image::system_decoder::{self, Decoders, SystemFormat, Unreadable};
 use crate::image_header::{self, ImageHeader};
+use crate::open_file::open_file;
 use crate::user_messages::unreadable;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -108,7 +109,7 @@ fn refused(reason: String) -> ImageFileKind {
 }
 
 fn open(path: &Path) -> io::Result<(BufReader<File>, Vec<u8>)> {
-    let mut reader = BufReader::new(File::open(path)?);
+    let mut reader = BufReader::new(open_file(path)?);
     let mut start = Vec::with_capacity(64);
     reader.by_ref().take(64).read_to_end(&mut start)?;
     reader.rewind()?;

@@ -12,7 +12,6 @@ use crate::rng::Rng;
 use crate::seeded_selection;
 use crate::target_column::TargetColumn;
 use crate::types::Split;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,6 +35,8 @@ pub enum Augment {
     None,
     /// A random crop, mirroring, brightness, contrast and saturation.
     Standard,
+    /// Like `Standard`, but without mirroring and with larger crops.
+    NoMirror,
     /// Like `Standard` with smaller crops, followed by two operations of RandAugment.
     RandAugment,
 }
@@ -147,6 +148,12 @@ impl ImageDataset {
         &self.files[index].path
     }
 
+    /// The path of an image, relative to the folder; `None` if `index` is not below `len`.
+    pub(crate) fn find_file(&self, index: u32) -> Option<PathBuf> {
+        let file = self.files.get(index as usize);
+        file.map(|file| file.path.clone())
+    }
+
     /// Side of the square samples in pixels.
     pub fn size(&self) -> u32 {
         self.options.size
@@ -186,6 +193,7 @@ impl ImageDataset {
         Ok(match self.options.augment {
             Augment::None => augment::center(&image, size),
             Augment::Standard => augment::standard(&image, size, rng),
+            Augment::NoMirror => augment::no_mirror(&image, size, rng),
             Augment::RandAugment => augment::rand_augment(&image, size, rng),
         })
     }
@@ -216,13 +224,7 @@ impl ImageDataset {
         // One and a half times the sample, so that small crops are not enlarged much.
         let short_side = self.options.size.saturating_mul(3).div_ceil(2);
         let path = self.folder.join(&file.path);
-        // Files are hostile: a panic in a decoder costs one file, not the training.
-        let decoded = catch_unwind(AssertUnwindSafe(|| {
-            decode(&path, short_side, self.decoders)
-        }))
-        .unwrap_or_else(|_| {
-            Err("The decoder failed on this image. Save the image again, or remove it.".to_string())
-        });
+        let decoded = decode(&path, short_side, self.decoders);
         let image = Arc::new(decoded.map_err(|reason| SampleError {
             file: file.path.clone(),
             reason,

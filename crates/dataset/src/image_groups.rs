@@ -5,7 +5,7 @@
 use crate::rng::{self, Rng};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The rule that groups images whose names contain times, as the end of "groups by …".
+/// The rule that groups images whose names contain times, as the end of "grouped by …".
 pub(crate) const BY_TIME: &str = "the times in their names";
 /// Images taken at most this many seconds apart are in one group: shots of one subject are minutes
 /// apart.

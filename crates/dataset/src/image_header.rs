@@ -1,6 +1,7 @@
 //! The size that an image's header declares, and the limits that it must respect. Each format
 //! stores the size elsewhere; none of the pixels are decoded.
 
+use format::format_bytes;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -167,13 +168,14 @@ pub(crate) fn beyond_limits(width: u32, height: u32, decoded_bytes: u64) -> Opti
             "The image has {width} x {height} pixels; at most 100 million are supported. Resize the image."
         ))
     } else if decoded_bytes > MAX_DECODED_BYTES {
-        let megabytes = decoded_bytes >> 20;
         Some(format!(
-            "The decoded image would take {megabytes} MiB; at most 512 MiB are supported. Resize the image, or save it with 8 bits per channel."
+            "The decoded image would take {}; at most {} are supported. Resize the image, or save it with 8 bits per channel.",
+            format_bytes(decoded_bytes),
+            format_bytes(MAX_DECODED_BYTES)
         ))
     } else if w.max(h) > MAX_ASPECT * w.min(h) {
         Some(format!(
-            "The image has {width} x {height} pixels, an aspect ratio beyond 1:50. Crop the image."
+            "The image has {width} x {height} pixels; aspect ratios beyond 1:50 are not supported. Crop the image."
         ))
     } else {
         None

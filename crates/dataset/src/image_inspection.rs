@@ -2,9 +2,11 @@
 //! Displayed names are in composed Unicode (NFC), whatever the file system stores.
 
 use crate::image_groups::BY_TIME;
+use crate::split_lists::is_list;
 use crate::target_column::TargetColumn;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
-use crate::user_messages::grouped;
+use crate::user_messages::joined;
+use format::{counted, format_count};
 use std::path::PathBuf;
 
 /// The contents of a folder of images, and the reason if it cannot be trained on.
@@ -34,11 +36,14 @@ pub struct ImageInspection {
     pub bytes: u64,
     /// Why the folder cannot be trained on, and how to fix that.
     pub refusal: Option<String>,
+    /// Why a mirrored image does not show its class; `None` if it does.
+    pub mirror_refusal: Option<String>,
     /// Sentences about imbalance, classes missing in a split, or unsupported formats.
     pub notes: Vec<String>,
     /// How the held-out images were chosen.
     pub split: SplitKind,
-    /// The folder's own train, validation and test folders, as named there; empty if it has none.
+    /// The folder's own train, validation and test folders, or the lists of their images; empty if
+    /// it has none.
     pub split_folders: Vec<String>,
 }
 
@@ -78,16 +83,27 @@ impl ImageInspection {
         by == Some(BY_TIME)
     }
 
-    /// "20 % of each class, 243 images, chosen by seed 7" or "folders train, val, test".
+    /// "20 % of each class, 243 images, chosen by seed 7" or "from the folders train and val".
     pub fn describe_split(&self) -> String {
+        if self.count(Split::HeldOut) == 0 {
+            return match self.count(Split::Test) {
+                0 => "nothing, so no accuracy can be measured".to_owned(),
+                test => format!(
+                    "nothing, so no accuracy can be measured; {} reserved in the test folder",
+                    counted(test, "image is", "images are")
+                ),
+            };
+        }
         let SplitKind::Seeded { fraction, seed } = self.split else {
             if self.split_folders.is_empty() {
-                return "by the table's split column".to_owned();
+                return "from the table's split column".to_owned();
             }
-            return format!("folders {}", self.split_folders.join(", "));
+            let are_lists = self.split_folders.iter().all(|name| is_list(name));
+            let kind = if are_lists { "lists" } else { "folders" };
+            return format!("from the {kind} {}", joined(&self.split_folders));
         };
         let percent = (fraction * 1000.0).round() / 10.0;
-        let held_out = grouped(self.count(Split::HeldOut));
+        let held_out = format_count(self.count(Split::HeldOut));
         let share = match (&self.groups, self.classes.is_empty()) {
             (Some((by, _)), _) => format!("about {percent} %, grouped by {by}"),
             (None, true) => format!("{percent} %"),
@@ -96,7 +112,10 @@ impl ImageInspection {
         let chosen = format!("{share}, {held_out} images, chosen by seed {seed}");
         match self.count(Split::Test) {
             0 => chosen,
-            test => format!("{chosen}; {} reserved in folder test", grouped(test)),
+            test => format!(
+                "{chosen}; {} reserved in the test folder",
+                counted(test, "image is", "images are")
+            ),
         }
     }
 }

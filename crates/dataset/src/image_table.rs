@@ -2,10 +2,10 @@
 //! splits. Only tables of the folder are opened. A name in a row is looked up among the listed
 //! images.
 
-mod match_files;
+mod image_index;
 mod matched_rows;
 
-mod numeric_cells;
+mod numeric_columns;
 
 mod column_roles;
 

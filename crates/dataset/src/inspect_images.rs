@@ -2,15 +2,17 @@
 //! splits from names and a table, and gives the reason if the folder cannot be trained on. Decodes
 //! nothing and writes nothing.
 
-use crate::assign_splits::{self, ImagePlacements, PlacedImage};
 use crate::decode_image::system_decoder::{self, Decoders};
 use crate::error::DatasetError;
 use crate::folder_layout::{Layout, lay_out};
 use crate::folder_listing::{Entry, Listing, resolve};
+use crate::horizontal_flip_check::reason_not_to_mirror;
 use crate::identify_image::{ImageFileKind, classify};
+use crate::image_classes_and_splits::{self, ImagePlacements, PlacedImage};
 use crate::image_inspection::{ImageFile, ImageInspection};
 use crate::image_table::{self, Groups, ImageTable};
 use crate::options::{InspectOptions, TableOptions};
+use crate::split_lists;
 use crate::target_column::TargetColumn;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
 use crate::user_messages::{self, ImageCounts};
@@ -64,13 +66,12 @@ pub(crate) fn inspect_listing(
     let mut left_out = LeftOut::from_listing(listing);
     let images = classify_all(listing, decoders, &mut left_out, on_progress);
     let names: Vec<&[String]> = images.entries.iter().map(|e| e.names.as_slice()).collect();
-    let mut layout = lay_out(&names);
+    let (mut layout, list_note) = lay_out_splits(listing, &images.entries, &mut left_out);
     let table = read_table(listing, &images.entries, &options.table, &mut left_out)?;
     let groups = table.as_ref().and_then(|table| {
         image_table::apply(&mut layout, table, &options.table);
         image_table::group_images(table, &images.entries, &options.table)
     });
-    let strays = layout.placements.iter().filter(|p| p.is_err()).count() as u64;
     let split = choose_split(&layout, options);
     let placements = ImagePlacements {
         entries: &images.entries,
@@ -81,27 +82,29 @@ pub(crate) fn inspect_listing(
     };
     let placed = place(placements, split, &mut left_out.skipped);
     let (groups, group_note) = count_groups(groups, &placed).unzip();
-    let (classes, mut files) = assign_splits::label(placed, &mut left_out.skipped);
+    let (classes, mut files) = image_classes_and_splits::label(placed, &mut left_out.skipped);
     let (targets, mut notes) = select_targets(table.as_ref(), &mut files);
-    notes.extend(group_note);
+    notes.extend(list_note.into_iter().chain(group_note));
     notes.extend(class_notes(&classes, split));
     notes.extend(describe_files(listing, &images, &names));
     let counts = ImageCounts {
         classes: &classes,
-        strays,
+        strays: layout.placements.iter().filter(|p| p.is_err()).count() as u64,
         skipped: left_out.skipped.len() as u64,
         entries: listing.entry_count(),
         split_folders: &layout.split_folders,
         has_train: layout.splits.contains(&Split::Train),
     };
-    let refusal = refusal(&counts, &files, &targets);
+    let mirror_refusal = reason_not_to_mirror(&listing.root, &classes, &files, decoders);
+    notes.extend(mirror_refusal.as_ref().map(user_messages::not_mirrored));
     left_out.skipped.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(ImageInspection {
         folder: listing.root.clone(),
         name: listing.name.clone(),
         typical_size: typical_size(&files),
         bytes: files.iter().map(|f| f.bytes).sum(),
-        refusal,
+        refusal: refusal(&counts, &files, &targets),
+        mirror_refusal,
         notes,
         classes,
         targets,
@@ -115,6 +118,23 @@ pub(crate) fn inspect_listing(
     })
 }
 
+/// The classes and splits by names and by lists, with a sentence about the lists.
+fn lay_out_splits(
+    listing: &Listing,
+    images: &[&Entry],
+    left_out: &mut LeftOut,
+) -> (Layout, Option<String>) {
+    let names: Vec<&[String]> = images.iter().map(|e| e.names.as_slice()).collect();
+    let mut layout = lay_out(&names);
+    let used = split_lists::apply(&mut layout, listing, images);
+    let note = used.map(|used| {
+        let ignored = &mut left_out.ignored;
+        ignored.other = ignored.other.saturating_sub(used.files);
+        used.note
+    });
+    (layout, note)
+}
+
 /// Places the images and holds some of them out, if the folder does not do so itself.
 fn place<'e>(
     images: ImagePlacements<'_, 'e>,
@@ -122,9 +142,9 @@ fn place<'e>(
     skipped: &mut Vec<SkippedFile>,
 ) -> Vec<PlacedImage<'e>> {
     let in_groups = images.groups.is_some();
-    let mut placed = assign_splits::place(images, skipped);
+    let mut placed = image_classes_and_splits::place(images, skipped);
     if let SplitKind::Seeded { fraction, seed } = split {
-        assign_splits::hold_out(&mut placed, in_groups, fraction, seed);
+        image_classes_and_splits::hold_out(&mut placed, in_groups, fraction, seed);
     }
     placed
 }
@@ -132,7 +152,7 @@ fn place<'e>(
 /// What the images are grouped by and the number of groups, with a sentence about them.
 fn count_groups(groups: Option<Groups>, placed: &[PlacedImage]) -> Option<((String, u64), String)> {
     let by = groups?.by;
-    let images = assign_splits::groups_and_splits(placed);
+    let images = image_classes_and_splits::groups_and_splits(placed);
     let (count, note) = image_table::describe_groups(&by, &images);
     Some(((by, count), note))
 }
@@ -266,7 +286,7 @@ fn refusal(counts: &ImageCounts, files: &[ImageFile], targets: &[TargetColumn]) 
     }
     let trained = files.iter().filter(|file| file.split == Split::Train);
     (trained.count() < 2).then(|| {
-        "Too few images have regression targets to train on. Add images, and table rows that name these images."
+        "Too few training images have regression targets. Add images, and a table row for each new image."
             .to_owned()
     })
 }

@@ -25,6 +25,7 @@
 //! ```
 
 // Values, options and errors.
+mod task;
 mod types;
 
 mod class_selection;
@@ -47,6 +48,9 @@ mod folder_listing;
 
 mod folder_layout;
 
+// Opening a listed file.
+mod open_file;
+
 // Image files: headers, and pixels.
 mod image_header;
 
@@ -62,11 +66,13 @@ mod readers;
 // Inspecting a folder of images.
 mod target_column;
 
+mod split_lists;
+
 mod image_inspection;
 
 mod image_table;
 
-mod assign_splits;
+mod image_classes_and_splits;
 
 mod inspect_images;
 
@@ -74,20 +80,24 @@ mod inspect_images;
 mod text;
 
 // Detecting the contents of a folder, and selecting from them.
+mod horizontal_flip_check;
 mod model_folder;
 
 mod detected_dataset;
 
 mod duplicates;
 
-mod select;
+mod apply_class_selection;
 
 mod detect_dataset;
+
+// Comparing the images of a run with its folder.
+mod image_changes;
 
 // The beginning of texts and tables, for the window.
 mod excerpts;
 
-mod table_rows;
+mod first_table_rows;
 
 // Images as samples.
 mod augment;
@@ -118,19 +128,22 @@ pub use detected_dataset::DetectedDataset;
 pub use duplicates::{DuplicateGroup, Duplicates, find_duplicates};
 pub use error::{DatasetError, SampleError};
 pub use excerpts::excerpts;
+pub use first_table_rows::{TableRows, table_rows};
+pub use image_changes::describe_image_changes;
 pub use image_dataset::{Augment, ImageDataset, ImageOptions, ImageSample};
 pub use image_inspection::{ImageFile, ImageInspection};
 pub use inspect_images::inspect_images;
 pub use loader::{Loader, LoaderOptions};
 pub use model_folder::is_model_folder;
 pub use options::{DEFAULT_SEED, InspectOptions, TableOptions, TextOptions};
+pub use readers::{is_table_file, is_text_file};
 pub use sample_order::{CachedOrder, Order};
-pub use table_rows::{TableRows, table_rows};
 pub use target_column::TargetColumn;
+pub use task::Task;
 pub use text::{
     Buckets, Column, Documents, Lengths, Packing, SkippedRows, TextDataset, TextInspection,
     TextManifest, TextSample, Tokenizer, Vocabulary, Window,
 };
 pub use thumbnail::{encode_jpeg, thumbnail};
-pub use types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
+pub use types::{Class, Ignored, SkippedFile, Split, SplitKind};
 pub use watch::{Watch, watch};

@@ -4,6 +4,8 @@
 use crate::error::SampleError;
 use crate::image_dataset::{ImageDataset, ImageSample};
 use crate::load_queue::Queue;
+use format::format_bytes;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -116,11 +118,11 @@ impl Loader {
         self.workers.len()
     }
 
-    /// "Loader: 2 workers, 64 samples ahead, cache 256 MB".
+    /// "Loader: 2 workers, 64 samples loaded in advance, cache 256 MB".
     pub fn describe(&self) -> String {
         let cache = match self.shared.dataset.cache_limit_bytes() {
             0 => "no cache".to_string(),
-            bytes => format!("cache {} MB", bytes >> 20),
+            bytes => format!("cache {}", format_bytes(bytes)),
         };
         let workers = match self.workers.len() {
             0 => return format!("Loader: on the training thread, {cache}"),
@@ -128,7 +130,7 @@ impl Loader {
             n => format!("{n} workers"),
         };
         let depth = self.shared.lock().queue.depth();
-        format!("Loader: {workers}, {depth} samples ahead, {cache}")
+        format!("Loader: {workers}, {depth} samples loaded in advance, {cache}")
     }
 
     /// The next sample. At least one must be outstanding.
@@ -143,7 +145,7 @@ impl Loader {
             if !self.workers.is_empty() {
                 pending = self.shared.wait(&self.shared.ready, pending);
             } else if let Some(work) = pending.queue.next_work() {
-                let sample = self.shared.dataset.sample(work.index, work.epoch);
+                let sample = self.shared.sample(work.index, work.epoch);
                 pending.queue.finish(work.ticket, sample);
             }
         }
@@ -172,11 +174,24 @@ impl Shared {
                 continue;
             };
             drop(pending);
-            let sample = self.dataset.sample(work.index, work.epoch);
+            let sample = self.sample(work.index, work.epoch);
             pending = self.lock();
             pending.queue.finish(work.ticket, sample);
             self.ready.notify_one();
         }
+    }
+
+    /// A sample of the dataset. A panic is an error of the sample: without an answer in its place,
+    /// the training would wait for it for ever.
+    fn sample(&self, index: u32, epoch: u64) -> Result<ImageSample, SampleError> {
+        let load = AssertUnwindSafe(|| self.dataset.sample(index, epoch));
+        catch_unwind(load).unwrap_or_else(|_| {
+            Err(SampleError {
+                file: self.dataset.find_file(index).unwrap_or_default(),
+                reason: "This image could not be prepared for training because of a fault in Ebb. Please report this fault."
+                    .to_owned(),
+            })
+        })
     }
 
     /// Ignores poisoning: a panic never leaves the queue in an inconsistent state.

@@ -1,7 +1,7 @@
 //! Options for reading a dataset.
 
 use crate::class_selection::ClassSelection;
-use crate::types::Task;
+use crate::task::Task;
 
 /// The seed of every random choice if the user gives none.
 pub const DEFAULT_SEED: u64 = 7;

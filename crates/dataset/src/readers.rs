@@ -8,17 +8,19 @@ mod rows;
 // One reader per format.
 mod delimited;
 mod json;
-mod label_lines;
+mod label_then_text;
 mod parquet_file;
-mod parquet_headers;
-mod whole_text;
+mod parquet_header_limits;
+mod text_as_one_row;
 
 // The first rows of a file, and the table of formats.
-mod formats;
-mod table_preview;
+mod file_formats;
+mod choose_columns;
 mod preview_tables;
 
-pub(crate) use formats::{Dialect, FileFormat, OpenFile, Use};
+pub use file_formats::{is_table_file, is_text_file};
+
+pub(crate) use choose_columns::{ChosenColumn, TablePreview, is_label_name};
+pub(crate) use file_formats::{Dialect, FileFormat, OpenFile, Use};
 pub(crate) use preview_tables::{Candidate, PreviewedTable, preview_tables};
 pub(crate) use rows::Row;
-pub(crate) use table_preview::{ChosenColumn, TablePreview, is_label_name};

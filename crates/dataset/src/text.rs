@@ -23,21 +23,22 @@ mod inspect_texts;
 mod text_manifest;
 mod read_samples;
 
+mod tokenizer_chunks;
 mod text_dataset;
 
 mod tokenizer;
 
-mod documents;
+mod tokenized_documents;
 mod packing;
 
 mod length_buckets;
 
-pub use documents::Documents;
 pub use length_buckets::Buckets;
 pub use packing::{Packing, Window};
 pub use text_dataset::TextDataset;
 pub use text_inspection::{Column, Lengths, SkippedRows, TextInspection, TextSample};
 pub use text_manifest::TextManifest;
+pub use tokenized_documents::Documents;
 pub use tokenizer::{Tokenizer, Vocabulary};
 
 pub(crate) use inspect_texts::inspect_texts;

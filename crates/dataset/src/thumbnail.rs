@@ -4,7 +4,6 @@ use crate::augment;
 use crate::decode_image::{decode, system_decoder};
 use image::ExtendedColorType;
 use image::codecs::jpeg::JpegEncoder;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// Quality of the JPEG, from 1 to 100.
@@ -17,13 +16,7 @@ const QUALITY: u8 = 85;
 /// The file cannot be read or decoded; the text says why.
 pub fn thumbnail(path: &Path, side: u32) -> Result<Vec<u8>, String> {
     let side = side.max(1);
-    // Files are hostile: a panic in a decoder costs one picture.
-    let decoded = catch_unwind(AssertUnwindSafe(|| {
-        decode(path, side.saturating_mul(2), system_decoder::installed)
-    }));
-    let image = decoded.unwrap_or_else(|_| {
-        Err("The decoder failed on this image. Save the image again, or remove it.".into())
-    })?;
+    let image = decode(path, side.saturating_mul(2), system_decoder::installed)?;
     encode_jpeg(&augment::center(&image, side), side)
 }
 

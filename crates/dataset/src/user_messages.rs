@@ -2,6 +2,7 @@
 //! from counts; reads nothing.
 
 use crate::types::Class;
+use format::{counted, format_count, format_io_error};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -22,6 +23,11 @@ pub(crate) struct ImageCounts<'a> {
     pub split_folders: &'a [String],
     /// Whether one of them is the train folder.
     pub has_train: bool,
+}
+
+/// A note for images that are not mirrored for this reason.
+pub(crate) fn not_mirrored(reason: &String) -> String {
+    format!("{reason} By default, training does not mirror the images.")
 }
 
 /// Why a folder of images cannot be trained on, and how to fix that.
@@ -66,17 +72,28 @@ pub(crate) fn imbalance(noun: &str, classes: &[Class]) -> Option<String> {
     let small: Vec<String> = classes
         .iter()
         .filter(|c| u64::from(c.samples()) * 2 < u64::from(largest.samples()))
-        .map(|c| format!("{} {}", c.name, c.samples()))
+        .map(|c| format!("\"{}\" with {}", c.name, format_count(c.samples().into())))
         .collect();
-    (!small.is_empty()).then(|| {
-        format!(
-            "{} fewer than half the {noun}s of the largest class ({} {}): {}.",
-            counted(small.len() as u64, "class has", "classes have"),
+    let most = format_count(largest.samples().into());
+    match small.as_slice() {
+        [] => None,
+        [_] => {
+            let smallest = classes.iter().min_by_key(|c| c.samples())?;
+            let count = u64::from(smallest.samples());
+            Some(format!(
+                "The class \"{}\" is small: {}. The largest, \"{}\", has {most}.",
+                smallest.name,
+                counted(count, noun, &format!("{noun}s")),
+                largest.name
+            ))
+        }
+        many => Some(format!(
+            "{} classes have fewer than half the {noun}s of the largest, \"{}\" with {most}: {}.",
+            many.len(),
             largest.name,
-            largest.samples(),
-            listed(&small)
-        )
-    })
+            listed(many)
+        )),
+    }
 }
 
 /// Classes without a sample in one set, such as "the test folder". `count` gives a class's samples
@@ -121,7 +138,7 @@ pub(crate) fn single_samples(noun: &str, classes: &[Class]) -> Option<String> {
 pub(crate) fn unsupported_formats(counts: &BTreeMap<&'static str, u64>) -> Option<String> {
     let formats: Vec<String> = counts
         .iter()
-        .map(|(name, n)| format!("{} {name}", grouped(*n)))
+        .map(|(name, n)| format!("{} {name}", format_count(*n)))
         .collect();
     (!formats.is_empty()).then(|| {
         let list = formats.join(", ");
@@ -150,13 +167,25 @@ pub(crate) fn folders_without_images(folders: &[String]) -> Option<String> {
 pub(crate) fn unreadable(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {
-            "The file is no longer there. Put the file back, or read the folder again.".to_owned()
+            "The file is no longer there. Put the file back, or start a new run.".to_owned()
         }
         io::ErrorKind::PermissionDenied => {
             "Ebb has no permission to read this file. Allow Ebb to read the file, then read the folder again."
                 .to_owned()
         }
-        _ => format!("The file cannot be read: {error}. Copy the file here again."),
+        _ => {
+            let problem = format_io_error(error);
+            format!("The file cannot be read: {problem}. Copy the file here again.")
+        }
+    }
+}
+
+/// "a, b and c".
+pub(crate) fn joined(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 
@@ -172,24 +201,6 @@ pub(crate) fn listed_up_to(limit: usize, names: &[String]) -> String {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
-}
-
-/// "1 class" or "1,200 classes".
-pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(n), if n == 1 { one } else { many })
-}
-
-/// A number with commas between thousands: "12,345".
-pub(crate) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -226,9 +237,21 @@ mod tests {
             imbalance("image", &[class("ant", 50, 10), class("bee", 30, 0)]),
             None
         );
-        let text =
-            imbalance("image", &[class("ant", 50, 10), class("bee", 29, 0)]).unwrap_or_default();
-        assert!(text.contains("ant 60") && text.contains("bee 29"), "{text}");
+        assert_eq!(
+            imbalance("text", &[class("1", 1500, 40), class("2", 60, 0)]).as_deref(),
+            Some("The class \"2\" is small: 60 texts. The largest, \"1\", has 1,540.")
+        );
+        let three = [
+            class("ant", 50, 10),
+            class("bee", 29, 0),
+            class("wasp", 1, 0),
+        ];
+        assert_eq!(
+            imbalance("image", &three).as_deref(),
+            Some(
+                "2 classes have fewer than half the images of the largest, \"ant\" with 60: \"bee\" with 29, \"wasp\" with 1."
+            )
+        );
     }
 
     #[test]
@@ -245,10 +268,6 @@ mod tests {
             missing_in("val", "image", &classes, |c| c.held_out),
             None,
             "the set is empty"
-        );
-        assert_eq!(
-            [grouped(7), grouped(1234), grouped(1_234_567)],
-            ["7", "1,234", "1,234,567"]
         );
     }
 }

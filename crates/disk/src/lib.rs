@@ -1,4 +1,26 @@
-//! Files that survive a power failure, on every kind of volume.
+//! The file layer: whatever must survive a power failure, a full disk or a failing one is created,
+//! written, synced, renamed, listed and removed by the functions of this crate.
+//!
+//! The functions ask a [`Disk`]: the real one, or in tests a [`simulated::SimulatedDisk`], which
+//! fails any operation and knows what a power failure would leave. Reading needs no layer;
+//! [`read_limited`] is for small files of runs that other people may have written.
+//!
+//! ```
+//! # fn main() -> std::io::Result<()> {
+//! # let root = tempfile::tempdir()?;
+//! # let root = root.path();
+//! let run = root.join("runs/birds");
+//! disk::create_dir_all(&run)?;
+//! // After a power failure the file is complete or absent.
+//! disk::write_atomic(&run.join("config.toml"), b"epochs = 20\n")?;
+//! disk::write_atomic(&run.join("config.toml"), b"epochs = 30\n")?;
+//! assert_eq!(std::fs::read(run.join("config.toml"))?, b"epochs = 30\n");
+//!
+//! // No draft is left beside it.
+//! assert_eq!(disk::list(&run)?, [run.join("config.toml")]);
+//! # Ok(())
+//! # }
+//! ```
 
 #[cfg_attr(target_os = "macos", path = "available/macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "available/other.rs")]
@@ -6,115 +28,37 @@ mod available;
 #[cfg_attr(target_os = "macos", path = "plain_sync/macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "plain_sync/other.rs")]
 mod plain_sync;
+mod sync;
 
-pub use available::available_bytes;
+mod backend;
+mod operations;
+mod drafts;
+mod read_limited;
 
-use std::fs::File;
-use std::io::{self, ErrorKind};
-use std::path::Path;
+#[doc(hidden)]
+pub mod simulated;
 
-/// Error numbers by which a volume refuses to sync as asked, on macOS and Linux: `EINVAL`,
-/// `ENOTTY`, and `ENOTSUP` under the three numbers it has there.
-const REFUSALS: [i32; 5] = [22, 25, 45, 95, 102];
-
-/// Waits until the content and length of `file` are on the disk.
-///
-/// On macOS this also empties the cache of the drive (`F_FULLFSYNC`). Volumes that cannot do that,
-/// such as exFAT and SMB shares, are synced as far as they can be.
-///
-/// # Errors
-/// The disk is full or failed.
-#[expect(clippy::disallowed_methods, reason = "this is the one place")]
-pub fn sync(file: &File) -> io::Result<()> {
-    sync_with(|| file.sync_all(), || plain_sync::sync(file))
-}
-
-/// Like [`sync`], without the times of the file.
-///
-/// # Errors
-/// The disk is full or failed.
-#[expect(clippy::disallowed_methods, reason = "this is the one place")]
-pub fn sync_data(file: &File) -> io::Result<()> {
-    sync_with(|| file.sync_data(), || plain_sync::sync(file))
-}
-
-/// Waits until the file or the entries of the folder at `path` are on the disk.
-///
-/// # Errors
-/// `path` cannot be opened, or the disk is full or failed.
-pub fn sync_path(path: &Path) -> io::Result<()> {
-    sync(&File::open(path)?)
-}
-
-/// Syncs by `full`, or by `plain` if the volume refuses the former. A volume that refuses both
-/// has no stronger guarantee than that it accepted the data.
-fn sync_with(
-    full: impl FnOnce() -> io::Result<()>,
-    plain: impl FnOnce() -> io::Result<()>,
-) -> io::Result<()> {
-    match full() {
-        Err(error) if is_refusal(&error) => match plain() {
-            Err(error) if is_refusal(&error) => Ok(()),
-            done => done,
-        },
-        done => done,
-    }
-}
-
-fn is_refusal(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::Unsupported
-        || error
-            .raw_os_error()
-            .is_some_and(|number| REFUSALS.contains(&number))
-}
+pub use backend::{Access, Disk};
+pub use drafts::{draft_path, is_draft, remove_drafts, remove_drafts_of, write_atomic};
+pub use operations::{
+    File, available_bytes, copy, create_dir, create_dir_all, create_private_dir, list, remove_dir,
+    remove_dir_all, remove_file, rename, sync_all_in, sync_parent, sync_path, write, write_with,
+};
+pub use read_limited::{read_limited, read_text_limited};
+pub use sync::sync;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
-
-    /// The result if the two ways of syncing end with these error numbers, 0 for success, and
-    /// whether the plain way was tried.
-    fn outcome(full: i32, plain: i32) -> (Option<i32>, bool) {
-        let ended = |number| match number {
-            0 => Ok(()),
-            number => Err(io::Error::from_raw_os_error(number)),
-        };
-        let tried = Cell::new(false);
-        let result = sync_with(
-            || ended(full),
-            || {
-                tried.set(true);
-                ended(plain)
-            },
-        );
-        let number = result.err().map(|error| error.raw_os_error().unwrap_or(-1));
-        (number, tried.get())
-    }
-
-    #[test]
-    fn a_volume_that_refuses_a_full_sync_gets_a_plain_one() {
-        assert_eq!(outcome(0, 5), (None, false), "the disk did it");
-        for refusal in REFUSALS {
-            assert_eq!(outcome(refusal, 0), (None, true));
-            assert_eq!(outcome(refusal, refusal), (None, true));
-        }
-    }
-
-    #[test]
-    fn a_full_or_failed_disk_is_an_error() {
-        let (eio, enospc) = (5, 28);
-        assert_eq!(outcome(eio, 0), (Some(eio), false));
-        assert_eq!(outcome(enospc, 0), (Some(enospc), false));
-        assert_eq!(outcome(45, eio), (Some(eio), true));
-    }
+    use crate::sync::sync_data;
+    use std::io::ErrorKind;
 
     #[test]
     fn files_and_folders_can_be_synced() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("file");
         std::fs::write(&path, "content").expect("it can be written");
-        let file = File::open(&path).expect("it is there");
+        let file = std::fs::File::open(&path).expect("it is there");
         sync(&file).expect("a file can be synced");
         sync_data(&file).expect("a file can be synced");
         sync_path(folder.path()).expect("a folder can be synced");

@@ -10,6 +10,8 @@
 //! assert_eq!(format_duration(544.0), "9:04");
 //! ```
 
+use std::io::{self, ErrorKind};
+
 const KB: f64 = 1024.0;
 const MB: f64 = KB * 1024.0;
 const GB: f64 = MB * 1024.0;
@@ -41,6 +43,34 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
+/// Formats an error of the operating system in a few words, without its number: "permission
+/// denied", "not found", "the disk is full".
+pub fn format_io_error(error: &io::Error) -> String {
+    if error.get_ref().is_some() {
+        return error.to_string(); // a message of its own
+    }
+    let known = match error.kind() {
+        ErrorKind::NotFound => "not found",
+        ErrorKind::PermissionDenied => "permission denied",
+        ErrorKind::StorageFull => "the disk is full",
+        ErrorKind::QuotaExceeded => "the disk quota is used up",
+        ErrorKind::ReadOnlyFilesystem => "the disk is read-only",
+        ErrorKind::IsADirectory => "it is a folder, not a file",
+        ErrorKind::NotADirectory => "a part of the path is not a folder",
+        ErrorKind::AlreadyExists => "it exists already",
+        _ => return without_number(&error.to_string()),
+    };
+    known.to_owned()
+}
+
+/// "input/output error" for "Input/output error (os error 5)".
+fn without_number(text: &str) -> String {
+    let text = text.split(" (os error ").next().unwrap_or(text);
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_lowercase());
+    first.into_iter().flatten().chain(letters).collect()
+}
+
 /// Formats a number of things: "1 class", "1,215 classes".
 pub fn counted(count: u64, one: &str, many: &str) -> String {
     let noun = if count == 1 { one } else { many };
@@ -70,6 +100,16 @@ pub fn format_duration(seconds: f64) -> String {
     match whole {
         0..3600 => format!("{}:{:02}", whole / 60, whole % 60),
         _ => format!("{}:{:02} h", whole / 3600, whole / 60 % 60),
+    }
+}
+
+/// Formats milliseconds in the largest unit of which there are at least two, for sentences: "2 h",
+/// "30 min", "45 s".
+pub fn format_waiting_time(ms: u64) -> String {
+    match ms / 1000 {
+        seconds if seconds >= 7200 => format!("{} h", seconds / 3600),
+        seconds if seconds >= 120 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
     }
 }
 
@@ -114,7 +154,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, NotASize> {
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let close = |candidate: &&str| {
         let distance = edit_distance(word, candidate);
-        let near = distance <= 1 + candidate.len().min(word.len()) / 3;
+        let near = distance <= candidate.len().min(word.len()).div_ceil(3);
         let begins =
             word.len() >= 3 && (candidate.starts_with(word) || word.starts_with(candidate));
         (near || begins).then_some(distance)
@@ -208,6 +248,21 @@ mod tests {
     }
 
     #[test]
+    fn errors_of_the_system_have_no_number() {
+        let check = |number: i32, text: &str| {
+            assert_eq!(format_io_error(&io::Error::from_raw_os_error(number)), text);
+        };
+        check(1, "permission denied");
+        check(2, "not found");
+        check(5, "input/output error");
+        check(13, "permission denied");
+        check(28, "the disk is full");
+        check(30, "the disk is read-only");
+        let own = io::Error::new(ErrorKind::NotFound, "the run folder is missing");
+        assert_eq!(format_io_error(&own), "the run folder is missing");
+    }
+
+    #[test]
     fn counts_have_a_comma_every_three_digits() {
         let text: Vec<_> = [0, 999, 1_215, 114_085_000].map(format_count).into();
         assert_eq!(text, ["0", "999", "1,215", "114,085,000"]);
@@ -225,6 +280,12 @@ mod tests {
     }
 
     #[test]
+    fn a_waiting_time_has_one_unit() {
+        let text = [45_999, 119_000, 120_000, 7_199_000, 7_200_000].map(format_waiting_time);
+        assert_eq!(text, ["45 s", "119 s", "2 min", "119 min", "2 h"]);
+    }
+
+    #[test]
     fn the_nearest_word_is_found_if_it_is_similar() {
         let keys = ["epochs", "steps", "effective_batch", "micro_batch", "model"];
         let check =
@@ -233,6 +294,8 @@ mod tests {
         check("micro-batch", Some("micro_batch"));
         check("efective_batch", Some("effective_batch"));
         check("colour", None);
+        let of_three_letters = nearest("foo", ["from", "seed"]);
+        assert_eq!(of_three_letters, None, "half of the letters differ");
     }
 
     #[test]

@@ -13,10 +13,12 @@ mod convnext;
 
 // Building them.
 mod build;
+mod small_published;
 
 pub use resnet::{
     ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle, saves_last_convolution,
 };
+pub use small_published::SmallSizes;
 pub use vit::{Vit, VitShape};
 
 use crate::hub_format::{HubArchitecture, HubBert, HubGpt2, ReadArchitecture};
@@ -72,6 +74,8 @@ pub struct TextModel {
     pub vocabulary: u32,
     /// How a token compression chooses the tokens to keep; `None` for other tasks.
     pub policy: Option<DropPolicy>,
+    /// Neighbors on each side that a token compression adds to a token; other tasks ignore it.
+    pub neighbors: u32,
 }
 
 /// Sizes of text networks, for each task from small to large.
@@ -440,6 +444,9 @@ impl ModelId {
 }
 
 impl TextModel {
+    /// Default number of neighbors.
+    pub const NEIGHBORS: u32 = 4;
+
     /// Shape of the encoder or language model.
     pub fn shape(self) -> SequenceShape {
         match self.size.entry().architecture {
@@ -461,6 +468,7 @@ impl TextModel {
         Some(CompressorShape {
             model: self.with_size(model),
             policy: is_learned.then(|| self.with_size(policy)),
+            neighbors: self.neighbors as usize,
         })
     }
 
@@ -591,6 +599,7 @@ mod tests {
                 tokens: 64,
                 vocabulary: 256,
                 policy: Some(DropPolicy::Learned),
+                neighbors: TextModel::NEIGHBORS,
             };
             assert!(
                 model.shape().width.is_multiple_of(model.shape().heads),

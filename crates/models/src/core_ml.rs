@@ -2,24 +2,24 @@
 //! sample at a time, and texts are padded, so that every shape is known. Images go in as pixels;
 //! the program normalizes them.
 
-mod conversion;
+mod onnx_conversion;
 mod description;
-mod message;
+mod protobuf_messages;
 mod program;
 mod weight_file;
 
-pub(crate) use message::Model;
+pub(crate) use protobuf_messages::Model;
 pub(crate) use weight_file::WeightFile;
 
 use crate::error::{ModelError, Result};
 use crate::onnx_graph::{self, GraphMessage, ValueInfo};
 use crate::pixel_normalization::PixelNormalization;
-use conversion::{Conversion, NoCounterpart};
 use description::{CLASS, PROBABILITIES, description};
-use message::{Block, DataType, DictionaryType, Function, Operation, Program, ValueType};
+use onnx_conversion::{Conversion, NoCounterpart};
 use program::{
     Call, Setting, Tensor, argument, name_attribute, named_type, tensor_type, text_list,
 };
+use protobuf_messages::{Block, DataType, DictionaryType, Function, Operation, Program, ValueType};
 use std::collections::BTreeMap;
 
 /// Version of the model format: the first with ML Programs (macOS 12, iOS 15).
@@ -108,7 +108,7 @@ impl CoreMlExport<'_> {
 
     fn no_counterpart(&self, operation: &str) -> ModelError {
         ModelError::NotExportable(format!(
-            "Core ML has no counterpart for the operation {operation} of {}; export it as ONNX",
+            "Core ML has no counterpart for the operation {operation} of {}; export the network as ONNX",
             self.label
         ))
     }

@@ -1,5 +1,6 @@
 //! What can go wrong with a network or its weights: what happened, where, and what to do next.
 
+use format::format_io_error;
 use std::path::{Path, PathBuf};
 use tape::TapeError;
 use thiserror::Error;
@@ -42,7 +43,7 @@ pub enum ModelError {
     },
     /// Weights that are only available in pickled files, which can run any program when read.
     #[error(
-        "{folder} has only pickled weights ({files}), and reading such a file could run any program; use the model.safetensors of the same model, or, if you trust the files, convert them yourself"
+        "{folder} has only pickled weights ({files}), which could run any program when they are read; use the model.safetensors of the same model, or convert the files if you trust them"
     )]
     Pickled {
         /// The folder.
@@ -62,7 +63,7 @@ pub enum ModelError {
     #[error("{0}")]
     NotExportable(String),
     /// A file that cannot be read or written.
-    #[error("{path}: {source}")]
+    #[error("{path}: {}", format_io_error(source))]
     File {
         /// The file.
         path: PathBuf,

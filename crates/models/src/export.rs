@@ -8,7 +8,7 @@
 mod trained_network;
 mod atomic_folder;
 mod config_json;
-mod tensor_file;
+mod safetensors_file;
 mod tokenizer;
 
 // The formats.
@@ -19,7 +19,7 @@ mod hub_folder;
 mod onnx_folder;
 mod core_ml_package;
 
-pub use atomic_folder::Exported;
+pub use atomic_folder::{Exported, export_files};
 pub use core_ml_package::export_core_ml;
 pub use hub_folder::export_hub_folder;
 pub use onnx_folder::export_onnx;

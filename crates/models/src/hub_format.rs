@@ -32,7 +32,7 @@
 
 // Files.
 pub(crate) mod json_config;
-pub(crate) mod tensor_index;
+pub(crate) mod safetensors_reader;
 mod preprocessor;
 
 // How published tensors become parameters.

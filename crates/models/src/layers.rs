@@ -5,7 +5,7 @@ use crate::error::naming;
 use crate::lora::Adapter;
 use crate::parameter_builder::ParameterBuilder;
 use std::sync::Arc;
-use tape::{Activation, Conv2dShape, DeferredOutput, ParameterId, Result, Tape, Value};
+use tape::{Activation, Affine, Conv2dShape, DeferredOutput, ParameterId, Result, Tape, Value};
 
 /// `x Wᵀ + b`. A frozen `W` may be quantized, and an adapter may be added.
 #[derive(Debug, Clone)]
@@ -176,10 +176,14 @@ impl GroupNorm {
 
     /// Normalizes `x` [samples, channels, height, width] and applies `activation`.
     pub fn forward(&self, tape: &Tape, x: &Value, activation: Activation) -> Result<Value> {
-        let parameters = (&tape.parameter(self.weight), &tape.parameter(self.bias));
+        let (weight, bias) = (tape.parameter(self.weight), tape.parameter(self.bias));
+        let affine = Affine {
+            weight: &weight,
+            bias: &bias,
+        };
         naming(
             &self.name,
-            tape.group_norm(x, self.groups, parameters, GROUP_EPSILON, activation),
+            tape.group_norm(x, self.groups, affine, GROUP_EPSILON, activation),
         )
     }
 }

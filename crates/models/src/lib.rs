@@ -67,7 +67,7 @@ pub mod export;
 
 pub use catalog::{
     DropPolicy, ImageModel, ModelId, ModelTask, PretrainedFamily, ResNet, ResNetBranch, ResNetNorm,
-    ResNetShape, ResNetStem, ResNetStyle, TextModel, TextSize, Vit, VitShape,
+    ResNetShape, ResNetStem, ResNetStyle, SmallSizes, TextModel, TextSize, Vit, VitShape,
     saves_last_convolution,
 };
 pub use error::{ModelError, Result};

@@ -11,7 +11,7 @@ use tape::{Result, Tape, TapeError, Value};
 #[derive(Debug, Clone)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "a process holds one or two networks"
+    reason = "a process holds only one or two networks, so their size hardly matters"
 )]
 pub enum Network {
     /// A network for images.

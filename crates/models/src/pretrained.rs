@@ -2,10 +2,10 @@
 //! folder with a checksum of every file, so that it can be resumed and used without the original.
 //! Checkpoints then only hold trained parameters.
 
-mod choices;
+mod fine_tuning_choices;
 mod run_copy;
 
-pub use choices::FineTuningChoice;
+pub use fine_tuning_choices::FineTuningChoice;
 pub use run_copy::verify_run_copy;
 
 use crate::catalog::PretrainedFamily;

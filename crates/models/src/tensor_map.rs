@@ -201,8 +201,9 @@ impl TensorLayout {
     }
 }
 
-/// Copies `from` [rows, columns] transposed into `to` [columns, rows].
-fn transpose(from: &[f32], [rows, columns]: [usize; 2], to: &mut [f32]) {
+/// Copies `from`, whose `shape` is [rows, columns], transposed into `to` [columns, rows].
+fn transpose(from: &[f32], shape: [usize; 2], to: &mut [f32]) {
+    let [rows, columns] = shape;
     for (column, row_of_to) in to.chunks_exact_mut(rows).enumerate() {
         for (row, value) in row_of_to.iter_mut().enumerate() {
             *value = from[row * columns + column];

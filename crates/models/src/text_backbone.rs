@@ -142,7 +142,7 @@ impl Backbone {
                 op: "embedding",
                 what: "ids".to_owned(),
                 expected: format!(
-                    "a prompt, or one token after {from} tokens, with at most {} tokens in all",
+                    "a prompt for an empty cache, or one token after {from} cached tokens, and at most {} tokens in all,",
                     self.shape.tokens
                 ),
                 found: Shape::from(ids.len()),

@@ -18,6 +18,8 @@ pub struct CompressorShape {
     pub model: SequenceShape,
     /// The policy; `None` if it is not learned.
     pub policy: Option<SequenceShape>,
+    /// Neighbors on each side that both networks add to a token.
+    pub neighbors: usize,
 }
 
 /// A language model that fills gaps, with the policy that makes them.
@@ -48,34 +50,36 @@ pub struct KeepScores {
 /// Adds a linear map of its neighbors to each token: spelling is learned from neighbors long
 /// before attention finds them.
 #[derive(Debug, Clone)]
-struct NeighborMixer(Linear);
-
-/// Neighbors on each side.
-const REACH: usize = 4;
+struct NeighborMixer {
+    map: Linear,
+    /// Neighbors on each side.
+    neighbors: usize,
+}
 
 impl NeighborMixer {
-    fn build(b: &mut ParameterBuilder, width: usize) -> Result<Self> {
-        let inputs = (2 * REACH + 1) * width;
+    fn build(b: &mut ParameterBuilder, width: usize, neighbors: usize) -> Result<Self> {
+        let inputs = (2 * neighbors + 1) * width;
         let deviation = 1.0 / (inputs as f64).sqrt();
-        Ok(NeighborMixer(Linear::build(
-            b, "around", inputs, width, deviation,
-        )?))
+        Ok(NeighborMixer {
+            map: Linear::build(b, "around", inputs, width, deviation)?,
+            neighbors,
+        })
     }
 
     /// Maps `x` [samples, tokens, width] to the same shape. Neighbors beyond both ends are zero.
     fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
         let (samples, tokens, width) = x.tensor().dims3()?;
         let padding = Tensor::zeros(
-            (samples, REACH, width),
+            (samples, self.neighbors, width),
             x.tensor().dtype(),
             x.tensor().device(),
         )?;
         let padding = Value::constant(padding);
         let padded = tape.concat_along(&[&padding, x, &padding], 1)?;
-        let shifted = (0..=2 * REACH).map(|by| tape.narrow(&padded, 1, by..by + tokens));
+        let shifted = (0..=2 * self.neighbors).map(|by| tape.narrow(&padded, 1, by..by + tokens));
         let shifted = shifted.collect::<Result<Vec<Value>>>()?;
         let side_by_side = tape.concat_along(&shifted.iter().collect::<Vec<_>>(), 2)?;
-        self.0.forward_add(tape, &side_by_side, x)
+        self.map.forward_add(tape, &side_by_side, x)
     }
 }
 
@@ -86,16 +90,19 @@ fn backbone(b: &mut ParameterBuilder, shape: SequenceShape) -> Result<Backbone> 
 impl Compressor {
     /// Builds both networks, under `model` and `policy`.
     pub fn build(b: &mut ParameterBuilder, shape: CompressorShape) -> Result<Self> {
+        let neighbors = shape.neighbors;
         Ok(Compressor {
             model: b.within("model", |b| backbone(b, shape.model))?,
-            mixer: b.within("model", |b| NeighborMixer::build(b, shape.model.width))?,
+            mixer: b.within("model", |b| {
+                NeighborMixer::build(b, shape.model.width, neighbors)
+            })?,
             gap: b.normal("model.gap", &[shape.model.width], DEVIATION)?,
             policy: match shape.policy {
                 None => None,
                 Some(shape) => Some(b.within("policy", |b| {
                     Ok(Policy {
                         backbone: backbone(b, shape)?,
-                        mixer: NeighborMixer::build(b, shape.width)?,
+                        mixer: NeighborMixer::build(b, shape.width, neighbors)?,
                         head: Linear::build(b, "head", shape.width, 2, DEVIATION)?,
                     })
                 })?),

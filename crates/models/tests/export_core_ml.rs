@@ -23,6 +23,7 @@ fn texts(size: TextSize) -> ModelId {
         tokens: TOKENS,
         vocabulary: 40,
         policy: None,
+        neighbors: TextModel::NEIGHBORS,
     })
 }
 

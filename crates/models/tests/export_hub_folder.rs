@@ -59,7 +59,7 @@ fn pytorch_computes_the_same_scores() {
         let folder = tempfile::tempdir().unwrap();
         let (network, parameters) = trained(kind);
         written(kind, &parameters, folder.path());
-        let output = answer(&python, "scores.py", folder.path(), &[]);
+        let output = answer(&python, "pytorch_scores.py", folder.path(), &[]);
         let own = scores(&network, &parameters, SIDE);
         for loader in ["plain", "transformers"] {
             if output[loader].is_null() {

@@ -21,6 +21,7 @@ fn texts(size: TextSize) -> ModelId {
         tokens: 12,
         vocabulary: 40,
         policy: None,
+        neighbors: TextModel::NEIGHBORS,
     })
 }
 

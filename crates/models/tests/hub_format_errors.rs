@@ -163,7 +163,7 @@ fn unsupported_configs_are_refused_by_key() {
             "vit",
             "model_type",
             json!("swin"),
-            "Ebb supports vit, deit, dinov2, resnet, convnext, bert, gpt2",
+            "Ebb supports only vit, deit, dinov2, resnet, convnext, bert, gpt2",
         ),
         ("vit", "hidden_act", json!("relu"), "hidden_act"),
         (

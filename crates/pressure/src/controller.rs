@@ -11,14 +11,14 @@ use crate::controller_state::{ControllerState, Rules};
 use crate::decision::{Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Phase};
 use crate::decision_context::{DecisionContext, Failure, FailureCause, RuleOutcome};
 use crate::explain_shortage::explain_shortage;
-use crate::make_decision::answer;
 use crate::memory_model::MemoryModel;
 use crate::memory_sample::{Level, MemorySample};
 use crate::micro_batch_sizes::Track;
+use crate::outcome_to_decision::answer;
 use crate::policy::{DEFAULT_MICRO_BATCH_MS, Policy, UNMEASURED_MICRO_BATCHES};
 use crate::{
-    checkpoint_policy, fallback, growth, pause_and_suspend, prefetch, recovery, release_caches,
-    shrink, stop,
+    checkpoint_before_suspend, fallback, growth, pause_and_suspend, prefetch, recovery,
+    release_caches, shrink, stop,
 };
 
 /// Decides what to do next. Pass the returned state to the next call.
@@ -46,7 +46,7 @@ pub fn decide(
         .unwrap_or_else(|| by_fallback(&ctx, rules));
     let mut decision = answer(&ctx, rules, outcome, step.as_ref());
     decision.checkpoint_first =
-        checkpoint_policy::is_due(&ctx, &mut rules.checkpoint, decision.action);
+        checkpoint_before_suspend::is_due(&ctx, &mut rules.checkpoint, decision.action);
     decision.release_caches |= decision.checkpoint_first;
     let (own, tracks) = (&mut rules.recovery, &rules.tracks);
     recovery::watch(&ctx, own, tracks, ask.kind, decision.action);

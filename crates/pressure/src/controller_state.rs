@@ -10,8 +10,8 @@ use crate::policy::Policy;
 use crate::pressure_level::{self, Reading};
 use crate::recovery::RecoveryReserve;
 use crate::{
-    checkpoint_policy, fallback, growth, pause_and_suspend, prefetch, recovery, release_caches,
-    stop,
+    checkpoint_before_suspend, fallback, growth, pause_and_suspend, prefetch, recovery,
+    release_caches, stop,
 };
 
 /// The controller's memory. Start with `ControllerState::default()`.
@@ -38,7 +38,7 @@ pub(crate) struct Rules {
     pub(crate) growth: growth::State,
     pub(crate) caches: release_caches::State,
     pub(crate) fallback: fallback::State,
-    pub(crate) checkpoint: checkpoint_policy::State,
+    pub(crate) checkpoint: checkpoint_before_suspend::State,
 }
 
 /// The decision before.

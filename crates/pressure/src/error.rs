@@ -1,13 +1,17 @@
 //! Errors of reading memory: an unreadable machine, a bad script or a bad line. Deciding cannot
 //! fail.
 
+use format::format_io_error;
 use std::path::PathBuf;
 
 /// Why memory could not be read, or a request was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PressureError {
     /// The system refused a reading.
-    #[error("{what} could not be read: {source}. Allow Ebb to read it, or continue without it.")]
+    #[error(
+        "{what} could not be read: {}. Allow Ebb to read {what}, or continue without {what}.",
+        format_io_error(source)
+    )]
     Unreadable {
         /// A file, or the name of a system call.
         what: String,
@@ -15,7 +19,7 @@ pub enum PressureError {
         source: std::io::Error,
     },
     /// A reading has an unknown format.
-    #[error("Ebb expects an amount of memory in {what}, but it contains {found}.")]
+    #[error("Ebb expects an amount of memory in {what}, but found {found}.")]
     Unexpected {
         /// A file, or the name of a system call.
         what: String,
@@ -23,7 +27,7 @@ pub enum PressureError {
         found: String,
     },
     /// The memory script is missing or cannot be opened.
-    #[error("The memory script {} could not be read: {source}. Choose an existing, readable file.", path.display())]
+    #[error("The memory script {} could not be read: {}. Choose an existing, readable file.", path.display(), format_io_error(source))]
     ScriptUnreadable {
         /// The script.
         path: PathBuf,

@@ -24,7 +24,7 @@ pub(crate) fn explain_shortage(
             let reason = match sample.stall_fraction {
                 Some(stall) if stall > 0.0 => {
                     let percent = 100.0 * stall;
-                    format!("apps waited for memory {percent:.0} % of the last second")
+                    format!("apps waited for memory during {percent:.0} % of the last second")
                 }
                 _ => "the system is compressing other apps' memory".into(),
             };

@@ -84,10 +84,12 @@ fn first(ctx: &DecisionContext, own: &mut State, track: &Track) -> Option<Size> 
     }
     own.changed_ms = Some(ctx.sample.at_ms);
     let (limit, reason) = if track.earlier_size == 0 {
-        let reason = "the size is a first guess, because Ebb cannot predict memory use yet";
+        let reason =
+            "this micro-batch size is a first guess, because Ebb cannot predict memory use yet";
         (ctx.policy.fallback_start, reason)
     } else {
-        let reason = "the same size as before, because Ebb cannot predict memory use here";
+        let reason =
+            "the same micro-batch size as before, because Ebb cannot predict memory use here";
         (track.earlier_size, reason)
     };
     Some(Size::new(largest_up_to(track.batch, limit), reason))
@@ -141,7 +143,7 @@ fn larger(
     let seconds = policy.fallback_grow_interval_ms / 1_000;
     Some(Size {
         voluntary: true,
-        ..Size::new(size, format!("no sign of pressure for {seconds} s"))
+        ..Size::new(size, format!("no sign of memory pressure for {seconds} s"))
     })
 }
 

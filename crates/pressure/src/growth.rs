@@ -9,8 +9,13 @@ use crate::policy::{
 };
 use format::format_bytes;
 
-/// The reason at the throughput plateau.
+/// The reason to stay at the throughput plateau.
 const NO_FASTER: &str = "a larger micro-batch is no faster here";
+/// The reason to return to the throughput plateau.
+const AS_FAST: &str = "this size is as fast and needs less memory";
+
+/// The reason to grow if memory was not short before.
+const ROOM_FOR_MORE: &str = "there is memory for a larger micro-batch";
 
 /// What growth remembers of earlier changes of size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -154,10 +159,13 @@ fn grow_at_start(ctx: &DecisionContext, own: &mut State, track: &Track, size: u3
     };
     let slowed = ctx.pressure.value >= ctx.policy.slowed_pressure;
     if track.micro_batches == 0 || (tried < enough && !slowed) {
-        return hold(track, "measuring how much memory this size needs");
+        return hold(
+            track,
+            "measuring how much memory this micro-batch size needs",
+        );
     }
     let reason = if ctx.model.is_ready(ctx.kind) {
-        "there is memory for a larger micro-batch"
+        ROOM_FOR_MORE
     } else {
         "to measure how much memory each sample needs"
     };
@@ -194,12 +202,12 @@ fn grow_after_calm(
     if calm_ms < needed_ms || !rested {
         return hold(track, "waiting for memory to stay free");
     }
-    let seconds = calm_ms / 1_000;
-    own.grow(
-        now_ms,
-        size,
-        format!("memory has been free for {seconds} s"),
-    )
+    let reason = if own.shrunk_ms.is_some() {
+        format!("memory has been free for {} s", calm_ms / 1_000)
+    } else {
+        ROOM_FOR_MORE.to_owned() // memory was never short
+    };
+    own.grow(now_ms, size, reason)
 }
 
 /// Lowers a size beyond the plateau, since it costs memory for nothing. Uses a third of the
@@ -231,7 +239,7 @@ pub(crate) fn lower_to_plateau(
     Some(RuleOutcome {
         voluntary: true,
         release_caches: true,
-        ..RuleOutcome::run(size, Component::Speed, NO_FASTER)
+        ..RuleOutcome::run(size, Component::Speed, AS_FAST)
     })
 }
 

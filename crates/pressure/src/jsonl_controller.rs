@@ -123,7 +123,7 @@ impl JsonlController {
             Some(other) => Err(format!(
                 "the kind \"{other}\" is unknown; known kinds are sample, micro_batch and ask"
             )),
-            None => Err("\"kind\" is missing: sample, micro_batch or ask".into()),
+            None => Err("\"kind\" is missing; write sample, micro_batch or ask".into()),
         }
     }
 
@@ -196,7 +196,7 @@ impl JsonlController {
         let question: DecisionRequest = read(object, "ask")?;
         if !(1..=MAX_BATCH).contains(&question.remaining) {
             return Err(format!(
-                "\"remaining\" is {}; ask with 1 to {MAX_BATCH} samples",
+                "\"remaining\" is {}; ask for 1 to {MAX_BATCH} samples",
                 question.remaining
             ));
         }
@@ -225,11 +225,11 @@ fn check_bounds(object: &Map<String, Value>) -> Result<(), String> {
         let number = value.as_f64().unwrap_or(0.0);
         if number > MAX_INTEGER as f64 {
             return Err(format!(
-                "\"{key}\" is {value}; the largest number is {MAX_INTEGER}"
+                "\"{key}\" is {value}; the largest allowed number is {MAX_INTEGER}"
             ));
         }
         if FRACTIONS.contains(&key.as_str()) && !(0.0..=1.0).contains(&number) {
-            return Err(format!("\"{key}\" is {value}; a fraction is 0 to 1"));
+            return Err(format!("\"{key}\" is {value}; it must be from 0 to 1"));
         }
     }
     Ok(())
@@ -237,7 +237,7 @@ fn check_bounds(object: &Map<String, Value>) -> Result<(), String> {
 
 fn read<T: for<'de> Deserialize<'de>>(object: Map<String, Value>, kind: &str) -> Result<T, String> {
     serde_json::from_value(Value::Object(object))
-        .map_err(|error| format!("this is not a valid {kind} ({error})"))
+        .map_err(|error| format!("this line is not a valid {kind} ({error})"))
 }
 
 /// The parser's error without its line number, which is always 1.

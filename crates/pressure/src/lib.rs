@@ -48,7 +48,7 @@ mod error;
 mod memory_sample;
 mod policy;
 mod decision;
-mod describe;
+mod describe_decision;
 
 // What is known: pressure, other apps, budget, the need and speed of micro-batches.
 mod pressure_level;
@@ -68,31 +68,33 @@ mod growth;
 mod prefetch;
 mod shrink;
 mod fallback;
-mod checkpoint_policy;
+mod checkpoint_before_suspend;
 
 // The controller.
 mod controller_state;
-mod make_decision;
+mod outcome_to_decision;
 mod controller;
-mod persisted;
+mod persisted_state;
 mod jsonl_controller;
 
 // Advice without a run.
 mod recovery_options;
 mod suggest_config;
-mod stress_test;
+mod parameter_count;
+mod stress_test_limits;
 
 // Reading the machine.
 pub mod source;
-mod cpu_time;
+mod thread_cpu_time;
 mod pressure_notification;
 mod monitor;
 
 // Power beside memory.
 mod power;
-mod sleep_watch;
+mod before_sleep;
 mod power_policy;
 
+pub use before_sleep::{BeforeSleep, ScriptedSleep, SleepWatch, open_sleep_watch};
 pub use budget::Budget;
 pub use controller::{budget_bytes, decide, observe, record_sample, should_cancel};
 pub use controller_state::ControllerState;
@@ -100,25 +102,25 @@ pub use decision::{
     Action, Change, Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Moments, Outcome,
     Phase, Prefetch, SampleCost,
 };
-pub use describe::describe_decision;
+pub use describe_decision::{describe_decision, describe_resize};
 pub use error::PressureError;
 pub use jsonl_controller::JsonlController;
 pub use memory_model::{Allocator, MemoryModel};
 pub use memory_sample::{Component, Level, MemorySample, Thermal};
 pub use monitor::Monitor;
-pub use persisted::PersistedState;
+pub use parameter_count::{DeviceShare, ParameterCount, TransformerShape};
+pub use persisted_state::PersistedState;
 pub use policy::Policy;
 pub use power::{PowerSource, PowerState, ScriptedPower, open_power_source};
 pub use power_policy::{PowerPolicy, PowerPolicyChange, PowerPolicyMode};
 pub use pressure_level::{LevelTracker, Reading, pressure};
 pub use recovery::RecoveryReserve;
 pub use recovery_options::{
-    RecoveryOption, Shortage, cheapest_setting, options_needing_consent, settings_that_help,
-    suggest_recovery,
+    RecoveryOption, RecoveryStep, Shortage, cheapest_setting, options_needing_consent,
+    settings_that_help, suggest_recovery,
 };
-pub use sleep_watch::SleepWatch;
 pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};
-pub use stress_test::{stress_test_bytes, stress_test_is_full, stress_test_is_over};
+pub use stress_test_limits::{stress_test_bytes, stress_test_is_full, stress_test_is_over};
 pub use suggest_config::{
     BatchConfig, DeviceLimits, DoesNotFit, ModelNeed, ModelVariant, Peak, Processes,
     SuggestedConfig, sensible_sizes, suggest_config,

@@ -28,8 +28,8 @@ pub(crate) struct Track {
     pub(crate) size: u32,
     /// The micro-batch before the run was interrupted, to start with; 0 if there was none.
     pub(crate) earlier_size: u32,
-    /// The most samples that were ever asked for at once: the effective batch, or the held-out
-    /// samples.
+    /// The most samples that were ever asked for at once, also before the run was interrupted: the
+    /// effective batch, or the held-out samples.
     pub(crate) batch: u32,
     /// Whether this is still the slow start, in which growth waits only for measurements.
     pub(crate) starting: bool,
@@ -83,7 +83,8 @@ impl Track {
     pub(crate) fn record_asked(&mut self, samples: &[SampleCost]) {
         let count = samples.len().max(1) as u32;
         self.batch = self.batch.max(count);
-        if 2 * count < self.batch || samples.is_empty() {
+        let is_short = 2 * count < self.batch && self.sample_cost > 0.0;
+        if is_short || samples.is_empty() {
             return;
         }
         let total: u64 = samples.iter().map(|cost| cost.0).sum();

@@ -4,7 +4,6 @@
 
 use crate::controller::should_cancel;
 use crate::controller_state::ControllerState;
-use crate::cpu_time::cpu_ms_of;
 use crate::error::PressureError;
 use crate::memory_sample::{Level, MemorySample};
 use crate::policy::{
@@ -13,6 +12,7 @@ use crate::policy::{
 use crate::pressure_level::pressure;
 use crate::pressure_notification::PressureNotification;
 use crate::source::MemorySource;
+use crate::thread_cpu_time::cpu_ms_of;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -83,7 +83,7 @@ pub(crate) fn suspend(ctx: &DecisionContext, own: &mut State) -> Option<RuleOutc
             && ahead + state as f64 > policy.suspend_fraction * total
     };
     let state = format_bytes(state);
-    let reason = format!("other apps need the {state} of memory that the model itself takes");
+    let reason = format!("other apps need the memory that the model itself takes ({state})");
     is_due.then(|| own.begin(Waiting::Suspended, reason))
 }
 

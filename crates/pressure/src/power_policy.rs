@@ -239,7 +239,7 @@ mod tests {
         assert!(!asks(battery(0.06)));
         assert!(
             asks(battery(0.05)),
-            "a low battery asks for a checkpoint even if the training does not rest"
+            "a low battery requests a checkpoint even if the power policy is off"
         );
         assert!(!asks(battery(0.03)), "it was asked for");
         assert!(!asks(plugged_in()));

@@ -57,7 +57,7 @@ impl Shortage {
 
     fn describe(self, seconds: u64) -> String {
         match self {
-            Shortage::Refused => "even one sample was refused".to_owned(),
+            Shortage::Refused => "memory for even one sample was refused".to_owned(),
             Shortage::NoSample => {
                 format!("not even one sample has fitted in memory for {seconds} s")
             }
@@ -170,7 +170,7 @@ pub(crate) fn take(
         own.moments = Moments::Mapped;
         Step {
             change: Change::Moments,
-            reason: format!("{reason}; that frees {}", format_bytes(bytes)),
+            reason: format!("{reason}; moving them frees {}", format_bytes(bytes)),
             freed_bytes: bytes,
             switch: None,
             voluntary: false,

@@ -54,6 +54,7 @@ impl RecoveryStep {
             RecoveryStep::HalvePrecision => Some("--precision bf16 on a GPU"),
             RecoveryStep::ShrinkOptimizerState => Some("--optimizer adamw8bit"),
             RecoveryStep::ShrinkEffectiveBatch => Some("a smaller --effective-batch"),
+            RecoveryStep::FreezeBlocks => Some("--train-only last:N"),
             _ => None,
         }
     }
@@ -140,7 +141,7 @@ pub(crate) const RECOVERY_STEPS: [RecoveryOption; 14] = [
     other_result(RecoveryStep::HalvePrecision, "Use 16-bit activations", Freed::ActivationsFraction(0.5), 0.0),
     other_result(RecoveryStep::ShrinkOptimizerState, "Store the optimizer's moments in 8 bits", Freed::MomentsFraction(0.74), 0.05),
     other_result(RecoveryStep::ShrinkEffectiveBatch, "Halve the effective batch", Freed::Nothing, 0.0),
-    other_result(RecoveryStep::FreezeBlocks, "Train only the second half of the network", Freed::ActivationsAndMomentsFraction(0.5), 0.0),
+    other_result(RecoveryStep::FreezeBlocks, "Train only the second half of a pretrained network", Freed::ActivationsAndMomentsFraction(0.5), 0.0),
 ];
 
 /// What a run lacks, and what it has that could be freed.
@@ -152,6 +153,8 @@ pub struct Shortage {
     pub cached_bytes: u64,
     /// Samples decoded ahead and cached images, in bytes.
     pub prefetched_bytes: u64,
+    /// Whether the run trains all of a pretrained network, so that a part could be frozen.
+    pub can_freeze: bool,
     /// Activations of the present micro-batch, in bytes.
     pub activations_bytes: u64,
     /// The optimizer's moments, in bytes; 0 if they are in 8 bits or in a file already.
@@ -166,12 +169,13 @@ pub struct Shortage {
     pub element_bytes: u32,
 }
 
-/// The settings that would each free enough, as the end of an error: "what would help:
-/// --checkpoint-blocks all frees 300 MB; a smaller --image-size or --tokens frees 400 MB". `None`
-/// if none would.
+/// The settings that would each free enough, as the end of an error: "one of these settings is
+/// enough: --checkpoint-blocks all frees 300 MB; a smaller --image-size or --tokens frees 400 MB".
+/// `None` if none would.
 pub fn settings_that_help(shortage: &Shortage) -> Option<String> {
     let settings: Vec<String> = helpful_settings(shortage).collect();
-    (!settings.is_empty()).then(|| format!("what would help: {}", settings.join("; ")))
+    (!settings.is_empty())
+        .then(|| format!("one of these settings is enough: {}", settings.join("; ")))
 }
 
 /// The cheapest setting that would free enough: "a smaller --image-size or --tokens frees 400 MB".
@@ -183,6 +187,9 @@ pub fn cheapest_setting(shortage: &Shortage) -> Option<String> {
 fn helpful_settings(shortage: &Shortage) -> impl Iterator<Item = String> {
     let options = suggest_recovery(shortage).into_iter();
     options.filter_map(|(option, freed)| {
+        if option.step == RecoveryStep::FreezeBlocks && !shortage.can_freeze {
+            return None;
+        }
         let setting = option.step.setting()?;
         Some(format!("{setting} frees {}", format_bytes(freed)))
     })

@@ -4,7 +4,7 @@ use crate::decision::Action;
 use crate::decision_context::{DecisionContext, RuleOutcome};
 use crate::memory_sample::{Component, MemorySample};
 use crate::policy::Policy;
-use format::format_bytes;
+use format::{format_bytes, format_waiting_time};
 
 /// Since when there has been a reason to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -47,7 +47,7 @@ pub(crate) fn suspended_too_long(
     }
     let reason = format!(
         "other apps have needed the memory for {}, the longest time that a run may be suspended",
-        format_time(now_ms - since)
+        format_waiting_time(now_ms - since)
     );
     Some(RuleOutcome::wait(Action::Stop, Component::Headroom, reason))
 }
@@ -68,13 +68,4 @@ pub(crate) fn disk_is_short(ctx: &DecisionContext, own: &mut State) -> Option<Ru
     let free = format_bytes(free);
     let reason = format!("only {free} of disk space is left for checkpoints");
     Some(RuleOutcome::wait(Action::Stop, Component::Disk, reason))
-}
-
-/// "2 h", "30 min", "45 s".
-fn format_time(ms: u64) -> String {
-    match ms / 1_000 {
-        seconds if seconds >= 7_200 => format!("{} h", seconds / 3_600),
-        seconds if seconds >= 120 => format!("{} min", seconds / 60),
-        seconds => format!("{seconds} s"),
-    }
 }

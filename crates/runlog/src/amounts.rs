@@ -3,7 +3,8 @@
 use crate::RunlogError;
 pub(crate) use format::nearest;
 pub use format::{
-    MISSING, counted, format_bytes, format_count, format_duration, format_percent, most_like,
+    MISSING, counted, format_bytes, format_count, format_duration, format_io_error, format_percent,
+    most_like,
 };
 
 /// Reads "8GB", "1.5 GB", "512MB", "64kB" or plain bytes. A GB is 2^30 bytes.

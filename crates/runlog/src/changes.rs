@@ -1,10 +1,10 @@
-//! The changes of a run: decisions that changed something, and its continuations. They are marked
-//! in the charts and listed.
+//! The changes of a run: decisions that changed something, changed memory limits, and its
+//! continuations. They are marked in the charts and listed.
 
 use crate::fold_events::Run;
 use crate::run_view::Mark;
 use crate::status_text;
-use pressure::{Change, Component, Decision};
+use pressure::{Change, Component, Decision, describe_resize};
 
 /// A pause that ends within this time is one change together with its end, in milliseconds.
 const SHORT_PAUSE_MS: u64 = 5000;
@@ -52,6 +52,22 @@ impl Run {
         });
     }
 
+    /// Adds that the user changed a memory limit.
+    pub(crate) fn add_limits(&mut self, at_ms: u64, message: &str) {
+        let micro_batch = self.figures.micro_batch.unwrap_or(0);
+        self.push_mark(Mark {
+            at_ms,
+            step: self.figures.step,
+            change: Change::Start,
+            from: micro_batch,
+            to: micro_batch,
+            cause: Component::User,
+            level: self.figures.level,
+            short: message.to_owned(),
+            reason: "by you".into(),
+        });
+    }
+
     fn push_mark(&mut self, mark: Mark) {
         self.marks.push(mark);
         self.figures.changes = self.marks.len() as u32;
@@ -67,8 +83,8 @@ impl Run {
         }
         pause.to = to;
         (pause.change, pause.short) = match to.cmp(&pause.from) {
-            std::cmp::Ordering::Less => (Change::Shrink, format!("Shrunk {} to {to}", pause.from)),
-            std::cmp::Ordering::Greater => (Change::Grow, format!("Grew {} to {to}", pause.from)),
+            std::cmp::Ordering::Less => resized(Change::Shrink, pause.from, to),
+            std::cmp::Ordering::Greater => resized(Change::Grow, pause.from, to),
             std::cmp::Ordering::Equal => {
                 let seconds = lasted_ms as f64 / 1000.0;
                 (Change::Pause, format!("Paused for {seconds:.1} s"))
@@ -76,4 +92,8 @@ impl Run {
         };
         Some(format!("{}: {}", pause.short, pause.reason))
     }
+}
+
+fn resized(change: Change, from: u32, to: u32) -> (Change, String) {
+    (change, describe_resize(change, from, to))
 }

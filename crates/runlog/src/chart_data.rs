@@ -3,7 +3,7 @@
 
 use crate::decimate::{self, Decimated, Rule};
 use crate::fold_events::{LOSS_COLUMNS, Run, STEP_COLUMNS};
-use crate::live::MEMORY_COLUMNS;
+use crate::live_state::MEMORY_COLUMNS;
 use crate::loss_smoothing::smoothed;
 use crate::metric_text::{describe_metrics, metric_name, metric_value};
 use crate::run_view::{Mark, PackedArray, PullHeader};
@@ -63,7 +63,10 @@ const STEP_ARRAYS: [&str; STEP_COLUMNS - LOSS_COLUMNS] = [
     "loss.samples_per_second",
     "loss.wait_ms",
     "loss.step",
+    COMMAND_BUFFER_ARRAY,
 ];
+/// The last array of the steps, which only runs on a device with command buffers have.
+const COMMAND_BUFFER_ARRAY: &str = "loss.command_buffer_ms";
 
 /// Columns of `Run::memory` that are Ebb's footprint.
 const OWN: &[usize] = &[2, 3, 4];
@@ -90,6 +93,7 @@ const STEP_RULES: [Rule; STEP_COLUMNS] = [
     Rule::Extremes,
     Rule::Extremes,
     Rule::Last,
+    Rule::Extremes,
 ];
 
 /// Steps that the smoothed loss covers unless a query asks for another number.
@@ -188,6 +192,7 @@ impl Run {
         let names: Vec<&str> = std::iter::once("loss.at")
             .chain(curves)
             .chain(STEP_ARRAYS)
+            .filter(|name| self.has_command_buffers || *name != COMMAND_BUFFER_ARRAY)
             .collect();
         let steps = query.smoothed_steps.unwrap_or(SMOOTHED_STEPS);
         pull.add(&names, self.steps_within(from, to, columns, steps));

@@ -91,7 +91,9 @@ mod tests {
         );
         for text in ["", "-1", "1.5", "10001", "most", "All"] {
             let message = CheckpointBlocks::parse(text).map_err(|e| e.to_string());
-            let expected = format!("`{text}` is not a number of blocks; write 0, 4 or all");
+            let expected = format!(
+                "`{text}` is not a number of blocks; write a number such as 0 or 4, or all"
+            );
             assert_eq!(message, Err(expected));
         }
     }

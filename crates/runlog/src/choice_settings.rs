@@ -78,6 +78,8 @@ choice! {
     Augmentation {
         /// Random crop, mirror and color.
         Standard = "standard",
+        /// Random crop and color.
+        NoMirror = "no-mirror",
         /// Smaller crops, and RandAugment (Cubuk et al. 2020).
         RandAugment = "randaugment",
         /// Center crop only.
@@ -108,6 +110,16 @@ choice! {
         Always = "always",
         /// Never.
         Off = "off",
+    }
+}
+
+choice! {
+    /// The model that is trained before the network, as a bar for it.
+    BaselineChoice {
+        /// A linear model of word and character n-grams.
+        Ngrams = "ngrams",
+        /// No model.
+        None = "none",
     }
 }
 
@@ -219,7 +231,7 @@ mod tests {
         let wrong = "flip".parse::<Augmentation>();
         assert_eq!(
             wrong,
-            Err("write one of standard, randaugment, none".into())
+            Err("write one of standard, no-mirror, randaugment, none".into())
         );
     }
 }

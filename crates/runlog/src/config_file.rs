@@ -1,14 +1,32 @@
 //! Reads a run config from TOML or JSON. Errors name the line.
 
+use crate::settings::setting;
 use crate::settings_check::check;
 use crate::{RunConfig, RunlogError};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use toml::Spanned;
 
-type Entries = (Map<String, Value>, BTreeMap<String, usize>);
+/// Most bytes of a config file.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// The entries of a config, by key.
+pub(crate) struct Entries {
+    pub values: Map<String, Value>,
+    /// Lines of the keys in the file; empty if there is none.
+    pub lines: BTreeMap<String, usize>,
+}
+
+impl Entries {
+    /// Entries that were not read from a file.
+    pub fn without_lines(values: Map<String, Value>) -> Self {
+        Entries {
+            values,
+            lines: BTreeMap::new(),
+        }
+    }
+}
 
 impl RunConfig {
     /// Reads a `.toml` or `.json` file.
@@ -22,7 +40,8 @@ impl RunConfig {
     /// Reads a file like [`RunConfig::load`], with a sentence for each key that has another name
     /// today.
     pub fn load_with_notes(path: &Path) -> Result<(RunConfig, Vec<String>), RunlogError> {
-        let text = fs::read_to_string(path).map_err(RunlogError::disk("read", path))?;
+        let text = disk::read_text_limited(path, MAX_BYTES);
+        let text = text.map_err(RunlogError::disk("read", path))?;
         let name = path.display().to_string();
         match path.extension().and_then(|end| end.to_str()) {
             Some("toml") => checked(from_toml(&text, &name)?, &name),
@@ -36,18 +55,62 @@ impl RunConfig {
         checked(from_toml(text, name)?, name).map(|(config, _)| config)
     }
 
+    /// Reads settings as they are typed: "epochs=3". Also returns a sentence for each key that has
+    /// another name today.
+    ///
+    /// # Errors
+    /// A text is no assignment, or its key or value is wrong.
+    pub fn from_assignments<'t>(
+        texts: impl IntoIterator<Item = &'t str>,
+    ) -> Result<(RunConfig, Vec<String>), RunlogError> {
+        let mut entries = Map::new();
+        for text in texts {
+            let Some((key, typed)) = text.split_once('=') else {
+                return Err(RunlogError::ConfigSyntax {
+                    place: text.to_owned(),
+                    reason: "a setting is written as KEY=VALUE".to_owned(),
+                });
+            };
+            let value = match setting(key) {
+                Some(setting) => {
+                    setting
+                        .parse(typed)
+                        .map_err(|wrong| RunlogError::ConfigValue {
+                            place: text.to_owned(),
+                            key: key.to_owned(),
+                            found: typed.to_owned(),
+                            allowed: wrong.trim_start_matches("must be ").to_owned(),
+                        })?
+                }
+                None => Value::from(typed),
+            };
+            entries.insert(key.to_owned(), value);
+        }
+        entries.retain(|_, value| !value.is_null());
+        checked(Entries::without_lines(entries), "--set")
+    }
+
     /// The config as TOML, without the keys that are absent.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("every config has a form in TOML")
+        toml::to_string(self).expect("every config can be written as TOML")
     }
 }
 
-fn checked((entries, lines): Entries, name: &str) -> Result<(RunConfig, Vec<String>), RunlogError> {
+/// The config of these entries, with a sentence for each key that has another name today. Messages
+/// call the file `name`.
+///
+/// # Errors
+/// The first key that is unknown, or has a value that is not allowed.
+pub(crate) fn checked(
+    entries: Entries,
+    name: &str,
+) -> Result<(RunConfig, Vec<String>), RunlogError> {
+    let Entries { values, lines } = entries;
     let place = |key: &str| match lines.get(key) {
         Some(line) => format!("{name}, line {line}"),
         None => name.to_owned(),
     };
-    let checked = check(entries, place)?;
+    let checked = check(values, place)?;
     let config = serde_json::from_value(Value::Object(checked.entries));
     let config = config.map_err(|error| RunlogError::ConfigSyntax {
         place: name.to_owned(),
@@ -64,15 +127,15 @@ fn from_toml(text: &str, name: &str) -> Result<Entries, RunlogError> {
             reason: error.message().to_owned(),
         }
     })?;
-    let (mut entries, mut lines) = (Map::new(), BTreeMap::new());
+    let (mut values, mut lines) = (Map::new(), BTreeMap::new());
     for (key, value) in table {
         let line = line_at(text, key.span().start);
         let key = key.into_inner();
         lines.insert(key.clone(), line);
         // A number that is not finite becomes null, which no key allows.
-        entries.insert(key, serde_json::to_value(value).unwrap_or(Value::Null));
+        values.insert(key, serde_json::to_value(value).unwrap_or(Value::Null));
     }
-    Ok((entries, lines))
+    Ok(Entries { values, lines })
 }
 
 fn from_json(text: &str, name: &str) -> Result<Entries, RunlogError> {
@@ -82,17 +145,17 @@ fn from_json(text: &str, name: &str) -> Result<Entries, RunlogError> {
     };
     let value: Value =
         serde_json::from_str(text).map_err(|error| syntax(error.line(), error.to_string()))?;
-    let Value::Object(mut entries) = value else {
+    let Value::Object(mut values) = value else {
         return Err(syntax(
             1,
             "a JSON config must be an object: keys and values in { }".into(),
         ));
     };
     // null is JSON's way to leave a key out.
-    entries.retain(|_, value| !value.is_null());
+    values.retain(|_, value| !value.is_null());
     let line = |key: &String| json_line(text, key).map(|line| (key.clone(), line));
-    let lines = entries.keys().filter_map(line).collect();
-    Ok((entries, lines))
+    let lines = values.keys().filter_map(line).collect();
+    Ok(Entries { values, lines })
 }
 
 /// The line of a key in flat JSON. The JSON parser does not report it.

@@ -9,9 +9,12 @@ pub fn curves_csv(events: &[RunEvent]) -> String {
     let mut table = String::from(
         "seconds,step,epoch,loss,learning_rate,gradient_norm,samples_per_second,held_out_loss,held_out_accuracy\n",
     );
-    let cell = |value: f64| match value.is_finite() {
-        true => value.to_string(),
-        false => String::new(),
+    let cell = |value: f64| {
+        if value.is_finite() {
+            value.to_string()
+        } else {
+            String::new()
+        }
     };
     for event in events {
         let seconds = event.at_ms() as f64 / 1000.0;
@@ -68,6 +71,7 @@ mod tests {
             gradient_norm: 2.5,
             samples_per_second: 12.0,
             wait_ms: 0.0,
+            command_buffer_ms: None,
             micro_batches: Vec::new(),
             checkpoint_blocks: Vec::new(),
             metrics: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! Errors of configs, run folders and event files. Each message says what happened, where, and what
 //! the user can do.
 
+use format::format_io_error;
 use std::io;
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum RunlogError {
     /// A file or folder could not be read or written.
-    #[error("{path} could not be {operation}: {source}; {}", advice(source), path = path.display())]
+    #[error("{path} could not be {operation}: {}; {}", format_io_error(source), advice(source), path = path.display())]
     Disk {
         /// The failed operation as a participle: "read", "written", …
         operation: &'static str,
@@ -18,7 +19,7 @@ pub enum RunlogError {
         source: io::Error,
     },
     /// A config is not valid TOML or JSON.
-    #[error("{place}: {reason}; correct this line and start again")]
+    #[error("{place}: {reason}; correct it and start again")]
     ConfigSyntax {
         /// "run.toml, line 3".
         place: String,
@@ -54,13 +55,21 @@ pub enum RunlogError {
         allowed: String,
     },
     /// The text is not an interval.
-    #[error("`{text}` is not an interval; write 10min, 2epochs or 500steps")]
+    #[error("`{text}` is not an interval; write one such as 10min, 2epochs or 500steps, or auto")]
     InvalidInterval {
         /// The text as written.
         text: String,
     },
+    /// A tag cannot be used, added or removed.
+    #[error("the tag `{tag}` does not work: {reason}")]
+    InvalidTag {
+        /// The tag as written, without control characters.
+        tag: String,
+        /// Why, and what to write instead.
+        reason: String,
+    },
     /// The text is not a number of blocks.
-    #[error("`{text}` is not a number of blocks; write 0, 4 or all")]
+    #[error("`{text}` is not a number of blocks; write a number such as 0 or 4, or all")]
     InvalidBlocks {
         /// The text as written.
         text: String,
@@ -98,22 +107,28 @@ pub enum RunlogError {
         matches: Vec<String>,
     },
     /// Another process trains this run.
-    #[error("{path} is being trained by {}; stop it there first", process_name(*process), path = path.display())]
+    #[error("{path} is being trained by {}; stop that training first", process_name(*process), path = path.display())]
     Busy {
         /// The run folder.
         path: PathBuf,
         /// Id of the other process, if it is known.
         process: Option<u32>,
     },
-    /// A line of an event file is damaged, and it is not the unfinished last one.
-    #[error("{path}, line {line} is damaged: {reason}; remove this line to open the run", path = path.display())]
-    DamagedEvent {
-        /// The event file.
-        path: PathBuf,
-        /// Line number, from 1.
-        line: u64,
-        /// The parser's message.
-        reason: String,
+    /// A run was not exported as an archive.
+    #[error("{run} was not exported: {problem}")]
+    NotExported {
+        /// Id of the run.
+        run: String,
+        /// Why, and what to do.
+        problem: String,
+    },
+    /// An archive of a run was not imported; nothing of it is left.
+    #[error("{archive} was not imported: {problem}", archive = archive.display())]
+    NotImported {
+        /// The archive.
+        archive: PathBuf,
+        /// Why, and what to do.
+        problem: String,
     },
     /// The report could not be drawn.
     #[error("the report of {name} could not be created: {reason}; the run itself is complete")]

@@ -4,6 +4,7 @@
 //! Fields are added and renamed, never reused: an old name stays as an `alias`, and unknown fields
 //! are ignored, so that every version reads the files of every other.
 
+use crate::choice_settings::TaskChoice;
 use pressure::{Component, Decision, Level, MemorySample, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,6 +33,26 @@ pub enum RunEvent {
         done: u32,
         /// All comparisons.
         total: u32,
+    },
+    /// A simple model was trained on the training samples before the first step: the bar for the
+    /// network. Missing in runs of early versions and of other tasks than text classification.
+    Baseline {
+        /// Milliseconds on the run's clock.
+        at_ms: u64,
+        /// The model: "word and character n-grams".
+        name: String,
+        /// Training samples that it was trained on.
+        samples: u64,
+        /// Seconds for training and evaluating it.
+        #[serde(deserialize_with = "crate::json_floats::or_null")]
+        seconds: f64,
+        /// Mean held-out loss.
+        #[serde(with = "crate::json_floats")]
+        #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
+        loss: f64,
+        /// Metrics on the held-out samples by name, as in `Evaluation`.
+        #[serde(deserialize_with = "crate::json_floats::map_or_null")]
+        metrics: BTreeMap<String, f64>,
     },
     /// A memory sample: at most one per second, plus one with every decision that changes
     /// something.
@@ -81,7 +102,8 @@ pub enum RunEvent {
         micro_batches: u32,
         /// The decision and its reason.
         decision: Decision,
-        /// The decision as a sentence: "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
+        /// The decision as a sentence: "Micro-batch reduced from 16 to 8: another app took 6.1 GB
+        /// in 20 s".
         #[serde(alias = "sentence")]
         message: String,
     },
@@ -129,6 +151,12 @@ pub enum RunEvent {
         /// Milliseconds that this step waited for data.
         #[serde(deserialize_with = "crate::json_floats::or_null")]
         wait_ms: f64,
+        /// Mean time of the GPU per command buffer, in milliseconds, as the host measures it: an
+        /// upper bound. The screen is drawn between two command buffers. Missing on devices without
+        /// command buffers and in runs of early versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        command_buffer_ms: Option<f64>,
         /// The sizes of the micro-batches in order: the exact schedule, for a replay.
         #[serde(alias = "pieces")]
         micro_batches: Vec<u32>,
@@ -164,8 +192,9 @@ pub enum RunEvent {
         #[ts(type = "number | \"nan\" | \"inf\" | \"-inf\"")]
         loss: f64,
         /// Metrics by name: `accuracy`, `top_5` and `macro_f1` as fractions; `bits_per_byte`;
-        /// `mae.COLUMN`, the mean absolute error in the column's unit; and `mae_of_mean.COLUMN`,
-        /// the error of always predicting the mean of the training samples.
+        /// `mae.COLUMN`, the mean absolute error in the column's unit; `mae_of_mean.COLUMN`, the
+        /// error of always predicting the mean of the training samples; and `mae_standardized`, the
+        /// mean over several targets in standard deviations, by which evaluations are compared.
         #[serde(deserialize_with = "crate::json_floats::map_or_null")]
         metrics: BTreeMap<String, f64>,
         /// True if this is the best evaluation of the run so far.
@@ -212,6 +241,19 @@ pub enum RunEvent {
         /// What happened, where, and what the user can do.
         message: String,
     },
+    /// The user changed a memory limit of the running training.
+    MemoryLimits {
+        /// Milliseconds on the run's clock.
+        at_ms: u64,
+        /// Completed optimizer steps.
+        step: u64,
+        /// The memory cap from now on.
+        memory_cap_bytes: Option<u64>,
+        /// Fraction of all memory that Ebb and all other apps may use together from now on.
+        max_system_fraction: f64,
+        /// The change: "Memory cap set to 4.0 GB".
+        message: String,
+    },
     /// The run was resumed from a checkpoint. Later steps of the previous life are void.
     Resumed {
         /// Milliseconds on the run's clock.
@@ -224,6 +266,14 @@ pub enum RunEvent {
         process: u32,
         /// Device of this life.
         device: String,
+        /// Planned steps, which a resume may change; 0 in runs of early versions.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        #[ts(optional, as = "Option<u64>")]
+        steps: u64,
+        /// Planned epochs; 0 in runs of early versions.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        #[ts(optional, as = "Option<u64>")]
+        epochs: u64,
     },
     /// The run finished, or it stopped for a known reason.
     Stopped {
@@ -249,6 +299,15 @@ pub enum RunEvent {
         /// What happened, where, and what the user can do.
         message: String,
     },
+}
+
+/// Memory limits that the user may change while a run trains.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemoryLimits {
+    /// Maximum memory footprint of Ebb, in bytes; `None` without a cap.
+    pub memory_cap_bytes: Option<u64>,
+    /// Fraction of all memory that Ebb and all other apps may use together.
+    pub max_system_fraction: f64,
 }
 
 /// The head of a run: what is trained, on which data, and how.
@@ -318,6 +377,21 @@ pub struct Started {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[ts(optional, as = "Option<u64>")]
     pub estimated_peak_bytes: u64,
+    /// The run and the step whose weights it started from; empty if it did not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[ts(optional, as = "Option<String>")]
+    pub branched_from: String,
+}
+
+impl Started {
+    /// Tokens in a sample of a language model or a token compression, which is a window of them;
+    /// `None` for other tasks.
+    pub fn tokens_per_sample(&self) -> Option<u32> {
+        match self.known_task()? {
+            TaskChoice::LanguageModel | TaskChoice::TokenCompression => Some(self.input_size),
+            TaskChoice::ImageClassification | TaskChoice::TextClassification => None,
+        }
+    }
 }
 
 /// The moment of an interval in which Ebb used the most memory.
@@ -329,6 +403,13 @@ pub struct MemoryPeak {
     pub cached_bytes: u64,
     /// Memory of other apps at that moment, in bytes.
     pub others_bytes: u64,
+}
+
+impl Started {
+    /// The task; `None` if a newer version of Ebb wrote one that this version does not know.
+    pub fn known_task(&self) -> Option<TaskChoice> {
+        self.task.parse().ok()
+    }
 }
 
 impl MemoryPeak {
@@ -405,6 +486,7 @@ impl RunEvent {
         match self {
             RunEvent::Started(started) => started.at_ms,
             RunEvent::DeviceCheck { at_ms, .. }
+            | RunEvent::Baseline { at_ms, .. }
             | RunEvent::Memory { at_ms, .. }
             | RunEvent::Decision { at_ms, .. }
             | RunEvent::Prediction { at_ms, .. }
@@ -413,9 +495,31 @@ impl RunEvent {
             | RunEvent::Checkpoint { at_ms, .. }
             | RunEvent::Skipped { at_ms, .. }
             | RunEvent::Warning { at_ms, .. }
+            | RunEvent::MemoryLimits { at_ms, .. }
             | RunEvent::Resumed { at_ms, .. }
             | RunEvent::Stopped { at_ms, .. }
             | RunEvent::Failed { at_ms, .. } => *at_ms,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_of_a_newer_version_is_kept_and_unknown() {
+        for (task, known) in [
+            ("language-model", Some(TaskChoice::LanguageModel)),
+            ("object-detection", None),
+        ] {
+            let started = Started {
+                task: task.to_owned(),
+                ..Started::default()
+            };
+            let json = serde_json::to_value(&started).expect("it can be written");
+            let read: Started = serde_json::from_value(json).expect("it can be read");
+            assert_eq!((read.task.as_str(), read.known_task()), (task, known));
         }
     }
 }

@@ -9,9 +9,12 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The kinds of events in this version. Other kinds come from a later version and are skipped.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 15] = [
     "started",
+    "device_check",
+    "baseline",
     "memory",
+    "memory_limits",
     "decision",
     "prediction",
     "step",
@@ -24,13 +27,20 @@ const KINDS: [&str; 12] = [
     "failed",
 ];
 
+/// Most bytes of a line. Events of large evaluations have about a million.
+const MAX_LINE_BYTES: u64 = 64 << 20;
+/// Bytes that are kept of a longer line.
+const SHOWN_BYTES: usize = 100;
+
 /// Appends events to a run folder's file.
 #[derive(Debug)]
 pub struct EventWriter {
-    file: File,
+    file: disk::File,
     path: PathBuf,
     /// Bytes of complete lines.
     len: u64,
+    /// Whether a part of a line may follow them.
+    has_partial_line: bool,
 }
 
 impl EventWriter {
@@ -38,43 +48,53 @@ impl EventWriter {
     /// line, left by a crash, is removed.
     pub fn append(folder: &RunFolder) -> Result<EventWriter, RunlogError> {
         let path = folder.events_path();
-        let open = || -> io::Result<(File, u64)> {
-            let mut file = File::options()
-                .create(true)
-                .truncate(false)
-                .read(true)
-                .write(true)
-                .open(&path)?;
-            let len = complete_lines(&mut file)?;
-            file.set_len(len)?;
-            file.seek(SeekFrom::Start(len))?;
-            Ok((file, len))
+        let open = || -> io::Result<(disk::File, u64)> {
+            let len = match File::open(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                file => Some(complete_lines(&mut file?)?),
+            };
+            let file = disk::File::open(&path, len.unwrap_or(0))?;
+            if len.is_none() {
+                disk::sync_parent(&path)?;
+            }
+            Ok((file, len.unwrap_or(0)))
         };
         let (file, len) = open().map_err(RunlogError::disk("written", &path))?;
-        Ok(EventWriter { file, path, len })
+        Ok(EventWriter {
+            file,
+            path,
+            len,
+            has_partial_line: false,
+        })
     }
 
     /// Writes one event. Events that must survive a power failure are synced to the disk.
     pub fn write(&mut self, event: &RunEvent) -> Result<(), RunlogError> {
-        let mut line = serde_json::to_vec(event).expect("every event has a form in JSON");
+        let mut line = serde_json::to_vec(event).expect("every event can be written as JSON");
         line.push(b'\n');
-        let written = self.file.write_all(&line).and_then(|()| match event {
-            RunEvent::Started(_)
-            | RunEvent::Resumed { .. }
-            | RunEvent::Checkpoint { .. }
-            | RunEvent::Stopped { .. }
-            | RunEvent::Failed { .. } => disk::sync_data(&self.file),
-            _ => Ok(()),
-        });
-        if let Err(error) = written {
-            // Remove the half line before the next one is written. If this fails too, the next
-            // `append` removes it.
-            let _ = self.file.set_len(self.len);
-            let _ = self.file.seek(SeekFrom::Start(self.len));
+        if let Err(error) = self.write_line(&line, event) {
+            // Remove the partial line before the next one is written.
+            self.has_partial_line = self.file.truncate(self.len).is_err();
             return Err(RunlogError::disk("written", &self.path)(error));
         }
         self.len += line.len() as u64;
         Ok(())
+    }
+
+    fn write_line(&mut self, line: &[u8], event: &RunEvent) -> io::Result<()> {
+        if self.has_partial_line {
+            self.file.truncate(self.len)?;
+            self.has_partial_line = false;
+        }
+        self.file.write_all(line)?;
+        match event {
+            RunEvent::Started(_)
+            | RunEvent::Resumed { .. }
+            | RunEvent::Checkpoint { .. }
+            | RunEvent::Stopped { .. }
+            | RunEvent::Failed { .. } => self.file.sync_data(),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -98,13 +118,14 @@ fn complete_lines(file: &mut File) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Reads a file of events from its beginning. An incomplete last line is ignored; a damaged line
-/// before it is an error.
+/// Reads a file of events from its beginning. An incomplete last line is ignored. A damaged line
+/// before it is skipped: the checkpoints are whole, and a log must not block them. In the place of
+/// the first damaged line there is a warning.
 #[derive(Debug)]
 pub struct EventReader {
     lines: BufReader<File>,
     path: PathBuf,
-    line: u64,
+    parser: Parser,
     skipped: u64,
 }
 
@@ -115,9 +136,23 @@ impl EventReader {
         Ok(EventReader {
             lines: BufReader::new(file),
             path: path.into(),
-            line: 0,
+            parser: Parser::default(),
             skipped: 0,
         })
+    }
+
+    /// Reads the next line with its line break. Of a line that is too long to be an event, keeps
+    /// only the beginning.
+    fn read_line(&mut self, line: &mut Vec<u8>) -> io::Result<()> {
+        line.clear();
+        let mut limited = Read::by_ref(&mut self.lines).take(MAX_LINE_BYTES);
+        limited.read_until(b'\n', line)?;
+        if line.len() as u64 == MAX_LINE_BYTES && !line.ends_with(b"\n") {
+            self.lines.skip_until(b'\n')?;
+            line.truncate(SHOWN_BYTES);
+            line.push(b'\n');
+        }
+        Ok(())
     }
 
     /// Number of events of later versions that were skipped so far.
@@ -132,17 +167,15 @@ impl Iterator for EventReader {
     fn next(&mut self) -> Option<Self::Item> {
         let mut bytes = Vec::new();
         loop {
-            bytes.clear();
-            if let Err(error) = self.lines.read_until(b'\n', &mut bytes) {
+            if let Err(error) = self.read_line(&mut bytes) {
                 return Some(Err(RunlogError::disk("read", &self.path)(error)));
             }
-            self.line += 1;
             // Without a line break it is an incomplete line, or the end of the file.
             let line = bytes.strip_suffix(b"\n")?;
-            match parse_line(line, &self.path, self.line) {
-                Ok(Some(event)) => return Some(Ok(event)),
-                Ok(None) => self.skipped += u64::from(!line.trim_ascii().is_empty()),
-                Err(error) => return Some(Err(error)),
+            match self.parser.parse(line) {
+                Line::Event(event) => return Some(Ok(*event)),
+                Line::OfLaterVersion => self.skipped += 1,
+                Line::Empty | Line::Damaged => {}
             }
         }
     }
@@ -151,30 +184,62 @@ impl Iterator for EventReader {
 /// Reads all events of a file; see [`EventReader`].
 ///
 /// # Errors
-/// If the file cannot be read, or a complete line is damaged.
+/// If the file cannot be read.
 pub fn read_events(path: &Path) -> Result<Vec<RunEvent>, RunlogError> {
     EventReader::open(path)?.collect()
 }
 
-/// Parses one line. Returns `None` for an empty line and for a kind of a later version. Unknown
-/// fields are ignored.
-fn parse_line(line: &[u8], path: &Path, number: u64) -> Result<Option<RunEvent>, RunlogError> {
-    if line.trim_ascii().is_empty() {
-        return Ok(None);
-    }
-    let error = match serde_json::from_slice(line) {
-        Ok(event) => return Ok(Some(event)),
-        Err(error) => error,
-    };
-    let kind = serde_json::from_slice::<serde_json::Value>(line).ok();
-    let kind = kind.as_ref().and_then(|value| value.get("kind")?.as_str());
-    match kind {
-        Some(kind) if !KINDS.contains(&kind) => Ok(None),
-        _ => Err(RunlogError::DamagedEvent {
-            path: path.into(),
-            line: number,
-            reason: error.to_string(),
-        }),
+/// What a complete line contains.
+enum Line {
+    /// An event, or the warning that this line is damaged.
+    Event(Box<RunEvent>),
+    Empty,
+    OfLaterVersion,
+    /// Damaged like an earlier line, about which there is a warning.
+    Damaged,
+}
+
+/// Parses the lines of one file in order.
+#[derive(Debug, Default)]
+struct Parser {
+    /// Lines so far.
+    line: u64,
+    /// The time of the last event.
+    at_ms: u64,
+    /// Whether there is a warning about a damaged line.
+    has_warned: bool,
+}
+
+impl Parser {
+    /// Unknown fields are ignored.
+    fn parse(&mut self, line: &[u8]) -> Line {
+        self.line += 1;
+        if line.trim_ascii().is_empty() {
+            return Line::Empty;
+        }
+        let error = match serde_json::from_slice::<RunEvent>(line) {
+            Ok(event) => {
+                self.at_ms = event.at_ms();
+                return Line::Event(Box::new(event));
+            }
+            Err(error) => error,
+        };
+        let kind = serde_json::from_slice::<serde_json::Value>(line).ok();
+        let kind = kind.as_ref().and_then(|value| value.get("kind")?.as_str());
+        if kind.is_some_and(|kind| !KINDS.contains(&kind)) {
+            return Line::OfLaterVersion;
+        }
+        if std::mem::replace(&mut self.has_warned, true) {
+            return Line::Damaged;
+        }
+        Line::Event(Box::new(RunEvent::Warning {
+            at_ms: self.at_ms,
+            code: "damaged_event".to_owned(),
+            message: format!(
+                "Line {} of events.jsonl is damaged ({error}). Ebb skips damaged lines. The charts have gaps, but no checkpoint is affected.",
+                self.line
+            ),
+        }))
     }
 }
 
@@ -183,7 +248,7 @@ fn parse_line(line: &[u8], path: &Path, number: u64) -> Result<Option<RunEvent>,
 pub struct Tail {
     path: PathBuf,
     offset: u64,
-    line: u64,
+    parser: Parser,
 }
 
 impl Tail {
@@ -192,39 +257,51 @@ impl Tail {
         Tail {
             path: path.into(),
             offset: 0,
-            line: 0,
+            parser: Parser::default(),
         }
     }
 
     /// Returns the events written since the last call. A file that became shorter is a new file; it
     /// is read from its beginning, and its `started` event resets the fold.
     pub fn poll(&mut self) -> Result<Vec<RunEvent>, RunlogError> {
-        let bytes = match self.read_new_bytes() {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            bytes => bytes.map_err(RunlogError::disk("read", &self.path))?,
-        };
         let mut events = Vec::new();
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let Some(complete) = line.strip_suffix(b"\n") else {
-                break;
+        loop {
+            let bytes = match self.read_new_bytes() {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(events),
+                // The next call reports it: these events are not read again.
+                Err(_) if !events.is_empty() => return Ok(events),
+                bytes => bytes.map_err(RunlogError::disk("read", &self.path))?,
             };
-            events.extend(parse_line(complete, &self.path, self.line + 1)?);
-            self.line += 1;
-            self.offset += line.len() as u64;
+            let (begin, has_more) = (self.offset, bytes.len() as u64 == MAX_LINE_BYTES);
+            for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+                let Some(complete) = line.strip_suffix(b"\n") else {
+                    break;
+                };
+                if let Line::Event(event) = self.parser.parse(complete) {
+                    events.push(*event);
+                }
+                self.offset += line.len() as u64;
+            }
+            if !has_more {
+                return Ok(events);
+            }
+            if self.offset == begin {
+                // This line is too long to be an event. Its end will be a damaged line.
+                self.offset += bytes.len() as u64;
+            }
         }
-        Ok(events)
     }
 
     fn read_new_bytes(&mut self) -> io::Result<Vec<u8>> {
         let mut file = File::open(&self.path)?;
         let len = file.metadata()?.len();
         if len < self.offset {
-            (self.offset, self.line) = (0, 0);
+            (self.offset, self.parser) = (0, Parser::default());
         }
         let mut bytes = Vec::new();
         if len > self.offset {
             file.seek(SeekFrom::Start(self.offset))?;
-            file.read_to_end(&mut bytes)?;
+            file.take(MAX_LINE_BYTES).read_to_end(&mut bytes)?;
         }
         Ok(bytes)
     }

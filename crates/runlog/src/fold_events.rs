@@ -2,11 +2,14 @@
 //! the terminal, the report and the replay use this one fold. It reads no file and no clock; time
 //! comes in as `at_ms`.
 
-use crate::crash_report::CrashReport;
-use crate::event::{FULL_SPEED, RESTS, RunEvent, Started, StopReason};
-use crate::live::{Live, MEMORY_COLUMNS, memory_values};
+use crate::event::{FULL_SPEED, MemoryLimits, RESTS, RunEvent, Started, StopReason};
+use crate::gradient_health::GradientHealth;
+use crate::live_state::{Live, MEMORY_COLUMNS, memory_values};
 use crate::loss_smoothing::LossSmoother;
-use crate::records::{CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation};
+use crate::memory_before_crash::CrashReport;
+use crate::records::{
+    BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation,
+};
 use crate::run_view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
 use crate::series::Series;
 use crate::status_text::{self, StatusText};
@@ -17,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Values of the loss panel per step.
 pub(crate) const LOSS_COLUMNS: usize = 3;
 /// All values per step.
-pub(crate) const STEP_COLUMNS: usize = 7;
+pub(crate) const STEP_COLUMNS: usize = 8;
 /// Largest number of warnings and skipped files in memory.
 const MAX_NOTES: usize = 20;
 
@@ -30,27 +33,38 @@ pub struct Run {
     pub(crate) started: Option<Started>,
     pub(crate) status: RunStatus,
     pub(crate) stop_reason: Option<StopReason>,
+    /// The newest decision suspended the run.
+    pub(crate) is_suspended: bool,
+    /// Code of the error that ended the run; empty if none did.
+    pub(crate) failure_code: String,
     pub(crate) figures: Figures,
     pub(crate) status_line: StatusLine,
     pub(crate) marks: Vec<Mark>,
     pub(crate) spans: Vec<LevelSpan>,
     pub(crate) notes: VecDeque<String>,
+    pub(crate) gradient_health: GradientHealth,
     /// Why training rests, while it does.
     pub(crate) rest_reason: Option<String>,
+    pub(crate) baseline: Option<BaselineRecord>,
     pub(crate) evaluations: Vec<EvaluationRecord>,
     pub(crate) checkpoints: Vec<CheckpointRecord>,
     pub(crate) predictions: Vec<PredictionRecord>,
+    /// The memory limits of the config, once the user has changed them.
+    pub(crate) limits: Option<MemoryLimits>,
     /// The crash report of a run whose process exited; empty otherwise.
     pub(crate) last_minutes: Vec<String>,
-    /// See `live::memory_values`.
+    /// See `live_state::memory_values`.
     pub(crate) memory: Series<MEMORY_COLUMNS>,
     /// What is known beyond the newest event.
     pub(crate) live: Live,
     /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
     /// Raw and smoothed loss, and the learning rate. Then the gradient norm, the samples per
-    /// second, the milliseconds that the step waited for data, and its number.
+    /// second, the milliseconds that the step waited for data, its number, and the GPU's
+    /// milliseconds per command buffer, NaN if they were not measured.
     pub(crate) loss: Series<STEP_COLUMNS>,
+    /// Whether the GPU's time per command buffer was measured in any step.
+    pub(crate) has_command_buffers: bool,
     /// Step of each point of `loss`.
     steps: Vec<u64>,
     smoother: LossSmoother,
@@ -72,6 +86,7 @@ impl Run {
         match event {
             RunEvent::Started(started) => self.start(started),
             RunEvent::DeviceCheck { .. } => {}
+            RunEvent::Baseline { .. } => self.apply_baseline(event),
             RunEvent::Memory { .. } => self.apply_memory(event),
             RunEvent::Decision { .. } => self.apply_decision(event),
             RunEvent::Prediction {
@@ -91,28 +106,30 @@ impl Run {
             RunEvent::Step { .. } => self.apply_step(event),
             RunEvent::Evaluation { .. } => self.apply_evaluation(event),
             RunEvent::Checkpoint { .. } => self.apply_checkpoint(event),
-            RunEvent::Skipped { item, reason, .. } => {
+            RunEvent::Skipped {
+                step,
+                item,
+                reason,
+                gradients,
+                ..
+            } => {
                 self.figures.skipped += 1;
+                self.gradient_health.add(*step, gradients);
                 self.add_note(format!("{item}: {reason}"));
             }
             RunEvent::Warning { code, message, .. } => self.apply_warning(code, message),
-            RunEvent::Resumed {
+            RunEvent::MemoryLimits { .. } => self.apply_limits(event),
+            RunEvent::Resumed { .. } => self.apply_resumed(event),
+            RunEvent::Stopped { .. } => self.apply_stopped(event),
+            RunEvent::Failed {
                 at_ms,
-                unix_ms,
-                step,
-                device,
+                code,
+                message,
                 ..
             } => {
-                self.life_start = LifeStart {
-                    at_ms: *at_ms,
-                    unix_ms: *unix_ms,
-                };
-                self.resume(*at_ms, *step, device);
-            }
-            RunEvent::Stopped { .. } => self.apply_stopped(event),
-            RunEvent::Failed { at_ms, message, .. } => {
                 self.end(RunStatus::Failed);
-                let detail = status_text::resume_detail(self.checkpoints.last());
+                code.clone_into(&mut self.failure_code);
+                let detail = status_text::resume_detail(self.figures.step, self.checkpoints.last());
                 self.set_status_line(*at_ms, message.clone(), detail);
                 self.status_line.level = Level::Critical;
             }
@@ -128,7 +145,7 @@ impl Run {
         self.version += 1;
         self.end(RunStatus::EndedEarly);
         let message = status_text::ended_early(self.figures.step, None);
-        let detail = status_text::resume_detail(self.checkpoints.last());
+        let detail = status_text::resume_detail(self.figures.step, self.checkpoints.last());
         self.set_status_line(self.now_ms, message, detail);
         true
     }
@@ -155,6 +172,61 @@ impl Run {
         };
         self.figures.level_since_ms = now_ms;
         self.set_status_text(now_ms, status_text::started(started));
+    }
+
+    fn apply_resumed(&mut self, event: &RunEvent) {
+        let RunEvent::Resumed {
+            at_ms,
+            unix_ms,
+            step,
+            device,
+            steps,
+            epochs,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.life_start = LifeStart {
+            at_ms: *at_ms,
+            unix_ms: *unix_ms,
+        };
+        // The new process starts with the limits of the config.
+        self.limits = None;
+        let has_changed = self.set_length(*steps, *epochs);
+        self.resume(*at_ms, *step, device);
+        if let Some(started) = self.started.as_ref().filter(|_| has_changed) {
+            self.status_line.detail = status_text::length_changed(started);
+        }
+    }
+
+    fn apply_baseline(&mut self, event: &RunEvent) {
+        let RunEvent::Baseline {
+            at_ms,
+            name,
+            samples,
+            seconds,
+            loss,
+            metrics,
+        } = event
+        else {
+            return;
+        };
+        let baseline = BaselineRecord {
+            name: name.clone(),
+            samples: *samples,
+            seconds: *seconds,
+            loss: *loss,
+            accuracy: metrics.get("accuracy").copied().filter(|a| a.is_finite()),
+            metrics: metrics.clone(),
+        };
+        let train_samples = self
+            .started
+            .as_ref()
+            .map_or(0, |started| started.train_samples);
+        let text = status_text::baseline(&baseline, train_samples);
+        self.set_status_text(*at_ms, text);
+        self.baseline = Some(baseline);
     }
 
     fn apply_memory(&mut self, event: &RunEvent) {
@@ -221,6 +293,7 @@ impl Run {
             return;
         };
         let waits = decision.action != Action::Run;
+        self.is_suspended = decision.action == Action::Suspend;
         // The micro-batches of an evaluation are not shown, unless it has to wait.
         if *phase == Phase::Evaluate && !waits && self.status != RunStatus::Paused {
             return;
@@ -243,6 +316,29 @@ impl Run {
         let detail =
             status_text::decision_detail(decision, self.effective_batch(), self.figures.step);
         self.set_status_line(*at_ms, message, detail);
+    }
+
+    fn apply_limits(&mut self, event: &RunEvent) {
+        let RunEvent::MemoryLimits {
+            at_ms,
+            memory_cap_bytes,
+            max_system_fraction,
+            message,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.limits = Some(MemoryLimits {
+            memory_cap_bytes: *memory_cap_bytes,
+            max_system_fraction: *max_system_fraction,
+        });
+        self.add_limits(*at_ms, message);
+        // While it pauses, the status line has to name the way out.
+        if self.status == RunStatus::Training {
+            let detail = status_text::LIMITS_DETAIL.to_owned();
+            self.set_status_line(*at_ms, message.clone(), detail);
+        }
     }
 
     fn set_micro_batch(&mut self, at_ms: u64, size: u32) {
@@ -268,6 +364,7 @@ impl Run {
             gradient_norm,
             samples_per_second,
             wait_ms,
+            command_buffer_ms,
             micro_batches,
             metrics,
             ..
@@ -288,7 +385,9 @@ impl Run {
             *samples_per_second,
             *wait_ms,
             *step as f64,
+            command_buffer_ms.unwrap_or(f64::NAN),
         ];
+        self.has_command_buffers |= command_buffer_ms.is_some();
         self.loss.push(*at_ms as f64, values);
         self.steps.push(*step);
         if let Some(size) = micro_batches.iter().max().filter(|_| self.micro.len() == 0) {
@@ -372,7 +471,8 @@ impl Run {
             StopReason::Requested | StopReason::Memory | StopReason::Disk => RunStatus::Stopped,
         });
         let best = best_evaluation(&self.evaluations);
-        let detail = status_text::stopped_detail(*step, *reason, best);
+        let planned = self.started.as_ref().map_or(0, |started| started.steps);
+        let detail = status_text::stopped_detail(*step, planned, *reason, best);
         self.set_status_line(*at_ms, message.clone(), detail);
     }
 
@@ -390,6 +490,7 @@ impl Run {
             .retain(|checkpoint| checkpoint.step <= step);
         self.predictions
             .retain(|prediction| prediction.at_ms <= at_ms);
+        self.gradient_health.truncate_after(step);
         self.last_minutes.clear();
         // The clock may have been set back to that of the checkpoint.
         self.memory.truncate_after(at_ms as f64);
@@ -405,6 +506,8 @@ impl Run {
         }
         self.throughput.reset();
         self.stop_reason = None;
+        self.is_suspended = false;
+        self.failure_code.clear();
         self.figures = self.figures_at(at_ms, step);
         self.add_resumption(at_ms, step, device);
         self.update_held_out_figures();
@@ -413,6 +516,18 @@ impl Run {
             started.device = device.to_owned();
         }
         self.set_status_text(at_ms, status_text::resumed(step, device));
+    }
+
+    /// Takes the planned length of a run that was resumed. Returns whether it has changed.
+    fn set_length(&mut self, steps: u64, epochs: u64) -> bool {
+        let Some(started) = &mut self.started else {
+            return false;
+        };
+        if steps == 0 || started.steps == steps {
+            return false;
+        }
+        (started.steps, started.epochs) = (steps, epochs);
+        true
     }
 
     /// The figures of a run that was resumed at `step`.
@@ -545,6 +660,8 @@ mod tests {
                 step: 0,
                 process: 1,
                 device: "cpu".into(),
+                steps: 0,
+                epochs: 0,
             },
         ] {
             let mut run = crashed(Level::Critical);

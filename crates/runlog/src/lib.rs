@@ -38,13 +38,17 @@ pub mod json_floats;
 mod run_folder;
 mod event_file;
 mod notes;
+mod tags;
 mod run_store;
+mod run_archive;
 
 // The fold: from events to a run.
 mod changes;
-mod live;
+mod live_state;
 mod metric_text;
 mod records;
+mod baseline_text;
+mod gradient_health;
 mod fold_events;
 mod series;
 mod loss_smoothing;
@@ -53,59 +57,75 @@ mod throughput;
 mod run_view;
 
 // Reading a folded run.
-mod accessors;
-mod crash_report;
-mod current_status;
+mod run_accessors;
+mod memory_before_crash;
+mod current_status_line;
 mod decimate;
 mod load_run;
+mod run_summary;
+mod run_index;
 mod curves_csv;
 mod live_view;
 mod report;
 mod chart_data;
+mod step_curves;
 
 // Settings.
 mod checkpoint_blocks;
 mod choice_settings;
 mod config_file;
 mod checkpoint_interval;
+mod quantize;
+mod train_only;
 mod preset;
 mod settings;
 mod settings_check;
-mod config_by_memory;
+mod settings_as_text;
+mod memory_tier;
 
 // Errors and text.
 mod error;
 mod amounts;
 
 #[doc(hidden)]
-pub mod bindings;
+pub mod typescript_bindings;
 
 pub use amounts::{
-    MISSING, counted, format_bytes, format_count, format_duration, format_percent, most_like,
-    parse_bytes,
+    MISSING, counted, format_bytes, format_count, format_duration, format_io_error, format_percent,
+    most_like, parse_bytes,
 };
+pub use baseline_text::describe_baseline;
 pub use chart_data::{Pull, Query};
 pub use checkpoint_blocks::CheckpointBlocks;
-pub use checkpoint_interval::Interval;
+pub use checkpoint_interval::CheckpointInterval;
 pub use choice_settings::{
-    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, DuplicatesChoice, LossBalance,
-    MixChoice, OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
-    TaskChoice,
+    Augmentation, BaselineChoice, ClassWeights, DeviceChoice, DropPolicyChoice, DuplicatesChoice,
+    LossBalance, MixChoice, OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
+    ScheduleChoice, TaskChoice,
 };
+pub use current_status_line::format_speed;
 pub use curves_csv::curves_csv;
 pub use error::RunlogError;
 pub use event::{
-    CheckpointReason, FULL_SPEED, MemoryPeak, NonFiniteGradient, RESTS, RunEvent, Started,
-    StopReason,
+    CheckpointReason, FULL_SPEED, MemoryLimits, MemoryPeak, NonFiniteGradient, RESTS, RunEvent,
+    Started, StopReason,
 };
 pub use event_file::{EventReader, EventWriter, Tail, read_events};
 pub use fold_events::Run;
-pub use metric_text::{describe_metrics, format_metrics, headline_metric};
+pub use metric_text::{describe_run_metrics, format_metrics, headline_metric, is_fraction};
 pub use notes::RunNotes;
-pub use preset::{preset, preset_names, preset_purpose};
-pub use records::PredictionRecord;
+pub use preset::{preset, preset_measurement, preset_name, preset_names, preset_purpose};
+pub use quantize::Quantize;
+pub use records::{BaselineRecord, PredictionRecord};
 pub use report::{report, report_pages, report_pdf};
+pub use run_archive::{ExportedRun, ImportedRun};
 pub use run_folder::{Claim, RunFolder, SavedCheckpoint};
+pub use run_index::ListedRun;
 pub use run_store::RunStore;
+pub use run_summary::{RunSummary, StartSummary};
 pub use run_view::{Figures, PullHeader, RunStatus, StepProgress};
 pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
+pub use status_text::detail_in_terminal;
+pub use step_curves::StepCurves;
+pub use tags::{change_tags, parse_tag, parse_tags, same_tag};
+pub use train_only::TrainOnly;

@@ -2,7 +2,7 @@
 
 use crate::event::RunEvent;
 use crate::fold_events::Run;
-use crate::live::Sample;
+use crate::live_state::Sample;
 use crate::run_view::{Figures, LevelSpan, StepProgress};
 use pressure::Level;
 

@@ -2,9 +2,9 @@
 //! without an end event.
 
 use crate::RunlogError;
-use crate::crash_report::CrashReport;
 use crate::event_file::read_events;
 use crate::fold_events::Run;
+use crate::memory_before_crash::CrashReport;
 use crate::run_folder::RunFolder;
 use jiff::Zoned;
 use std::fs;

@@ -1,64 +1,113 @@
 //! Metrics of a task as text, worded the same in the window and in the terminal.
 
-use crate::amounts::format_percent;
+use crate::amounts::{format_count, format_percent};
 use crate::fold_events::Run;
 use crate::records::EvaluationRecord;
 use crate::run_view::Figures;
 use std::collections::BTreeMap;
 
+/// Names of main metrics that are fractions from 0 to 1.
+const FRACTIONS: [&str; 2] = ["accuracy", "kept"];
+
+/// The metric that an evaluation is summarized by.
+struct MainMetric {
+    name: String,
+    value: f64,
+    /// The value with the usual number of digits.
+    text: String,
+}
+
+impl MainMetric {
+    /// The main metric of an evaluation; `None` if it has only the loss.
+    fn from_evaluation(evaluation: &EvaluationRecord, targets: &[String]) -> Option<Self> {
+        let metric = |key: &str| evaluation.metrics.get(key).copied();
+        let named = |name: &str, value: Option<f64>, format: fn(f64) -> String| {
+            let value = value?;
+            Some(MainMetric {
+                name: name.to_owned(),
+                value,
+                text: format(value),
+            })
+        };
+        let error = |column: &String| {
+            let error = metric(&format!("mae.{column}"));
+            named(&format!("{column} MAE"), error, |error| {
+                format!("{error:.1}")
+            })
+        };
+        let bits = |bits: f64| format!("{bits:.2}");
+        named("accuracy", evaluation.accuracy, format_percent)
+            .or_else(|| targets.iter().find_map(error))
+            .or_else(|| named("bits per byte", metric("bits_per_byte"), bits))
+            .or_else(|| named("kept", metric("kept_fraction"), format_percent))
+    }
+
+    /// That of the best evaluation, or its loss; `None` before the first evaluation.
+    fn from_run(run: &Run) -> Option<Self> {
+        let best = run.best_evaluation()?;
+        let targets = run.started().map_or(&[][..], |started| &started.targets);
+        let main = MainMetric::from_evaluation(best, targets);
+        Some(main.unwrap_or_else(|| MainMetric {
+            name: "held-out loss".to_owned(),
+            value: best.loss,
+            text: format!("{:.2}", best.loss),
+        }))
+    }
+}
+
 /// The result of a run in a list of runs, as value and name: ("93.4 %", "accuracy"), ("149.3",
 /// "calories MAE"). It is taken from the best evaluation; `None` before the first evaluation.
 pub fn headline_metric(run: &Run) -> Option<(String, String)> {
-    let best = run.best_evaluation()?;
-    let metric = |name: &str| best.metrics.get(name).copied();
-    let targets = run.started().map_or(&[][..], |started| &started.targets);
-    let mut errors = targets
-        .iter()
-        .filter_map(|column| Some((column, metric(&format!("mae.{column}"))?)));
-    Some(if let Some(accuracy) = best.accuracy {
-        (format_percent(accuracy), "accuracy".to_owned())
-    } else if let Some((column, error)) = errors.next() {
-        (format!("{error:.1}"), format!("{column} MAE"))
-    } else if let Some(bits) = metric("bits_per_byte") {
-        (format!("{bits:.2}"), "bits per byte".to_owned())
-    } else if let Some(kept) = metric("kept_fraction") {
-        (format_percent(kept), "kept".to_owned())
-    } else {
-        (format!("{:.2}", best.loss), "held-out loss".to_owned())
-    })
+    MainMetric::from_run(run).map(|metric| (metric.text, metric.name))
+}
+
+/// The result of a run as a number, with its name: that of [`headline_metric`].
+pub(crate) fn best_metric(run: &Run) -> Option<(String, f64)> {
+    MainMetric::from_run(run).map(|metric| (metric.name, metric.value))
+}
+
+/// Whether the main metric with this name is a fraction from 0 to 1.
+pub fn is_fraction(metric_name: &str) -> bool {
+    FRACTIONS.contains(&metric_name)
 }
 
 /// The main metric of an evaluation, as in [`headline_metric`]; NaN if there is none.
 pub(crate) fn metric_value(evaluation: &EvaluationRecord, targets: &[String]) -> f64 {
-    main_metric(evaluation, targets).map_or(f64::NAN, |(_, value)| value)
+    MainMetric::from_evaluation(evaluation, targets).map_or(f64::NAN, |metric| metric.value)
 }
 
 /// The name of the main metric.
 pub(crate) fn metric_name(evaluation: &EvaluationRecord, targets: &[String]) -> Option<String> {
-    main_metric(evaluation, targets).map(|(name, _)| name)
+    MainMetric::from_evaluation(evaluation, targets).map(|metric| metric.name)
 }
 
-fn main_metric(evaluation: &EvaluationRecord, targets: &[String]) -> Option<(String, f64)> {
-    let metric = |key: &str| evaluation.metrics.get(key).copied();
-    let accuracy = evaluation
-        .accuracy
-        .map(|value| ("accuracy".to_owned(), value));
-    let error = || {
-        let column = targets.first()?;
-        Some((format!("{column} MAE"), metric(&format!("mae.{column}"))?))
-    };
-    let bits = || Some(("bits per byte".to_owned(), metric("bits_per_byte")?));
-    let kept = || Some(("kept".to_owned(), metric("kept_fraction")?));
-    accuracy.or_else(error).or_else(bits).or_else(kept)
-}
-
-/// The latest metrics as lines of text: "held out: calories MAE 118.9 (mean predictor 215.3)" and
-/// "kept 50.0 %, reward -1.750". A line without metrics is left out.
-pub fn describe_metrics(figures: &Figures) -> Vec<String> {
+/// The latest metrics as lines of text: "held out: calories MAE 118.9 (predicting the mean: 215.3)"
+/// and "kept 50.0 %, reward -1.750". A line without metrics is left out.
+pub(crate) fn describe_metrics(figures: &Figures) -> Vec<String> {
     let held_out = format_metrics(&figures.held_out_metrics);
     let held_out = (!held_out.is_empty()).then(|| format!("held out: {held_out}"));
     let latest = Some(format_metrics(&figures.step_metrics)).filter(|text| !text.is_empty());
     held_out.into_iter().chain(latest).collect()
+}
+
+/// The metrics of a run as lines of text: those of the best evaluation and of the last one, if they
+/// are not the same, and the latest metrics of a step.
+pub fn describe_run_metrics(run: &Run) -> Vec<String> {
+    let lines = describe_metrics(run.figures());
+    let evaluations = run.best_evaluation().zip(run.evaluations().last());
+    let Some((best, last)) = evaluations.filter(|(best, last)| best.step != last.step) else {
+        return lines;
+    };
+    let line = |name: &str, one: &EvaluationRecord| {
+        let metrics = format_metrics(&one.metrics);
+        let step = format_count(one.step);
+        (!metrics.is_empty()).then(|| format!("{name} (step {step}), held out: {metrics}"))
+    };
+    let of_step = lines
+        .into_iter()
+        .filter(|line| !line.starts_with("held out: "));
+    let both = [line("best", best), line("last", last)];
+    both.into_iter().flatten().chain(of_step).collect()
 }
 
 /// Formats metrics by name: "kept 50.0 %, reward -1.750"; empty without metrics.
@@ -73,13 +122,15 @@ pub fn format_metrics(metrics: &BTreeMap<String, f64>) -> String {
 fn format_metric(name: &str, value: f64, all: &BTreeMap<String, f64>) -> Option<String> {
     if let Some(column) = name.strip_prefix("mae.") {
         let baseline = all.get(&format!("mae_of_mean.{column}"));
-        let baseline =
-            baseline.map_or(String::new(), |mean| format!(" (mean predictor {mean:.1})"));
+        let baseline = baseline.map_or(String::new(), |mean| {
+            format!(" (predicting the mean: {mean:.1})")
+        });
         return Some(format!("{column} MAE {value:.1}{baseline}"));
     }
     let spaced = name.replace('_', " ");
     match name {
         _ if name.starts_with("mae_of_mean.") => None,
+        "mae_standardized" => Some(format!("MAE of all targets {value:.3} standard deviations")),
         "bits_per_byte" => Some(format!("{value:.3} bits per byte")),
         "kept_fraction" => Some(format!("kept {:.1} %", 100.0 * value)),
         "top_5" => Some(format!("top-5 accuracy {:.1} %", 100.0 * value)),
@@ -114,8 +165,16 @@ mod tests {
         assert_eq!(
             describe_metrics(&figures),
             [
-                "held out: accuracy 40.9 %, macro-F1 31.0 %, calories MAE 118.9 (mean predictor 215.3)"
+                "held out: accuracy 40.9 %, macro-F1 31.0 %, calories MAE 118.9 (predicting the mean: 215.3)"
             ]
+        );
+    }
+
+    #[test]
+    fn several_targets_have_a_common_error() {
+        assert_eq!(
+            format_metrics(&named([("mae_standardized", 0.5124)])),
+            "MAE of all targets 0.512 standard deviations"
         );
     }
 
@@ -146,6 +205,7 @@ mod tests {
                 });
             }
             assert_eq!(headline_metric(&run), Some((value.into(), name.into())));
+            assert_eq!(best_metric(&run).map(|best| best.0), Some(name.into()));
         };
         let errors = [("mae.mass_g", 88.71), ("mae.calories", 149.27)];
         check(named(errors), "149.3", "calories MAE");
@@ -154,6 +214,7 @@ mod tests {
             "93.4 %",
             "accuracy",
         );
+        check(named([("mae.mass_g", 88.71)]), "88.7", "mass_g MAE");
         check(named([("bits_per_byte", 1.942)]), "1.94", "bits per byte");
         check(
             named([("kept_fraction", 0.5), ("reward", -2.6)]),
@@ -161,6 +222,50 @@ mod tests {
             "kept",
         );
         check(BTreeMap::new(), "2.14", "held-out loss");
+    }
+
+    #[test]
+    fn the_best_and_the_last_evaluation_have_names() {
+        let mut run = Run::default();
+        for (step, accuracy) in [(93, 0.882), (1124, 0.866)] {
+            run.apply(&RunEvent::Evaluation {
+                at_ms: step,
+                step,
+                epoch: 1,
+                samples: 21,
+                loss: 1.0,
+                metrics: named([("accuracy", accuracy)]),
+                best: step == 93,
+            });
+            if step == 93 {
+                assert_eq!(describe_run_metrics(&run), ["held out: accuracy 88.2 %"]);
+            }
+        }
+        assert_eq!(
+            describe_run_metrics(&run),
+            [
+                "best (step 93), held out: accuracy 88.2 %",
+                "last (step 1,124), held out: accuracy 86.6 %"
+            ]
+        );
+        assert_eq!(best_metric(&run), Some(("accuracy".to_owned(), 0.882)));
+    }
+
+    #[test]
+    fn a_language_model_is_summarized_by_its_bits() {
+        let mut run = Run::default();
+        run.apply(&RunEvent::Evaluation {
+            at_ms: 0,
+            step: 1,
+            epoch: 1,
+            samples: 21,
+            loss: 2.5,
+            metrics: named([("bits_per_byte", 1.942)]),
+            best: true,
+        });
+        let line = run.summary_line();
+        assert!(line.contains(", 1.94 bits per byte, "), "{line}");
+        assert_eq!(best_metric(&run), Some(("bits per byte".to_owned(), 1.942)));
     }
 
     #[test]

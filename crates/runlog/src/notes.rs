@@ -1,12 +1,14 @@
-//! What a person noted about a run: another name, and a text. It is a file of its own, so that
-//! config and events stay as the training wrote them.
+//! What a person noted about a run: another name, a text, and tags. It is a file of its own, so
+//! that config and events stay as the training wrote them.
 
 use crate::{RunFolder, RunlogError};
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 const NOTES: &str = "notes.json";
+/// Most bytes of this file.
+const MAX_BYTES: u64 = 4 << 20;
 
 /// Notes of a run. A run without notes has empty ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +18,9 @@ pub struct RunNotes {
     pub name: String,
     /// Any text.
     pub text: String,
+    /// Tags, in the order in which they were added.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
 }
 
 impl RunFolder {
@@ -25,7 +30,7 @@ impl RunFolder {
 
     /// The notes of the run; empty if there are none or they are damaged.
     pub fn notes(&self) -> RunNotes {
-        let json = fs::read(self.notes_path()).unwrap_or_default();
+        let json = disk::read_limited(&self.notes_path(), MAX_BYTES).unwrap_or_default();
         serde_json::from_slice(&json).unwrap_or_default()
     }
 
@@ -33,15 +38,13 @@ impl RunFolder {
     pub fn write_notes(&self, notes: &RunNotes) -> Result<(), RunlogError> {
         let path = self.notes_path();
         let write = || -> std::io::Result<()> {
-            if *notes == RunNotes::default() {
-                return match fs::remove_file(&path) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-                    _ => Ok(()),
-                };
+            if *notes != RunNotes::default() {
+                return disk::write_atomic(&path, &serde_json::to_vec_pretty(notes)?);
             }
-            let temporary = self.path.join("notes.json.new");
-            fs::write(&temporary, serde_json::to_vec_pretty(notes)?)?;
-            fs::rename(&temporary, &path)
+            match disk::remove_file(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                removed => removed.and_then(|()| disk::sync_parent(&path)),
+            }
         };
         write().map_err(RunlogError::disk("written", &path))
     }
@@ -51,6 +54,7 @@ impl RunFolder {
 mod tests {
     use super::*;
     use crate::RunStore;
+    use std::fs;
 
     #[test]
     fn notes_are_kept_and_old_runs_have_none() {
@@ -62,6 +66,7 @@ mod tests {
         let notes = RunNotes {
             name: "Birds, larger".into(),
             text: "twice the image size #garden".into(),
+            tags: vec!["garden".into(), "Final".into()],
         };
         folder.write_notes(&notes).expect("it can be written");
         assert_eq!(folder.notes(), notes);

@@ -23,6 +23,9 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("ultra_safe", "low_memory"),
 ];
 
+/// Begins the line of a preset that says what it reached.
+const MEASURED: &str = "# Measured: ";
+
 fn find(name: &str) -> Option<(&'static str, &'static str)> {
     let old = OLD_NAMES.iter().find(|(old, _)| *old == name);
     let name = old.map_or(name, |(_, now)| now);
@@ -35,9 +38,21 @@ pub fn preset(name: &str) -> Option<RunConfig> {
     Some(RunConfig::from_toml(text, name).expect("a test loads every preset"))
 }
 
+/// The name of the preset with this name or former name.
+pub fn preset_name(name: &str) -> Option<&'static str> {
+    find(name).map(|(name, _)| name)
+}
+
 /// All names, in the order in which they are shown.
 pub fn preset_names() -> impl ExactSizeIterator<Item = &'static str> + Clone {
     PRESETS.iter().map(|(name, _)| *name)
+}
+
+/// What a preset reached: the accuracy, the data, the time and the command; `None` if it has not
+/// been measured.
+pub fn preset_measurement(name: &str) -> Option<&'static str> {
+    let (_, text) = find(name)?;
+    text.lines().find_map(|line| line.strip_prefix(MEASURED))
 }
 
 /// For whom a preset is: the first line of its file.

@@ -1,7 +1,24 @@
-//! Records of a run: its evaluations, checkpoints and predictions. Plain values.
+//! Records of a run: its baseline, evaluations, checkpoints and predictions. Plain values.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// A simple model that was trained before the first step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BaselineRecord {
+    /// The model: "word and character n-grams".
+    pub name: String,
+    /// Training samples that it was trained on.
+    pub samples: u64,
+    /// Seconds for training and evaluating it.
+    pub seconds: f64,
+    /// Mean held-out loss.
+    pub loss: f64,
+    /// Held-out accuracy as a fraction.
+    pub accuracy: Option<f64>,
+    /// All metrics beside the loss, by name.
+    pub metrics: BTreeMap<String, f64>,
+}
 
 /// One evaluation of the held-out samples.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@
 mod canvas;
 mod scale;
 
-mod frame;
+mod panel_frame;
 mod head;
 
 mod changes;
@@ -17,7 +17,6 @@ use crate::{Run, RunFolder, RunlogError};
 use canvas::{Backend, DrawResult, EDGE, Page, SCALE, WIDTH};
 use pdf::PdfBackend;
 use plotters::prelude::{BitMapBackend, DrawingBackend, SVGBackend};
-use std::fs;
 use std::path::PathBuf;
 
 /// Size of the page in device pixels.
@@ -29,7 +28,7 @@ struct Size {
 
 impl Size {
     fn for_run(run: &Run) -> Size {
-        let height = frame::BOTTOM + changes::height(run) + EDGE;
+        let height = panel_frame::BOTTOM + changes::height(run) + EDGE;
         Size {
             width: (WIDTH * f64::from(SCALE)) as u32,
             height: (height * f64::from(SCALE)) as u32,
@@ -38,7 +37,7 @@ impl Size {
 }
 
 /// Draws the report of a run into its folder, as `report.svg`, `report.png` and `report.pdf`, and
-/// returns their paths. Each file is written to a temporary file and renamed into place.
+/// returns their paths. Each file is written completely or not at all.
 ///
 /// # Errors
 /// If the report cannot be drawn or written.
@@ -47,14 +46,7 @@ pub fn report(run: &Run, folder: &RunFolder) -> Result<[PathBuf; 3], RunlogError
     let (svg, png) = report_pages(run, &folder.id())?;
     let pdf = report_pdf(run, &folder.id())?;
     for (path, bytes) in paths.iter().zip([svg.as_bytes(), &png, &pdf]) {
-        let mut temporary = path.clone().into_os_string();
-        temporary.push(".new");
-        let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
-        written.map_err(|error| {
-            // It may not exist.
-            let _ = fs::remove_file(&temporary);
-            RunlogError::disk("written", path)(error)
-        })?;
+        disk::write_atomic(path, bytes).map_err(RunlogError::disk("written", path))?;
     }
     Ok(paths)
 }

@@ -2,7 +2,7 @@
 //! process that trains the run.
 
 use crate::{RunConfig, RunlogError};
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -64,16 +64,11 @@ impl RunFolder {
         RunConfig::load(&self.path.join(CONFIG))
     }
 
-    /// Writes the config to a temporary file, syncs it and renames it into place.
+    /// Writes the config, completely or not at all.
     pub fn write_config(&self, config: &RunConfig) -> Result<(), RunlogError> {
-        let (path, temporary) = (self.path.join(CONFIG), self.path.join("config.toml.new"));
-        let write = || -> std::io::Result<()> {
-            let mut file = File::create(&temporary)?;
-            file.write_all(config.to_toml().as_bytes())?;
-            disk::sync(&file)?;
-            fs::rename(&temporary, &path)
-        };
-        write().map_err(RunlogError::disk("written", &path))
+        let path = self.path.join(CONFIG);
+        disk::write_atomic(&path, config.to_toml().as_bytes())
+            .map_err(RunlogError::disk("written", &path))
     }
 
     /// Path of the event file. The file need not exist yet.
@@ -94,13 +89,12 @@ impl RunFolder {
     /// All complete checkpoints, sorted by step.
     pub fn checkpoints(&self) -> Result<Vec<SavedCheckpoint>, RunlogError> {
         let folder = self.checkpoints_path();
-        let entries = match fs::read_dir(&folder) {
+        let paths = match disk::list(&folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(RunlogError::disk("read", &folder))?,
+            paths => paths.map_err(RunlogError::disk("read", &folder))?,
         };
         let mut found = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(RunlogError::disk("read", &folder))?.path();
+        for path in paths {
             let name = path.file_name().and_then(|name| name.to_str());
             let step = name.and_then(|name| name.strip_prefix("step-")?.parse().ok());
             if let Some(step) = step.filter(|_| path.is_dir()) {
@@ -118,6 +112,7 @@ impl RunFolder {
     pub fn claim(&self) -> Result<Claim, RunlogError> {
         let path = self.path.join(LOCK);
         let failed = RunlogError::disk("locked", &path);
+        // tidy: not durable: the lock of a process
         let open = File::options()
             .create(true)
             .truncate(false)
@@ -137,7 +132,8 @@ impl RunFolder {
                         lock.rewind()?;
                         write!(lock, "{}", std::process::id())
                     };
-                    write_process_id(&mut lock).map_err(failed)?;
+                    // The id only names the process to others; a full disk has no space for it.
+                    let _ = write_process_id(&mut lock);
                     return Ok(Claim { _lock: lock });
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -167,6 +163,7 @@ impl RunFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     fn folder() -> (tempfile::TempDir, RunFolder) {
@@ -188,7 +185,7 @@ mod tests {
         };
         run.write_config(&config).expect("it can be written");
         assert_eq!(run.config().map_err(|e| e.to_string()), Ok(config));
-        assert!(!run.path.join("config.toml.new").exists());
+        assert_eq!(fs::read_dir(&run.path).map(Iterator::count).ok(), Some(1));
     }
 
     #[test]

@@ -41,23 +41,25 @@ impl RunStore {
     }
 
     /// Creates an empty run folder such as `2026-11-20-1402-img_caltech101_20`, named after the
-    /// current local time.
+    /// current local time. Only the user may open it, because a run shows samples of the data.
     pub fn create(&self, name: &str) -> Result<RunFolder, RunlogError> {
         self.create_at(name, &Zoned::now())
     }
 
     fn create_at(&self, name: &str, now: &Zoned) -> Result<RunFolder, RunlogError> {
-        fs::create_dir_all(&self.root).map_err(RunlogError::disk("created", &self.root))?;
+        disk::create_dir_all(&self.root).map_err(RunlogError::disk("created", &self.root))?;
         let id = format!("{}-{}", now.strftime("%Y-%m-%d-%H%M"), file_name(name));
         let mut path = self.root.join(&id);
         for count in 2.. {
-            // create_dir fails if the folder exists, so two processes never get the same one.
-            match fs::create_dir(&path) {
+            // It fails if the folder exists, so two processes never get the same one.
+            match disk::create_private_dir(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                     path = self.root.join(format!("{id}-{count}"));
                 }
                 created => {
-                    created.map_err(RunlogError::disk("created", &path))?;
+                    created
+                        .and_then(|()| disk::sync_parent(&path))
+                        .map_err(RunlogError::disk("created", &path))?;
                     break;
                 }
             }
@@ -74,6 +76,11 @@ impl RunStore {
         let mut runs: Vec<(String, SystemTime, RunFolder)> = Vec::new();
         for entry in entries {
             let path = entry.map_err(RunlogError::disk("read", &self.root))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            // An import that is running, or was interrupted.
+            if disk::is_draft(&name) {
+                continue;
+            }
             // Leave out a folder that vanishes or cannot be read instead of failing.
             if let Some(created) = is_run_folder(&path).then(|| created(&path)).flatten() {
                 let run = RunFolder { path };
@@ -198,6 +205,18 @@ mod tests {
         check("..", "2026-11-20-1402-run");
         let long = "x".repeat(300);
         check(&long, &format!("2026-11-20-1402-{}", "x".repeat(60)));
+    }
+
+    #[test]
+    fn only_the_user_may_open_a_run() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_folder, store) = store();
+        let run = made(&store, "private", "2026-11-20T14:02:00[UTC]");
+        let mode = fs::metadata(store.root().join(run.id()))
+            .expect("it exists")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o700);
     }
 
     #[test]

@@ -29,6 +29,19 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
+    /// The status as a person reads it: "Ended early".
+    pub fn label(self) -> &'static str {
+        match self {
+            RunStatus::Starting => "Starting",
+            RunStatus::Training => "Training",
+            RunStatus::Paused => "Paused",
+            RunStatus::Finished => "Finished",
+            RunStatus::Stopped => "Stopped",
+            RunStatus::Failed => "Failed",
+            RunStatus::EndedEarly => "Ended early",
+        }
+    }
+
     /// True if the run will not continue unless it is resumed.
     pub fn has_ended(self) -> bool {
         match self {
@@ -123,7 +136,7 @@ pub struct StepProgress {
 pub struct StatusLine {
     /// When, on the run's clock.
     pub at_ms: u64,
-    /// "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
+    /// "Micro-batch reduced from 16 to 8: another app took 6.1 GB in 20 s".
     pub message: String,
     /// "The training is unchanged: 64 samples per step, now in 8 micro-batches of 8."
     pub detail: String,
@@ -148,7 +161,7 @@ pub struct Mark {
     pub cause: Component,
     /// Pressure level at that time.
     pub level: Level,
-    /// "Shrunk 16 to 8".
+    /// "Micro-batch reduced from 16 to 8".
     pub short: String,
     /// "another app took 6.1 GB in 20 s".
     pub reason: String,

@@ -5,12 +5,15 @@
 //! To add a setting, add a row. A row whose help, default or range is missing fails a test.
 
 use crate::CheckpointBlocks;
+use crate::checkpoint_interval::CheckpointInterval;
 use crate::choice_settings::{
-    Augmentation, ClassWeights, DeviceChoice, DropPolicyChoice, DuplicatesChoice, LossBalance,
-    MixChoice, OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice,
-    TaskChoice,
+    Augmentation, BaselineChoice, ClassWeights, DeviceChoice, DropPolicyChoice, DuplicatesChoice,
+    LossBalance, MixChoice, OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
+    ScheduleChoice, TaskChoice,
 };
-use crate::config_by_memory::MemoryTier;
+use crate::memory_tier::MemoryTier;
+use crate::quantize::Quantize;
+use crate::train_only::TrainOnly;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -27,10 +30,14 @@ pub enum Allowed {
     Integer(u64, u64),
     /// A number between two, both included.
     Number(f64, f64),
-    /// `10min`, `2epochs` or `500steps`.
+    /// `auto`, `10min`, `2epochs` or `500steps`.
     Interval,
     /// A number of blocks, or `all`.
     Blocks,
+    /// `head`, `last:N` or `all`.
+    TrainedPart,
+    /// 8 or 4.
+    Bits,
     /// A number of bytes of at least this many, or a size such as `8GB`.
     Bytes(u64),
 }
@@ -160,22 +167,24 @@ settings! {
     /// hub that HF_ENDPOINT names
     from: PathBuf = { Allowed::Path, Model, flag: "from" "FOLDER|ORG/NAME", default: "random weights" };
     /// Part of the network that trains: head, last:N blocks, or all
-    train_only: String = { Allowed::Name, Model, flag: "train-only" "head|last:N|all", default: "all" };
+    train_only: TrainOnly = { Allowed::TrainedPart, Model, flag: "train-only" "head|last:N|all", default: "all" };
     /// Freeze the pretrained weights and train low-rank adapters of this rank (LoRA)
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
     /// Scale the adapters by this value divided by their rank
     adapter_alpha: f64 = { Allowed::Number(1e-3, 1e4), Model, flag: "adapter-alpha" "ALPHA", default: "twice the rank" };
     /// Store frozen weights in 8 or 4 bits: less memory, slightly less exact
-    quantize: u32 = { Allowed::Integer(4, 8), Model, flag: "quantize" "8|4", default: "not quantized" };
+    quantize: Quantize = { Allowed::Bits, Model, flag: "quantize" "8|4", default: "not quantized" };
     /// Side of the square input image in pixels
-    image_size: u32 = { Allowed::Integer(16, 1024), Data, flag: "image-size" "PIXELS", default: "the network's usual size" };
+    image_size: u32 = { Allowed::Integer(16, 1024), Data, flag: "image-size" "PIXELS", default: "the network's usual size, or the size of the images if they are smaller" };
     /// Maximum length of a text or, for a language model, context length, in tokens
     tokens: u32 = { Allowed::Integer(8, 4096), Data, flag: "tokens" "TOKENS", default: "chosen from the texts" };
     /// Size of the vocabulary to learn from the texts, in tokens
     vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; language models use single bytes" };
-    /// Class weights for texts: none, or balanced, which gives rare classes as much weight as
-    /// frequent ones
+    /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones
     class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none" };
+    /// Baseline that Ebb trains first and compares a text classifier with: ngrams, a linear model
+    /// of word and character n-grams that trains in seconds, or none
+    baseline: BaselineChoice = { Allowed::Words(BaselineChoice::WORDS), Run, flag: "baseline" "ngrams|none", default: "ngrams" };
     /// Column that holds the texts, by name or by number from 1
     text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from its content" };
     /// Column that holds the labels, by name or by number from 1
@@ -192,6 +201,9 @@ settings! {
     temperature: f64 = { Allowed::Number(0.01, 100.0), Compression, flag: "temperature" "TEMPERATURE", default: "1" };
     /// Temperature of the policy's choices at the last step
     final_temperature: f64 = { Allowed::Number(0.01, 100.0), Compression, flag: "final-temperature" "TEMPERATURE", default: "0.1", key_was: "last_temperature", flag_was: "last-temperature" };
+    /// Number of neighboring tokens on each side that the policy and the language model read before
+    /// attention
+    neighbors: u32 = { Allowed::Integer(1, 64), Compression, flag: "neighbors" "TOKENS", default: "4" };
     /// Columns with regression targets in a table beside the images, separated by commas
     targets: String = { Allowed::Name, Data, flag: "targets" "COLUMNS", default: "every column of numbers" };
     /// Weight of the regression targets' loss relative to the class loss
@@ -206,13 +218,16 @@ settings! {
     leave_out_classes: String = { Allowed::Name, Data, flag: "leave-out-classes" "CLASSES", default: "every class is used" };
     /// Classes to merge, such as pets=cat,dog; several new classes are separated by semicolons
     merge_classes: String = { Allowed::Name, Data, flag: "merge-classes" "NAME=CLASSES", default: "no class is merged" };
-    /// Samples that are the same or nearly the same: keep them, or leave-out all but one of each
-    /// group, which reads every sample before training
+    /// Samples that are the same or nearly the same: keep uses all of them; leave-out uses one of
+    /// each group, and reads every sample before training
     duplicates: DuplicatesChoice = { Allowed::Words(DuplicatesChoice::WORDS), Data, flag: "duplicates" "keep|leave-out", default: "keep" };
     /// Number of passes over the training samples
     epochs: u64 = { Allowed::Integer(1, 100_000), Training, flag: "epochs" "EPOCHS", default: "chosen from the number of samples" };
     /// Number of optimizer steps; overrides epochs
     steps: u64 = { Allowed::Integer(1, 100_000_000), Training, flag: "steps" "STEPS", default: "follows from epochs" };
+    /// Number of evaluations without an improvement after which training ends early; the best
+    /// weights are kept
+    patience: u32 = { Allowed::Integer(1, 1000), Training, flag: "patience" "EVALUATIONS", default: "trains to the end" };
     /// Samples per optimizer step; memory pressure never changes it
     effective_batch: u32 = { Allowed::Integer(1, 65_536), Training, flag: "effective-batch" "SAMPLES", default: "chosen from the number of samples" };
     /// Fixed number of samples that are processed at once
@@ -229,14 +244,14 @@ settings! {
     warmup_fraction: f64 = { Allowed::Number(0.0, 1.0), Training, flag: "" "FRACTION", default: "chosen from the network" };
     /// Learning rate schedule: cosine, or rising, which grows by the same factor every step
     schedule: ScheduleChoice = { Allowed::Words(ScheduleChoice::WORDS), Training, flag: "" "cosine|rising", default: "cosine" };
-    /// Fraction of each target that is spread over all classes
+    /// Label smoothing: fraction of the target probability that is spread over all classes
     label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0" };
     /// Maximum norm of all gradients; larger gradients are scaled down
     clip_norm: f64 = { Allowed::Number(1e-6, 1e6), Training, flag: "" "NORM", default: "1" };
     /// Evaluate a moving average of the weights with this decay, such as 0.999
     ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "no average" };
-    /// Augmentation of images: standard (crop, mirror, color), randaugment, or none
-    augment: Augmentation = { Allowed::Words(Augmentation::WORDS), Training, flag: "augment" "NAME", default: "standard" };
+    /// Augmentation of images: standard (crop, mirror, color), no-mirror, randaugment, or none
+    augment: Augmentation = { Allowed::Words(Augmentation::WORDS), Training, flag: "augment" "NAME", default: "standard, or no-mirror if mirroring would hide the class of an image" };
     /// Mix pairs of images: none, mixup, cutmix or both
     mix: MixChoice = { Allowed::Words(MixChoice::WORDS), Training, flag: "mix" "NAME", default: "none" };
     /// Fraction of each class that is held out for evaluation if the folder has no split
@@ -245,13 +260,17 @@ settings! {
     device: DeviceChoice = { Allowed::Words(DeviceChoice::WORDS), Compute, flag: "device" "DEVICE", default: "auto" };
     /// Data type of activations and gradients: f32, bf16, f16, or f64 on the CPU
     precision: PrecisionChoice = { Allowed::Words(PrecisionChoice::WORDS), Compute, flag: "precision" "TYPE", default: "f32" };
+    /// Maximum number of samples that are evaluated at once during training
+    evaluation_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "evaluation-batch" "SAMPLES", default: "follows the free memory" };
     /// Number of blocks to checkpoint (their activations are recomputed in the backward pass), or
     /// all
     checkpoint_blocks: CheckpointBlocks = { Allowed::Blocks, Memory, flag: "checkpoint-blocks" "N|all", default: "0; more under memory pressure" };
-    /// Threads of the CPU kernels
+    /// Number of threads for the CPU kernels
     threads: u32 = { Allowed::Integer(1, 1024), Compute, flag: "threads" "THREADS", default: "the number of fast cores" };
     /// Threads that decode images in advance; 0 decodes in the training thread
     workers: u32 = { Allowed::Integer(0, 256), Compute, flag: "workers" "THREADS", default: "depends on the device" };
+    /// Number of effective batches that image loaders prepare in advance, in at most 64 MB
+    prefetch_batches: u32 = { Allowed::Integer(1, 64), Compute, flag: "prefetch" "BATCHES", default: "2; fewer under memory pressure" };
     /// When to pause after each micro-batch, for as long as the micro-batch took, to save battery
     /// and keep the machine cool: auto, always or off. Training then takes about twice as long
     courtesy: PowerPolicyChoice = { Allowed::Words(PowerPolicyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
@@ -270,8 +289,13 @@ settings! {
     seed: u64 = { Allowed::Integer(0, EXACT), Run, flag: "seed" "SEED", default: "7" };
     /// Train on this many samples only
     dev_samples: u64 = { Allowed::Integer(1, EXACT), Run, flag: "dev-samples" "SAMPLES", default: "all samples" };
-    /// Time between checkpoints: 10min, 2epochs or 500steps
-    checkpoint_every: String = { Allowed::Interval, Run, flag: "checkpoint-every" "INTERVAL", default: "10min" };
+    /// Time between checkpoints: 10min, 2epochs or 500steps, or auto, which saves less often if
+    /// saving takes long
+    checkpoint_every: CheckpointInterval = { Allowed::Interval, Run, flag: "checkpoint-every" "INTERVAL", default: "auto: 5 minutes, or longer if saving would cost more than 3 % of the time" };
+    /// Number of newest checkpoints to keep, besides the best one; older ones are removed
+    keep_checkpoints: u32 = { Allowed::Integer(1, 10_000), Run, flag: "keep" "K", default: "2" };
+    /// Also keep every Nth checkpoint
+    keep_every: u64 = { Allowed::Integer(1, 1_000_000), Run, flag: "keep-every" "N", default: "no others" };
     /// Epochs between evaluations
     evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "chosen from the length of an epoch" };
 }

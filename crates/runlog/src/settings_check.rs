@@ -3,7 +3,8 @@
 
 use crate::amounts::{format_bytes, nearest, parse_bytes};
 use crate::settings::{Allowed, EXACT, RunConfig, SETTINGS, Setting, setting};
-use crate::{CheckpointBlocks, Interval, RunlogError};
+use crate::{CheckpointBlocks, CheckpointInterval, Quantize, RunlogError, TrainOnly};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// The one key that is no setting: values by the machine's memory.
@@ -19,8 +20,8 @@ pub(crate) struct Checked {
 }
 
 impl Allowed {
-    /// "16 to 1024", as the end of "must be …".
-    pub(crate) fn describe(&self) -> String {
+    /// "a whole number from 16 to 1024", as the end of "must be …".
+    pub fn describe(&self) -> String {
         match self {
             Allowed::Path => "a path in quotes".into(),
             Allowed::Name => "a name in quotes".into(),
@@ -30,7 +31,11 @@ impl Allowed {
             Allowed::Integer(least, most) => format!("a whole number from {least} to {most}"),
             Allowed::Number(least, most) => format!("a number from {least} to {most}"),
             Allowed::Blocks => "a number of blocks, or `all`".into(),
-            Allowed::Interval => "an interval such as `10min`, `2epochs` or `500steps`".into(),
+            Allowed::TrainedPart => "`head`, `all`, or `last:N` such as `last:2`".into(),
+            Allowed::Bits => "8 or 4".into(),
+            Allowed::Interval => {
+                "an interval such as `10min`, `2epochs` or `500steps`, or `auto`".into()
+            }
             Allowed::Bytes(least) => format!(
                 "a size of at least {}, such as \"8GB\" or a number of bytes",
                 format_bytes(*least)
@@ -49,8 +54,10 @@ impl Allowed {
             Allowed::Number(least, most) => {
                 value.as_f64().is_some_and(|v| (least..=most).contains(&&v))
             }
-            Allowed::Blocks => serde_json::from_value::<CheckpointBlocks>(value.clone()).is_ok(),
-            Allowed::Interval => value.as_str().is_some_and(|v| Interval::parse(v).is_ok()),
+            Allowed::Blocks => is_read::<CheckpointBlocks>(value),
+            Allowed::TrainedPart => is_read::<TrainOnly>(value),
+            Allowed::Bits => is_read::<Quantize>(value),
+            Allowed::Interval => is_read::<CheckpointInterval>(value),
             Allowed::Bytes(least) => {
                 let bytes = match value {
                     Value::String(text) => parse_bytes(text).ok()?,
@@ -63,13 +70,18 @@ impl Allowed {
     }
 }
 
+/// Whether the value can be read as a `T`.
+fn is_read<T: DeserializeOwned>(value: &Value) -> bool {
+    serde_json::from_value::<T>(value.clone()).is_ok()
+}
+
 impl RunConfig {
     /// Refuses the first value that is out of its range.
     ///
     /// # Errors
     /// The key, its value, and what would be allowed.
     pub fn validate(&self) -> Result<(), RunlogError> {
-        let written = serde_json::to_value(self).expect("every config has a form in JSON");
+        let written = serde_json::to_value(self).expect("every config can be written as JSON");
         let entries = written.as_object().cloned().unwrap_or_default();
         check(entries, |_| "the run config".into()).map(drop)
     }
@@ -88,7 +100,9 @@ impl Setting {
         let number = text.parse::<u64>().map(Value::from);
         let number = number.or_else(|_| text.parse::<f64>().map(Value::from));
         let value = match self.allowed {
-            Allowed::Integer(..) | Allowed::Number(..) | Allowed::Blocks => number.ok(),
+            Allowed::Integer(..) | Allowed::Number(..) | Allowed::Blocks | Allowed::Bits => {
+                number.ok()
+            }
             _ => None,
         };
         let value = value.unwrap_or_else(|| Value::from(text));
@@ -144,7 +158,7 @@ pub(crate) fn check(
             return Err(RunlogError::ConfigSyntax {
                 place: place(&key),
                 reason: format!(
-                    "`{}` and its former name are both set; remove the former name",
+                    "`{}` is set twice, under its new and its former name; remove the former name",
                     setting.key
                 ),
             });
@@ -216,7 +230,7 @@ mod tests {
             ["here: `politeness` is now called `max_system_fraction`"]
         );
         let twice = checked(json!({"politeness": 0.8, "max_system_fraction": 0.9}));
-        assert!(twice.is_err_and(|message| message.contains("both set")));
+        assert!(twice.is_err_and(|message| message.contains("set twice")));
     }
 
     #[test]
@@ -234,6 +248,10 @@ mod tests {
         assert_eq!(parse("epochs", "3"), Ok(json!(3)));
         assert_eq!(parse("checkpoint_blocks", "all"), Ok(json!("all")));
         assert_eq!(parse("memory_cap_bytes", "8GB"), Ok(json!(8u64 << 30)));
+        assert_eq!(parse("train_only", "last:2"), Ok(json!("last:2")));
+        assert_eq!(parse("quantize", "4"), Ok(json!(4)));
+        assert_eq!(parse("quantize", "6"), Err("must be 8 or 4".into()));
+        assert!(parse("train_only", "tail").is_err());
         let wrong = parse("max_system_fraction", "2");
         assert_eq!(wrong, Err("must be a number from 0.5 to 0.95".into()));
     }

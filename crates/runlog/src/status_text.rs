@@ -1,9 +1,10 @@
 //! The text of the status line: what was done, and what it means for the training.
 
-use crate::amounts::{format_count, format_percent};
+use crate::amounts::{counted, format_count, format_percent};
+use crate::baseline_text::describe_baseline;
 use crate::event::{CheckpointReason, Started, StopReason};
-use crate::records::{CheckpointRecord, EvaluationRecord};
-use pressure::{Action, Change, Component, Decision, Level, Moments, Prefetch};
+use crate::records::{BaselineRecord, CheckpointRecord, EvaluationRecord};
+use pressure::{Action, Change, Component, Decision, Level, Moments, Prefetch, describe_resize};
 
 /// The text and the detail of a status line.
 pub(crate) struct StatusText {
@@ -11,14 +12,24 @@ pub(crate) struct StatusText {
     pub detail: String,
 }
 
-/// The label of a mark: "Shrunk 16 to 8".
+/// The detail of a changed memory limit.
+pub(crate) const LIMITS_DETAIL: &str = "The new limit applies from the next micro-batch on. The result of the training stays the same.";
+
+/// The result of the baseline.
+pub(crate) fn baseline(baseline: &BaselineRecord, train_samples: u64) -> StatusText {
+    StatusText {
+        message: describe_baseline(baseline, train_samples),
+        detail: "Ebb now trains the model and compares it with the baseline.".into(),
+    }
+}
+
+/// The label of a mark: "Micro-batch reduced from 16 to 8".
 pub(crate) fn short(decision: &Decision, from: u32) -> String {
     let to = decision.micro_batch;
     match decision.change {
         Change::Start => format!("Started with {to}"),
         Change::Hold => format!("Held at {to}"),
-        Change::Shrink => format!("Shrunk {from} to {to}"),
-        Change::Grow => format!("Grew {from} to {to}"),
+        Change::Shrink | Change::Grow => describe_resize(decision.change, from, to),
         Change::Cancel => format!("Cancelled, now {to}"),
         Change::Pause => "Paused".into(),
         Change::Suspend => "Suspended".into(),
@@ -126,6 +137,15 @@ pub(crate) fn resumed(step: u64, device: &str) -> StatusText {
     }
 }
 
+/// The detail of a run that was resumed to train longer, or less long, than planned.
+pub(crate) fn length_changed(started: &Started) -> String {
+    format!(
+        "The run now ends at step {}, after {}. From now on, the learning rate follows the schedule of a run of this length.",
+        format_count(started.steps),
+        counted(started.epochs, "epoch", "epochs"),
+    )
+}
+
 /// A checkpoint was saved. `None` unless the user asked for it.
 pub(crate) fn checkpoint(
     step: u64,
@@ -145,6 +165,7 @@ pub(crate) fn checkpoint(
 /// The detail of a run that stopped: how to resume it, or its result.
 pub(crate) fn stopped_detail(
     step: u64,
+    planned: u64,
     reason: StopReason,
     best: Option<&EvaluationRecord>,
 ) -> String {
@@ -161,6 +182,10 @@ pub(crate) fn stopped_detail(
             let (accuracy, step) = (format_percent(accuracy), format_count(step));
             format!("Best held-out accuracy: {accuracy} at step {step}.")
         }
+        (StopReason::Finished, None) if step < planned => format!(
+            "Ended before step {}, because the evaluations were no better.",
+            format_count(planned)
+        ),
         (StopReason::Finished, None) => format!("All {} steps are done.", format_count(step)),
     }
 }
@@ -180,15 +205,30 @@ pub(crate) fn ended_early(step: u64, level: Option<Level>) -> String {
     format!("{when}{memory}: the process exited")
 }
 
-/// How to resume a run that ended unexpectedly.
-pub(crate) fn resume_detail(last: Option<&CheckpointRecord>) -> String {
+/// How to resume a run that ended unexpectedly at `step`, and how many steps are trained again.
+pub(crate) fn resume_detail(step: u64, last: Option<&CheckpointRecord>) -> String {
     match last {
-        Some(checkpoint) => format!(
-            "Choose Resume to continue from the checkpoint at step {}.",
-            format_count(checkpoint.step)
-        ),
+        Some(checkpoint) => {
+            let repeated = match step.saturating_sub(checkpoint.step) {
+                0 => String::new(),
+                1 => "; 1 step is repeated".to_owned(),
+                steps => format!("; {} steps are repeated", format_count(steps)),
+            };
+            format!(
+                "Choose Resume to continue from the checkpoint at step {}{repeated}.",
+                format_count(checkpoint.step)
+            )
+        }
         None => "No checkpoint was written yet. Train again to start over.".into(),
     }
+}
+
+/// A detail for the terminal, which resumes `run` with a command instead of a button.
+pub fn detail_in_terminal(detail: &str, run: &str) -> String {
+    let command = format!("un `ebb resume {run}`");
+    detail
+        .replace("Choose Resume", &format!("R{command}"))
+        .replace("choose Resume", &format!("r{command}"))
 }
 
 #[cfg(test)]
@@ -213,6 +253,40 @@ mod tests {
         check(
             Component::Headroom,
             "Nothing is lost. The run continues at step 1,069 by itself when memory is free.",
+        );
+    }
+
+    #[test]
+    fn the_terminal_resumes_with_a_command() {
+        let check = |reason, expected: &str| {
+            let detail = stopped_detail(7, 7, reason, None);
+            assert_eq!(detail_in_terminal(&detail, "birds"), expected);
+        };
+        check(
+            StopReason::Requested,
+            "Run `ebb resume birds` to continue at step 7.",
+        );
+        check(
+            StopReason::Disk,
+            "Free some disk space. Then run `ebb resume birds` to continue at step 7.",
+        );
+        check(StopReason::Finished, "All 7 steps are done.");
+        assert_eq!(
+            stopped_detail(7, 1200, StopReason::Finished, None),
+            "Ended before step 1,200, because the evaluations were no better."
+        );
+        let killed = CheckpointRecord {
+            at_ms: 0,
+            step: 5,
+            path: String::new(),
+        };
+        assert_eq!(
+            detail_in_terminal(&resume_detail(5, Some(&killed)), "birds"),
+            "Run `ebb resume birds` to continue from the checkpoint at step 5."
+        );
+        assert_eq!(
+            detail_in_terminal(&resume_detail(6, Some(&killed)), "birds"),
+            "Run `ebb resume birds` to continue from the checkpoint at step 5; 1 step is repeated."
         );
     }
 

@@ -1,6 +1,6 @@
 //! Configs: what is read, what is refused and with which words.
 
-use runlog::{RunConfig, preset, preset_names, preset_purpose};
+use runlog::{Allowed, RunConfig, SETTINGS, Setting, preset, preset_names, preset_purpose};
 use std::fs;
 
 fn load(name: &str, text: &str) -> Result<RunConfig, String> {
@@ -88,7 +88,7 @@ fn a_word_or_a_size_that_is_not_allowed_is_refused_with_what_is() {
     check(
         "run.toml",
         "checkpoint_every = \"often\"",
-        "run.toml, line 1: `checkpoint_every` is `often`, but must be an interval such as `10min`, `2epochs` or `500steps`; \
+        "run.toml, line 1: `checkpoint_every` is `often`, but must be an interval such as `10min`, `2epochs` or `500steps`, or `auto`; \
          change it and start again",
     );
     check(
@@ -121,7 +121,7 @@ fn broken_text_is_refused_by_line() {
 #[test]
 fn a_missing_file_is_named_with_the_next_move() {
     let message = RunConfig::load("nowhere/run.toml".as_ref()).map_err(|e| e.to_string());
-    let expected = "nowhere/run.toml could not be read: No such file or directory (os error 2); check the path";
+    let expected = "nowhere/run.toml could not be read: not found; check the path";
     assert_eq!(message, Err(expected.to_owned()));
 }
 
@@ -159,20 +159,51 @@ fn a_config_made_in_the_program_is_checked_by_the_same_table() {
     );
 }
 
+/// A value that the setting accepts, as TOML.
+fn example(setting: &Setting) -> String {
+    match setting.allowed {
+        Allowed::Path => "\"x\"".to_owned(),
+        Allowed::Name => "\"x\"".to_owned(),
+        Allowed::Words(words) => format!("\"{}\"", words[0]),
+        Allowed::Integer(least, _) | Allowed::Bytes(least) => least.to_string(),
+        Allowed::Number(least, _) => format!("{least:?}"),
+        Allowed::Interval => "\"1min\"".to_owned(),
+        Allowed::Blocks => "2".to_owned(),
+        Allowed::TrainedPart => "\"last:2\"".to_owned(),
+        Allowed::Bits => "4".to_owned(),
+    }
+}
+
 #[test]
-fn every_key_is_in_the_table() {
-    let text = "folder = \"x\"\ntask = \"image-classification\"\nmodel = \"convnet\"\nfrom = \"x\"\ntrain_only = \"head\"\nadapter_rank = 8\n\
-                adapter_alpha = 16\nquantize = 4\nimage_size = 64\ntokens = 8\nvocabulary = 300\n\
-                class_weights = \"none\"\ntext_column = \"2\"\nlabel_column = \"1\"\nepochs = 1\nsteps = 1\n\
-                effective_batch = 1\nmicro_batch = 1\nfirst_micro_batch = 1\noptimizer = \"sgd\"\nlearning_rate = 1\nweight_decay = 0\n\
-                warmup_fraction = 0\nlabel_smoothing = 0\nclip_norm = 1\nema_decay = 0.5\naugment = \"none\"\nheld_out_fraction = 0\n\
-                device = \"cpu\"\nprecision = \"f64\"\ncheckpoint_blocks = 2\nthreads = 1\nworkers = 1\nmemory_cap_bytes = 67108864\n\
-                memory_cap_fraction = 0.67\npoliteness = 0.5\nseed = 0\ndev_samples = 1\ncheckpoint_every = \"1min\"\nevaluate_every_epochs = 1\n\
-                [[by_memory]]\nat_least = 1\n";
-    let config = load("all.toml", text).expect("all keys are known");
-    let again = RunConfig::from_toml(&config.to_toml(), "again").expect("what was written is read");
+fn every_key_of_the_table_is_read_and_written() {
+    let line = |setting: &Setting| format!("{} = {}\n", setting.key, example(setting));
+    let text: String = SETTINGS.iter().map(line).collect();
+    let config = load("all.toml", &format!("{text}[[by_memory]]\nat_least = 1\n"));
+    let config = config.expect("all keys are known");
+    let written = config.to_toml();
+    for setting in SETTINGS {
+        let begin = format!("{} = ", setting.key);
+        let lines = written.lines().filter(|line| line.starts_with(&begin));
+        assert_eq!(lines.count(), 1, "{begin}{written}");
+    }
+    let again = RunConfig::from_toml(&written, "again").expect("what was written is read");
     assert_eq!(again, config);
-    assert_eq!(config.to_toml().lines().count(), 43);
+    assert!(
+        written.ends_with("[[by_memory]]\nat_least = 1\n"),
+        "{written}"
+    );
+}
+
+#[test]
+fn every_former_key_is_read_as_the_key_of_today() {
+    for setting in SETTINGS {
+        let read = |key: &str| load("old.toml", &format!("{key} = {}\n", example(setting)));
+        let today = read(setting.key);
+        assert!(today.is_ok(), "{today:?}");
+        for former in setting.old_keys {
+            assert_eq!(read(former), today, "{former}");
+        }
+    }
 }
 
 #[test]

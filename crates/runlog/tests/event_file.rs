@@ -1,5 +1,6 @@
 //! The event file survives crashes, damage and later versions.
 
+use disk::simulated::{Fault, SimulatedDisk};
 use runlog::{
     EventReader, EventWriter, NonFiniteGradient, RunEvent, RunFolder, Started, StopReason, Tail,
     read_events,
@@ -26,6 +27,7 @@ fn step(step: u64, loss: f64) -> RunEvent {
         gradient_norm: 1.0,
         samples_per_second: 30.0,
         wait_ms: 1.0,
+        command_buffer_ms: None,
         micro_batches: vec![8, 8],
         checkpoint_blocks: Vec::new(),
         metrics: Default::default(),
@@ -56,6 +58,14 @@ fn events_round_trip() {
             name: "birds\n\"x\"".into(),
             ..Started::default()
         })),
+        RunEvent::Baseline {
+            at_ms: 2_000,
+            name: "word and character n-grams".into(),
+            samples: 640,
+            seconds: 1.5,
+            loss: 0.25,
+            metrics: BTreeMap::from([("accuracy".to_owned(), 0.875)]),
+        },
         step(1, 2.5),
         step(2, f64::INFINITY),
         RunEvent::Stopped {
@@ -71,6 +81,26 @@ fn events_round_trip() {
         read_events(&run.events_path()).map_err(|e| e.to_string()),
         Ok(events.to_vec())
     );
+}
+
+#[test]
+fn a_line_that_could_not_be_written_or_removed_does_not_damage_the_next_one() {
+    let (folder, run) = folder();
+    let disk = SimulatedDisk::new(folder.path());
+    let _installed = disk.install();
+    let mut writer = EventWriter::append(&run).expect("it can be opened");
+    writer.write(&step(1, 2.0)).expect("it can be written");
+    // Half of the line is written, and cannot be removed again.
+    disk.fail(Fault::ReadOnly, disk.operations().len());
+    writer
+        .write(&step(2, 1.5))
+        .expect_err("the disk is read-only");
+    let text = fs::read_to_string(run.events_path()).expect("it was written");
+    assert!(!text.ends_with('\n'), "{text}");
+    disk.heal();
+    writer.write(&step(3, 1.0)).expect("it can be written");
+    let events = read_events(&run.events_path()).map_err(|e| e.to_string());
+    assert_eq!(events, Ok(vec![step(1, 2.0), step(3, 1.0)]));
 }
 
 #[test]
@@ -91,6 +121,39 @@ fn a_crash_at_any_byte_loses_at_most_the_last_line() {
 }
 
 #[test]
+fn a_line_that_is_too_long_to_be_an_event_is_skipped() {
+    let (_folder, run) = folder();
+    write(&run, &[step(1, 2.0)]);
+    let mut file = fs::File::options()
+        .append(true)
+        .open(run.events_path())
+        .expect("it was written");
+    let spaces = vec![b' '; 1 << 20];
+    file.write_all(b"{\"kind\":").expect("it can be written");
+    for _ in 0..65 {
+        file.write_all(&spaces).expect("it can be written");
+    }
+    file.write_all(b"\"step\"}\n").expect("it can be written");
+    drop(file);
+    write(&run, &[step(2, 1.0)]);
+    let events = read_events(&run.events_path()).expect("it can be read");
+    let [first, RunEvent::Warning { message, .. }, last] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((first, last), (&step(1, 2.0), &step(2, 1.0)));
+    assert!(
+        message.contains("EOF"),
+        "only its beginning was read: {message}"
+    );
+    let followed = Tail::new(run.events_path()).poll();
+    let followed = followed.expect("it can be read");
+    let [first, RunEvent::Warning { .. }, last] = &followed[..] else {
+        panic!("{followed:?}");
+    };
+    assert_eq!((first, last), (&step(1, 2.0), &step(2, 1.0)));
+}
+
+#[test]
 fn an_incomplete_line_longer_than_a_block_is_removed() {
     let (_folder, run) = folder();
     write(&run, &[step(1, 2.0)]);
@@ -101,7 +164,7 @@ fn an_incomplete_line_longer_than_a_block_is_removed() {
 }
 
 #[test]
-fn a_damaged_line_is_named() {
+fn damaged_lines_are_skipped_with_one_warning() {
     for damage in [
         &b"{\"kind\":\"step\",\"at_ms\":5}\n"[..],
         b"{\"kind\":\"st\n",
@@ -113,11 +176,32 @@ fn a_damaged_line_is_named() {
         write(&run, &[step(1, 2.0)]);
         add(&run, damage);
         write(&run, &[step(2, 1.0)]);
-        let message = read_events(&run.events_path())
-            .expect_err("line 2 is damaged")
-            .to_string();
+        add(&run, damage);
+        write(&run, &[step(3, 0.5)]);
+        let read = read_events(&run.events_path()).expect("the file can be read");
+        let followed = Tail::new(run.events_path())
+            .poll()
+            .expect("the file can be read");
+        assert_eq!(read, followed);
+        let [
+            first,
+            RunEvent::Warning {
+                at_ms,
+                code,
+                message,
+            },
+            rest @ ..,
+        ] = read.as_slice()
+        else {
+            panic!("{read:?}");
+        };
+        assert_eq!(
+            (first, rest),
+            (&step(1, 2.0), &[step(2, 1.0), step(3, 0.5)][..])
+        );
+        assert_eq!((*at_ms, code.as_str()), (first.at_ms(), "damaged_event"));
         assert!(
-            message.contains("events.jsonl, line 2 is damaged: "),
+            message.starts_with("Line 2 of events.jsonl is damaged ("),
             "{message}"
         );
     }
@@ -189,6 +273,23 @@ fn a_number_that_is_not_finite_is_readable() {
     assert!(
         matches!(&read[1], RunEvent::Step { samples_per_second, .. } if samples_per_second.is_nan())
     );
+}
+
+#[test]
+fn the_time_per_command_buffer_is_written_only_if_it_was_measured() {
+    let (_folder, run) = folder();
+    let mut timed = step(2, 1.5);
+    if let RunEvent::Step {
+        command_buffer_ms, ..
+    } = &mut timed
+    {
+        *command_buffer_ms = Some(3.25);
+    }
+    write(&run, &[step(1, 2.0), timed.clone()]);
+    let text = std::fs::read_to_string(run.events_path()).expect("it was written");
+    assert_eq!(text.matches("command_buffer_ms").count(), 1, "{text}");
+    let read = read_events(&run.events_path()).expect("both are read");
+    assert_eq!(read, [step(1, 2.0), timed]);
 }
 
 #[test]

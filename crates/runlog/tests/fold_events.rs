@@ -3,7 +3,7 @@
 mod support;
 
 use pressure::{Change, Level};
-use runlog::{Run, RunEvent, RunStatus, StopReason, read_events};
+use runlog::{Pull, Run, RunEvent, RunStatus, StopReason, read_events};
 use support::demo;
 
 fn fold(events: &[RunEvent]) -> Run {
@@ -46,7 +46,38 @@ fn resumed(at_ms: u64, step: u64) -> RunEvent {
         step,
         process: 1,
         device: "CPU, 2 threads".into(),
+        steps: 0,
+        epochs: 0,
     }
+}
+
+#[test]
+fn a_resume_may_change_the_planned_length() {
+    let mut run = fold(&until(90));
+    run.apply(&resumed(300_000, 90));
+    let planned = |run: &Run| run.started().map(|started| (started.steps, started.epochs));
+    assert_eq!(planned(&run), Some((480, 30)), "of an early version");
+    let longer = RunEvent::Resumed {
+        at_ms: 300_000,
+        unix_ms: 0,
+        step: 90,
+        process: 1,
+        device: "CPU".into(),
+        steps: 640,
+        epochs: 40,
+    };
+    run.apply(&longer);
+    assert_eq!(planned(&run), Some((640, 40)));
+    let detail = &run.status_line().detail;
+    assert!(
+        detail.starts_with("The run now ends at step 640, after 40 epochs."),
+        "{detail}"
+    );
+    run.apply(&longer);
+    assert!(
+        !run.status_line().detail.contains("now ends"),
+        "it ended there before"
+    );
 }
 
 #[test]
@@ -87,7 +118,7 @@ fn the_status_line_has_a_message_and_a_detail() {
     let line = fold(&demo::events()).status_line().clone();
     assert_eq!(
         line.message,
-        "Shrunk 16 to 8: another app took 6.1 GB in 20 s"
+        "Micro-batch reduced from 16 to 8: another app took 6.1 GB in 20 s"
     );
     let detail = "The training is unchanged: 64 samples per step, now in 8 micro-batches of 8. The micro-batch grows again when memory is free.";
     assert_eq!(line.detail, detail);
@@ -108,7 +139,7 @@ fn marks_and_spans_have_times_and_reasons() {
         .iter()
         .filter(|mark| mark.change == Change::Shrink)
         .collect();
-    assert_eq!(shrunk[0].short, "Shrunk 16 to 11");
+    assert_eq!(shrunk[0].short, "Micro-batch reduced from 16 to 11");
     assert_eq!(shrunk[0].reason, "another app took 2.9 GB in 18 s");
     let spans = run.window(None, None, 800, 0).header.spans;
     let stretches: Vec<_> = spans
@@ -179,6 +210,35 @@ fn the_learning_rate_is_a_series() {
     let pull = fold(&events).window(None, None, 16_384, 0);
     assert!(rates.iter().any(|rate| *rate != rates[0]));
     assert_eq!(pull.array("loss.learning_rate"), rates);
+}
+
+#[test]
+fn the_time_per_command_buffer_is_a_series_of_runs_that_have_it() {
+    let mut events = demo::events();
+    let name = "loss.command_buffer_ms";
+    let pull = fold(&events).window(None, None, 16_384, 0);
+    let has_array = |pull: &Pull| pull.header.arrays.iter().any(|array| array.name == name);
+    assert!(!has_array(&pull), "the demo was trained on a CPU");
+    // The run began on a CPU and was resumed on a GPU.
+    for event in &mut events {
+        if let RunEvent::Step {
+            step,
+            command_buffer_ms,
+            ..
+        } = event
+            && *step > 100
+        {
+            *command_buffer_ms = Some(2.5);
+        }
+    }
+    let pull = fold(&events).window(None, None, 16_384, 0);
+    assert!(has_array(&pull));
+    let values = pull.array(name);
+    assert_eq!(values.len(), pull.array("loss.at").len());
+    for (step, value) in pull.array("loss.step").iter().zip(values) {
+        assert_eq!(value.is_nan(), *step <= 100.0, "step {step}");
+        assert!(value.is_nan() || *value == 2.5);
+    }
 }
 
 #[test]
@@ -291,12 +351,12 @@ fn every_end_has_a_status_and_a_way_to_resume() {
     check(
         Some(failed),
         RunStatus::Failed,
-        "Choose Resume to continue from the checkpoint at step 237.",
+        "Choose Resume to continue from the checkpoint at step 237; 20 steps are repeated.",
     );
     check(
         None,
         RunStatus::EndedEarly,
-        "Choose Resume to continue from the checkpoint at step 237.",
+        "Choose Resume to continue from the checkpoint at step 237; 20 steps are repeated.",
     );
 }
 
@@ -341,6 +401,84 @@ fn a_waiting_run_is_paused_and_has_no_speed() {
     }
     events.push(decision);
     assert_eq!(fold(&events).status(), RunStatus::Training);
+}
+
+#[test]
+fn a_changed_memory_limit_is_a_change_that_a_resumed_run_forgets() {
+    let mut run = fold(&demo::events()[..20]);
+    let (marks, changes) = (run.marks().len(), run.figures().changes);
+    assert_eq!(run.changed_limits(), None);
+    run.apply(&RunEvent::MemoryLimits {
+        at_ms: 250_000,
+        step: 9,
+        memory_cap_bytes: Some(4 << 30),
+        max_system_fraction: 0.8,
+        message: "Memory cap set to 4.0 GB".into(),
+    });
+    let limits = run.changed_limits().expect("they were changed");
+    assert_eq!(limits.memory_cap_bytes, Some(4 << 30));
+    assert_eq!(run.figures().changes, changes + 1);
+    let mark = &run.marks()[marks];
+    assert_eq!(mark.short, "Memory cap set to 4.0 GB");
+    assert_eq!((mark.from, mark.reason.as_str()), (mark.to, "by you"));
+    run.apply(&RunEvent::Resumed {
+        at_ms: 260_000,
+        unix_ms: 0,
+        process: 1,
+        step: 9,
+        device: "CPU".into(),
+        steps: 0,
+        epochs: 0,
+    });
+    assert_eq!(run.changed_limits(), None);
+}
+
+#[test]
+fn a_run_is_compared_with_its_baseline() {
+    let events = demo::events();
+    let mut run = fold(&events[..1]);
+    assert_eq!((run.baseline(), run.compare_with_baseline()), (None, None));
+    run.apply(&RunEvent::Baseline {
+        at_ms: 2_000,
+        name: "word and character n-grams".into(),
+        samples: 100,
+        seconds: 1.5,
+        loss: 0.25,
+        metrics: [("accuracy".to_owned(), 0.875)].into(),
+    });
+    let message = &run.status_line().message;
+    assert!(
+        message.starts_with("Baseline (word and character n-grams): 87.5 % in 1.5 s"),
+        "{message}"
+    );
+    assert_eq!(run.compare_with_baseline(), None, "nothing was evaluated");
+    let evaluation = |accuracy: f64| RunEvent::Evaluation {
+        at_ms: 3_000,
+        step: 1,
+        epoch: 1,
+        samples: 8,
+        loss: 0.5,
+        metrics: [("accuracy".to_owned(), accuracy)].into(),
+        best: true,
+    };
+    for (accuracy, beginning) in [
+        (0.875, "Not better than the baseline"),
+        (0.9, "Better than the baseline"),
+    ] {
+        run.apply(&evaluation(accuracy));
+        let text = run.compare_with_baseline().expect("both are known");
+        assert!(text.starts_with(beginning), "{text}");
+    }
+    run.apply(&RunEvent::Resumed {
+        at_ms: 2_500,
+        unix_ms: 0,
+        process: 1,
+        step: 0,
+        device: "CPU".into(),
+        steps: 0,
+        epochs: 0,
+    });
+    assert!(run.baseline().is_some(), "a resumed run keeps its baseline");
 }
 
 #[test]

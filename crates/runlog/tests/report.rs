@@ -63,11 +63,13 @@ fn a_report_describes_the_run_and_its_changes() {
         "88.9",
         "best held-out accuracy",
         "9:43",
-        "Shrunk 16 to 11",
+        "Micro-batch reduced from 16 to 11",
+        "\n16 to 11\n",
         "another app took 2.9 GB in 18 s",
         "Ebb activations",
         "Learning rate",
         "warning",
+        "no NaN or infinite gradients in ",
     ] {
         assert!(svg.contains(text), "{text} is missing");
     }

@@ -19,7 +19,10 @@ image_size = 96
 memory_cap_bytes = \"8GB\"
 ```
 
-Former names of keys and flags still work; a message names the new one.
+In the window, *All settings…* on the plan page lists every key with its default, marks the keys that you changed, and checks
+each value by the same rules as the command line.
+
+Former names of keys and flags still work; Ebb then prints a message with the new name.
 
 The key `by_memory` sets values that depend on the machine's memory. The value of `by_memory` is a list of tables. Each table
 has `at_least`, an amount of memory, and `effective_batch` or `first_micro_batch` for machines with at least that amount of
@@ -40,8 +43,10 @@ fn values(allowed: Allowed) -> String {
         }
         Allowed::Integer(least, most) => format!("a whole number, {least} to {most}"),
         Allowed::Number(least, most) => format!("a number, {least} to {most}"),
-        Allowed::Interval => "`10min`, `2epochs` or `500steps`".into(),
+        Allowed::Interval => "`auto`, or `10min`, `2epochs` or `500steps`".into(),
         Allowed::Blocks => "a number of blocks, or `all`".into(),
+        Allowed::TrainedPart => "`head`, `last:N` or `all`".into(),
+        Allowed::Bits => "8 or 4".into(),
         Allowed::Bytes(_) => "a size such as `8GB`, or bytes".into(),
     }
 }

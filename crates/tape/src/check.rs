@@ -3,8 +3,8 @@
 
 mod cases;
 mod compare;
-mod passes;
+mod optimizer_and_softmax;
 
 pub use cases::{Case, CaseSpec, case_specs, cases, large_cases, large_specs, wide_specs};
 pub use compare::{Outcome, finite_difference_error, run};
-pub use passes::{PASSES, Pass};
+pub use optimizer_and_softmax::{PASSES, Pass};

@@ -78,10 +78,14 @@ pub fn take_peak_bytes() -> u64 {
 pub type Purge = fn();
 
 /// Returns cached memory to the system: first the device's pool (candle empties its Metal pool when
-/// it synchronizes), then the allocator's.
+/// it synchronizes), then the allocator's. All of it is returned even if the device has failed,
+/// because it has then ended its work as well.
+///
+/// # Errors
+/// Those of [`crate::device::synchronize`].
 pub fn release(device: &Device, purge: Purge) -> crate::Result<()> {
-    crate::device_sync::synchronize(device)?;
+    let outcome = crate::device_sync::synchronize(device);
     crate::device::trim(device);
     purge();
-    Ok(())
+    outcome
 }

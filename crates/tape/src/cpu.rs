@@ -4,9 +4,9 @@
 mod tensor_view;
 mod threads;
 mod exponential;
-mod error_function;
+mod normal_cdf;
 mod simd_dispatch;
-pub(crate) mod lanes;
+pub(crate) mod vectorized_rows;
 mod reduce;
 mod matmul;
 pub(crate) mod im2col;

@@ -22,13 +22,15 @@ use candle_core::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
 
-pub use crate::device_copy::copy;
-pub use crate::device_sync::{read, synchronize, to_host};
-pub use crate::kernels::command_buffers::{
-    CANDLE_ENVIRONMENT, KernelTime, adapt as adapt_command_buffers,
-    shorten as shorten_command_buffers,
+pub use crate::command_buffer_budget::{
+    CANDLE_ENVIRONMENT, CommandBuffers, KernelTime, adapt as adapt_command_buffers,
+    begin as measure_command_buffers, shorten as shorten_command_buffers,
+    take_computed as take_command_buffers,
 };
+pub use crate::convert_dtype::{convert, upload_as};
+pub use crate::device_sync::{read, synchronize, to_host};
 pub use crate::objective_c::{catch_exception, with_autorelease_pool};
+pub use crate::unshared_copy::copy;
 pub use metal::system_version;
 
 /// The kind of a device.
@@ -109,6 +111,29 @@ pub struct SelectedDevice {
     pub reason: String,
 }
 
+impl SelectedDevice {
+    /// The GPU's name, such as `applegpu_g16s`; empty on the CPU.
+    pub fn gpu_name(&self) -> String {
+        match &self.device {
+            Device::Cuda(_) => cuda::name(&self.device),
+            _ => metal::name(&self.device),
+        }
+    }
+
+    /// The family of the GPU, such as `Apple 9` or `compute capability 9.0`; empty on the CPU.
+    pub fn gpu_family(&self) -> String {
+        match &self.device {
+            Device::Cuda(_) => cuda::family(&self.device),
+            _ => metal::family(&self.device),
+        }
+    }
+
+    /// [`limit_bytes`] of the device.
+    pub fn limit_bytes(&self) -> u64 {
+        limit_bytes(&self.device)
+    }
+}
+
 /// Makes the device of a run.
 ///
 /// # Errors
@@ -121,13 +146,18 @@ pub fn select_device(preference: DevicePreference) -> Result<SelectedDevice> {
             metal::select().map_err(|error| unavailable(DeviceKind::Metal, &error))
         }
         DevicePreference::Cuda => cuda().map_err(|error| unavailable(DeviceKind::Cuda, &error)),
-        DevicePreference::Auto => Ok(metal::select()
-            .or_else(|metal| {
-                let first = metal.to_string();
-                cuda().map_err(|_| first)
-            })
-            .unwrap_or_else(cpu)),
+        DevicePreference::Auto => Ok(first_usable(metal::select(), cuda)),
     }
+}
+
+/// The GPU that can be used, or the CPU and why Metal cannot.
+fn first_usable(
+    metal: Result<SelectedDevice>,
+    cuda: impl FnOnce() -> Result<SelectedDevice>,
+) -> SelectedDevice {
+    metal
+        .or_else(|why| cuda().map_err(|_| why.to_string()))
+        .unwrap_or_else(cpu)
 }
 
 fn unavailable(kind: DeviceKind, error: &TapeError) -> TapeError {
@@ -148,14 +178,18 @@ fn cuda() -> Result<SelectedDevice> {
     Ok(SelectedDevice {
         device: cuda::make()?,
         kind: DeviceKind::Cuda,
-        reason: "the first CUDA device, matrix products in full f32 (no TF32)".to_owned(),
+        reason: "the first CUDA device, with matrix products in full f32 (no TF32)".to_owned(),
     })
 }
 
 /// Describes the device that [`select_device`] will return for [`DevicePreference::Auto`], without
 /// making it: a process has one device, and it belongs to the training thread.
 pub fn predict_device() -> String {
-    match metal::predict() {
+    predicted(metal::predict())
+}
+
+fn predicted(metal: Result<String>) -> String {
+    match metal {
         Ok(gpu) => gpu,
         Err(_) if cfg!(feature = "cuda") => {
             "CUDA if a device is found, otherwise the CPU".to_owned()
@@ -198,14 +232,6 @@ pub fn limit_bytes(device: &Device) -> u64 {
     }
 }
 
-/// The GPU's name, such as `applegpu_g16s`; empty on the CPU.
-pub fn gpu_name(device: &Device) -> String {
-    match device {
-        Device::Cuda(_) => cuda::name(device),
-        _ => metal::name(device),
-    }
-}
-
 /// Peak bytes of all tensors since the last call, which starts a new measurement; 0 if the driver
 /// does not report it.
 pub fn take_peak_bytes(device: &Device) -> u64 {
@@ -222,10 +248,27 @@ pub fn trim(device: &Device) {
     metal::trim(device);
 }
 
+/// Drops a device that was lost, frees its pools, and forgets its peak. Call it before another
+/// device is made, and drop everything else that holds the lost one before: the driver counts what
+/// is left as memory of this process.
+pub fn discard(lost: Device) {
+    // The last error of the lost device was reported already. This frees candle's pool.
+    let _ = synchronize(&lost);
+    metal::discard(&lost);
+    cuda::trim(&lost);
+    metal_peak_memory::reset();
+}
+
 /// Tells the pool of kernel outputs that a micro-batch has ended: what none of the last few used is
 /// freed. Synchronize the device first.
 pub fn trim_old(device: &Device) {
     metal::trim_old(device);
+}
+
+/// Frees the pool of kernel outputs that this thread has on the device. Tensors keep their memory.
+/// Call it when the thread will no longer use the device.
+pub fn forget_pool(device: &Device) {
+    metal::forget_pool(device);
 }
 
 /// Makes a tensor of `values` in the given shape on the device. Large uploads to CUDA do not block.

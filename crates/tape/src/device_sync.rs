@@ -2,6 +2,7 @@
 //! every copy from it passes through [`synchronize`], on every device, because an error of earlier
 //! work is reported only there.
 
+use crate::command_buffer_budget;
 use crate::error::Result;
 use crate::fault_injection;
 use crate::metal_peak_memory::note_peak;
@@ -16,12 +17,16 @@ use candle_core::{Device, Tensor, WithDType};
 #[expect(clippy::disallowed_methods, reason = "this is the place that waits")]
 pub fn synchronize(device: &Device) -> Result<()> {
     note_peak(device);
-    guarded(|| {
+    let outcome = guarded(|| {
         wait(|| {
             device.synchronize()?;
             fault_injection::synchronized()
         })
-    })
+    });
+    if device.is_metal() {
+        command_buffer_budget::awaited();
+    }
+    outcome
 }
 
 /// On Metal, candle's wait returns at the first failed command buffer: it forgets the others, but
@@ -48,7 +53,8 @@ pub fn to_host(tensor: &Tensor) -> Result<Tensor> {
     note_peak(tensor.device());
     // candle waits for the copy only. A failure of earlier work shows in `synchronize`, which then
     // has nothing left to wait for.
-    let copied = guarded(|| Ok(tensor.to_device(&Device::Cpu)?)).map(fault_injection::computed);
+    let copied =
+        guarded(|| Ok(tensor.to_device(&Device::Cpu)?)).map(fault_injection::copied_to_host);
     more_severe(copied, synchronize(tensor.device()))
 }
 

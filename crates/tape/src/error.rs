@@ -78,7 +78,7 @@ pub enum TapeError {
     },
     /// A run that follows a kink log, but is not a repetition of the recorded run.
     #[error(
-        "operation {at} with a kink, such as ReLU, differs from the recorded run; repeat that run with the same network and samples"
+        "this run differs from the recorded run after {at} operations with a kink, such as ReLU; use the network and samples of the recorded run"
     )]
     DifferentRun {
         /// Operations with kinks before the difference.
@@ -93,6 +93,10 @@ pub enum TapeError {
     /// The device ignores all further work.
     #[error("the GPU no longer accepts work: {0}")]
     Lost(String),
+    /// The system raised an exception in the middle of the device's work. What the tensor library
+    /// had begun stays incomplete, so this device cannot be used further.
+    #[error("the system raised an exception: {0}")]
+    Exception(String),
     /// The device cannot be used.
     #[error("{0}")]
     Device(String),
@@ -190,9 +194,15 @@ impl TapeError {
         match self {
             TapeError::Memory(_) => Some(DeviceFault::Memory),
             TapeError::TooLong(_) => Some(DeviceFault::TooLong),
-            TapeError::Lost(_) => Some(DeviceFault::Lost),
+            TapeError::Lost(_) | TapeError::Exception(_) => Some(DeviceFault::Lost),
             _ => None,
         }
+    }
+
+    /// True if the system raised an exception. It is handled like a lost device, except by the
+    /// device check: there it says that this operation cannot be computed.
+    pub fn is_exception(&self) -> bool {
+        matches!(self, TapeError::Exception(_))
     }
 
     /// True if the device reported a fault after the work was submitted: earlier work may have
@@ -200,7 +210,7 @@ impl TapeError {
     pub fn is_deferred_fault(&self) -> bool {
         match self {
             TapeError::Memory(message) => COMMAND_BUFFER.iter().any(|name| message.contains(name)),
-            TapeError::TooLong(_) | TapeError::Lost(_) => true,
+            TapeError::TooLong(_) | TapeError::Lost(_) | TapeError::Exception(_) => true,
             _ => false,
         }
     }

@@ -4,17 +4,18 @@
 //! It is asynchronous like Metal. After a failure every result is garbage (finite, so that no check
 //! for NaN finds it) until the device has been synchronized, and only the synchronization reports
 //! the failure, once, in the words of candle's Metal backend. Nothing reports two of the faults, so
-//! Ebb has to look for them itself: the device drops a launch with more threads than it allows, and
-//! a copy shares the memory of its original.
+//! Ebb has to look for them itself: a kernel does not run if its launch has more threads than the
+//! device allows, and a copy shares the memory of its original.
 //!
 //! Without an [`Injection`] each hook costs one relaxed load.
 
-mod garbage;
+mod garbage_results;
 
 use crate::error::{Result, TapeError};
-use crate::grid::Grid;
+use crate::launch_grid::Grid;
 use crate::rng::Rng;
-use candle_core::{MetalError, Tensor};
+use candle_core::{DType, MetalError, Tensor};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,6 +24,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub enum Fault {
     /// An allocation is refused at once.
     AllocationRefused,
+    /// The system raises an exception, which unwinds the stack to the next place that catches it.
+    Exception,
     /// A kernel needs more threads than its pipeline allows. If it is launched all the same, the
     /// device drops the launch and never reports it.
     TooManyThreads,
@@ -44,7 +47,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All faults.
+    /// All faults that the device itself reports.
     pub const ALL: [Fault; 9] = [
         Fault::AllocationRefused,
         Fault::TooManyThreads,
@@ -61,8 +64,9 @@ impl Fault {
     pub const fn description(self) -> &'static str {
         match self {
             Fault::AllocationRefused => "Failed to create metal resource: Buffer",
+            Fault::Exception => "A command encoder is already encoding to this command buffer",
             Fault::TooManyThreads => "needs groups of 1024 threads but this GPU allows 832",
-            Fault::AliasedCopy => "the copy of a tensor shares its memory",
+            Fault::AliasedCopy => "the copy of a tensor shares the memory of the original",
             Fault::OutOfMemory => {
                 "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"
             }
@@ -88,7 +92,10 @@ impl Fault {
     pub const fn is_immediate(self) -> bool {
         matches!(
             self,
-            Fault::AllocationRefused | Fault::TooManyThreads | Fault::AliasedCopy
+            Fault::AllocationRefused
+                | Fault::Exception
+                | Fault::TooManyThreads
+                | Fault::AliasedCopy
         )
     }
 
@@ -101,6 +108,7 @@ impl Fault {
         let metal = |text: String| candle_core::Error::from(MetalError::from(text)).into();
         match self {
             Fault::AllocationRefused => metal(self.description().to_owned()),
+            Fault::Exception => TapeError::Exception(self.description().to_owned()),
             _ => metal(format!(
                 "Command buffer had following error: {}",
                 self.description()
@@ -144,6 +152,7 @@ impl Injection {
             permanent: None,
             drops_next: false,
             aliases_next: None,
+            lacks_f64: false,
             allocated_bytes: 0,
             dispatches: 0,
             garbage: 0,
@@ -183,10 +192,18 @@ impl Injection {
         }
     }
 
-    /// Makes the driver hold this many bytes, until it frees them at the next synchronization.
+    /// Makes the driver hold this many bytes, until it frees them at the next synchronization or
+    /// copy to the host.
     pub fn allocate(&self, bytes: u64) {
         if let Some(device) = &mut *device() {
             device.allocated_bytes = bytes;
+        }
+    }
+
+    /// Makes the device refuse conversions to and from f64, as Metal does. The host still converts.
+    pub fn remove_f64(&self) {
+        if let Some(device) = &mut *device() {
+            device.lacks_f64 = true;
         }
     }
 
@@ -218,6 +235,8 @@ struct FaultyDevice {
     drops_next: bool,
     /// The next copy shares the memory of its original.
     aliases_next: Option<ScheduledFault>,
+    /// It converts nothing to or from f64.
+    lacks_f64: bool,
     allocated_bytes: u64,
     dispatches: u64,
     garbage: u64,
@@ -308,7 +327,7 @@ pub(crate) fn dispatch() -> Fate {
 #[inline]
 pub(crate) fn computed(tensor: Tensor) -> Tensor {
     if is_installed() && dispatch_slow() != Fate::Correct {
-        garbage::tensor_like(&tensor)
+        garbage_results::tensor_like(&tensor)
     } else {
         tensor
     }
@@ -322,6 +341,28 @@ pub(crate) fn copied(original: &Tensor, copy: Tensor) -> Tensor {
         return original.clone();
     }
     computed(copy)
+}
+
+/// Called for the copy of a tensor to the host. As candle does for it, frees unused memory.
+#[inline]
+pub(crate) fn copied_to_host(copy: Tensor) -> Tensor {
+    if is_installed()
+        && let Some(device) = &mut *device()
+    {
+        device.allocated_bytes = 0;
+    }
+    computed(copy)
+}
+
+/// Called before a conversion on the device. Fails if the device lacks a type.
+#[inline]
+pub(crate) fn converts(from: DType, to: DType) -> Result<()> {
+    let is_about_f64 = (from == DType::F64) != (to == DType::F64);
+    if is_installed() && is_about_f64 && read(|device| device.lacks_f64) {
+        let text = format!("Metal contiguous to_dtype {from:?} {to:?} not implemented");
+        return Err(candle_core::Error::from(MetalError::from(text)).into());
+    }
+    Ok(())
 }
 
 /// Bytes that the driver of the CPU holds: none, but for those of an [`Injection`].
@@ -338,7 +379,7 @@ pub(crate) fn allocated_bytes() -> u64 {
 pub(crate) fn read_back(mut values: Vec<f64>) -> Result<Vec<f64>> {
     if is_installed() {
         if dispatch_slow() != Fate::Correct {
-            garbage::fill(&mut values, garbage_stream());
+            garbage_results::fill(&mut values, garbage_stream());
         }
         report()?;
     }
@@ -364,7 +405,7 @@ pub(crate) fn device_made() {
 
 /// Replaces the values of a tensor on the CPU, in place.
 pub(crate) fn overwrite(tensor: &Tensor) -> candle_core::Result<()> {
-    garbage::overwrite(tensor)
+    garbage_results::overwrite(tensor)
 }
 
 #[cold]
@@ -373,8 +414,30 @@ fn begin_slow() -> Result<()> {
     match fault {
         None => Ok(()),
         Some(Fault::TooManyThreads) => launch_wide(),
+        // As an exception of Objective-C, it runs no panic hook.
+        Some(Fault::Exception) => resume_unwind(Box::new(RaisedException)),
         Some(fault) => Err(fault.error()),
     }
+}
+
+/// What unwinds the stack in the place of an exception of the system.
+struct RaisedException;
+
+/// Runs `work` and returns the exception of an [`Injection`] as an error. Other panics pass
+/// through. Call it outside of every frame that a real exception may unwind.
+pub(crate) fn catch_exception<R, E: From<TapeError>>(
+    work: impl FnOnce() -> std::result::Result<R, E>,
+) -> std::result::Result<R, E> {
+    if !is_installed() {
+        return work();
+    }
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        if panic.is::<RaisedException>() {
+            Err(Fault::Exception.error().into())
+        } else {
+            resume_unwind(panic)
+        }
+    })
 }
 
 /// Launches a kernel with too many threads, which Ebb has to refuse.

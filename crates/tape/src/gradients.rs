@@ -3,10 +3,10 @@
 //! cancelled.
 
 use crate::cancel::Cancel;
-use crate::device_copy::copy;
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
 use crate::inplace::add_assign;
+use crate::unshared_copy::copy;
 use candle_core::Tensor;
 use std::sync::atomic::Ordering;
 

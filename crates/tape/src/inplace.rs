@@ -20,7 +20,7 @@ pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
     }
     let other = &other.to_dtype(sum.dtype())?;
     if kernels::run_on(KernelGroup::Accumulate, sum) && sum.is_contiguous() {
-        kernels::elements::add_to(sum, &other.contiguous()?)?;
+        kernels::elementwise::add_to(sum, &other.contiguous()?)?;
     } else if sum.device().is_cpu()
         && matches!(sum.dtype(), DType::F32 | DType::F64)
         && sum.is_contiguous()

@@ -16,7 +16,7 @@
 )]
 
 #[cfg(feature = "cuda")]
-mod blas;
+mod cublas;
 #[cfg(feature = "cuda")]
 mod cuda_error;
 #[cfg(feature = "cuda")]
@@ -29,7 +29,8 @@ pub(crate) mod emulator;
 pub(crate) mod metal;
 #[cfg(any(target_os = "macos", test))]
 mod buffer_pool;
-mod kernel_groups;
+mod allowed_kernels;
+mod launch_times;
 mod source;
 #[cfg(feature = "cuda")]
 mod tensor_cores;
@@ -39,11 +40,10 @@ mod tiling;
 pub(crate) mod upload;
 pub(crate) mod attention;
 pub mod bandwidth;
-pub(crate) mod command_buffers;
 pub(crate) mod copies;
-pub(crate) mod elements;
-pub(crate) mod images;
-pub mod matmul;
+pub(crate) mod elementwise;
+pub(crate) mod feature_maps;
+pub(crate) mod matmul;
 pub(crate) mod rows;
 pub(crate) mod multi_tensor;
 
@@ -51,10 +51,13 @@ pub(crate) mod multi_tensor;
 mod tests;
 
 use crate::error::{Result, TapeError};
-use crate::grid::Grid;
+use crate::launch_grid::{FEWER_ELEMENTS, Grid};
 use candle_core::{DType, Device, Tensor};
 
-pub use kernel_groups::{KernelGroup, allow, allow_group, allowed, take_used};
+pub use allowed_kernels::{
+    AllowedKernels, KernelGroup, allow, allow_all_except, allow_group, take_used,
+};
+pub use launch_times::LaunchTimer;
 pub use source::fingerprint;
 
 /// True if kernels of this group exist for tensors like this one on this device, and are right
@@ -62,11 +65,11 @@ pub use source::fingerprint;
 pub(crate) fn run_on(group: KernelGroup, x: &Tensor) -> bool {
     let typed = matches!(x.dtype(), DType::F32 | DType::BF16 | DType::F16);
     let runs = typed
-        && x.elem_count() < 1 << 31
+        && x.elem_count() < FEWER_ELEMENTS
         && on_device(x.device())
-        && kernel_groups::is_allowed(group, x.dtype());
+        && allowed_kernels::is_allowed(group, x.dtype());
     if runs {
-        kernel_groups::record(group, x.dtype());
+        allowed_kernels::record(group, x.dtype());
     }
     runs
 }
@@ -140,12 +143,18 @@ impl Kernel {
     /// Runs the kernel on the device.
     ///
     /// # Errors
-    /// A count does not fit into 32 bits, or the device fails.
+    /// [`TapeError::Memory`] if 32 bits cannot index a tensor, or the device fails.
     pub fn launch(self, grid: Grid, arguments: &[Argument], device: &Device) -> Result<()> {
         if grid.is_empty() {
             return Ok(());
         }
         self.expect_indexable(grid, arguments)?;
+        launch_times::launched(self, grid, device, || {
+            self.launch_on(grid, arguments, device)
+        })
+    }
+
+    fn launch_on(self, grid: Grid, arguments: &[Argument], device: &Device) -> Result<()> {
         match device {
             #[cfg(feature = "cuda")]
             Device::Cuda(device) => cuda::launch(self, grid, arguments, device),
@@ -162,18 +171,12 @@ impl Kernel {
 
     /// Kernels count elements and threads with 32 bits.
     fn expect_indexable(self, grid: Grid, arguments: &[Argument]) -> Result<()> {
-        let fits = |count: usize| u32::try_from(count).is_ok();
-        let counts = arguments.iter().all(|argument| match argument {
-            Argument::Count(count) => fits(*count),
-            _ => true,
+        let counts = arguments.iter().filter_map(|argument| match argument {
+            Argument::Count(count) => Some(*count),
+            _ => None,
         });
-        if counts && fits(grid.total_threads()) {
-            return Ok(());
-        }
-        Err(TapeError::Device(format!(
-            "the kernel {} would work on more than 4,294,967,295 elements; choose a smaller micro-batch",
-            self.symbol()
-        )))
+        let elements = arguments.iter().filter_map(Argument::elements);
+        grid.expect_indexable(counts, elements, || self.symbol())
     }
 }
 
@@ -227,13 +230,44 @@ pub(crate) enum Argument<'a> {
     CopyShape(&'a CopyShape),
 }
 
+impl Argument<'_> {
+    /// Elements from the first to the last one of its tensor, which the kernel indexes; `None` if
+    /// it is no tensor. Batches of tensors hold the counts themselves.
+    fn elements(&self) -> Option<usize> {
+        match self {
+            Argument::In(tensor) | Argument::Out(tensor) => Some(tensor.elem_count()),
+            Argument::Strided(tensor) => {
+                let axes = tensor.dims().iter().zip(tensor.stride());
+                let steps = axes.map(|(&size, &step)| size.saturating_sub(1).saturating_mul(step));
+                Some(steps.fold(1, usize::saturating_add))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A kernel as the device's compiler made it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CompiledKernel {
     /// Its name with its element type, as in `layer_norm_f32`.
     pub name: String,
     /// Most threads of a group: fewer the more registers it uses.
     pub most_threads: usize,
+    /// Time of its widest launch in milliseconds, with the launch and the wait for the device;
+    /// `None` unless a [`LaunchTimer`] measured one.
+    pub ms: Option<f64>,
+}
+
+impl CompiledKernel {
+    fn new(kernel: Kernel, most_threads: usize) -> Self {
+        let name = kernel.symbol();
+        let ms = launch_times::launch_ms(&name);
+        CompiledKernel {
+            name,
+            most_threads,
+            ms,
+        }
+    }
 }
 
 /// The kernels that were compiled for the device so far, by name; on CUDA those of this thread.
@@ -246,7 +280,7 @@ pub fn compiled(device: &Device) -> Vec<CompiledKernel> {
         Device::Metal(device) => metal::compiled(device),
         _ => Vec::new(),
     };
-    all.sort();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
 

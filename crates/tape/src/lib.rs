@@ -55,7 +55,7 @@ pub mod optim;
 // Devices, and the code that runs on them.
 pub mod device;
 mod device_sync;
-mod device_copy;
+mod unshared_copy;
 #[cfg(target_os = "macos")]
 mod objective_c;
 #[cfg(not(target_os = "macos"))]
@@ -67,11 +67,12 @@ mod metal_allocated;
 #[path = "without_metal_allocated.rs"]
 mod metal_allocated;
 mod metal_peak_memory;
+mod command_buffer_budget;
 mod cpu;
-mod grid;
+mod launch_grid;
 pub mod kernels;
 pub mod inplace;
-mod dtype;
+mod convert_dtype;
 mod rng;
 #[doc(hidden)]
 pub mod fault_injection;
@@ -81,15 +82,15 @@ pub mod counting_allocator;
 mod dry_run;
 
 pub use cancel::Cancel;
+pub use convert_dtype::{is_half, widened};
 pub use deferred_block_output::DeferredOutput;
 pub use dry_run::{HeapBlock, HeapEvent, dry_run};
-pub use dtype::{is_half, widened};
 pub use error::{DeviceFault, Result, TapeError};
 pub use gradients::Gradients;
 pub use kinks::{KinkDivergence, KinkLog};
 pub use ops::{
-    Activation, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, GeluLinear, IGNORED,
-    KeepRule, Loss, NoiseKey, PoolDivisor, PoolShape, Positions, Quota, RegressionTargets,
+    Activation, Affine, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, GeluLinear,
+    IGNORED, KeepRule, Loss, NoiseKey, PoolDivisor, PoolShape, Positions, Quota, RegressionTargets,
     keep_probabilities,
 };
 pub use parameters::{Frozen, Parameter, ParameterId, Parameters};

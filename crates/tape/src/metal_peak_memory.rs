@@ -13,6 +13,11 @@ pub(crate) fn note_peak(device: &Device) {
     PEAK_BYTES.fetch_max(allocated_bytes(device), Ordering::Relaxed);
 }
 
+/// Starts a new measurement at 0, for another device.
+pub(crate) fn reset() {
+    PEAK_BYTES.store(0, Ordering::Relaxed);
+}
+
 /// Peak of the allocated bytes since the last call, which starts a new measurement.
 pub(crate) fn take_peak_bytes(device: &Device) -> u64 {
     let now_bytes = allocated_bytes(device);

@@ -7,7 +7,7 @@ mod gelu_linear;
 mod quantized_linear;
 mod matmul;
 mod loss;
-mod kinks;
+mod record_kinks;
 mod class_targets;
 mod linear_cross_entropy;
 mod cross_entropy;
@@ -54,6 +54,7 @@ pub use class_targets::{ClassRule, ClassTargets};
 pub use conv2d::Conv2dShape;
 pub(crate) use conv2d::conv2d_fits;
 pub use gelu_linear::GeluLinear;
+pub use group_norm::Affine;
 pub use gumbel_softmax::Choice;
 pub use linear_cross_entropy::IGNORED;
 pub use loss::Loss;
@@ -62,6 +63,7 @@ pub use noise_key::{NoiseKey, Positions};
 pub use regression_targets::RegressionTargets;
 pub use token_selection::{KeepRule, Quota, keep_probabilities};
 
+use crate::command_buffer_budget;
 use crate::cpu;
 use crate::error::{Result, TapeError};
 use crate::kernels::{self, KernelGroup};
@@ -83,12 +85,16 @@ impl Tape<'_> {
     /// Chooses the form by device, element type and the result of the device check. No other code
     /// decides this.
     fn form(&self, group: KernelGroup, x: &Tensor) -> Form {
-        match self.kernels() {
+        let form = match self.kernels() {
             Kernels::Composed => Form::Composed,
             Kernels::Fused if kernels::run_on(group, x) => Form::Device,
             Kernels::Fused if cpu::is_fused(x) => Form::Cpu,
             Kernels::Fused => Form::Composed,
+        };
+        if form == Form::Composed && x.device().is_metal() {
+            command_buffer_budget::composed();
         }
+        form
     }
 
     /// True if the fused CPU kernel will run on this tensor; for operations without a GPU kernel.

@@ -1,7 +1,7 @@
 //! The named tensors of a model: the trained ones in a fixed order, and the frozen ones. The order
 //! of the trained ones is their identity: gradients, moments and checkpoints follow it.
 
-use crate::dtype::host_tensor;
+use crate::convert_dtype::host_tensor;
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
 use crate::objective_c::guarded;

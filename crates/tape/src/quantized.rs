@@ -11,7 +11,7 @@
 use crate::cpu::{Float, View, buffer, to_tensor};
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
-use crate::kernels::elements;
+use crate::kernels::elementwise;
 use candle_core::{CpuStorage, DType, Storage, Tensor};
 use rayon::prelude::*;
 
@@ -107,16 +107,12 @@ impl Quantized {
         })
     }
 
-    /// Makes a matrix [rows, columns] from saved codes and scales.
+    /// Makes a matrix of `shape` [rows, columns] from saved codes and scales.
     ///
     /// # Errors
     /// They belong to another shape or to another number of bits.
-    pub fn restore(
-        bits: Bits,
-        [rows, columns]: [usize; 2],
-        codes: Tensor,
-        scales: Tensor,
-    ) -> Result<Self> {
+    pub fn restore(bits: Bits, shape: [usize; 2], codes: Tensor, scales: Tensor) -> Result<Self> {
+        let [rows, columns] = shape;
         let blocks = columns.div_ceil(BLOCK);
         let row_bytes = blocks * bits.block_bytes();
         let check = |what: &str, tensor: &Tensor, width: usize, dtype: DType| {
@@ -188,15 +184,16 @@ impl Quantized {
     pub(crate) fn device_tile(&self, first: usize, count: usize, dtype: DType) -> Result<Tensor> {
         let codes = self.codes.narrow(0, first, count)?;
         let scales = self.scales.narrow(0, first, count)?;
-        elements::dequantize([&codes, &scales], None, self.columns, dtype)
+        elementwise::dequantize(&codes, &scales, None, self.columns, dtype)
     }
 
     /// The rows `ids` as a tensor [ids, columns] in f32, by the kernel of a GPU. All ids must be
     /// inside the matrix.
     pub(crate) fn device_rows(&self, ids: &[u32]) -> Result<Tensor> {
         let ids = Tensor::new(ids, self.codes.device())?;
-        elements::dequantize(
-            [&self.codes, &self.scales],
+        elementwise::dequantize(
+            &self.codes,
+            &self.scales,
             Some(&ids),
             self.columns,
             DType::F32,

@@ -10,7 +10,8 @@ use tape::{AttentionShape, Cancel, Kernels, Parameters, Rng, Tape};
 /// Output and gradient of attention over random values, with `lengths[n]` tokens in sample `n`.
 fn run(
     kernels: Kernels,
-    (tokens, causal): (usize, bool),
+    tokens: usize,
+    causal: bool,
     lengths: Option<&[usize]>,
     samples: usize,
 ) -> (Vec<f64>, Vec<f64>) {
@@ -53,8 +54,8 @@ fn furthest(a: &[f64], b: &[f64]) -> f64 {
 #[test]
 fn attention_in_blocks_equals_the_composed_form() {
     let check = |causal: bool, lengths: Option<&[usize]>, samples: usize| {
-        let fused = run(Kernels::Fused, (700, causal), lengths, samples);
-        let composed = run(Kernels::Composed, (700, causal), lengths, samples);
+        let fused = run(Kernels::Fused, 700, causal, lengths, samples);
+        let composed = run(Kernels::Composed, 700, causal, lengths, samples);
         assert!(
             furthest(&fused.0, &composed.0) < 1e-12,
             "{causal} {lengths:?}"
@@ -74,10 +75,10 @@ fn attention_in_blocks_equals_the_composed_form() {
 #[test]
 fn padding_does_not_change_attention() {
     for tokens in [5, 40, 200] {
-        let (output, gradient) = run(Kernels::Fused, (tokens, false), Some(&[3]), 1);
+        let (output, gradient) = run(Kernels::Fused, tokens, false, Some(&[3]), 1);
         assert!(output[3 * 4..].iter().all(|v| *v == 0.0), "{tokens}");
         assert!(gradient[3 * 12..].iter().all(|v| *v == 0.0), "{tokens}");
-        let (alone, _) = run(Kernels::Fused, (3, false), None, 1);
+        let (alone, _) = run(Kernels::Fused, 3, false, None, 1);
         assert!(furthest(&output[..3 * 4], &alone) < 1e-14, "{tokens}");
     }
 }

@@ -9,10 +9,16 @@
 )]
 
 use candle_core::{DType, Device, Tensor};
-use tape::device::{DevicePreference, copy, select_device, synchronize, take_peak_bytes};
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tape::counting_allocator::release;
+use tape::device::{
+    DevicePreference, convert, copy, discard, select_device, synchronize, take_peak_bytes,
+    upload_as, with_autorelease_pool,
+};
 use tape::fault_injection::{Fault, Injection, ScheduledFault};
 use tape::inplace::{add_assign, to_f64};
-use tape::{Cancel, Kernels, Parameters, Tape, Value};
+use tape::{Cancel, DeviceFault, Kernels, Parameters, Tape, Value};
 
 const CPU: Device = Device::Cpu;
 
@@ -156,6 +162,61 @@ fn a_copy_that_shares_memory_is_an_error() {
     add_assign(&mut own, &original).unwrap();
     assert_eq!(to_f64(&own).unwrap(), [2.0, 4.0]);
     assert_eq!(to_f64(&original).unwrap(), [1.0, 2.0]);
+}
+
+#[test]
+fn a_device_without_f64_converts_nothing_from_it() {
+    let double = Tensor::new(&[1.0f64, 2.0], &CPU).unwrap();
+    let injection = install(&[]);
+    assert!(convert(&double, DType::F32).is_ok());
+    injection.remove_f64();
+    let error = convert(&double, DType::F32).unwrap_err().to_string();
+    assert!(
+        error.contains("to_dtype F64 F32 not implemented"),
+        "{error}"
+    );
+    let single = upload_as(vec![1.0, 2.0], &[2], DType::F32, &CPU).unwrap();
+    let half = convert(&single, DType::BF16).unwrap();
+    assert_eq!(to_f64(&half).unwrap(), [1.0, 2.0]);
+}
+
+#[test]
+fn an_exception_of_the_system_is_the_error_of_a_lost_device() {
+    let injection = install(&[(0, Fault::Exception), (2, Fault::Exception)]);
+    for _ in 0..2 {
+        let error = with_autorelease_pool(computed).unwrap_err();
+        assert_eq!(error.device_fault(), Some(DeviceFault::Lost), "{error}");
+        assert!(error.is_exception() && error.is_deferred_fault());
+        let text = error.to_string();
+        assert!(text.contains(Fault::Exception.description()), "{text}");
+    }
+    assert_eq!(injection.happened().len(), 2);
+    assert_eq!(with_autorelease_pool(computed).unwrap(), right());
+    // A panic is no exception of the system.
+    let panicked = || with_autorelease_pool(|| -> tape::Result<()> { panic!("a mistake") });
+    assert!(catch_unwind(panicked).is_err());
+}
+
+#[test]
+fn memory_is_returned_even_if_the_device_is_lost() {
+    static PURGES: AtomicU32 = AtomicU32::new(0);
+    let purge = || {
+        PURGES.fetch_add(1, Ordering::Relaxed);
+    };
+    let _injection = install(&[(0, Fault::DeviceLost)]);
+    computed().expect("it is reported later");
+    let error = release(&CPU, purge).unwrap_err();
+    assert_eq!(error.device_fault(), Some(DeviceFault::Lost), "{error}");
+    assert_eq!(PURGES.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn the_peak_of_a_lost_device_is_forgotten() {
+    let injection = install(&[]);
+    injection.allocate(3000);
+    synchronize(&CPU).unwrap();
+    discard(CPU);
+    assert_eq!(take_peak_bytes(&CPU), 0);
 }
 
 #[test]

@@ -131,7 +131,7 @@ const SHAPES: &[Refused] = &[
     ),
     (
         |t| t.dropout(&zeros(&[3, 4]), 0.5, &KEY),
-        &["dropout", "[3, 4]", "2 samples in the noise key"],
+        &["dropout", "[3, 4]", "the samples in the noise key"],
     ),
     (
         |t| {

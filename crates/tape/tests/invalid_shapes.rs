@@ -6,7 +6,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use tape::{
-    Activation, AttentionShape, Cancel, Conv2dShape, Kernels, Parameters, Result, Tape, Value,
+    Activation, Affine, AttentionShape, Cancel, Conv2dShape, Kernels, Parameters, Result, Tape,
+    Value,
 };
 
 fn zeros(shape: &[usize]) -> Value {
@@ -52,7 +53,10 @@ const TABLE: [(Refused, &[&str]); 24] = [
             t.group_norm(
                 &zeros(&[2, 6, 3, 3]),
                 4,
-                (&zeros(&[6]), &zeros(&[6])),
+                Affine {
+                    weight: &zeros(&[6]),
+                    bias: &zeros(&[6]),
+                },
                 1e-5,
                 Activation::None,
             )
@@ -64,7 +68,10 @@ const TABLE: [(Refused, &[&str]); 24] = [
             t.group_norm(
                 &zeros(&[2, 6, 3, 3]),
                 3,
-                (&zeros(&[5]), &zeros(&[6])),
+                Affine {
+                    weight: &zeros(&[5]),
+                    bias: &zeros(&[6]),
+                },
                 1e-5,
                 Activation::None,
             )
@@ -76,7 +83,10 @@ const TABLE: [(Refused, &[&str]); 24] = [
             t.group_norm(
                 &zeros(&[2, 6]),
                 3,
-                (&zeros(&[6]), &zeros(&[6])),
+                Affine {
+                    weight: &zeros(&[6]),
+                    bias: &zeros(&[6]),
+                },
                 1e-5,
                 Activation::None,
             )

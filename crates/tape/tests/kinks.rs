@@ -7,8 +7,8 @@
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
 use tape::{
-    Activation, Cancel, Kernels, KinkLog, ParameterId, Parameters, PoolShape, Result, Rng, Tape,
-    TapeError, Value,
+    Activation, Affine, Cancel, Kernels, KinkLog, ParameterId, Parameters, PoolShape, Result, Rng,
+    Tape, TapeError, Value,
 };
 
 const SAMPLES: usize = 19;
@@ -39,7 +39,11 @@ fn drawn(site: &str, count: usize) -> Vec<f64> {
 /// A ReLU in a norm, a max pooling, and a ReLU by itself.
 fn block(tape: &Tape, x: &Value, ids: [ParameterId; 3]) -> Result<Value> {
     let [weight, bias, shift] = ids.map(|id| tape.parameter(id));
-    let y = tape.group_norm(x, 2, (&weight, &bias), 1e-5, Activation::Relu)?;
+    let affine = Affine {
+        weight: &weight,
+        bias: &bias,
+    };
+    let y = tape.group_norm(x, 2, affine, 1e-5, Activation::Relu)?;
     let y = tape.max_pool(&y, POOL)?;
     tape.relu(&tape.add_repeated(&y, &shift)?)
 }
@@ -47,8 +51,10 @@ fn block(tape: &Tape, x: &Value, ids: [ParameterId; 3]) -> Result<Value> {
 /// The gradients of all parameters as one list, for the network with `moved` added to its norm's
 /// bias.
 fn run(
-    (dtype, moved): (DType, f64),
-    (kernels, blocks): (Kernels, Blocks),
+    dtype: DType,
+    moved: f64,
+    kernels: Kernels,
+    blocks: Blocks,
     course: impl FnOnce(Tape) -> Tape,
 ) -> Result<Vec<f64>> {
     let mut parameters = Parameters::default();
@@ -93,10 +99,10 @@ fn checkpointing_does_not_change_recorded_kinks() {
     for kernels in [Kernels::Fused, Kernels::Composed] {
         for (recorded, followed) in BLOCKS.into_iter().flat_map(|a| BLOCKS.map(|b| (a, b))) {
             let branches = KinkLog::default();
-            let found = run((DType::F32, 0.0), (kernels, recorded), |tape| {
+            let found = run(DType::F32, 0.0, kernels, recorded, |tape| {
                 tape.recording_kinks(&branches)
             });
-            let followed = run((DType::F64, 0.0), (Kernels::Fused, followed), |tape| {
+            let followed = run(DType::F64, 0.0, Kernels::Fused, followed, |tape| {
                 tape.following_kinks(&branches)
             });
             let apart = apart(&found.unwrap(), &followed.unwrap());
@@ -115,14 +121,14 @@ fn checkpointing_does_not_change_recorded_kinks() {
 
 #[test]
 fn following_its_own_kinks_changes_nothing() {
-    let form = (Kernels::Fused, Blocks::Parted);
+    let (kernels, blocks) = (Kernels::Fused, Blocks::Parted);
     let branches = KinkLog::default();
-    let plain = run((DType::F64, 0.0), form, |tape| tape).unwrap();
-    let recorded = run((DType::F64, 0.0), form, |tape| {
+    let plain = run(DType::F64, 0.0, kernels, blocks, |tape| tape).unwrap();
+    let recorded = run(DType::F64, 0.0, kernels, blocks, |tape| {
         tape.recording_kinks(&branches)
     });
     assert_eq!(recorded.unwrap(), plain, "recording changed the run");
-    let followed = run((DType::F64, 0.0), form, |tape| {
+    let followed = run(DType::F64, 0.0, kernels, blocks, |tape| {
         tape.following_kinks(&branches)
     })
     .unwrap();
@@ -132,12 +138,13 @@ fn following_its_own_kinks_changes_nothing() {
 
 #[test]
 fn different_weights_diverge_far_from_kinks() {
-    let (form, branches) = ((Kernels::Fused, Blocks::Kept), KinkLog::default());
-    run((DType::F32, 0.5), form, |tape| {
+    let (kernels, blocks) = (Kernels::Fused, Blocks::Kept);
+    let branches = KinkLog::default();
+    run(DType::F32, 0.5, kernels, blocks, |tape| {
         tape.recording_kinks(&branches)
     })
     .unwrap();
-    run((DType::F64, 0.0), form, |tape| {
+    run(DType::F64, 0.0, kernels, blocks, |tape| {
         tape.following_kinks(&branches)
     })
     .unwrap();
@@ -205,8 +212,8 @@ fn following_kinks_gives_the_same_gradient_at_a_kink() {
 fn following_another_network_is_refused() {
     let branches = KinkLog::default();
     at_kinks(DType::F32, |tape| tape.recording_kinks(&branches)).unwrap();
-    let form = (Kernels::Fused, Blocks::Kept);
-    let refused = run((DType::F64, 0.0), form, |tape| {
+    let (kernels, blocks) = (Kernels::Fused, Blocks::Kept);
+    let refused = run(DType::F64, 0.0, kernels, blocks, |tape| {
         tape.following_kinks(&branches)
     });
     assert!(

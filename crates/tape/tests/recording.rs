@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tape::inplace::{add_assign, to_f64};
 use tape::{
-    Activation, AttentionShape, Cancel, Conv2dShape, Kernels, ParameterId, Parameters, Result, Rng,
-    Tape, TapeError, Value,
+    Activation, Affine, AttentionShape, Cancel, Conv2dShape, Kernels, ParameterId, Parameters,
+    Result, Rng, Tape, TapeError, Value,
 };
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
@@ -136,7 +136,11 @@ fn outputs_of_norms_and_gelus_are_recomputed_not_saved() {
     );
     check_saved(
         |t, x, p| {
-            let y = t.group_norm(x, 2, (&p[0], &p[1]), 1e-5, Activation::Relu)?;
+            let affine = Affine {
+                weight: &p[0],
+                bias: &p[1],
+            };
+            let y = t.group_norm(x, 2, affine, 1e-5, Activation::Relu)?;
             t.conv2d(&y, &p[2], CONV)
         },
         &[2, 4, 8, 7],

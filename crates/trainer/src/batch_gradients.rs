@@ -7,9 +7,9 @@ use crate::data::{PrefetchOptions, TrainLoader};
 use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
 use crate::machine::Machine;
-use crate::manifest;
 use crate::plan::Plan;
 use crate::pretrained::config_of;
+use crate::sample_manifest;
 use crate::task::{ForwardContext, ImageTask, MicroBatchResult, Sample, Task, with_task};
 use crate::threads::on_threads;
 use crate::train::with_sample_counts;
@@ -18,7 +18,7 @@ use dataset::ImageInspection;
 use runlog::{DeviceChoice, PrecisionChoice, RunConfig, RunFolder, format_count};
 use serde::Serialize;
 use std::ops::Range;
-use tape::device::{DevicePreference, SelectedDevice, with_autorelease_pool};
+use tape::device::{DevicePreference, SelectedDevice, convert, with_autorelease_pool};
 use tape::{Cancel, Parameters};
 
 /// Element type of the weights and of the computation.
@@ -99,14 +99,16 @@ impl BatchGradients {
         machine: &Machine,
         work: impl FnOnce(&BatchGradients) -> Result<R> + Send,
     ) -> Result<R> {
-        let found = manifest::read(run)?;
+        let found = sample_manifest::read(run)?;
         let trained = Plan::check(&settings.with_device(config_of(run)?), &found)?;
         let plan = Plan::check(&settings.config(config_of(run)?), &found)?;
         on_threads(plan.threads as usize, || {
             let chosen = checked_device(plan.device, machine.device_check_path.as_deref())?;
             let (loaded, damaged) = checkpoint::newest(run)?;
             let mut learner = TrainState::new(&trained, &chosen.device)?;
-            checkpoint::load(&loaded, &mut learner, OptimizerState::Skip)?;
+            with_autorelease_pool(|| {
+                checkpoint::load(&loaded, &mut learner, OptimizerState::Skip)
+            })?;
             if plan.config.precision != trained.config.precision {
                 learner = converted(&learner.parameters, &plan, &chosen)?;
             }
@@ -184,9 +186,8 @@ fn converted(weights: &Parameters, plan: &Plan, chosen: &SelectedDevice) -> Resu
     let mut learner = TrainState::new(plan, &chosen.device)?;
     for (index, weight) in weights.iter().enumerate() {
         let dtype = learner.parameters.at(index).tensor.dtype();
-        learner
-            .parameters
-            .set(index, weight.tensor.to_dtype(dtype)?)?;
+        let weight = convert(&weight.tensor, dtype)?;
+        learner.parameters.set(index, weight)?;
     }
     Ok(learner)
 }

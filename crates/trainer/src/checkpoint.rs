@@ -1,23 +1,29 @@
 //! Atomic checkpoints. A checkpoint is written to a temporary folder, synced and renamed; reading
-//! one verifies the length and checksum of every file. `kill -9` at any instant leaves the last
-//! valid one.
+//! one verifies the length and checksum of every file. A kill or a power failure at any instant
+//! leaves the last valid one.
 
-use crate::controller_state::{self, SavedControllerState};
+mod clean_up;
+mod state_json;
+
 use crate::error::{Result, TrainError, at};
 use crate::precision::LossScale;
+use crate::saved_controller_state::{self, SavedControllerState};
 use crate::skipped_steps::SkippedSteps;
 use crate::train_state::TrainState;
 use crate::weight_ema::fill;
 use ::safetensors::tensor::{SafeTensorError, serialize_to_file};
 use candle_core::{Device, Tensor, safetensors};
 use models::is_adapter;
-use runlog::{RunFolder, SavedCheckpoint};
+use runlog::RunFolder;
 use serde::{Deserialize, Serialize};
+use state_json::{FORMAT, StateJson};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use tape::Parameters;
+
+pub use clean_up::{Retention, recover, remove_old};
 
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
@@ -27,10 +33,10 @@ const AVERAGE: &str = "average.safetensors";
 /// shared without the rest.
 const ADAPTER: &str = "adapter.safetensors";
 const STATE: &str = "state.json";
-/// Prefix of a temporary folder.
-const DRAFT: &str = ".draft-";
-/// Number of newest checkpoints that are retained in addition to the best one.
-const RETAINED: usize = 2;
+/// Most bytes of this file. It lists a handful of files and numbers.
+const MAX_STATE_BYTES: u64 = 1 << 20;
+/// Extension of the temporary name of a checkpoint that is replaced.
+const REPLACED: &str = "replaced";
 
 /// The state of a run without its tensors.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -50,11 +56,18 @@ pub struct RunState {
     pub evaluation: Option<(f64, f64)>,
     /// Best held-out score so far, and its step.
     pub best: Option<(f64, u64)>,
+    /// Number of evaluations since the best one.
+    #[serde(default)]
+    pub evaluations_since_best: u64,
     /// Whether this step has the best score. Such a checkpoint is retained.
     pub is_best: bool,
     /// The loss scale, in f16 only. [`write`] reads it from the learner.
     #[serde(default)]
     pub loss_scale: Option<LossScale>,
+    /// Number of checkpoints that the run has saved, this one included; 0 in checkpoints of earlier
+    /// versions.
+    #[serde(default)]
+    pub number: u64,
     /// Counts of skipped steps. [`write`] reads them from the learner.
     #[serde(default)]
     pub skipped: SkippedSteps,
@@ -63,20 +76,18 @@ pub struct RunState {
     pub controller: SavedControllerState,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Envelope {
-    format: u32,
-    state: RunState,
-    /// Length in bytes and CRC-32 of each tensor file.
-    files: HashMap<String, (u64, u32)>,
-    /// Length and CRC-32 of the controller state. Not in `files`, because damage to it does not
-    /// invalidate the checkpoint.
-    #[serde(default, alias = "pilot")]
-    controller: Option<(u64, u32)>,
+impl RunState {
+    /// Counts an evaluation at this step. `best_score` is its score if it is the best one so far.
+    pub fn count_evaluation(&mut self, best_score: Option<f64>) {
+        match best_score {
+            Some(score) => {
+                self.best = Some((score, self.step));
+                self.evaluations_since_best = 0;
+            }
+            None => self.evaluations_since_best += 1,
+        }
+    }
 }
-
-/// Version of the layout.
-const FORMAT: u32 = 1;
 
 /// A checkpoint that was written.
 pub struct Written {
@@ -94,12 +105,12 @@ pub fn write(run: &RunFolder, learner: &TrainState, state: &RunState) -> Result<
     let parent = run.checkpoints_path();
     let path = RunFolder::checkpoint_name(state.step);
     let last = run.path.join(&path);
-    let draft = parent.join(format!("{DRAFT}{}.{}", state.step, std::process::id()));
+    let draft = disk::draft_path(&last);
     let bytes = write_files(&draft, learner, state)
         .and_then(|bytes| replace_checkpoint(&draft, &last).map(|()| bytes));
     let bytes = bytes.map_err(|source| {
         // An incomplete checkpoint is useless: free its disk space at once.
-        let _ = fs::remove_dir_all(&draft);
+        remove_if_possible(&draft);
         let disk_space = disk_space(&parent, &source, learner);
         TrainError::CheckpointWrite {
             path: last.clone(),
@@ -111,14 +122,17 @@ pub fn write(run: &RunFolder, learner: &TrainState, state: &RunState) -> Result<
 }
 
 fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Result<u64> {
-    let _ = fs::remove_dir_all(draft);
-    let run = draft.parent().and_then(Path::parent);
-    if let Some(run) = run.filter(|run| !run.is_dir()) {
+    let parent = draft.parent().unwrap_or(draft);
+    if let Some(run) = parent.parent().filter(|run| !run.is_dir()) {
         // Do not create the run folder again: a checkpoint without it could not be resumed.
         let missing = format!("the run folder {} is no longer there", run.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, missing));
     }
-    fs::create_dir_all(draft)?;
+    disk::create_dir_all(parent)?;
+    if draft.exists() {
+        disk::remove_dir_all(draft)?;
+    }
+    disk::create_dir(draft)?;
     let mut files = HashMap::new();
     let mut seal = |name: &str, path: &Path| -> io::Result<()> {
         disk::sync_path(path)?;
@@ -127,24 +141,27 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Resu
     };
     for (name, tensors) in weight_files(learner) {
         let path = draft.join(name);
-        safetensors::save(&tensors, &path).map_err(candle_error)?;
+        let save = |path: &Path| safetensors::save(&tensors, path).map_err(candle_error);
+        disk::write_with(&path, save)?;
         seal(name, &path)?;
     }
-    let moments = learner.optimizer.saved(&learner.parameters);
     let path = draft.join(OPTIMIZER);
-    serialize_to_file(moments.map_err(io::Error::other)?, None, &path)
-        .map_err(safetensors_error)?;
+    disk::write_with(&path, |path| {
+        let moments = learner.optimizer.saved(&learner.parameters);
+        serialize_to_file(moments.map_err(io::Error::other)?, None, path).map_err(safetensors_error)
+    })?;
     seal(OPTIMIZER, &path)?;
     let bytes = files.values().map(|(bytes, _)| bytes).sum();
     let controller = match &state.controller {
         SavedControllerState::Present(file) => {
             file.write(draft)?;
-            Some(fingerprint(&draft.join(controller_state::FILE))?)
+            Some(fingerprint(&draft.join(saved_controller_state::FILE))?)
         }
         SavedControllerState::Absent | SavedControllerState::Unreadable(_) => None,
     };
-    let envelope = Envelope {
+    let file = StateJson {
         format: FORMAT,
+        sum: None,
         state: RunState {
             loss_scale: learner.loss_scale(),
             skipped: learner.skipped(),
@@ -154,7 +171,7 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Resu
         controller,
     };
     let path = draft.join(STATE);
-    fs::write(&path, serde_json::to_vec_pretty(&envelope)?)?;
+    disk::write(&path, &file.into_bytes()?)?;
     disk::sync_path(&path)?;
     disk::sync_path(draft)?;
     Ok(bytes)
@@ -183,23 +200,44 @@ fn replace_checkpoint(draft: &Path, last: &Path) -> io::Result<()> {
     if has_same_tensors(draft, last) {
         // The same weights were saved before. Replacing only the state leaves a valid checkpoint at
         // every instant.
-        let controller = draft.join(controller_state::FILE);
+        let controller = draft.join(saved_controller_state::FILE);
         if controller.exists() {
-            fs::rename(controller, last.join(controller_state::FILE))?;
+            disk::rename(&controller, &last.join(saved_controller_state::FILE))?;
         }
-        fs::rename(draft.join(STATE), last.join(STATE))?;
+        disk::rename(&draft.join(STATE), &last.join(STATE))?;
         disk::sync_path(last)?;
-        return fs::remove_dir_all(draft);
+        remove_if_possible(draft);
+        return Ok(());
     }
-    // A folder that exists holds a damaged checkpoint or other weights.
-    let _ = fs::remove_dir_all(last);
-    fs::rename(draft, last)?;
-    last.parent().map_or(Ok(()), disk::sync_path)
+    if !last.is_dir() {
+        disk::rename(draft, last)?;
+        return disk::sync_parent(last);
+    }
+    // The folder holds a damaged checkpoint or other weights. It is removed once the new one is in
+    // its place; after a crash between the two renames `recover` finds both.
+    let replaced = disk::draft_path(&last.with_extension(REPLACED));
+    if replaced.exists() {
+        disk::remove_dir_all(&replaced)?;
+    }
+    disk::rename(last, &replaced)?;
+    if let Err(error) = disk::rename(draft, last) {
+        let _ = disk::rename(&replaced, last);
+        return Err(error);
+    }
+    disk::sync_parent(last)?;
+    remove_if_possible(&replaced);
+    Ok(())
+}
+
+/// Removes a folder that is no longer needed. If that fails, the next checkpoint or the next start
+/// removes it.
+fn remove_if_possible(folder: &Path) {
+    let _ = disk::remove_dir_all(folder);
 }
 
 /// Whether `last` is valid and holds the same tensors as `draft`.
 fn has_same_tensors(draft: &Path, last: &Path) -> bool {
-    match (envelope(draft), verify(last), envelope(last)) {
+    match (state_json(draft), verify(last), state_json(last)) {
         (Ok(new), Ok(_), Ok(old)) => new.files == old.files,
         _ => false,
     }
@@ -219,23 +257,63 @@ fn safetensors_error(error: SafeTensorError) -> io::Error {
     }
 }
 
-/// "; 0.4 GB of 1.1 GB are free on this disk; free 0.7 GB and checkpoint again" if the disk is
-/// full, else empty.
+/// "; the checkpoint needs 1.1 GB, and 0.4 GB are free on this disk; free 0.7 GB and resume" if the
+/// disk is full, else empty.
 fn disk_space(parent: &Path, error: &io::Error, learner: &TrainState) -> String {
     let needed = learner.saved_bytes();
     match disk::available_bytes(parent) {
         Ok(free) if error.kind() == io::ErrorKind::StorageFull || free < needed => format!(
-            "; {} of {} are free on this disk; free {} and checkpoint again",
-            runlog::format_bytes(free),
+            "; the checkpoint needs {}, and {} are free on this disk; free {} and resume",
             runlog::format_bytes(needed),
+            runlog::format_bytes(free),
             runlog::format_bytes(needed.saturating_sub(free))
         ),
         _ => String::new(),
     }
 }
 
+/// Refuses whatever could be read for ever, such as a pipe.
+fn expect_file(path: &Path) -> io::Result<()> {
+    if fs::metadata(path)?.is_file() {
+        Ok(())
+    } else {
+        Err(io::Error::other("this is not a file"))
+    }
+}
+
+/// Warns of a disk that has no space for two checkpoints of `learner`: the older one is removed
+/// only after the newer one is complete. `None` if there is space or if the disk gives no answer.
+pub fn disk_warning(run: &RunFolder, learner: &TrainState) -> Option<String> {
+    let missing = missing_space(run, 2 * learner.saved_bytes())?;
+    Some(format!(
+        "two checkpoints of this run need {missing}, or train into another folder (--out)"
+    ))
+}
+
+/// Why the disk has no space for one more checkpoint of `learner`. `None` if there is space or if
+/// the disk gives no answer.
+pub fn space_problem(run: &RunFolder, learner: &TrainState) -> Option<String> {
+    let missing = missing_space(run, learner.saved_bytes())?;
+    Some(format!("it needs {missing}"))
+}
+
+/// "1.1 GB, but only 0.4 GB are free on the disk of /runs/birds; free up 0.7 GB" if that is so.
+fn missing_space(run: &RunFolder, needed: u64) -> Option<String> {
+    let free = disk::available_bytes(&run.path).ok()?;
+    (free < needed).then(|| {
+        format!(
+            "{}, but only {} are free on the disk of {}; free up {}",
+            runlog::format_bytes(needed),
+            runlog::format_bytes(free),
+            run.path.display(),
+            runlog::format_bytes(needed - free)
+        )
+    })
+}
+
 /// Length and CRC-32 of a file.
 fn fingerprint(path: &Path) -> io::Result<(u64, u32)> {
+    expect_file(path)?;
     let (mut file, mut sum, mut bytes) = (File::open(path)?, crc32fast::Hasher::new(), 0);
     let mut buffer = vec![0; 1 << 20];
     loop {
@@ -259,9 +337,10 @@ pub struct Loaded {
 /// The newest valid checkpoint, and one message per newer checkpoint that is damaged.
 ///
 /// # Errors
-/// [`TrainError::NoCheckpoint`] if none is valid.
+/// [`TrainError::NoCheckpoint`] if none is valid, [`TrainError::CheckpointUnreadable`] if the
+/// system refuses to read one.
 pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
-    let mut damaged = Vec::new();
+    let (mut damaged, mut unreadable, mut problems) = (Vec::new(), None, Vec::new());
     for checkpoint in run.checkpoints()?.into_iter().rev() {
         match verify(&checkpoint.path) {
             Ok(state) => {
@@ -273,12 +352,41 @@ pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
                     damaged,
                 ));
             }
-            Err(error) => damaged.push(error.to_string()),
+            Err(error) => {
+                damaged.push(error.to_string());
+                problems.push(short_problem(&checkpoint.path, &error));
+                unreadable = unreadable.or_else(|| unreadable_file(error));
+            }
         }
     }
-    Err(TrainError::NoCheckpoint {
+    let damage = match problems.as_slice() {
+        [] => String::new(),
+        problems => format!(" ({})", problems.join("; ")),
+    };
+    Err(unreadable.unwrap_or_else(|| TrainError::NoCheckpoint {
         run: run.path.clone(),
-    })
+        damage,
+    }))
+}
+
+/// "step-000400: model.safetensors has changed since it was written".
+fn short_problem(checkpoint: &Path, error: &TrainError) -> String {
+    let name = checkpoint.file_name().unwrap_or_default().display();
+    match error {
+        TrainError::CheckpointDamaged { problem, .. } => format!("{name}: {problem}"),
+        other => format!("{name}: {other}"),
+    }
+}
+
+/// The error of a file that exists but that the system refuses to read, for example because the run
+/// belongs to another user.
+fn unreadable_file(error: TrainError) -> Option<TrainError> {
+    match error {
+        TrainError::File { path, source } if source.kind() != io::ErrorKind::NotFound => {
+            Some(TrainError::CheckpointUnreadable { path, source })
+        }
+        _ => None,
+    }
 }
 
 /// The checkpoint of the best evaluation, or the newest if there was no evaluation.
@@ -296,42 +404,58 @@ pub fn best(run: &RunFolder) -> Result<Loaded> {
     Ok(newest(run)?.0)
 }
 
-fn verify(path: &Path) -> Result<RunState> {
+/// Reads the state of a checkpoint and verifies its files.
+///
+/// # Errors
+/// [`TrainError::CheckpointDamaged`] says what is wrong.
+pub fn verify(path: &Path) -> Result<RunState> {
     let damaged = |problem: String| TrainError::CheckpointDamaged {
         path: path.to_owned(),
         problem,
     };
-    let envelope = envelope(path)?;
-    if envelope.format != FORMAT {
+    let file = state_json(path)?;
+    if file.format != FORMAT {
         return Err(damaged(format!(
             "the checkpoint has format {}, but this version of Ebb reads format {FORMAT}",
-            envelope.format
+            file.format
         )));
     }
-    let others = envelope.files.keys().map(String::as_str);
+    let others = file.files.keys().map(String::as_str);
     let others = others.filter(|name| ![MODEL, OPTIMIZER].contains(name));
     for name in [MODEL, OPTIMIZER].into_iter().chain(others) {
-        let file = path.join(name);
-        let found = fingerprint(&file).map_err(at(&file))?;
-        if envelope.files.get(name) != Some(&found) {
+        if !is_plain_name(name) {
+            return Err(damaged(format!(
+                "{STATE} names a file outside the checkpoint: {name}"
+            )));
+        }
+        let named = path.join(name);
+        let found = fingerprint(&named).map_err(at(&named))?;
+        if file.files.get(name) != Some(&found) {
             return Err(damaged(format!("{name} has changed since it was written")));
         }
     }
-    let intact = envelope.controller.map(|written| {
-        fingerprint(&controller_state::path_in(path)).is_ok_and(|found| found == written)
+    let intact = file.controller.map(|written| {
+        fingerprint(&saved_controller_state::path_in(path)).is_ok_and(|found| found == written)
     });
     Ok(RunState {
         controller: SavedControllerState::read(path, intact),
-        ..envelope.state
+        ..file.state
     })
 }
 
-fn envelope(path: &Path) -> Result<Envelope> {
+/// Whether a path below the checkpoint consists of this one name.
+fn is_plain_name(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!(parts.next(), Some(Component::Normal(part)) if part == name) && parts.next().is_none()
+}
+
+fn state_json(path: &Path) -> Result<StateJson> {
     let file = path.join(STATE);
-    let text = fs::read(&file).map_err(at(&file))?;
-    serde_json::from_slice(&text).map_err(|error| TrainError::CheckpointDamaged {
+    expect_file(&file).map_err(at(&file))?;
+    let bytes = disk::read_limited(&file, MAX_STATE_BYTES).map_err(at(&file))?;
+    StateJson::parse(&bytes).map_err(|problem| TrainError::CheckpointDamaged {
         path: path.to_owned(),
-        problem: error.to_string(),
+        problem,
     })
 }
 
@@ -343,12 +467,11 @@ fn envelope(path: &Path) -> Result<Envelope> {
 pub fn load(loaded: &Loaded, learner: &mut TrainState, optimizer: OptimizerState) -> Result<()> {
     let path = loaded.path.join(MODEL);
     let device = learner.device().clone();
-    let mut saved = tensors(&path, &device)?;
-    let adapters = loaded.path.join(ADAPTER);
-    if adapters.exists() {
-        saved.extend(tensors(&adapters, &device)?);
-    }
-    fill(&mut learner.parameters, saved, &path)?;
+    fill(
+        &mut learner.parameters,
+        saved_weights(loaded, &device)?,
+        &path,
+    )?;
     if let Some(average) = &mut learner.average {
         let path = loaded.path.join(AVERAGE);
         if !path.exists() {
@@ -367,6 +490,37 @@ pub fn load(loaded: &Loaded, learner: &mut TrainState, optimizer: OptimizerState
     learner.restored(loaded.state.loss_scale, loaded.state.skipped)
 }
 
+/// Loads only the weights of a checkpoint, to start another run from them: the average if the run
+/// had one, because that is what was evaluated.
+///
+/// # Errors
+/// [`TrainError::TensorMismatch`] names the first tensor that does not fit.
+pub fn load_weights(loaded: &Loaded, learner: &mut TrainState) -> Result<()> {
+    let device = learner.device().clone();
+    let average = loaded.path.join(AVERAGE);
+    if average.exists() {
+        fill(
+            &mut learner.parameters,
+            tensors(&average, &device)?,
+            &average,
+        )?;
+    } else {
+        let saved = saved_weights(loaded, &device)?;
+        fill(&mut learner.parameters, saved, &loaded.path.join(MODEL))?;
+    }
+    learner.starts_from_weights()
+}
+
+/// The weights of a checkpoint by name, adapters included.
+fn saved_weights(loaded: &Loaded, device: &Device) -> Result<HashMap<String, Tensor>> {
+    let mut saved = tensors(&loaded.path.join(MODEL), device)?;
+    let adapters = loaded.path.join(ADAPTER);
+    if adapters.exists() {
+        saved.extend(tensors(&adapters, device)?);
+    }
+    Ok(saved)
+}
+
 /// Whether to load the optimizer state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptimizerState {
@@ -378,25 +532,4 @@ pub enum OptimizerState {
 
 fn tensors(path: &Path, device: &Device) -> Result<HashMap<String, Tensor>> {
     Ok(safetensors::load(path, device)?)
-}
-
-/// Removes temporary folders that a crash left and all checkpoints except the newest two and the
-/// best.
-pub fn remove_old(run: &RunFolder, best_step: Option<u64>) -> Result<()> {
-    let parent = run.checkpoints_path();
-    if let Ok(entries) = fs::read_dir(&parent) {
-        for entry in entries
-            .flatten()
-            .filter(|e| e.file_name().to_string_lossy().starts_with(DRAFT))
-        {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-    let checkpoints = run.checkpoints()?;
-    let old = checkpoints.len().saturating_sub(RETAINED);
-    let replaced = |c: &&SavedCheckpoint| Some(c.step) != best_step;
-    for checkpoint in checkpoints.iter().take(old).filter(replaced) {
-        fs::remove_dir_all(&checkpoint.path).map_err(at(&checkpoint.path))?;
-    }
-    Ok(())
 }

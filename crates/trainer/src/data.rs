@@ -5,18 +5,18 @@
 mod tokenized_texts;
 mod documents;
 mod image_loader;
-mod text_loader;
+mod labeled_text_loader;
 mod token_frequencies;
 mod tokenizer;
 mod window_loader;
 
 pub use documents::DocumentData;
 pub use image_loader::{ImageEvalLoader, ImageLoader, PrefetchOptions};
-pub use text_loader::{TextData, TextEvalLoader, TextLoader};
+pub use labeled_text_loader::{TextData, TextEvalLoader, TextLoader};
 pub(crate) use token_frequencies::{load_token_frequencies, token_frequencies};
 pub use tokenized_texts::{Corpus, Text};
-pub(crate) use tokenizer::{TOKENIZER, document_boundary};
-pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader};
+pub(crate) use tokenizer::{TOKENIZER, document_boundary, learn_vocabulary};
+pub use window_loader::{EVALUATED_TOKENS, MakeSample, WindowEvalLoader, WindowLoader};
 
 use crate::error::{Result, TrainError};
 use crate::plan::Plan;
@@ -86,6 +86,11 @@ pub trait EvalLoader {
     /// The next `count` samples, fewer at the end. An unreadable file is an error in its sample's
     /// place.
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Self::Sample>>;
+
+    /// Number of samples of the split, of which `len` are a fixed selection.
+    fn split_len(&self) -> usize {
+        self.len()
+    }
 
     /// The file of a sample, relative to the dataset folder, if it comes from one.
     fn file(&self, _index: u32) -> Option<&Path> {

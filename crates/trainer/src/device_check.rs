@@ -4,25 +4,33 @@
 //! there. A GPU that computes an operation wrong without them is refused with the operation's name;
 //! if that happens only in a half precision, only that precision is refused.
 
+mod background;
 mod difference;
-mod findings;
+mod compare_with_cpu;
+mod low_priority;
+mod check_lock;
 mod small_models;
 
-pub use findings::Finding;
+pub use background::BackgroundCheck;
+pub use compare_with_cpu::Finding;
 
 use crate::error::{Result, TrainError};
 use crate::precision::Precision;
-use candle_core::DType;
-use findings::{CaseError, CheckCase, check_cases, count_operations};
+use candle_core::{DType, Device};
+use check_lock::{CheckGuard, THIS_PROCESS};
+use compare_with_cpu::{CaseError, CheckCase, check_cases, count_operations};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tape::device::{
-    DevicePreference, SelectedDevice, gpu_name, select_device, synchronize, system_version,
+    DeviceKind, DevicePreference, SelectedDevice, discard, select_device, synchronize,
+    system_version,
 };
-use tape::kernels::{KernelGroup, allow, allow_group, fingerprint, take_used};
+use tape::kernels::{
+    KernelGroup, LaunchTimer, allow, allow_all_except, allow_group, fingerprint, take_used,
+};
 use tape::{DeviceFault, TapeError};
 
 /// Checks that may end the process in the same comparison before the GPU is refused.
@@ -103,7 +111,7 @@ impl DeviceCheck {
             failed: failed.remove("f32"),
             failed_halves: failed,
             operations: count_operations(findings),
-            ..DeviceCheck::blank(chosen)
+            ..DeviceCheck::for_device(chosen)
         }
     }
 
@@ -114,8 +122,8 @@ impl DeviceCheck {
     /// A device that is lost during the check is replaced in `chosen`.
     ///
     /// # Errors
-    /// The observer ended the check, or the device fails again and again, which says nothing about
-    /// its results.
+    /// The observer ended the check, the device is lost again and again, or it lacks memory or time
+    /// even without Ebb's own kernels. This says nothing about its results.
     pub fn run(
         chosen: &mut SelectedDevice,
         observer: &mut dyn CheckObserver,
@@ -128,10 +136,16 @@ impl DeviceCheck {
                 return Err(TrainError::CheckStopped);
             }
             take_used();
-            let finding = compare(case, chosen)?;
+            let (finding, error) = compare(case, chosen)?;
             observer.finding(&finding);
             findings.push(finding);
             used.push(take_used());
+            // Without kernels to blame, a lack of memory or time says nothing about the results.
+            if let Some(error) = error
+                && used[done].is_empty()
+            {
+                return Err(error);
+            }
         }
         let refused_kernels = refuse_kernels(chosen, &cases, &mut findings, &used, observer)?;
         let check = DeviceCheck {
@@ -139,6 +153,27 @@ impl DeviceCheck {
             ..DeviceCheck::new(chosen, &findings)
         };
         Ok((check, findings))
+    }
+
+    /// Runs everything that [`DeviceCheck::run`] compares once more, waiting for each of Ebb's own
+    /// kernels, so that `tape::kernels::compiled` reports their times. The check itself never waits
+    /// like this: training does not either.
+    ///
+    /// If the observer ends the measurement or the device fails, the times until then count.
+    pub fn measure_kernels(chosen: &SelectedDevice, observer: &mut dyn CheckObserver) {
+        let _timer = LaunchTimer::start();
+        let cases = check_cases();
+        for (done, case) in cases.iter().enumerate() {
+            if observer.progress(done, cases.len()).is_break() {
+                return;
+            }
+            // The check has reported what is wrong with an operation. A device that fails must not
+            // be used further.
+            let outcome = case.run_on_device(&chosen.device);
+            if outcome.is_err_and(|error| error.fault().is_some()) {
+                return;
+            }
+        }
     }
 
     /// Number of operations and models compared.
@@ -151,12 +186,28 @@ impl DeviceCheck {
         &self.refused_kernels
     }
 
-    fn blank(chosen: &SelectedDevice) -> Self {
+    /// The half precisions that the device computes wrong, each with the comparison that failed.
+    pub fn failed_halves(&self) -> &BTreeMap<String, String> {
+        &self.failed_halves
+    }
+
+    /// The comparison that failed in f32: the device is not used at all.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// A check of this device without a result yet.
+    fn for_device(chosen: &SelectedDevice) -> Self {
+        DeviceCheck::for_gpu(chosen.kind, chosen.gpu_name())
+    }
+
+    /// A check of the GPU with this name without a result yet.
+    fn for_gpu(kind: DeviceKind, name: String) -> Self {
         DeviceCheck {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             system: system_version(),
-            device: chosen.kind.to_string(),
-            gpu: gpu_name(&chosen.device),
+            device: kind.to_string(),
+            gpu: name,
             kernels: fingerprint(),
             operations: 0,
             failed: None,
@@ -169,12 +220,17 @@ impl DeviceCheck {
 
     /// Reads a saved result; `None` unless it is about these kernels, this system and this GPU.
     fn load(path: &Path, chosen: &SelectedDevice) -> Option<Self> {
+        let saved = DeviceCheck::load_for_any_gpu(path, chosen.kind)?;
+        (saved.gpu == chosen.gpu_name()).then_some(saved)
+    }
+
+    /// As [`DeviceCheck::load`], for a device that is not made yet.
+    fn load_for_any_gpu(path: &Path, kind: DeviceKind) -> Option<Self> {
         let saved: DeviceCheck = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
-        let now = DeviceCheck::blank(chosen);
+        let now = DeviceCheck::for_gpu(kind, String::new());
         let is_same = saved.version == now.version
             && saved.system == now.system
             && saved.device == now.device
-            && saved.gpu == now.gpu
             && saved.kernels == now.kernels;
         is_same.then_some(saved)
     }
@@ -182,7 +238,7 @@ impl DeviceCheck {
     /// Saves the result. A failure is ignored: the comparison then runs again next time.
     pub fn save(&self, path: &Path) {
         if let (Some(parent), Ok(text)) = (path.parent(), serde_json::to_vec(self)) {
-            let _ = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(path, text));
+            let _ = disk::create_dir_all(parent).and_then(|()| disk::write_atomic(path, &text));
         }
     }
 
@@ -192,33 +248,44 @@ impl DeviceCheck {
         let begun = DeviceCheck {
             unfinished: if before.at == at { before.times + 1 } else { 1 },
             unfinished_at: at,
-            ..DeviceCheck::blank(chosen)
+            ..DeviceCheck::for_device(chosen)
         };
         begun.save(path);
     }
 
     /// The verdict on a device whose check ended the process each time.
-    fn of_unfinished(chosen: &SelectedDevice, times: u32) -> Self {
+    fn for_unfinished(chosen: &SelectedDevice, times: u32) -> Self {
         DeviceCheck {
-            failed: Some(format!(
-                "an operation whose check began {times} times and never finished"
-            )),
+            failed: Some(never_finished(times)),
             unfinished: times,
-            ..DeviceCheck::blank(chosen)
+            ..DeviceCheck::for_device(chosen)
         }
     }
 
-    /// Allows and refuses Ebb's own kernels for the runs of this process.
-    fn apply_to_kernels(&self) {
-        allow(true);
-        for refused in &self.refused_kernels {
-            let group = KernelGroup::ALL
-                .into_iter()
-                .find(|g| g.name() == refused.group);
-            if let Some(group) = group {
-                allow_group(group, dtype_of(&refused.precision), false);
-            }
+    /// What is known about the device: the operation that it computes wrong, if any. `None` if a
+    /// check has to be repeated.
+    fn outcome(&self) -> Option<std::result::Result<(), String>> {
+        match (self.unfinished, &self.failed) {
+            (0, None) => Some(Ok(())),
+            (0, Some(what)) => Some(Err(what.clone())),
+            (MOST_UNFINISHED.., _) => Some(Err(never_finished(self.unfinished))),
+            _ => None,
         }
+    }
+
+    /// Allows and refuses Ebb's own kernels for the runs of this process. Another run may compute
+    /// meanwhile, so all of it changes at once.
+    fn apply_to_kernels(&self) {
+        allow_all_except(self.refused_kernels.iter().filter_map(|refused| {
+            let mut groups = KernelGroup::ALL.into_iter();
+            let group = groups.find(|group| group.name() == refused.group)?;
+            Some((group, dtype_of(&refused.precision)))
+        }));
+    }
+
+    /// Whether it is about this device.
+    fn is_about(&self, chosen: &SelectedDevice) -> bool {
+        self.device == chosen.kind.name() && self.gpu == chosen.gpu_name()
     }
 
     /// Refuses a precision that the device computes wrong.
@@ -237,6 +304,26 @@ impl DeviceCheck {
         }
     }
 
+    /// What stands beside the name of a device that passed: what is not used there, and how many
+    /// operations were checked. Begins with a comma. `machine` is `Mac` or `machine`.
+    fn passed(&self, machine: &str) -> String {
+        let groups = self.refused_kernels.iter().map(|r| r.group.as_str());
+        let groups: BTreeSet<&str> = groups.collect();
+        let halves: Vec<&str> = self.failed_halves.keys().map(String::as_str).collect();
+        let mut text = String::new();
+        if !groups.is_empty() {
+            let groups: Vec<&str> = groups.into_iter().collect();
+            text += &format!(
+                ", without Ebb's own kernels for {} (they failed the check here)",
+                groups.join(", ")
+            );
+        }
+        if !halves.is_empty() {
+            text += &format!(", without {} (wrong results here)", halves.join(" and "));
+        }
+        text + &format!(", {} operations checked on this {machine}", self.operations)
+    }
+
     /// The device, or the CPU if the device is wrong and the user did not ask for it.
     fn apply(self, chosen: SelectedDevice, wanted: DevicePreference) -> Result<SelectedDevice> {
         let kind = chosen.kind;
@@ -245,21 +332,7 @@ impl DeviceCheck {
         }
         match self.failed {
             None => {
-                let mut groups: Vec<&str> =
-                    self.refused_kernels.iter().map(|r| r.group.as_str()).collect();
-                groups.dedup();
-                let without = if groups.is_empty() {
-                    String::new()
-                } else {
-                    format!(
-                        ", without Ebb's own kernels for {} (they are wrong here)",
-                        groups.join(", ")
-                    )
-                };
-                let reason = format!(
-                    "{}{without}, {} operations checked on this machine",
-                    chosen.reason, self.operations
-                );
+                let reason = format!("{}{}", chosen.reason, self.passed("machine"));
                 Ok(SelectedDevice { reason, ..chosen })
             }
             Some(what) if wanted == DevicePreference::Auto => {
@@ -285,20 +358,24 @@ struct Unfinished {
 /// Saves which comparison runs, and passes everything on.
 struct SavesProgress<'o> {
     path: &'o Path,
-    blank: SelectedDevice,
+    chosen: SelectedDevice,
     before: Unfinished,
     observer: &'o mut dyn CheckObserver,
 }
 
 impl CheckObserver for SavesProgress<'_> {
     fn progress(&mut self, done: usize, total: usize) -> ControlFlow<()> {
-        DeviceCheck::save_unfinished(self.path, &self.blank, self.before, done);
+        DeviceCheck::save_unfinished(self.path, &self.chosen, self.before, done);
         self.observer.progress(done, total)
     }
 
     fn finding(&mut self, finding: &Finding) {
         self.observer.finding(finding);
     }
+}
+
+fn never_finished(times: u32) -> String {
+    format!("an operation whose check began {times} times and never finished")
 }
 
 fn dtype_of(precision: &str) -> DType {
@@ -310,11 +387,13 @@ fn dtype_of(precision: &str) -> DType {
 }
 
 /// Runs a comparison, again if the device fails during it: a GPU that is busy, reset or lost says
-/// nothing about the operation. A device that may be unusable afterwards is replaced.
+/// nothing about the operation. A device that may be unusable afterwards is replaced. A comparison
+/// that runs out of memory or takes too long in every attempt has failed; the error is returned
+/// beside the finding.
 ///
 /// # Errors
-/// The device fails in every attempt.
-fn compare(case: &CheckCase, chosen: &mut SelectedDevice) -> Result<Finding> {
+/// The device is lost in the last attempt.
+fn compare(case: &CheckCase, chosen: &mut SelectedDevice) -> Result<(Finding, Option<TrainError>)> {
     let mut attempts_left = ATTEMPTS;
     loop {
         attempts_left -= 1;
@@ -322,27 +401,41 @@ fn compare(case: &CheckCase, chosen: &mut SelectedDevice) -> Result<Finding> {
         let error = match case.run(&chosen.device) {
             Err(error) if error.fault().is_some() => error,
             outcome => {
-                return Ok(Finding {
+                let finding = Finding {
                     ms: began.elapsed().as_secs_f64() * 1000.0,
-                    ..Finding::new(case, outcome)
-                });
+                    ..Finding::new(case, outcome.as_ref())
+                };
+                return Ok((finding, None));
             }
         };
         // Whatever else the device reports belongs to the failed attempt.
         let _ = synchronize(&chosen.device);
-        if error.fault() == Some(DeviceFault::Lost) {
+        let is_lost = error.fault() == Some(DeviceFault::Lost);
+        if is_lost {
+            discard(std::mem::replace(&mut chosen.device, Device::Cpu));
             chosen.device = select_device(chosen.kind.into())?.device;
         }
         match error {
             _ if attempts_left > 0 => std::thread::sleep(WAIT),
-            CaseError::Failed(error) => return Err(error),
-            panicked => return Ok(Finding::new(case, Err(panicked))),
+            CaseError::Failed(error) if is_lost => return Err(error),
+            failed => {
+                let finding = Finding::new(case, Err(&failed));
+                let error = match failed {
+                    CaseError::Failed(error) => Some(error),
+                    CaseError::Panicked(_) => None,
+                };
+                return Ok((finding, error));
+            }
         }
     }
 }
 
 /// Repeats the failed comparisons without the kernels that they used. Kernels without which a
 /// comparison passes are refused from then on; if it still fails, the device itself is wrong.
+///
+/// # Errors
+/// The observer ended the check, the device is lost, or it lacks memory or time without the kernels
+/// too.
 fn refuse_kernels(
     chosen: &mut SelectedDevice,
     cases: &[CheckCase],
@@ -364,7 +457,11 @@ fn refuse_kernels(
             all.for_each(|&(group, precision)| allow_group(group, dtype_of(precision), allowed));
         };
         allow_suspects(false);
-        let again = compare(&cases[index], chosen)?;
+        let (again, error) = compare(&cases[index], chosen)?;
+        if let Some(error) = error {
+            allow_suspects(true);
+            return Err(error);
+        }
         if !again.passed {
             let is_refused = |group: KernelGroup, precision: &str| {
                 let mut all = refused.iter();
@@ -417,7 +514,10 @@ pub fn checked_device(wanted: DevicePreference, path: Option<&Path>) -> Result<S
     checked_device_for(wanted, Precision::F32, path, &mut ())
 }
 
-/// As [`checked_device`], for a run that computes in `precision`.
+/// As [`checked_device`], for a run that computes in `precision`. If another thread checks the
+/// device already, the observer follows that check, and ends it if it breaks. A device that passed
+/// is not checked again in this process: another check would allow and refuse kernels while a run
+/// computes with them.
 ///
 /// # Errors
 /// As [`checked_device`], the device computes an operation wrong in this precision, or the observer
@@ -428,12 +528,17 @@ pub fn checked_device_for(
     path: Option<&Path>,
     observer: &mut dyn CheckObserver,
 ) -> Result<SelectedDevice> {
-    let chosen = select_device(wanted)?;
+    if wanted == DevicePreference::Cpu {
+        return Ok(select_device(wanted)?);
+    }
+    let guard = THIS_PROCESS.lock(observer)?;
+    let mut chosen = select_device(wanted)?;
     if chosen.device.is_cpu() {
         return Ok(chosen);
     }
-    let mut chosen = chosen;
-    let check = match saved_or_run(&mut chosen, path, observer, DeviceCheck::run) {
+    let mut observer = guard.observe(observer);
+    let outcome = decided_or_run(&guard, &mut chosen, path, &mut observer, DeviceCheck::run);
+    let check = match outcome {
         Err(error) if error.device_fault().is_some() && wanted == DevicePreference::Auto => {
             let cpu = select_device(DevicePreference::Cpu)?;
             let reason = format!("{} failed while it was checked: {error}", chosen.kind);
@@ -443,6 +548,26 @@ pub fn checked_device_for(
     };
     check.check_precision(precision)?;
     check.apply(chosen, wanted)
+}
+
+/// The result that this process uses already, or the saved one, or that of `run`. If the device
+/// passed, this process uses the result from now on.
+fn decided_or_run(
+    guard: &CheckGuard,
+    chosen: &mut SelectedDevice,
+    path: Option<&Path>,
+    observer: &mut dyn CheckObserver,
+    run: impl FnOnce(&mut SelectedDevice, &mut dyn CheckObserver) -> Result<(DeviceCheck, Vec<Finding>)>,
+) -> Result<DeviceCheck> {
+    if let Some(decided) = guard.decided().filter(|check| check.is_about(chosen)) {
+        return Ok(decided);
+    }
+    let check = saved_or_run(chosen, path, observer, run)?;
+    // No run computes on a device that failed. `ebb doctor` may find it right meanwhile.
+    if check.outcome() == Some(Ok(())) {
+        guard.decide(&check);
+    }
+    Ok(check)
 }
 
 /// The saved result, or that of `run`, which is then saved.
@@ -465,22 +590,22 @@ fn saved_or_run(
     match saved {
         Some(check) if before.times == 0 => return Ok(check),
         _ if before.times >= MOST_UNFINISHED => {
-            return Ok(DeviceCheck::of_unfinished(chosen, before.times));
+            return Ok(DeviceCheck::for_unfinished(chosen, before.times));
         }
         _ => {}
     }
     let mut observer = SavesProgress {
         path,
-        blank: chosen.clone(),
+        chosen: chosen.clone(),
         before,
         observer,
     };
     let outcome = run(chosen, &mut observer).map(|(check, _)| check);
     match &outcome {
         Ok(check) => check.save(path),
-        // The user ended it, or the device was busy: that says nothing about its results. A missing
+        // The user ended it, or the device was lost: that says nothing about its results. A missing
         // file and one that cannot be removed both mean that nothing is known.
-        Err(_) => drop(std::fs::remove_file(path)),
+        Err(_) => drop(disk::remove_file(path)),
     }
     outcome
 }
@@ -490,7 +615,7 @@ mod tests {
     use super::*;
     use tape::fault_injection::{Fault, Injection, ScheduledFault};
 
-    fn findings(second_passes: bool) -> Vec<Finding> {
+    pub(super) fn findings(second_passes: bool) -> Vec<Finding> {
         let finding = |what: &str, passed| Finding {
             precision: "f32",
             what: what.to_owned(),
@@ -506,7 +631,7 @@ mod tests {
         ]
     }
 
-    fn cpu() -> SelectedDevice {
+    pub(super) fn cpu() -> SelectedDevice {
         select_device(DevicePreference::Cpu).unwrap()
     }
 
@@ -617,6 +742,40 @@ mod tests {
         assert!(error.device_fault().is_some(), "{error}");
     }
 
+    /// The first comparison, under `fault` at every dispatch of all its attempts.
+    fn compared_under(fault: Fault, case: &CheckCase) -> Result<Finding> {
+        let everywhere = (0..10_000).map(|at| ScheduledFault { at, fault });
+        let _injection = Injection::install(everywhere.collect(), 5);
+        compare(case, &mut cpu()).map(|(finding, _)| finding)
+    }
+
+    #[test]
+    fn a_comparison_that_always_fails_is_failed_alone_and_its_kernels_are_refused() {
+        let cases = &check_cases()[..1];
+        let own = (KernelGroup::Linear, "f32");
+        let used = [Used::from([own])];
+        for fault in [Fault::Timeout, Fault::OutOfMemory] {
+            let finding = compared_under(fault, &cases[0]).unwrap();
+            assert!(!finding.passed && finding.difference.is_nan());
+            let detail = &finding.detail;
+            assert!(detail.contains(fault.description()), "{detail}");
+            // Without these kernels the comparison needs less memory or time, and passes.
+            let mut findings = [finding];
+            let refused = refuse_kernels(&mut cpu(), cases, &mut findings, &used, &mut ());
+            let refused = refused.unwrap();
+            assert_eq!(refused.len(), 1);
+            assert_eq!(refused[0].group, own.0.name());
+            assert!(DeviceCheck::new(&cpu(), &findings).failed.is_none());
+            allow(true);
+        }
+        // An exception in each attempt says that these kernels cannot compute the operation.
+        let finding = compared_under(Fault::Exception, &cases[0]).unwrap();
+        assert!(!finding.passed, "{}", finding.detail);
+        assert!(finding.detail.contains(Fault::Exception.description()));
+        let error = compared_under(Fault::DeviceLost, &cases[0]).unwrap_err();
+        assert_eq!(error.device_fault(), Some(DeviceFault::Lost));
+    }
+
     #[test]
     fn a_check_of_other_kernels_or_of_another_gpu_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
@@ -692,7 +851,9 @@ mod tests {
             "{refused}"
         );
         assert!(check.check_precision(Precision::F32).is_ok());
-        assert!(check.apply(cpu(), DevicePreference::Metal).is_ok());
+        let chosen = check.apply(cpu(), DevicePreference::Metal).unwrap();
+        let what = "without bf16 (wrong results here), 2 operations checked on this machine";
+        assert!(chosen.reason.ends_with(what), "{}", chosen.reason);
     }
 
     #[test]

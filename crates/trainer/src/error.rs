@@ -1,7 +1,7 @@
 //! Everything that can go wrong in training. Each message says what failed, where, and what to do
 //! next. A stop by the user is not an error.
 
-use runlog::counted;
+use runlog::{counted, format_io_error};
 use std::path::{Path, PathBuf};
 use tape::{DeviceFault, TapeError};
 use thiserror::Error;
@@ -30,7 +30,7 @@ pub enum TrainError {
     },
     /// The loss or a gradient was not finite in several consecutive steps.
     #[error(
-        "the training diverged at step {step}: {item} was not finite {times} steps in a row; {}; start again with a learning rate below {learning_rate}",
+        "the training diverged at step {step}: {item} was not finite for {times} steps in a row; {}; start again with a learning rate below {learning_rate}",
         last_checkpoint(.checkpoint.as_deref())
     )]
     Diverged {
@@ -90,9 +90,12 @@ pub enum TrainError {
     /// The user ended the run while its GPU was being checked.
     #[error("the run was stopped during the check of the GPU; the next run repeats the check")]
     CheckStopped,
+    /// The user ended the run before its first step.
+    #[error("stopped before the first step; nothing was saved, so start the run again")]
+    StoppedBeforeStart,
     /// According to the estimate, not even the smallest micro-batch fits beside other apps.
     #[error(
-        "{needs}, but Ebb may only use {budget} here; close other apps until {enough} is available, or choose smaller images or another model"
+        "{needs}, but only {budget} is available to Ebb; close other apps until {enough} is available, or choose {smaller} or another model"
     )]
     EstimateTooLarge {
         /// The model and the bytes it needs.
@@ -101,6 +104,8 @@ pub enum TrainError {
         budget: String,
         /// Bytes that would be enough, formatted.
         enough: String,
+        /// A smaller input: "smaller images" or "fewer --tokens".
+        smaller: &'static str,
     },
     /// The system cannot start threads with the stack that deep networks need.
     #[error(
@@ -118,7 +123,7 @@ pub enum TrainError {
         folder: PathBuf,
     },
     /// A checkpoint could not be written.
-    #[error("the checkpoint {path} could not be saved: {source}{disk_space}")]
+    #[error("the checkpoint {path} could not be saved: {}{disk_space}", format_io_error(.source))]
     CheckpointWrite {
         /// Folder of the checkpoint.
         path: PathBuf,
@@ -136,10 +141,25 @@ pub enum TrainError {
         problem: String,
     },
     /// The run has no valid checkpoint.
-    #[error("{run} has no usable checkpoint to resume from; start it again with `ebb train`")]
+    #[error(
+        "{run} has no usable checkpoint to resume from{damage}; start it again with `ebb train`"
+    )]
     NoCheckpoint {
         /// The run folder.
         run: PathBuf,
+        /// What is wrong with each checkpoint, in brackets; empty if there is none.
+        damage: String,
+    },
+    /// The system refuses to read the run's only checkpoints.
+    #[error(
+        "the checkpoint cannot be read: {path}: {}; allow Ebb to read the run folder, then try again",
+        format_io_error(.source)
+    )]
+    CheckpointUnreadable {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system.
+        source: std::io::Error,
     },
     /// A weight file belongs to another model.
     #[error("{path} does not fit this model: {problem}")]
@@ -168,7 +188,7 @@ pub enum TrainError {
     #[error(transparent)]
     Tape(#[from] TapeError),
     /// A file of the run folder cannot be read or written.
-    #[error("{path}: {source}")]
+    #[error("{path}: {}", format_io_error(.source))]
     File {
         /// The file.
         path: PathBuf,
@@ -177,7 +197,7 @@ pub enum TrainError {
     },
     /// The training thread panicked. The last checkpoint is valid.
     #[error(
-        "the training thread stopped unexpectedly: {0}; the last checkpoint is valid; resume from that checkpoint"
+        "the training thread stopped unexpectedly: {0}; the last checkpoint is valid, so resume from it"
     )]
     Panicked(String),
 }
@@ -200,6 +220,13 @@ pub(crate) fn loss_of(file: &Path) -> String {
 }
 
 impl TrainError {
+    /// A panic of a thread that computed.
+    pub(crate) fn from_panic(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        TrainError::Panicked(text.unwrap_or("no message").to_owned())
+    }
+
     /// Stable code for the window and for events.
     pub fn code(&self) -> &'static str {
         match self {
@@ -209,7 +236,7 @@ impl TrainError {
             TrainError::MicroBatchTooLarge { .. }
             | TrainError::DeviceOutOfMemory { .. }
             | TrainError::EstimateTooLarge { .. } => "out_of_memory",
-            TrainError::CheckStopped => "stopped",
+            TrainError::CheckStopped | TrainError::StoppedBeforeStart => "stopped",
             TrainError::NoThreads(_) => "no_threads",
             TrainError::NoData { .. } => "no_data",
             TrainError::CheckpointWrite { .. } => "checkpoint_write",
@@ -222,8 +249,24 @@ impl TrainError {
             TrainError::Run(_) => "run_folder",
             TrainError::Data(_) => "data",
             TrainError::Tape(_) | TrainError::DeviceFailed { .. } => "device",
-            TrainError::File { .. } => "file",
+            TrainError::CheckpointUnreadable { .. } | TrainError::File { .. } => "file",
             TrainError::Panicked(_) => "panicked",
+        }
+    }
+
+    /// The same error for a run without a checkpoint, which cannot be resumed.
+    pub(crate) fn without_resume(self) -> Self {
+        match self {
+            TrainError::CheckpointWrite {
+                path,
+                source,
+                disk_space,
+            } => TrainError::CheckpointWrite {
+                path,
+                source,
+                disk_space: disk_space.replace(" and resume", ""),
+            },
+            other => other,
         }
     }
 
@@ -250,6 +293,11 @@ impl TrainError {
             TrainError::NothingSaved(error) => error.device_fault(),
             _ => None,
         }
+    }
+
+    /// Whether the device failed for good: only a new one works again.
+    pub fn is_lost_device(&self) -> bool {
+        self.device_fault() == Some(DeviceFault::Lost)
     }
 
     /// Whether the device failed and can be used again.
@@ -280,5 +328,37 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(std::io::Error) -> TrainError + '_ 
     move |source| TrainError::File {
         path: path.to_owned(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_resumed_only_from_a_checkpoint() {
+        let error = TrainError::CheckpointWrite {
+            path: PathBuf::from("step-000004"),
+            source: std::io::Error::from_raw_os_error(28),
+            disk_space: "; the checkpoint needs 15 MB, and 4.0 MB are free on this disk; free 11 MB and resume".to_owned(),
+        };
+        assert_eq!(
+            error.to_string(),
+            "the checkpoint step-000004 could not be saved: the disk is full; the checkpoint needs 15 MB, and 4.0 MB are free on this disk; free 11 MB and resume"
+        );
+        let nothing = TrainError::NothingSaved(Box::new(error.without_resume()));
+        let text = nothing.to_string();
+        assert!(
+            text.ends_with("; free 11 MB; no checkpoint was written yet, so start the run again"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_device_is_lost_after_an_exception_but_not_without_memory() {
+        let exception = TrainError::from(TapeError::Exception("an assertion".to_owned()));
+        assert!(exception.is_lost_device() && !exception.is_passing_fault());
+        let memory = TrainError::from(TapeError::Memory("refused".to_owned()));
+        assert!(!memory.is_lost_device() && memory.is_passing_fault());
     }
 }

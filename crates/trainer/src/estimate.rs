@@ -2,29 +2,26 @@
 //! checkpointed blocks, precision and optimizer. The state is counted from shapes; a micro-batch is
 //! measured in a dry run.
 
-mod size_notes;
+pub(crate) mod inefficient_size_hints;
 mod fixed_footprint;
-mod dry_run;
-mod heap;
+pub(crate) mod dry_run;
+mod micro_batch_memory;
 mod min_checkpointing;
 mod memory_cap_check;
-mod training_time;
+mod seconds_per_sample;
 mod target_device;
 
-pub use dry_run::DryRun;
-use fixed_footprint::Baseline;
-pub use memory_cap_check::{does_not_fit, plan_within_cap};
-pub use size_notes::{AttentionSize, size_notes};
 pub use target_device::Target;
-pub use training_time::seconds_per_sample;
 
 use crate::data::PrefetchOptions;
 use crate::error::Result;
 use crate::optimizer::OptimizerKind;
 use crate::plan::Plan;
 use dataset::Task;
-use dry_run::PlanDryRun;
-use heap::HeapProfile;
+use dry_run::{DryRun, PlanDryRun};
+use fixed_footprint::Baseline;
+use inefficient_size_hints::AttentionSize;
+use micro_batch_memory::HeapProfile;
 use models::ModelId;
 use pressure::{ModelNeed, ModelVariant, Peak, sensible_sizes};
 use std::time::Duration;

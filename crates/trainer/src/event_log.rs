@@ -8,7 +8,9 @@ use crate::memory_reading::MemoryReading;
 use crate::skipped_steps::Skipped;
 use dataset::SampleError;
 use pressure::{Decision, Phase, describe_decision};
-use runlog::{EventWriter, RunEvent, RunFolder, StepProgress};
+use runlog::{EventWriter, MemoryLimits, RunEvent, RunFolder, RunlogError, StepProgress, counted};
+use std::collections::{HashSet, VecDeque};
+use std::path::PathBuf;
 
 /// Shortest time between two memory events without a decision, in milliseconds.
 const MEMORY_INTERVAL_MS: u64 = 1000;
@@ -16,6 +18,9 @@ const MEMORY_INTERVAL_MS: u64 = 1000;
 const SAME_PREDICTION_INTERVAL_MS: u64 = 60_000;
 /// Shortest time between any two predictions, in milliseconds.
 const PREDICTION_INTERVAL_MS: u64 = 10_000;
+
+/// Most events that wait for space on the disk, about 2 MB.
+const MOST_WAITING: usize = 4096;
 
 /// Receives every event of a run, in order.
 pub type Observer<'a> = &'a mut (dyn FnMut(&RunEvent) + Send);
@@ -34,14 +39,21 @@ pub struct DecisionRecord {
     pub decision: Decision,
 }
 
-/// Writes and forwards the events of one run.
+/// Writes and forwards the events of one run. A run does not end because its disk is full or fails:
+/// the events then wait in memory.
 pub struct EventLog<'a> {
     writer: EventWriter,
+    /// Events that could not be written yet, the oldest first.
+    waiting: VecDeque<RunEvent>,
+    /// The number of older ones that were dropped.
+    dropped: u64,
     observer: Observer<'a>,
     live: LiveMemory,
     last_memory_ms: Option<u64>,
     /// Time of the newest prediction, and the phase and micro-batch it was for.
     last_prediction: Option<(u64, (Phase, u32))>,
+    /// Files that were reported as skipped, each with the reason.
+    skipped_files: HashSet<(PathBuf, String)>,
 }
 
 impl<'a> EventLog<'a> {
@@ -49,10 +61,13 @@ impl<'a> EventLog<'a> {
     pub(crate) fn open(run: &RunFolder, observer: Observer<'a>, live: LiveMemory) -> Result<Self> {
         Ok(EventLog {
             writer: EventWriter::append(run)?,
+            waiting: VecDeque::new(),
+            dropped: 0,
             observer,
             live,
             last_memory_ms: None,
             last_prediction: None,
+            skipped_files: HashSet::new(),
         })
     }
 
@@ -66,11 +81,70 @@ impl<'a> EventLog<'a> {
         self.live.progress(progress);
     }
 
-    /// Writes an event and passes it to the observer.
+    /// Writes an event and passes it to the observer. If it cannot be written, it waits, and the
+    /// observer gets a warning.
     pub fn emit(&mut self, event: RunEvent) -> Result<()> {
+        let written = self
+            .write_waiting()
+            .and_then(|()| self.writer.write(&event));
+        (self.observer)(&event);
+        if let Err(error) = written {
+            let is_first = self.waiting.is_empty();
+            self.wait(event);
+            if is_first {
+                let warning = self.not_written_warning(&error);
+                (self.observer)(&warning);
+                self.wait(warning);
+            }
+        }
+        Ok(())
+    }
+
+    /// Emits that a session begins. The observer sees the event only if it is written.
+    ///
+    /// # Errors
+    /// It cannot be written: a session that leaves no trace must not begin.
+    pub(crate) fn emit_beginning(&mut self, event: RunEvent) -> Result<()> {
+        self.write_waiting()?;
         self.writer.write(&event)?;
         (self.observer)(&event);
         Ok(())
+    }
+
+    fn write_waiting(&mut self) -> std::result::Result<(), RunlogError> {
+        if self.dropped > 0 {
+            let lost = counted(self.dropped, "event was", "events were");
+            let at_ms = self.now_ms();
+            self.writer.write(&RunEvent::Warning {
+                at_ms,
+                code: "events_lost".to_owned(),
+                message: format!("{lost} lost, because too many events were waiting to be written"),
+            })?;
+            self.dropped = 0;
+        }
+        while let Some(event) = self.waiting.front() {
+            self.writer.write(event)?;
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, event: RunEvent) {
+        if self.waiting.len() == MOST_WAITING {
+            self.waiting.pop_front();
+            self.dropped += 1;
+        }
+        self.waiting.push_back(event);
+    }
+
+    fn not_written_warning(&self, error: &RunlogError) -> RunEvent {
+        RunEvent::Warning {
+            at_ms: self.now_ms(),
+            code: "events_not_written".to_owned(),
+            message: format!(
+                "{error}; the training continues, and its events are written once the disk accepts them"
+            ),
+        }
     }
 
     /// Emits a memory reading with the highest footprint since the one before, after the readings
@@ -135,6 +209,22 @@ impl<'a> EventLog<'a> {
         })
     }
 
+    /// Emits that the user changed a memory limit.
+    pub fn memory_limits(
+        &mut self,
+        step: u64,
+        limits: MemoryLimits,
+        message: String,
+    ) -> Result<()> {
+        self.emit(RunEvent::MemoryLimits {
+            at_ms: self.now_ms(),
+            step,
+            memory_cap_bytes: limits.memory_cap_bytes,
+            max_system_fraction: limits.max_system_fraction,
+            message,
+        })
+    }
+
     /// Emits a warning.
     pub fn warn(&mut self, code: &str, message: String) -> Result<()> {
         self.emit(RunEvent::Warning {
@@ -144,9 +234,14 @@ impl<'a> EventLog<'a> {
         })
     }
 
-    /// Emits that samples were skipped because their files could not be read.
+    /// Emits that samples were skipped because their files could not be read: once for each file,
+    /// although every epoch tries it again.
     pub fn skipped_samples(&mut self, step: u64, errors: Vec<SampleError>) -> Result<()> {
         for error in errors {
+            let is_new = (self.skipped_files).insert((error.file.clone(), error.reason.clone()));
+            if !is_new {
+                continue;
+            }
             self.emit(RunEvent::Skipped {
                 at_ms: self.now_ms(),
                 step,

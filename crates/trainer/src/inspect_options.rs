@@ -1,8 +1,26 @@
 //! How a config wants its folder to be read: tables, classes, duplicates and the split.
 
 use crate::error::{Result, TrainError};
-use dataset::{ClassSelection, InspectOptions, MergedClass, TableOptions, TextOptions};
+use crate::task_conversion::dataset_task;
+use dataset::{
+    ClassSelection, DetectedDataset, InspectOptions, MergedClass, TableOptions, Task, TextOptions,
+};
 use runlog::{DuplicatesChoice, RunConfig};
+use std::path::Path;
+
+/// Reads a folder as a config asks for.
+///
+/// # Errors
+/// The folder cannot be read, or a list of classes cannot.
+pub fn read_dataset(folder: &Path, config: &RunConfig) -> Result<DetectedDataset> {
+    let texts = text_options(config, config.task.map(dataset_task));
+    Ok(dataset::detect(
+        folder,
+        &inspect_options(config)?,
+        &texts,
+        &|_| {},
+    )?)
+}
 
 /// The options for inspecting the folder of a config.
 ///
@@ -20,7 +38,7 @@ pub fn inspect_options(config: &RunConfig) -> Result<InspectOptions> {
 }
 
 /// The options for reading texts that a config asks for.
-pub fn text_options(config: &RunConfig, task: Option<dataset::Task>) -> TextOptions {
+pub fn text_options(config: &RunConfig, task: Option<Task>) -> TextOptions {
     TextOptions {
         task,
         text_column: config.text_column.clone(),
@@ -74,7 +92,7 @@ fn merged_class(text: &str) -> Result<MergedClass> {
         },
     };
     if merged.name.is_empty() || merged.classes.is_empty() {
-        let allowed = "must be the name of the new class, an equals sign, and the classes that it replaces, such as pets=cat,dog";
+        let allowed = "write the name of the new class, an equals sign, and the classes that it replaces, such as pets=cat,dog";
         return Err(TrainError::Setting {
             key: "merge_classes",
             value: text.to_owned(),
@@ -117,14 +135,23 @@ fn quoted(name: &str) -> String {
     }
 }
 
+/// A config that leaves out and merges these classes.
+pub fn with_classes(classes: &ClassSelection, config: RunConfig) -> RunConfig {
+    RunConfig {
+        leave_out_classes: leave_out_classes(&classes.leave_out),
+        merge_classes: merge_classes(&classes.merge),
+        ..config
+    }
+}
+
 /// Writes class names as the value of `leave_out_classes`; `None` without names.
-pub fn leave_out_classes(names: &[String]) -> Option<String> {
+fn leave_out_classes(names: &[String]) -> Option<String> {
     let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
     (!names.is_empty()).then(|| names.join(","))
 }
 
 /// Writes merged classes as the value of `merge_classes`; `None` without any.
-pub fn merge_classes(merged: &[MergedClass]) -> Option<String> {
+fn merge_classes(merged: &[MergedClass]) -> Option<String> {
     let one = |merged: &MergedClass| {
         let classes: Vec<String> = merged.classes.iter().map(|name| quoted(name)).collect();
         format!("{}={}", quoted(&merged.name), classes.join(","))

@@ -3,6 +3,44 @@
 //!
 //! This crate does not depend on windows, terminals or the file formats of samples. Only the loop
 //! reads a clock; everything else receives time as a value.
+//!
+//! Before a run starts, its folder is read and its config is checked against the folder:
+//!
+//! ```
+//! use runlog::RunConfig;
+//! use trainer::{Plan, read_dataset};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let file = folder.path().join("reviews.csv");
+//! # let mut rows = String::from("text,label\n");
+//! # for day in 0..40 {
+//! #     rows.push_str(&format!("the soup was cold on day {day},bad\n"));
+//! #     rows.push_str(&format!("the cake was good on day {day},good\n"));
+//! # }
+//! # std::fs::write(&file, rows)?;
+//! let config = RunConfig {
+//!     epochs: Some(3),
+//!     effective_batch: Some(16),
+//!     ..RunConfig::default()
+//! };
+//! let found = read_dataset(&file, &config)?;
+//! let plan = Plan::check(&config, &found)?;
+//! assert_eq!(plan.task(), dataset::Task::TextClassification);
+//! assert_eq!(plan.steps, 3 * plan.steps_per_epoch);
+//!
+//! // A setting that does not work is named together with the values that work.
+//! let wrong = RunConfig {
+//!     learning_rate: Some(100.0),
+//!     ..config
+//! };
+//! let refused = Plan::check(&wrong, &found).expect_err("10 is the highest rate");
+//! assert!(refused.to_string().contains("learning_rate"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`start`] trains the plan in a run folder and passes on every event.
 
 // The plan: a checked config, and what it needs.
 mod model_builder;
@@ -16,15 +54,17 @@ pub mod estimate;
 // Samples and tasks.
 mod inspect_options;
 mod data;
-mod drawn_samples;
-mod sample_queue;
+mod augmentation_preview;
+mod pending_samples;
+mod ngram_classifier;
 mod task;
 
-mod manifest;
+mod sample_manifest;
+mod compare_run_datasets;
 
 // Weights: initialization, updates, export.
 mod weight_ema;
-mod effective_batch;
+mod gradient_accumulation;
 mod export_inputs;
 mod optimizer;
 pub mod pretrained;
@@ -33,7 +73,7 @@ mod train_state;
 
 // The memory controller, and the machine that it runs on.
 mod keep_awake;
-mod controller_state;
+mod saved_controller_state;
 mod device_check;
 mod machine;
 mod memory_controller;
@@ -42,7 +82,6 @@ mod threads;
 // One run: its loop, events and checkpoints.
 mod checkpoint;
 mod run_control;
-mod write_atomic;
 mod error;
 mod event_log;
 mod live;
@@ -50,65 +89,58 @@ mod memory_reading;
 mod replay;
 mod run_context;
 mod session;
+mod branch_weights;
 mod train;
+mod branch;
 
 // Inference, and services beside the training.
 mod batch_gradients;
 mod trained_model;
 mod results;
 
-pub use batch_gradients::{BatchGradients, BatchSettings, ElementType};
-pub use device_check::{CheckObserver, DeviceCheck, Finding, RefusedKernels, checked_device};
-pub use drawn_samples::drawn_images;
-pub use effective_batch::{AccumulatedBatch, EffectiveBatch};
+pub use batch_gradients::{BatchSettings, ElementType};
+pub use branch::{Branch, BranchFrom};
+pub use device_check::{BackgroundCheck, CheckObserver, DeviceCheck, Finding};
 pub use error::{Result, TrainError};
-pub use inspect_options::{inspect_options, leave_out_classes, merge_classes, text_options};
+pub use inspect_options::{inspect_options, read_dataset, text_options, with_classes};
 pub use live::LiveObserver;
 pub use machine::{Machine, MemoryScript, ScriptBy};
-pub use manifest::{dataset_folder, relocate_dataset};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
 pub use models::{ModelId, PretrainedFamily, TextModel, TextSize};
-pub use optimizer::{OptimizerKind, OptimizerState};
-pub use plan::{DatasetRef, Plan, device_preference, usual_learning_rate};
+pub use optimizer::OptimizerKind;
+pub use plan::{DatasetRef, Plan, RunLength, device_preference};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
-pub use results::{
-    Calibration, CalibrationBin, Comparison, Judgement, Results, SampleResult, Tone, TrainingFacts,
-    sample_texts,
-};
+pub use results::{Calibration, Results, Tone, TrainingFacts};
 pub use run_context::{RunContext, RunOutcome};
 pub use run_control::{Control, Request};
+pub use sample_manifest::RunDataset;
 pub use tape::counting_allocator::{CountingAllocator, take_peak_bytes};
 pub use tape::device::{
     CANDLE_ENVIRONMENT, DeviceKind, DevicePreference, SelectedDevice, default_threads,
-    predict_device, predict_device_kind, select_device,
+    predict_device_kind, select_device, system_version,
 };
-pub use tape::kernels::matmul::{allow_tensor_cores, tensor_cores_allowed};
-pub use tape::kernels::{
-    CompiledKernel, allow as allow_kernels, allowed as kernels_allowed,
-    compiled as compiled_kernels,
-};
-pub use task::{
-    ClassPrediction, ClassReport, ConfusionEntry, EvaluationReport, MicroBatchResult, Prediction,
-    RegressionReport,
-};
-pub use task_conversion::model_task;
-pub use threads::on_threads;
-pub use train::{resume, start};
-pub use trained_model::{
-    CompressedText, Evaluation, ExportFormat, GenerationOptions, Progress, Saliency, TrainedModel,
-};
+pub use tape::kernels::{AllowedKernels, compiled as compiled_kernels};
+pub use task::{ClassReport, EvaluationReport, Prediction, RegressionReport};
+pub use task_conversion::{dataset_task, model_task};
+pub use threads::{STACK_BYTES, on_threads};
+pub use train::{resume, resume_to, start};
+pub use trained_model::{CompressedText, ExportFormat, GenerationOptions, Progress, TrainedModel};
 
-/// Internals that the tests of this crate use.
+/// Internals that the tests of this crate and the benchmarks use.
 #[doc(hidden)]
 pub mod internals {
+    pub use crate::batch_gradients::BatchGradients;
     pub use crate::data::{ImageLoader, PrefetchOptions, TrainLoader};
-    pub use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
+    pub use crate::device_check::checked_device;
+    pub use crate::estimate::dry_run::DryRun;
+    pub use crate::estimate::inefficient_size_hints::AttentionSize;
     pub use crate::export_inputs::tokenizer_file;
+    pub use crate::gradient_accumulation::{AccumulatedBatch, EffectiveBatch};
     pub use crate::lr_schedule::{LrSchedule, Schedule};
     pub use crate::optimizer::OptimizerState;
+    pub use crate::pending_samples::SampleQueue;
     pub use crate::plan::Augmentation;
-    pub use crate::sample_queue::SampleQueue;
     pub use crate::skipped_steps::Skipped;
     pub use crate::task::{
         CompressionTask, ForwardContext, ImageSample, ImageTask, LanguageTask, MetricInputs,

@@ -6,7 +6,7 @@ use pressure::{LevelTracker, MemorySample, pressure};
 use runlog::{MemoryPeak, RunEvent, StepProgress};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A reading is kept for the events if none was emitted for this long, in milliseconds. Longer
 /// than the shortest time between two memory events, so that a fast training emits its own.
@@ -20,6 +20,9 @@ pub trait LiveObserver: fmt::Debug + Send + Sync {
     fn memory(&self, event: &RunEvent);
     /// A micro-batch begins.
     fn progress(&self, progress: StepProgress);
+    /// The run prepares its first step and has done so for `elapsed`. `message` names the work,
+    /// such as "Learning a vocabulary of 8,000 tokens". Called about once per second.
+    fn preparing(&self, _message: &str, _elapsed: Duration) {}
 }
 
 /// The run's clock: milliseconds of training, over all sessions.

@@ -5,8 +5,8 @@ use crate::error::Result;
 use candle_core::Device;
 use pressure::source::scripted::{Advance, Scripted};
 use pressure::{
-    DeviceReadings, MemorySource, PowerSource, open_power_source, own_footprint_bytes, source,
-    take_own_peak_bytes,
+    BeforeSleep, DeviceReadings, MemorySource, PowerSource, SleepWatch, open_power_source,
+    open_sleep_watch, own_footprint_bytes, source, take_own_peak_bytes,
 };
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +44,8 @@ pub struct Machine {
     pub micro_batch_limit_bytes: Option<u64>,
     /// Opens the source of the power's state.
     pub power: fn() -> Box<dyn PowerSource>,
+    /// Watches for the machine's sleep.
+    pub sleep: fn(BeforeSleep) -> Option<Box<dyn SleepWatch>>,
     /// File with the results of passed device checks.
     pub device_check_path: Option<PathBuf>,
 }
@@ -56,6 +58,7 @@ impl Default for Machine {
             device_check_path: None,
             purge: || {},
             power: open_power_source,
+            sleep: open_sleep_watch,
         }
     }
 }

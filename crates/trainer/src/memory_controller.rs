@@ -2,13 +2,12 @@
 //! the rules of the `pressure` crate, and measures every micro-batch so that the model learns.
 
 mod admission;
-mod logged_decisions;
+mod event_threshold;
 mod in_flight;
-mod prediction;
+mod prediction_error;
 mod process_memory;
 mod micro_batch_cost;
 
-use crate::controller_state::{Environment, SavedControllerState, StateFile};
 use crate::error::{Result, TrainError, samples};
 use crate::keep_awake::{self, Activity};
 use crate::live::LiveMemory;
@@ -16,11 +15,12 @@ use crate::machine::{Machine, SharedDevice};
 use crate::plan::Plan;
 use crate::replay::{Position, Replay};
 use crate::run_control::Control;
+use crate::saved_controller_state::{Environment, SavedControllerState, StateFile};
 use crate::threads::stack_bytes;
 use admission::{Admission, Situation};
 use candle_core::Device;
+use event_threshold::{Changes, reported_micro_batch};
 use in_flight::InFlight;
-use logged_decisions::Changes;
 use micro_batch_cost::Workload;
 use pressure::{
     Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
@@ -29,12 +29,13 @@ use pressure::{
     record_sample,
 };
 use process_memory::Usage;
+use runlog::MemoryLimits;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tape::device::{KernelTime, SelectedDevice};
+use tape::device::{CommandBuffers, KernelTime, SelectedDevice};
 use tape::{Cancel, DeviceFault};
 
-pub use prediction::Prediction;
+pub use prediction_error::Prediction;
 
 /// How long a paused training waits before it asks for a decision again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -65,6 +66,8 @@ pub struct MemoryController {
     /// The newest micro-batch that the device confirmed.
     confirmed: Option<MicroBatchRecord>,
     prediction: Option<Prediction>,
+    /// Command buffers of the training micro-batches since they were taken last.
+    command_buffers: CommandBuffers,
 }
 
 /// What the controller needs to know about the model that trains.
@@ -82,6 +85,8 @@ pub struct Answer {
     pub sample: MemorySample,
     /// The steady micro-batch before.
     pub previous_micro_batch: u32,
+    /// The micro-batch that the event of the decision reports.
+    pub reported_micro_batch: u32,
     /// Whether the decision is worth an event.
     pub changed: bool,
 }
@@ -123,6 +128,7 @@ impl MemoryController {
             in_flight: None,
             confirmed: None,
             prediction: None,
+            command_buffers: CommandBuffers::NONE,
         })
     }
 
@@ -246,8 +252,47 @@ impl MemoryController {
         self.prediction.take()
     }
 
+    /// Mean time of the GPU per command buffer in the training micro-batches since the last call,
+    /// in milliseconds; `None` on a device without command buffers.
+    pub fn take_command_buffer_ms(&mut self) -> Option<f64> {
+        std::mem::replace(&mut self.command_buffers, CommandBuffers::NONE).mean_ms()
+    }
+
+    /// Sets the user's only memory cap, also instead of one that is a fraction.
     pub fn set_memory_cap(&mut self, bytes: Option<u64>) {
         self.policy.memory_cap_bytes = bytes;
+        self.policy.memory_cap_fraction = None;
+    }
+
+    /// The memory limits that the user may change.
+    pub fn limits(&self) -> MemoryLimits {
+        MemoryLimits {
+            memory_cap_bytes: self.cap_bytes(),
+            max_system_fraction: self.policy.max_system_fraction,
+        }
+    }
+
+    /// Footprint that a single sample reaches, in bytes; the newest footprint until that can be
+    /// predicted. A smaller memory cap could end the run.
+    pub fn least_cap_bytes(&self) -> Option<u64> {
+        let kind = self.workload.kind(Phase::Train);
+        let kind = MicroBatchKind {
+            checkpoint_blocks: self.state.checkpoint_blocks(kind),
+            ..kind
+        };
+        let predicted = self.model.upper_bytes(kind, self.workload.sample_cost());
+        let predicted = predicted.map(|bytes| bytes + self.usage.prefetched_bytes());
+        predicted.or_else(|| Some(self.monitor.latest()?.own_bytes))
+    }
+
+    /// Bytes that are left to other apps and the system in any case; 0 if physical memory cannot be
+    /// read.
+    pub fn left_bytes(&self) -> u64 {
+        let machine = MemorySample {
+            total_bytes: self.total_bytes(),
+            ..MemorySample::default()
+        };
+        machine.total_bytes - self.policy.limit_bytes(&machine)
     }
 
     /// Sets the largest fraction of physical memory that all processes together may use.
@@ -336,6 +381,7 @@ impl MemoryController {
         }
         self.decided = Some((kind, sample));
         Ok(Answer {
+            reported_micro_batch: reported_micro_batch(size, remaining, &decision),
             decision,
             sample,
             previous_micro_batch: previous,
@@ -413,6 +459,7 @@ impl MemoryController {
         self.cancel.store(false, Ordering::Relaxed);
         self.monitor.watch(self.policy.clone(), self.state.clone());
         self.usage.start_peak(&self.monitor);
+        tape::device::measure_command_buffers();
         self.in_flight = Some(InFlight {
             kind,
             micro_batch,
@@ -456,11 +503,14 @@ impl MemoryController {
         }
     }
 
-    /// Adapts the command buffers to the measured time. If a single kernel delays the screen, the
-    /// next micro-batch is smaller, as after one that the system has ended.
+    /// Adapts the command buffers to the time of the kernels. If a single kernel delays the screen,
+    /// the next micro-batch is smaller, as after one that the system has ended.
     fn keep_gpu_time(&mut self, measured: &MicroBatchRecord) {
-        let elapsed = Duration::from_secs_f64(measured.ms.max(0.0) / 1000.0);
-        let time = tape::device::adapt_command_buffers(elapsed);
+        let time = tape::device::adapt_command_buffers();
+        let computed = tape::device::take_command_buffers();
+        if measured.kind.phase == Phase::Train {
+            self.command_buffers.add(computed);
+        }
         let can_shrink = measured.micro_batch > 1 && self.policy.fixed_micro_batch.is_none();
         if time == KernelTime::OverBudget && can_shrink {
             self.observe(&MicroBatchRecord {
@@ -536,7 +586,7 @@ impl MemoryController {
                 what: format!("a micro-batch of {}", samples(micro_batch)),
                 times,
                 source: Box::new(error),
-                next: "resume from the newest checkpoint, with smaller images or fewer --tokens, or on --device cpu",
+                next: "resume from the newest checkpoint, or start a new run with smaller images, fewer --tokens or --device cpu",
             });
         }
         let advice = self.advice(micro_batch, 1);

@@ -8,19 +8,19 @@ mod adamw;
 mod adamw8bit;
 mod lion;
 mod mapped_state;
-pub mod checkpoint_tensor;
+pub mod tensor_to_save;
 mod sgd;
 
 use crate::error::{Result, TrainError};
 use candle_core::{DType, Device, Tensor};
-use checkpoint_tensor::SavedTensor;
 use mapped_state::MappedState;
 pub use runlog::OptimizerChoice as OptimizerKind;
 use std::collections::HashMap;
 use std::path::Path;
-use tape::device::with_autorelease_pool;
+use tape::device::{convert, with_autorelease_pool};
 use tape::optim::Member;
 use tape::{Parameters, Rng};
+use tensor_to_save::SavedTensor;
 
 /// Its update rule and state.
 fn rule_of(kind: OptimizerKind) -> &'static dyn Optimizer {
@@ -123,7 +123,10 @@ impl StateSpec {
         let tensor = if self.dtype == DType::U8 {
             Tensor::from_vec(vec![0u8; count], dims, device)?
         } else {
-            Tensor::from_vec(vec![0f32; count], dims, device)?.to_dtype(self.dtype)?
+            convert(
+                &Tensor::from_vec(vec![0f32; count], dims, device)?,
+                self.dtype,
+            )?
         };
         let name = self.name;
         Ok(StateTensor { name, tensor })

@@ -6,23 +6,25 @@ mod checks;
 mod token_compression;
 mod dataset_defaults;
 mod hyperparameters;
-mod network;
-mod refusal;
+mod build_network;
+mod setting_errors;
+mod run_length;
 
 pub use augmentation::Augmentation;
 pub use checks::device_preference;
 pub use dataset_defaults::DatasetRef;
-pub use hyperparameters::usual_learning_rate;
+pub(crate) use run_length::LengthChange;
+pub use run_length::RunLength;
 pub use token_compression::{Compression, relaxes_choice, scores_choice};
 
 use crate::lr_schedule::LrSchedule;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
-use crate::task_conversion::dataset_task;
+use crate::task_conversion::network_task;
 use dataset::{Mix, TargetColumn, Task, Tokenizer};
 use models::{Balance, Heads, ModelId, Pretrained, TextModel};
 use pressure::PowerPolicyMode;
-use runlog::{Interval, RunConfig};
+use runlog::{CheckpointInterval, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tape::device::DevicePreference;
@@ -110,7 +112,11 @@ pub struct Plan {
     /// Trains on this many samples only.
     pub dev_samples: Option<u64>,
     /// Interval between checkpoints.
-    pub checkpoint_every: Interval,
+    pub checkpoint_every: CheckpointInterval,
+    /// Number of newest checkpoints that are kept, besides the best one.
+    pub keep_checkpoints: usize,
+    /// Every Nth checkpoint is kept too, if set.
+    pub keep_every: Option<u64>,
     /// Epochs between evaluations.
     pub evaluate_every_epochs: u64,
     /// The pretrained model to start from; absent, weights are random.
@@ -129,9 +135,18 @@ pub struct SampleCounts {
 }
 
 impl Plan {
+    /// Whether more than the new head of a pretrained network trains, so that blocks of it could be
+    /// frozen.
+    pub fn can_freeze(&self) -> bool {
+        self.pretrained.as_ref().is_some_and(|pretrained| {
+            let mut choices = pretrained.choices().into_iter();
+            pretrained.current_choice() != "head" && choices.any(|choice| choice.word == "head")
+        })
+    }
+
     /// The task.
     pub fn task(&self) -> Task {
-        dataset_task(self.model.task())
+        network_task(self.model.task())
     }
 
     /// The outputs of an image network.
@@ -188,9 +203,10 @@ impl Plan {
 
     /// The number of targets that the loss of a sample is summed over: tokens of a window, or 1.
     pub(crate) fn targets_per_sample(&self) -> u32 {
-        match self.task() {
-            Task::LanguageModel | Task::TokenCompression => self.input_size,
-            Task::ImageClassification | Task::TextClassification => 1,
+        if self.task().is_on_documents() {
+            self.input_size
+        } else {
+            1
         }
     }
 

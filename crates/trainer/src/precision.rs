@@ -152,7 +152,7 @@ impl Precision {
             });
         }
         Ok(Some(format!(
-            "{name} on the CPU is many times slower than f32 and saves little memory; use {name} there only for checks. Choose f32 to train here"
+            "{name} on the CPU is many times slower than f32 and saves little memory; use {name} on the CPU only for checks. To train on the CPU, choose f32"
         )))
     }
 }

@@ -2,11 +2,12 @@
 //! [`models::Pretrained`].
 
 use crate::error::{Result, TrainError};
-use crate::task_conversion::{dataset_task, model_task};
+use crate::task_conversion::{model_task, network_task};
 use dataset::{Task, Tokenizer};
+use models::hub_format::TrainedLayers;
 use models::pretrained::{FineTuningSettings, verify_run_copy};
 use models::{ModelError, Pretrained, PretrainedFamily};
-use runlog::{RunConfig, RunFolder, format_count};
+use runlog::{Quantize, RunConfig, RunFolder, TaskChoice, TrainOnly, format_count};
 use tape::Bits;
 
 /// Opens the pretrained weights that a config names; `None` if it names none.
@@ -14,24 +15,44 @@ pub fn open(config: &RunConfig) -> Result<Option<Pretrained>> {
     Ok(Pretrained::open(&settings(config))?)
 }
 
-/// The config with a choice of [`Pretrained::choices`]. An unknown word is refused when the config
-/// is checked.
-pub fn with_choice(word: &str, config: RunConfig) -> RunConfig {
+/// The config with a choice of [`Pretrained::choices`].
+///
+/// # Errors
+/// The word is no choice of any network.
+pub fn with_choice(word: &str, config: RunConfig) -> Result<RunConfig> {
     let chosen = FineTuningSettings::default().with_choice(word);
-    RunConfig {
-        train_only: chosen.train_only,
+    let train_only = chosen
+        .train_only
+        .map(|part| part.parse::<TrainOnly>())
+        .transpose();
+    let train_only = train_only.map_err(|allowed: String| TrainError::Setting {
+        key: "train_only",
+        value: word.to_owned(),
+        allowed,
+    })?;
+    Ok(RunConfig {
+        train_only,
         adapter_rank: chosen.adapter_rank,
         ..config
+    })
+}
+
+/// The part of a network as a config names it.
+pub(crate) fn train_only(trained: TrainedLayers) -> TrainOnly {
+    match trained {
+        TrainedLayers::Head => TrainOnly::Head,
+        TrainedLayers::Last(last) => TrainOnly::Last(last),
+        TrainedLayers::All => TrainOnly::All,
     }
 }
 
 fn settings(config: &RunConfig) -> FineTuningSettings {
     FineTuningSettings {
         from: config.from.clone(),
-        train_only: config.train_only.clone(),
+        train_only: config.train_only.map(|part| part.to_string()),
         adapter_rank: config.adapter_rank,
         adapter_alpha: config.adapter_alpha,
-        quantize: config.quantize,
+        quantize: config.quantize.map(Quantize::bits),
     }
 }
 
@@ -40,7 +61,7 @@ fn settings(config: &RunConfig) -> FineTuningSettings {
 /// # Errors
 /// The run has no config, or its copy is damaged.
 pub(crate) fn config_of(run: &RunFolder) -> Result<RunConfig> {
-    let config = run.config()?;
+    let config = without_unused(run.config()?);
     if config.from.is_none() {
         return Ok(config);
     }
@@ -50,13 +71,31 @@ pub(crate) fn config_of(run: &RunFolder) -> Result<RunConfig> {
     })
 }
 
+/// Without the settings that have no effect on the run's task. New runs are refused with them, but
+/// former versions ignored them, and their runs must open.
+fn without_unused(config: RunConfig) -> RunConfig {
+    match config.task {
+        None => config,
+        Some(TaskChoice::ImageClassification) => RunConfig {
+            text_column: None,
+            ..config
+        },
+        Some(_) => RunConfig {
+            targets: None,
+            group_by: None,
+            augment: None,
+            ..config
+        },
+    }
+}
+
 /// Refuses weights that were trained for another task, and names families that fit.
 ///
 /// # Errors
 /// [`TrainError::Setting`], or the folder of a text network has no tokenizer.
 pub(crate) fn check_task(pretrained: &Pretrained, task: Task) -> Result<()> {
     let family = pretrained.family();
-    if dataset_task(family.task()) == task {
+    if network_task(family.task()) == task {
         // Checked before the run folder is created.
         if task != Task::ImageClassification {
             pretrained.tokenizer_file()?;
@@ -69,7 +108,10 @@ pub(crate) fn check_task(pretrained: &Pretrained, task: Task) -> Result<()> {
     let next = if fitting.is_empty() {
         "no pretrained network supports this task; remove --from".to_owned()
     } else {
-        format!("a folder of {} would fit", fitting.join(", "))
+        format!(
+            "choose the weights of one of these networks: {}",
+            fitting.join(", ")
+        )
     };
     Err(TrainError::Setting {
         key: "from",
@@ -77,7 +119,7 @@ pub(crate) fn check_task(pretrained: &Pretrained, task: Task) -> Result<()> {
         allowed: format!(
             "the pretrained weights of {} are for {}, but this dataset is for {}; {next}",
             family.label(),
-            dataset_task(family.task()).label(),
+            network_task(family.task()).label(),
             task.label()
         ),
     })
@@ -140,5 +182,28 @@ impl From<ModelError> for TrainError {
             ModelError::Tape(error) => TrainError::Tape(error),
             error => TrainError::Model(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_a_former_version_opens_without_the_settings_that_it_ignored() {
+        let config = |task| RunConfig {
+            task: Some(task),
+            text_column: Some("text".into()),
+            targets: Some("mass".into()),
+            group_by: Some("day".into()),
+            epochs: Some(3),
+            ..RunConfig::default()
+        };
+        let images = without_unused(config(TaskChoice::ImageClassification));
+        assert_eq!((images.text_column, images.epochs), (None, Some(3)));
+        assert!(images.targets.is_some() && images.group_by.is_some());
+        let texts = without_unused(config(TaskChoice::TextClassification));
+        assert_eq!((texts.targets, texts.group_by), (None, None));
+        assert_eq!(texts.text_column.as_deref(), Some("text"));
     }
 }

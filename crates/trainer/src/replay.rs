@@ -83,6 +83,7 @@ mod tests {
             gradient_norm: 1.0,
             samples_per_second: 1.0,
             wait_ms: 0.0,
+            command_buffer_ms: None,
             micro_batches: micro_batches.to_vec(),
             checkpoint_blocks: blocks.to_vec(),
             metrics: Default::default(),

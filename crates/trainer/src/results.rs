@@ -1,19 +1,18 @@
 //! The results of a run: an evaluation of its best checkpoint with the prediction for each sample,
 //! as a file of the run folder. The window reads it, so that results open at once.
 
+mod byte_entropy;
 mod calibration;
-mod comparison;
+mod two_model_comparison;
 mod judgement;
-mod sample_texts;
+mod evaluated_texts;
+mod suspicious_labels;
 
-pub use calibration::{Calibration, CalibrationBin};
-pub use comparison::Comparison;
-pub use judgement::{Judgement, Tone, TrainingFacts};
-pub use sample_texts::sample_texts;
+pub use calibration::Calibration;
+pub use judgement::{Tone, TrainingFacts};
 
 use crate::error::{Result, at};
 use crate::task::{ClassPrediction, EvaluationReport, SamplePrediction};
-use crate::write_atomic::write_atomic;
 use dataset::{TargetColumn, Task};
 use runlog::RunFolder;
 use serde::{Deserialize, Serialize};
@@ -124,7 +123,7 @@ impl Results {
     pub fn save(&self, run: &RunFolder) -> Result<()> {
         let path = path(run, &self.report.part);
         let text = serde_json::to_vec(self).map_err(std::io::Error::other);
-        write_atomic(&path, &text.map_err(at(&path))?)
+        disk::write_atomic(&path, &text.map_err(at(&path))?).map_err(at(&path))
     }
 
     /// Reads the results of the newest evaluated checkpoint. Of two evaluations of one checkpoint

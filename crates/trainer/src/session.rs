@@ -3,40 +3,47 @@
 
 mod checkpointer;
 mod device_failures;
+mod learning_check;
 mod loaders;
 mod power_monitor;
+mod saving_cost;
 mod started_event;
 mod step_timer;
 
+use crate::branch_weights::BranchWeights;
 use crate::checkpoint::{self, Loaded, OptimizerState, RunState};
-use crate::controller_state::SavedControllerState;
 use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
 use crate::device_check::{CheckObserver, checked_device_for};
-use crate::effective_batch::AccumulatedBatch;
-use crate::error::{Result, TrainError, loss_of};
+use crate::error::{Result, TrainError, loss_of, samples};
 use crate::event_log::{DecisionRecord, EventLog, Observer};
+use crate::gradient_accumulation::AccumulatedBatch;
 use crate::live::{LiveMemory, RunClock};
+use crate::lr_schedule::LrSchedule;
 use crate::machine::Machine;
 use crate::memory_controller::{Answer, MemoryController, ModelMemory};
 use crate::memory_reading::MemoryReading;
+use crate::pending_samples::SampleQueue;
 use crate::plan::Plan;
 use crate::replay::Position;
 use crate::run_context::RunContext;
 use crate::run_control::Control;
-use crate::sample_queue::SampleQueue;
+use crate::saved_controller_state::SavedControllerState;
 use crate::task::Task;
 use crate::train_state::TrainState;
+use candle_core::Device;
 use checkpointer::{Checkpointer, Snapshot};
+use dataset::Task as DataTask;
 use device_failures::FaultCounts;
+use learning_check::LearningCheck;
 use loaders::Loaders;
 use power_monitor::PowerMonitor;
-use pressure::{Action, Level, MemorySample, Moments, Outcome, Phase};
+use pressure::{Action, Decision, Level, MemorySample, Moments, Outcome, Phase};
 use runlog::{CheckpointReason, Claim, FULL_SPEED, RESTS, RunEvent, RunFolder, StepProgress};
 use started_event::started_event;
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 use step_timer::StepTimer;
-use tape::device::{SelectedDevice, select_device, synchronize, with_autorelease_pool};
+use tape::device::{SelectedDevice, discard, select_device, synchronize, with_autorelease_pool};
 use tape::optim::{Health, health};
 
 /// One session of a run.
@@ -52,6 +59,7 @@ pub struct Session<'a, T: Task> {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) timer: StepTimer,
     pub(crate) faults: FaultCounts,
+    learning_check: LearningCheck,
     /// The footprint that was estimated before the start, in bytes; 0 if none was.
     pub(crate) estimated_peak_bytes: u64,
     /// Samples of the running step.
@@ -80,19 +88,52 @@ pub(crate) fn workers(plan: &Plan, kind: crate::DeviceKind) -> usize {
     )
 }
 
+/// What the memory controller has to know of the network.
+fn model_memory(learner: &TrainState) -> ModelMemory {
+    ModelMemory {
+        element_bytes: learner.element_bytes(),
+        reserve: learner.reserve(),
+    }
+}
+
+/// Checks whether the loss falls, unless it is meant not to: a search for a learning rate raises
+/// it, and the loss of a token compression depends on the temperature.
+fn learning_check(plan: &Plan, done: u64) -> LearningCheck {
+    let falls = plan.lr_schedule == LrSchedule::Cosine && plan.task() != DataTask::TokenCompression;
+    LearningCheck::new(if falls { plan.steps } else { 0 }, done)
+}
+
 impl<'a, T: Task> Session<'a, T> {
-    /// Starts a run at step 0.
+    /// Starts a run at step 0, from the weights of another run if there is one. Its first
+    /// checkpoint then has these weights, so that it can be resumed without the other run.
     pub fn start(
         plan: &'a Plan,
         data: &T::Data,
+        branch: Option<&BranchWeights>,
         run: &RunFolder,
+        claim: Claim,
         context: RunContext,
         observer: Observer<'a>,
     ) -> Result<Self> {
         let state = RunState::default();
-        let mut session = Session::new(plan, data, run, context, observer, state)?;
-        session.log.emit(started_event(&session))?;
+        let mut session = Session::new(plan, data, run, claim, context, observer, state)?;
+        if let Some(branch) = branch {
+            with_autorelease_pool(|| {
+                checkpoint::load_weights(&branch.loaded, &mut session.learner)
+            })?;
+            // The loss of trained weights need not fall further.
+            session.learning_check = LearningCheck::default();
+        }
+        let branched_from = branch.map(|branch| branch.from.clone());
+        let started = started_event(&session, branched_from.unwrap_or_default());
+        session.log.emit_beginning(started)?;
+        if branch.is_some() {
+            session.save(CheckpointReason::Periodic)?;
+        }
         session.warn_if_precision_is_slow()?;
+        session.warn_if_disk_is_short()?;
+        session.warn_if_nothing_is_held_out()?;
+        session.warn_if_micro_batch_is_limited()?;
         if let Some(message) = T::truncation_warning(plan, data) {
             session.log.warn("texts_truncated", message)?;
         }
@@ -104,12 +145,13 @@ impl<'a, T: Task> Session<'a, T> {
         plan: &'a Plan,
         data: &T::Data,
         run: &RunFolder,
+        claim: Claim,
         context: RunContext,
         observer: Observer<'a>,
     ) -> Result<Self> {
         let (loaded, damaged) = checkpoint::newest(run)?;
         let state = loaded.state.clone();
-        let mut session = Session::new(plan, data, run, context, observer, state)?;
+        let mut session = Session::new(plan, data, run, claim, context, observer, state)?;
         session.load(&loaded)?;
         for message in damaged {
             session.log.warn("checkpoint_damaged", message)?;
@@ -117,8 +159,10 @@ impl<'a, T: Task> Session<'a, T> {
         if let SavedControllerState::Unreadable(message) = loaded.state.controller {
             session.log.warn("controller_state_unusable", message)?;
         }
-        session.emit_resumed()?;
+        let resumed = session.resumed_event();
+        session.log.emit_beginning(resumed)?;
         session.warn_if_precision_is_slow()?;
+        session.warn_if_disk_is_short()?;
         Ok(session)
     }
 
@@ -126,11 +170,11 @@ impl<'a, T: Task> Session<'a, T> {
         plan: &'a Plan,
         data: &T::Data,
         run: &RunFolder,
+        claim: Claim,
         context: RunContext,
         observer: Observer<'a>,
         state: RunState,
     ) -> Result<Self> {
-        let claim = run.claim()?;
         let RunContext {
             control,
             machine,
@@ -147,10 +191,7 @@ impl<'a, T: Task> Session<'a, T> {
         let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
         let learner = TrainState::new(plan, &chosen.device)?;
         let learner = learner.with_memory_limit(micro_batch_limit_bytes);
-        let model = ModelMemory {
-            element_bytes: learner.element_bytes(),
-            reserve: learner.reserve(),
-        };
+        let model = model_memory(&learner);
         let mut controller =
             MemoryController::new(plan, &chosen, &machine, &control, model, replay)?;
         controller.restore(&state.controller);
@@ -167,7 +208,8 @@ impl<'a, T: Task> Session<'a, T> {
             controller,
             learner,
             loaders: Loaders::new(plan, data, ahead, state.step),
-            checkpointer: Checkpointer::new(run, state.at_ms),
+            checkpointer: Checkpointer::new(run, plan, &state),
+            learning_check: learning_check(plan, state.step),
             state,
             log,
             timer: StepTimer::new(),
@@ -187,6 +229,7 @@ impl<'a, T: Task> Session<'a, T> {
     pub(crate) fn begin_step(&mut self) -> usize {
         // No gradients exist that an earlier failure could have damaged.
         self.checkpointer.take_reported_fault();
+        self.checkpointer.forget_unsaved_best(&mut self.state);
         self.step_samples = self.loaders.train.begin(self.state.step);
         self.step_samples
     }
@@ -433,6 +476,7 @@ impl<'a, T: Task> Session<'a, T> {
             gradient_norm: update.gradient_norm,
             samples_per_second: f64::from(batch.samples()) / seconds.max(1e-9),
             wait_ms: self.timer.wait_ms(total_wait_ms),
+            command_buffer_ms: self.controller.take_command_buffer_ms(),
             micro_batches: batch.micro_batches,
             checkpoint_blocks: if batch.checkpoint_blocks.iter().all(|blocks| *blocks == 0) {
                 Vec::new()
@@ -441,6 +485,9 @@ impl<'a, T: Task> Session<'a, T> {
             },
             metrics,
         })?;
+        if let Some(message) = self.learning_check.observe(self.state.step, batch.loss) {
+            self.log.warn("not_learning", message)?;
+        }
         self.timer.next_step(total_wait_ms);
         Ok(())
     }
@@ -489,9 +536,14 @@ impl<'a, T: Task> Session<'a, T> {
         checkpointer.save(&mut snapshot, reason)
     }
 
-    /// Writes a checkpoint. If that fails the training continues with a warning.
+    /// Writes a checkpoint. If that fails the training continues with a warning. After the last
+    /// step there is none: the run then saves once more, and ends with the error.
     pub(crate) fn save_or_warn(&mut self, reason: CheckpointReason) -> Result<()> {
+        let is_last = self.state.step >= self.plan.steps && reason == CheckpointReason::Best;
         let (checkpointer, mut snapshot) = self.snapshot();
+        if is_last {
+            checkpointer.expect_another_save();
+        }
         checkpointer.save_or_warn(&mut snapshot, reason)
     }
 
@@ -523,7 +575,7 @@ impl<'a, T: Task> Session<'a, T> {
     pub(crate) fn with_missing_checkpoint(&self, error: TrainError) -> TrainError {
         let lost_steps = self.faults.reached() > 0 && checkpoint::newest(&self.run).is_err();
         if lost_steps && !error.names_checkpoint() {
-            return TrainError::NothingSaved(Box::new(error));
+            return TrainError::NothingSaved(Box::new(error.without_resume()));
         }
         error
     }
@@ -558,8 +610,14 @@ impl<'a, T: Task> Session<'a, T> {
         self.controller.drain().map(|_| ())
     }
 
-    /// Replaces a lost device by a new one of the same kind. The state has been dropped.
+    /// Replaces a lost device by a new one of the same kind. The state has been dropped. The lost
+    /// device is dropped first, with its pools: a run that uses most of the memory has no space
+    /// for those of two devices.
     pub(crate) fn replace_device(&mut self) -> Result<()> {
+        let lost = std::mem::replace(&mut self.chosen.device, Device::Cpu);
+        self.learner.forget_device();
+        self.controller.replace_device(&Device::Cpu);
+        discard(lost);
         let device = select_device(self.chosen.kind.into())?.device;
         self.controller.replace_device(&device);
         self.chosen.device = device;
@@ -589,7 +647,9 @@ impl<'a, T: Task> Session<'a, T> {
     /// Loads weights, moments and position from a checkpoint.
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
         self.learner = self.initial_state()?;
-        checkpoint::load(loaded, &mut self.learner, OptimizerState::Load)?;
+        with_autorelease_pool(|| {
+            checkpoint::load(loaded, &mut self.learner, OptimizerState::Load)
+        })?;
         self.must_reload = false;
         self.restore_position(loaded);
         Ok(())
@@ -598,7 +658,7 @@ impl<'a, T: Task> Session<'a, T> {
     /// Restores the position of a checkpoint without its weights.
     pub(crate) fn restore_position(&mut self, loaded: &Loaded) {
         self.state = loaded.state.clone();
-        self.checkpointer.loaded(self.state.step);
+        self.checkpointer.loaded(&self.state);
     }
 
     /// The memory event for `sample`.
@@ -629,30 +689,75 @@ impl<'a, T: Task> Session<'a, T> {
             return self.log.memory_if_due(&reading);
         }
         self.log.memory(&reading)?;
+        let micro_batch = answer.reported_micro_batch;
         self.log.decision(DecisionRecord {
             step: self.state.step,
             phase,
             previous_micro_batch: answer.previous_micro_batch,
             micro_batches: if decision.action == Action::Run {
-                self.plan
-                    .effective_batch
-                    .div_ceil(decision.micro_batch.max(1))
+                self.plan.effective_batch.div_ceil(micro_batch.max(1))
             } else {
                 0
             },
-            decision: decision.clone(),
+            decision: Decision {
+                micro_batch,
+                ..decision.clone()
+            },
         })
     }
 
     /// Emits that the run continues at the current step. Events of later steps become invalid.
     pub(crate) fn emit_resumed(&mut self) -> Result<()> {
-        self.log.emit(RunEvent::Resumed {
+        let resumed = self.resumed_event();
+        self.log.emit(resumed)
+    }
+
+    fn resumed_event(&self) -> RunEvent {
+        RunEvent::Resumed {
             at_ms: self.log.now_ms(),
             unix_ms: unix_ms(),
             step: self.state.step,
             process: std::process::id(),
             device: self.chosen.kind.to_string(),
-        })
+            steps: self.plan.steps,
+            epochs: self.plan.epochs(),
+        }
+    }
+
+    fn warn_if_micro_batch_is_limited(&mut self) -> Result<()> {
+        let most = self.plan.effective_batch;
+        match self.plan.fixed_micro_batch {
+            Some(size) if size > most => {
+                let message = format!(
+                    "the micro-batch is {most} instead of {size}, because a step has {}",
+                    samples(most)
+                );
+                self.log.warn("micro_batch_limited", message)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn warn_if_nothing_is_held_out(&mut self) -> Result<()> {
+        if self.plan.held_out_samples > 0 {
+            return Ok(());
+        }
+        let missing = if self.plan.classes.is_empty() {
+            "the error of the model cannot be measured"
+        } else {
+            "no accuracy can be measured"
+        };
+        let message = format!(
+            "nothing is held out, so {missing}; add more samples, or a folder of validation data"
+        );
+        self.log.warn("nothing_held_out", message)
+    }
+
+    fn warn_if_disk_is_short(&mut self) -> Result<()> {
+        match checkpoint::disk_warning(&self.run, &self.learner) {
+            Some(message) => self.log.warn("disk_short", message),
+            None => Ok(()),
+        }
     }
 
     fn warn_if_precision_is_slow(&mut self) -> Result<()> {

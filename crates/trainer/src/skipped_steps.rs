@@ -70,7 +70,7 @@ impl Skipped {
         const CONSEQUENCE: &str = "the step was skipped and the training continues";
         if let Some(scale) = self.overflowed_at {
             return format!(
-                "overflowed in f16; the loss scale drops from {} to {}, {CONSEQUENCE}",
+                "overflowed in f16; the loss scale drops from {} to {}; {CONSEQUENCE}",
                 format_count(scale as u64),
                 format_count(scale as u64 / 2)
             );

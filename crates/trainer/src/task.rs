@@ -10,9 +10,10 @@ mod forward_context;
 mod images;
 mod language_model;
 mod metric_sums;
-mod ranking;
-mod regression;
+mod class_scores;
+mod regression_metrics;
 mod evaluation_report;
+mod text_baseline;
 mod texts;
 
 pub use crate::data::Text;
@@ -29,7 +30,8 @@ pub use language_model::LanguageTask;
 pub use metric_sums::MetricSums;
 pub(crate) use models::BALANCE;
 pub use models::{Balance, Heads, PixelNormalization};
-pub use regression::{RegressionErrors, RegressionReport};
+pub use regression_metrics::{RegressionErrors, RegressionReport};
+pub(crate) use text_baseline::evaluate as evaluate_baseline;
 pub use texts::TextTask;
 pub use token_compression::{CompressionTask, Sequence};
 
@@ -90,6 +92,15 @@ pub trait Task: Sized {
     /// Loads the held-out samples.
     fn eval_loader(plan: &Plan, data: &Self::Data, options: PrefetchOptions) -> Self::EvalLoader;
 
+    /// Trains a simple model that the network should be better than, and saves it in the run
+    /// folder. `None` if the task has no such model, or if the user has stopped the run.
+    ///
+    /// # Errors
+    /// Text files have changed since the inspection, or the run folder cannot be written.
+    fn train_baseline(_inputs: &BaselineInputs) -> Result<Option<TaskBaseline>> {
+        Ok(None)
+    }
+
     /// Forward and backward pass of one micro-batch. Waits for the device, because an earlier GPU
     /// error shows only then.
     ///
@@ -109,6 +120,28 @@ pub trait Task: Sized {
 
     /// The best score of a run in words, such as "best held-out accuracy 91.2 %".
     fn describe_best(score: f64, plan: &Plan) -> String;
+}
+
+/// What a baseline is trained from.
+pub struct BaselineInputs<'a> {
+    /// The plan of the run.
+    pub plan: &'a Plan,
+    /// The dataset of the run.
+    pub found: &'a DetectedDataset,
+    /// The folder that the baseline is saved in.
+    pub run: &'a RunFolder,
+    /// Whether the user has stopped the run.
+    pub is_stopping: &'a dyn Fn() -> bool,
+}
+
+/// A trained baseline.
+pub struct TaskBaseline {
+    /// The model in words.
+    pub name: &'static str,
+    /// Training samples that it was trained on.
+    pub samples: u64,
+    /// Its evaluation on the held-out samples.
+    pub sums: EvaluatedMicroBatch,
 }
 
 /// Evaluates `$body` with `$T` standing for the type of a task. `$kind` is a [`dataset::Task`].

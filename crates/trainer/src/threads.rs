@@ -5,8 +5,9 @@ use crate::keep_awake::Awake;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
-/// Stack of each training thread, in bytes.
-const STACK_BYTES: usize = 64 << 20;
+/// Stack of a thread that computes with a network, in bytes: deep networks recurse. The threads of
+/// tokio have smaller stacks, so this work has threads of its own.
+pub const STACK_BYTES: usize = 64 << 20;
 
 /// Address space in bytes mapped for the stacks of a run: those of its pool and that of the
 /// calling thread. Almost none of it is ever touched.
@@ -44,13 +45,7 @@ pub fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> Result<R> + Se
             .next()
             .unwrap_or_else(not_started)
     }));
-    outcome.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-        Err(TrainError::Panicked(
-            text.unwrap_or_else(|| "no message".to_owned()),
-        ))
-    })
+    outcome.unwrap_or_else(|panic| Err(TrainError::from_panic(&*panic)))
 }
 
 /// Spawns one thread of a pool and waits until it runs.

@@ -2,70 +2,152 @@
 //! controller for a size and accumulates gradients. A complete effective batch is one optimizer
 //! step, followed by an evaluation and a checkpoint if they are due.
 
+mod baseline;
 mod evaluate;
-mod finish;
+mod stop_run;
 mod requests;
-mod restore;
+mod recover_from_device_failure;
 mod suspend;
 
-use crate::effective_batch::{AccumulatedBatch, EffectiveBatch};
+use crate::branch_weights::BranchWeights;
+use crate::checkpoint;
+use crate::data::learn_vocabulary;
 use crate::error::{Result, TrainError};
 use crate::event_log::Observer;
-use crate::manifest;
-use crate::plan::Plan;
+use crate::gradient_accumulation::{AccumulatedBatch, EffectiveBatch};
+use crate::plan::{LengthChange, Plan, RunLength};
 use crate::pretrained;
 use crate::run_context::{RunContext, RunOutcome};
+use crate::sample_manifest;
 use crate::session::Session;
 use crate::task::{Task, with_task};
 use crate::threads::on_threads;
+use baseline::train_baseline;
 use dataset::DetectedDataset;
-use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted};
-use finish::{emit_failed, finish, stop_for_shortage};
+use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted, patience_is_exhausted};
 use pressure::{Action, Outcome, Phase};
+use recover_from_device_failure::restore;
 use requests::handle_requests;
-use restore::restore;
 use runlog::{CheckpointReason, RunFolder, StopReason};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use stop_run::{emit_failed, finish, stop_for_shortage};
 use suspend::suspend;
 use tape::device::with_autorelease_pool;
 use tape::optim::Health;
 
+/// Code of the warning that a run ends at another step than planned.
+const LENGTH_CHANGED: &str = "length_changed";
+/// Code of the warning that the folder of images differs from the one that the run began with.
+const DATA_CHANGED: &str = "data_changed";
+
 /// Trains a new run in `run` and blocks until it ends. `observer` receives every event.
 pub fn start(
-    mut plan: Plan,
+    plan: Plan,
     found: impl Into<DetectedDataset>,
     run: &RunFolder,
     context: RunContext,
     observer: Observer,
 ) -> Result<RunOutcome> {
-    let found = found.into();
+    start_from(plan, found.into(), None, run, context, observer)
+}
+
+/// Trains a new run like [`start`], from the weights of another run if there is one.
+pub(crate) fn start_from(
+    mut plan: Plan,
+    found: DetectedDataset,
+    branch: Option<&BranchWeights>,
+    run: &RunFolder,
+    context: RunContext,
+    observer: Observer,
+) -> Result<RunOutcome> {
+    let claim = run.claim()?;
     run.write_config(&plan.config)?;
-    manifest::write(run, &found)?;
+    sample_manifest::write(run, &found)?;
     if let Some(pretrained) = &plan.pretrained {
         plan.pretrained = Some(Arc::new(pretrained.copy_into(&run.path)?));
     }
     on_threads(plan.threads as usize, || {
+        learn_vocabulary(
+            &plan,
+            &found,
+            run,
+            &context.control,
+            context.live.as_deref(),
+        )?;
         with_task!(plan.task(), T => {
             let data = T::open(&plan, &found, run)?;
             let plan = with_sample_counts::<T>(plan, &data);
             run.write_config(&plan.config)?;
-            train(Session::<T>::start(&plan, &data, run, context, observer)?)
+            let mut session = Session::<T>::start(&plan, &data, branch, run, claim, context, observer)?;
+            train_baseline(&mut session, &found)?;
+            train(session)
         })
     })
 }
 
 /// Continues a run from its newest valid checkpoint with the same samples, schedule and seeds.
 pub fn resume(run: &RunFolder, context: RunContext, observer: Observer) -> Result<RunOutcome> {
-    let found = manifest::read(run)?;
+    resume_to(run, None, context, observer)
+}
+
+/// Continues a run like [`resume`], but to another length, if one is given. The order of the
+/// samples does not depend on the length. The learning rate does: from here on it is that of a run
+/// which was planned this long. The config and the events record the length.
+///
+/// # Errors
+/// [`TrainError::Setting`] if no step would be left to train; nothing has changed then.
+pub fn resume_to(
+    run: &RunFolder,
+    length: Option<RunLength>,
+    context: RunContext,
+    observer: Observer,
+) -> Result<RunOutcome> {
+    // Nothing is read before: another process could change it.
+    let claim = run.claim()?;
+    checkpoint::recover(run)?;
+    let found = sample_manifest::read(run)?;
     let plan = Plan::check(&pretrained::config_of(run)?, &found)?;
     on_threads(plan.threads as usize, || {
         with_task!(plan.task(), T => {
             let data = T::open(&plan, &found, run)?;
             let plan = with_sample_counts::<T>(plan, &data);
-            train(Session::<T>::resume(&plan, &data, run, context, observer)?)
+            let (plan, change) = with_length(plan, length, run)?;
+            let mut session = Session::<T>::resume(&plan, &data, run, claim, context, observer)?;
+            if let Some(message) = sample_manifest::describe_changes(run, &found) {
+                session.log.warn(DATA_CHANGED, message)?;
+            }
+            if let Some(change) = change {
+                record_length(&mut session, &change)?;
+            }
+            train(session)
         })
     })
+}
+
+/// The plan with the length that the user asks for, and what that changes.
+fn with_length(
+    plan: Plan,
+    length: Option<RunLength>,
+    run: &RunFolder,
+) -> Result<(Plan, Option<LengthChange>)> {
+    let Some(length) = length else {
+        return Ok((plan, None));
+    };
+    let done = checkpoint::newest(run)?.0.state.step;
+    let changed = plan.clone().with_length(length, done)?;
+    let change = LengthChange::new(length, &plan, &changed, done);
+    Ok((changed, Some(change)))
+}
+
+/// Records the new length in the config, which a later resume reads, and in the events.
+fn record_length<T: Task>(session: &mut Session<'_, T>, change: &LengthChange) -> Result<()> {
+    let config = session.run.config().map(|config| change.applied_to(config));
+    let recorded = config
+        .and_then(|config| session.run.write_config(&config))
+        .map_err(TrainError::from)
+        .and_then(|()| session.log.warn(LENGTH_CHANGED, change.describe()));
+    recorded.inspect_err(|error| emit_failed(session, error))
 }
 
 /// The plan with the number of samples that the opened dataset has. The number of windows of
@@ -81,7 +163,10 @@ pub(crate) fn with_sample_counts<T: Task>(plan: Plan, data: &T::Data) -> Plan {
 fn train<T: Task>(mut session: Session<'_, T>) -> Result<RunOutcome> {
     let outcome = train_loop(&mut session).and_then(|reason| finish(&mut session, reason));
     outcome.map_err(|error| {
-        session.save_after_error();
+        // A checkpoint that could not be written is not tried again.
+        if !matches!(error, TrainError::CheckpointWrite { .. }) {
+            session.save_after_error();
+        }
         let error = session.with_missing_checkpoint(error);
         emit_failed(&mut session, &error);
         error
@@ -89,7 +174,8 @@ fn train<T: Task>(mut session: Session<'_, T>) -> Result<RunOutcome> {
 }
 
 fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
-    let mut outcome = train_steps(session);
+    // Each micro-batch catches exceptions of the system itself; this catches those between them.
+    let mut outcome = with_autorelease_pool(|| train_steps(session));
     // Whatever was not answered where it happened may have damaged the weights.
     while let Err(error) = outcome {
         let fault = match error {
@@ -98,14 +184,17 @@ fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
             // An error of another kind may follow a failure that the device has not reported yet.
             error => session.earlier_fault().ok_or(error)?,
         };
-        outcome = restore(session, fault).and_then(|()| train_steps(session));
+        outcome = with_autorelease_pool(|| {
+            restore(session, fault)?;
+            train_steps(session)
+        });
     }
     outcome
 }
 
 fn train_steps<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
     if evaluation_was_interrupted(session)
-        && let ControlFlow::Break(reason) = evaluate(session)?
+        && let ControlFlow::Break(reason) = evaluate_within_patience(session)?
     {
         return Ok(reason);
     }
@@ -116,7 +205,7 @@ fn train_steps<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
             Accumulated::Stop(reason) => return Ok(reason),
         }
         if evaluation_is_due(session)
-            && let ControlFlow::Break(reason) = evaluate(session)?
+            && let ControlFlow::Break(reason) = evaluate_within_patience(session)?
         {
             return Ok(reason);
         }
@@ -125,6 +214,17 @@ fn train_steps<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
         }
     }
     Ok(StopReason::Finished)
+}
+
+/// Evaluates. Breaks if the run shall stop, or if the last evaluations were no better.
+fn evaluate_within_patience<T: Task>(
+    session: &mut Session<'_, T>,
+) -> Result<ControlFlow<StopReason>> {
+    let flow = evaluate(session)?;
+    if flow.is_continue() && patience_is_exhausted(session) {
+        return Ok(ControlFlow::Break(StopReason::Finished));
+    }
+    Ok(flow)
 }
 
 /// Repeats the step after a fault of the device while its gradients were accumulated: they have

@@ -2,8 +2,8 @@
 //! precision, micro-batches are computed on a rounded copy of the parameters, which follows every
 //! step.
 
-use crate::effective_batch::AccumulatedBatch;
 use crate::error::{Result, TrainError};
+use crate::gradient_accumulation::AccumulatedBatch;
 use crate::lr_schedule::Schedule;
 use crate::optimizer::OptimizerState;
 use crate::plan::{Compression, Plan};
@@ -18,7 +18,7 @@ use candle_core::Device;
 use models::Network;
 use pressure::{Moments, RecoveryReserve};
 use std::path::Path;
-use tape::device::synchronize;
+use tape::device::{synchronize, with_autorelease_pool};
 use tape::optim::{Health, health};
 use tape::{Cancel, Kernels, Parameters};
 
@@ -71,6 +71,10 @@ impl TrainState {
     /// # Errors
     /// Pretrained weights cannot be read, or the device has no memory.
     pub fn new(plan: &Plan, device: &Device) -> Result<Self> {
+        with_autorelease_pool(|| TrainState::build(plan, device))
+    }
+
+    fn build(plan: &Plan, device: &Device) -> Result<Self> {
         let (network, mut parameters) = plan.network(device)?;
         if plan.precision.is_half() && plan.ema_decay.is_none() {
             parameters.round_frozen(plan.precision.dtype())?;
@@ -91,12 +95,7 @@ impl TrainState {
             parameters,
             optimizer,
             average,
-            schedule: Schedule {
-                peak: plan.learning_rate,
-                warmup: plan.warmup_steps,
-                steps: plan.steps,
-                lr_schedule: plan.lr_schedule,
-            },
+            schedule: plan.schedule(),
             clip_norm: plan.clip_norm,
             precision: plan.precision,
             rounded: None,
@@ -146,6 +145,15 @@ impl TrainState {
         Ok(synchronize(&self.device)?)
     }
 
+    /// Completes a start from the weights of another run: the average begins at them.
+    pub fn starts_from_weights(&mut self) -> Result<()> {
+        if let Some(average) = &mut self.average {
+            *average = average.restarted(&self.parameters)?;
+        }
+        self.round()?;
+        Ok(synchronize(&self.device)?)
+    }
+
     /// The current loss scale, in f16.
     pub fn loss_scale(&self) -> Option<LossScale> {
         self.precision.loss_scale()
@@ -167,6 +175,11 @@ impl TrainState {
         self.rounded = None;
         self.optimizer.unload();
         self.average = None;
+    }
+
+    /// Lets go of a lost device, after [`TrainState::unload`]: whatever holds it keeps its memory.
+    pub fn forget_device(&mut self) {
+        self.device = Device::Cpu;
     }
 
     /// True after [`TrainState::unload`].

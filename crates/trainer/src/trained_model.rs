@@ -1,6 +1,7 @@
 //! A trained model in use: evaluated on a dataset, asked for predictions, or exported. Writes
 //! nothing but the exported folder.
 
+mod baseline;
 mod compress;
 mod generate;
 mod images;
@@ -10,7 +11,6 @@ mod texts;
 
 pub use compress::CompressedText;
 pub use generate::GenerationOptions;
-pub use saliency::Saliency;
 
 use crate::checkpoint::{self, OptimizerState, RunState};
 use crate::data::{EvalLoader, TOKENIZER};
@@ -18,16 +18,17 @@ use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
 use crate::export_inputs;
 use crate::inspect_options::{inspect_options, text_options};
-use crate::manifest;
 use crate::plan::Plan;
 use crate::precision::Precision;
 use crate::pretrained::config_of;
 use crate::results::{Results, SampleResult};
+use crate::sample_manifest;
 use crate::task::{
     EvaluatedMicroBatch, EvaluationReport, ForwardContext, MetricInputs, Metrics, ReportInputs,
     Sample, Task as _, with_task,
 };
 use crate::train_state::TrainState;
+use candle_core::Device;
 use dataset::{
     Class, ClassSelection, DetectedDataset, InspectOptions, Split, TargetColumn, Task, TextOptions,
     Tokenizer, detect,
@@ -39,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tape::Cancel;
-use tape::device::{DevicePreference, with_autorelease_pool};
+use tape::device::{DevicePreference, forget_pool, with_autorelease_pool};
 
 /// Samples per micro-batch. Small, because a forward pass alone takes little time.
 const MICRO_BATCH: usize = 16;
@@ -63,6 +64,18 @@ pub struct TrainedModel {
     pub state: RunState,
     /// The device and why it was chosen.
     pub device: String,
+    /// Dropped last, after the tensors.
+    _kernel_outputs: KernelOutputs,
+}
+
+/// The pool of kernel outputs on a device, which belongs to the thread that uses and drops the
+/// model. The thread may live longer.
+struct KernelOutputs(Device);
+
+impl Drop for KernelOutputs {
+    fn drop(&mut self) {
+        forget_pool(&self.0);
+    }
 }
 
 /// The format of an exported model.
@@ -138,7 +151,7 @@ impl TrainedModel {
         device: DevicePreference,
         device_check_path: Option<&Path>,
     ) -> Result<Self> {
-        let found = manifest::read(run)?;
+        let found = sample_manifest::read(run)?;
         let mut plan = Plan::check(&config_of(run)?, &found)?;
         let device = if plan.precision == Precision::F64 {
             DevicePreference::Cpu
@@ -152,7 +165,9 @@ impl TrainedModel {
         }
         let mut train_state = TrainState::new(&plan, &chosen.device)?;
         let loaded = checkpoint::best(run)?;
-        checkpoint::load(&loaded, &mut train_state, OptimizerState::Skip)?;
+        with_autorelease_pool(|| {
+            checkpoint::load(&loaded, &mut train_state, OptimizerState::Skip)
+        })?;
         let tokenizer = match (&plan.pretrained, plan.learned_vocabulary()) {
             (Some(pretrained), _) if plan.task() != Task::ImageClassification => {
                 crate::pretrained::tokenizer(pretrained)?
@@ -169,6 +184,7 @@ impl TrainedModel {
             train_state,
             state: loaded.state,
             device: format!("{}: {}", chosen.kind, chosen.reason),
+            _kernel_outputs: KernelOutputs(chosen.device),
         })
     }
 
@@ -234,7 +250,7 @@ impl TrainedModel {
     /// # Errors
     /// The manifest is damaged, or text files have changed.
     pub fn evaluate_own(&self, run: &RunFolder) -> Result<Evaluation> {
-        self.evaluate(&manifest::read(run)?)
+        self.evaluate(&sample_manifest::read(run)?)
     }
 
     /// Inspects a folder or file for an evaluation. If it has files of the run, it is split as in
@@ -267,7 +283,7 @@ impl TrainedModel {
                 DetectedDataset::Texts(found),
                 Task::TextClassification | Task::LanguageModel | Task::TokenCompression,
             ) => self.evaluate_texts(found),
-            _ => Err(self.wrong_task(&format!("a folder for {}", found.task().label()))),
+            _ => Err(self.wrong_dataset(found)),
         }
     }
 
@@ -338,18 +354,47 @@ impl TrainedModel {
         }
     }
 
-    /// The error for a request that the task of this run cannot answer.
-    fn wrong_task(&self, what: &str) -> TrainError {
+    /// The error for a request that the task of this run cannot answer: "continue a text".
+    fn wrong_task(&self, request: &str) -> TrainError {
         let command = match self.task() {
             Task::ImageClassification => "predict RUN IMAGE",
             Task::TextClassification | Task::TokenCompression => "predict RUN \"a text\"",
             Task::LanguageModel => "generate RUN --prompt \"a text\"",
         };
-        let sentence = format!(
-            "the task of this run is {}, which does not use {what}; try `ebb {command}`",
-            self.task().label()
-        );
-        TrainError::NotTrainable { message: sentence }
+        TrainError::NotTrainable {
+            message: format!(
+                "this run {} and cannot {request}; try `ebb {command}`",
+                self.what_it_does()
+            ),
+        }
+    }
+
+    /// The error for a dataset that this run cannot be evaluated on.
+    fn wrong_dataset(&self, found: &DetectedDataset) -> TrainError {
+        let (place, holds) = match found {
+            DetectedDataset::Images(_) => ("the folder", "images"),
+            DetectedDataset::Texts(found) => (
+                found.name.as_str(),
+                match found.task {
+                    Task::TextClassification => "texts with labels",
+                    _ => "texts without labels",
+                },
+            ),
+        };
+        let does = self.what_it_does();
+        TrainError::NotTrainable {
+            message: format!("this run {does}, but {place} holds {holds}"),
+        }
+    }
+
+    /// "classifies texts".
+    fn what_it_does(&self) -> &'static str {
+        match self.task() {
+            Task::ImageClassification if self.plan.classes.is_empty() => {
+                "predicts regression targets of images"
+            }
+            task => task.model_verb(),
+        }
     }
 
     /// For each class of the dataset `name`, its label in this run.

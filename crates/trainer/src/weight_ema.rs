@@ -30,6 +30,11 @@ impl WeightEma {
         })
     }
 
+    /// An average with the same decay that starts at these parameters.
+    pub fn restarted(&self, parameters: &Parameters) -> Result<Self> {
+        WeightEma::new(self.decay, parameters)
+    }
+
     /// Moves the average towards the parameters after step `step`, counted from 1. Early steps move
     /// it faster, so that it does not stay near the initial parameters.
     pub fn follow(&mut self, parameters: &Parameters, step: u64) -> Result<()> {

@@ -7,15 +7,16 @@
 mod support;
 
 use candle_core::DType;
-use runlog::{RunConfig, RunFolder};
+use disk::simulated::{SimulatedDisk, Survivors};
+use runlog::{RunConfig, RunFolder, RunStore};
 use std::collections::BTreeMap;
 use std::fs;
 use support::{plan, samples, train_state, values, whole};
 use tape::Cancel;
 use tape::inplace::to_f64;
 use trainer::internals::TrainState;
-use trainer::internals::checkpoint::{self, OptimizerState, RunState};
-use trainer::{ModelId, OptimizerKind, Precision};
+use trainer::internals::checkpoint::{self, OptimizerState, Retention, RunState};
+use trainer::{ModelId, OptimizerKind, Precision, RunDataset};
 
 fn run() -> (tempfile::TempDir, RunFolder) {
     let folder = tempfile::tempdir().unwrap();
@@ -56,11 +57,25 @@ fn at(step: u64) -> RunState {
     }
 }
 
+/// The names in a folder, sorted.
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().flatten();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
 fn steps(run: &RunFolder) -> Vec<u64> {
     run.checkpoints().unwrap().iter().map(|c| c.step).collect()
 }
 
 const ADAMW: OptimizerKind = OptimizerKind::AdamW;
+const NEWEST_TWO: Retention = Retention {
+    newest: 2,
+    every: None,
+};
 
 #[test]
 fn a_restored_checkpoint_continues_bit_for_bit() {
@@ -80,6 +95,8 @@ fn a_restored_checkpoint_continues_bit_for_bit() {
                     evaluation: Some((0.1, 0.9)),
                     best: Some((0.9, 2)),
                     is_best: true,
+                    evaluations_since_best: 0,
+                    number: 1,
                     loss_scale: first.loss_scale(),
                     skipped: first.skipped(),
                     controller: Default::default(),
@@ -158,17 +175,174 @@ fn the_newest_two_and_the_best_are_retained() {
         checkpoint::write(&run, &train_state, &at(step)).unwrap();
     }
     assert_eq!(steps(&run), [1, 2, 3, 4, 5]);
-    // The temporary folder of a crash during step 6, as `write` names it.
-    let draft = run.checkpoints_path().join(".draft-6.4711");
-    fs::create_dir(&draft).unwrap();
-    fs::write(draft.join("model.safetensors"), b"half").unwrap();
-    checkpoint::remove_old(&run, Some(2)).unwrap();
+    checkpoint::remove_old(&run, 5, Some(2), NEWEST_TWO).unwrap();
     assert_eq!(steps(&run), [2, 4, 5]);
-    assert!(!draft.exists());
-    checkpoint::remove_old(&run, None).unwrap();
+    checkpoint::remove_old(&run, 5, None, NEWEST_TWO).unwrap();
     assert_eq!(steps(&run), [4, 5]);
-    checkpoint::remove_old(&run, Some(5)).unwrap();
+    checkpoint::remove_old(&run, 5, Some(5), NEWEST_TWO).unwrap();
     assert_eq!(steps(&run), [4, 5]);
+    assert_eq!(
+        names(&run.checkpoints_path()),
+        ["step-000004", "step-000005"]
+    );
+}
+
+/// Every third checkpoint stays. The others are removed only after a newer one is complete.
+#[test]
+fn the_newest_the_best_and_every_nth_are_retained() {
+    let (_folder, run) = run();
+    let train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+    let retention = Retention {
+        newest: 1,
+        every: Some(3),
+    };
+    for number in 1..=8 {
+        let state = RunState {
+            number,
+            ..at(10 * number)
+        };
+        let before = steps(&run);
+        checkpoint::write(&run, &train_state, &state).unwrap();
+        assert!(before.iter().all(|step| steps(&run).contains(step)));
+        checkpoint::remove_old(&run, 10 * number, Some(20), retention).unwrap();
+    }
+    assert_eq!(steps(&run), [20, 30, 60, 80]);
+    // Fewer than one would remove the checkpoint that was just written.
+    let none = Retention {
+        newest: 0,
+        every: None,
+    };
+    checkpoint::remove_old(&run, 80, None, none).unwrap();
+    assert_eq!(steps(&run), [80]);
+}
+
+/// The newest checkpoint was damaged, and the run fell back to an earlier one: the damaged one does
+/// not count as one of the newest two.
+#[test]
+fn a_damaged_checkpoint_does_not_push_out_a_good_one() {
+    let (_folder, run) = run();
+    let train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+    for step in [10, 20, 30] {
+        checkpoint::write(&run, &train_state, &at(step)).unwrap();
+    }
+    let newest = run.path.join(RunFolder::checkpoint_name(30));
+    fs::write(newest.join("model.safetensors"), b"torn").unwrap();
+    assert_eq!(checkpoint::newest(&run).unwrap().0.state.step, 20);
+    checkpoint::write(&run, &train_state, &at(25)).unwrap();
+    checkpoint::remove_old(&run, 25, None, NEWEST_TWO).unwrap();
+    assert_eq!(steps(&run), [20, 25, 30]);
+    checkpoint::write(&run, &train_state, &at(30)).unwrap();
+    checkpoint::remove_old(&run, 30, None, NEWEST_TWO).unwrap();
+    assert_eq!(steps(&run), [25, 30]);
+    assert_eq!(checkpoint::newest(&run).unwrap().0.state.step, 30);
+}
+
+/// What a crash leaves under temporary names: an incomplete checkpoint, a complete one, one that
+/// was being removed, and files beside the checkpoints.
+#[test]
+fn the_next_start_finishes_what_a_crash_interrupted() {
+    let (_folder, run) = run();
+    let train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+    for step in [1, 2, 3, 4] {
+        checkpoint::write(&run, &train_state, &at(step)).unwrap();
+    }
+    let parent = run.checkpoints_path();
+    let rename = |from: &str, to: &str| fs::rename(parent.join(from), parent.join(to)).unwrap();
+    rename("step-000001", ".draft-step-000001.removed.4711");
+    // The old checkpoint of step 3 was moved out of the way of a new one.
+    rename("step-000003", ".draft-step-000003.replaced.4711");
+    // As earlier versions named it.
+    rename("step-000004", ".draft-4.4711");
+    let incomplete = parent.join(".draft-step-000005.4711");
+    fs::create_dir(&incomplete).unwrap();
+    fs::write(incomplete.join("model.safetensors"), b"half").unwrap();
+    fs::create_dir(run.path.join(".draft-published.4711")).unwrap();
+    fs::write(run.path.join(".draft-config.toml.4711"), b"half").unwrap();
+    assert_eq!(checkpoint::newest(&run).unwrap().0.state.step, 2);
+    checkpoint::recover(&run).unwrap();
+    assert_eq!(
+        names(&parent),
+        ["step-000002", "step-000003", "step-000004"]
+    );
+    assert_eq!(names(&run.path), ["checkpoints", "config.toml"]);
+    let (loaded, damaged) = checkpoint::newest(&run).unwrap();
+    assert_eq!((loaded.state.step, damaged.len()), (4, 0));
+}
+
+/// A checkpoint of the same step with other weights is replaced, and the power fails after any
+/// change.
+#[test]
+fn a_replaced_checkpoint_is_there_at_every_moment() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = SimulatedDisk::new(root.path());
+    let (id, before) = {
+        let _installed = disk.install();
+        let run = RunStore::open(root.path()).create("birds").unwrap();
+        let mut train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+        checkpoint::write(&run, &train_state, &at(1)).unwrap();
+        let before = disk.changes();
+        step(&mut train_state, 0);
+        checkpoint::write(&run, &train_state, &at(1)).unwrap();
+        (run.id(), before)
+    };
+    let mut cuts = disk.power_cuts();
+    let mut changes = 0;
+    while let Some(change) = cuts.next_change() {
+        changes += 1;
+        let some = Survivors::Seed(changes as u64);
+        for survivors in [Survivors::All, Survivors::None, some] {
+            if changes < before {
+                continue;
+            }
+            let left = tempfile::tempdir().unwrap();
+            cuts.leave(survivors, left.path()).unwrap();
+            let run = RunFolder {
+                path: left.path().join(&id),
+            };
+            checkpoint::recover(&run).unwrap();
+            let newest = checkpoint::newest(&run).map(|(loaded, _)| loaded.state.step);
+            assert_eq!(newest.ok(), Some(1), "{survivors:?} after {change}");
+            assert_eq!(names(&run.checkpoints_path()), ["step-000001"]);
+        }
+    }
+    assert!(changes > before + 10, "{changes}");
+}
+
+/// People share run folders: a changed `state.json` is not believed, and must not name files
+/// elsewhere.
+#[test]
+fn a_changed_state_file_is_refused() {
+    let (_folder, run) = run();
+    let train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+    let problem = |change: &dyn Fn(String) -> String| {
+        let written = checkpoint::write(&run, &train_state, &at(7)).unwrap();
+        let file = run.path.join(written.path).join("state.json");
+        fs::write(&file, change(fs::read_to_string(&file).unwrap())).unwrap();
+        let error = checkpoint::newest(&run).err().unwrap();
+        assert_eq!(error.code(), "no_checkpoint");
+        let damage = checkpoint::verify(file.parent().unwrap()).err().unwrap();
+        damage.to_string()
+    };
+    let step = problem(&|text| text.replacen("\"step\": 7", "\"step\": 9", 1));
+    assert!(step.contains("state.json has changed"), "{step}");
+    // As versions without a checksum wrote it.
+    let without_sum = |text: String| {
+        let lines = text.lines().filter(|line| !line.contains("\"sum\""));
+        lines.collect::<Vec<_>>().join(
+            "
+",
+        )
+    };
+    for elsewhere in ["../../config.toml", "/dev/zero", ".."] {
+        let named = problem(&|text| {
+            let listed = format!("\"files\": {{ \"{elsewhere}\": [0, 0],");
+            without_sum(text).replacen("\"files\": {", &listed, 1)
+        });
+        assert!(
+            named.contains("names a file outside the checkpoint"),
+            "{named}"
+        );
+    }
 }
 
 /// A file in place of the checkpoint folder makes the last rename fail.
@@ -219,10 +393,15 @@ fn drafts_are_ignored_and_damaged_checkpoints_reported() {
         "{messages:?}"
     );
     fs::remove_file(parent.join("step-000001/state.json")).unwrap();
-    assert_eq!(
-        checkpoint::newest(&run).err().map(|e| e.code()),
-        Some("no_checkpoint")
-    );
+    let error = checkpoint::newest(&run).err().unwrap();
+    assert_eq!(error.code(), "no_checkpoint");
+    let text = error.to_string();
+    for part in [
+        "(step-000002: model.safetensors has changed",
+        "; step-000001: ",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 #[test]
@@ -277,4 +456,27 @@ fn saving_a_step_again_leaves_its_weights_in_place() {
     checkpoint::write(&run, &train_state, &later).unwrap();
     assert_ne!(fs::metadata(&file).unwrap().ino(), number);
     assert_eq!(checkpoint::newest(&run).unwrap().0.state, later);
+}
+
+#[test]
+fn a_manifest_names_only_files_inside_its_folder() {
+    let (_folder, run) = run();
+    let read = |file: &str| {
+        let files = format!("[[\"{file}\", 0, 0, 16, 16, 700]]");
+        let text = format!(
+            "{{\"folder\": \"/data\", \"name\": \"birds\", \"classes\": [\"jay\"], \"files\": {files}}}"
+        );
+        fs::write(run.path.join("data.json"), text).unwrap();
+        let dataset = RunDataset::read(&run);
+        let folder = dataset.map(|dataset| dataset.folder().to_owned());
+        folder.map_err(|error| error.to_string())
+    };
+    assert_eq!(read("jay/1.png"), Ok("/data".into()));
+    for outside in ["../1.png", "jay/../../1.png", "/dev/zero"] {
+        let refused = read(outside).expect_err(outside);
+        assert!(
+            refused.contains("outside of the dataset folder"),
+            "{refused}"
+        );
+    }
 }

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use dataset::InspectOptions;
-use runlog::{DeviceChoice, RunConfig, RunEvent, RunFolder, RunStore};
+use runlog::{CheckpointInterval, DeviceChoice, RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
 use tape::Rng;
 use trainer::{Plan, RunContext, TrainError};
@@ -40,7 +40,7 @@ fn config(images: &Path) -> RunConfig {
         weight_decay: Some(10.0),
         device: Some(DeviceChoice::Cpu),
         threads: Some(2),
-        checkpoint_every: Some("1steps".to_owned()),
+        checkpoint_every: Some(CheckpointInterval::Steps(1)),
         ..RunConfig::default()
     }
 }

@@ -41,6 +41,7 @@ fn trained(size: TextSize, tokenizer: &Tokenizer) -> (ModelId, Network, Paramete
         tokens: TOKENS,
         vocabulary: tokenizer.vocabulary() as u32,
         policy: None,
+        neighbors: TextModel::NEIGHBORS,
     });
     let built = Network::build(kind, 0, 3, 9, DType::F32, &Device::Cpu);
     let (network, mut parameters) = built.unwrap();

@@ -17,6 +17,7 @@ fn model(size: TextSize, tokens: u32, dtype: DType) -> (Network, Parameters) {
         tokens,
         vocabulary: 257,
         policy: None,
+        neighbors: TextModel::NEIGHBORS,
     });
     let (network, mut parameters) = Network::build(kind, 0, 0, 9, dtype, &Device::Cpu).unwrap();
     for index in 0..parameters.len() {

@@ -6,7 +6,7 @@
 
 mod support;
 
-use runlog::{DeviceChoice, PrecisionChoice, RunConfig, RunEvent, RunFolder};
+use runlog::{CheckpointInterval, DeviceChoice, PrecisionChoice, RunConfig, RunEvent, RunFolder};
 use std::path::Path;
 use support::CLASSES;
 use trainer::internals::checkpoint;
@@ -51,7 +51,7 @@ fn test_run() -> TestRun {
         precision: Some(PrecisionChoice::F16),
         device: Some(DeviceChoice::Cpu),
         threads: Some(1),
-        checkpoint_every: some("2steps"),
+        checkpoint_every: Some(CheckpointInterval::Steps(2)),
         evaluate_every_epochs: Some(100),
         ..RunConfig::default()
     };
@@ -144,6 +144,9 @@ fn an_overflow_skips_the_step_and_halves_the_scale() {
     let text = std::fs::read_to_string(&state).unwrap();
     let planted = text.replace("\"exponent\": 16", "\"exponent\": 20");
     assert_ne!(planted, text);
+    // Without its checksum it is a file of an earlier version.
+    let lines = planted.lines().filter(|line| !line.contains("\"sum\""));
+    let planted = lines.collect::<Vec<_>>().join("\n");
     std::fs::write(&state, planted).unwrap();
     let mut skipped = Vec::new();
     trainer::resume(&run.run, RunContext::default(), &mut |event| {

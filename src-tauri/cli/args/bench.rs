@@ -15,11 +15,12 @@ pub struct VerifySplit {
     /// Number of samples in the effective batch [default: as in the run; 16 for a workload]
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub effective_batch: Option<u32>,
-    /// Splits to check, such as 5+5+5+1,8+8; or how many random splits to check in addition to the
-    /// fixed splits
+    /// Splits of the batch to check, such as 5+5+5+1,8+8; or a number of random splits to check in
+    /// addition to the fixed splits
     #[arg(long)]
     pub splits: Option<String>,
-    /// Blocks of the workload to checkpoint (their activations are recomputed in the backward pass)
+    /// Number of blocks of the workload to checkpoint (their activations are recomputed in the
+    /// backward pass)
     #[arg(
         long,
         value_name = "BLOCKS",
@@ -49,7 +50,7 @@ pub struct Bench {
     /// Samples per micro-batch [default: the whole batch]
     #[arg(long)]
     pub micro: Option<usize>,
-    /// Blocks to checkpoint (their activations are recomputed in the backward pass)
+    /// Number of blocks to checkpoint (their activations are recomputed in the backward pass)
     #[arg(long, value_name = "BLOCKS", default_value_t = 0)]
     pub checkpoint_blocks: usize,
     /// Keep the optimizer's moments in a memory-mapped file, as training does before it suspends
@@ -61,7 +62,7 @@ pub struct Bench {
     /// Steps to measure, after two warm-up steps
     #[arg(long, default_value_t = 8)]
     pub steps: usize,
-    /// Threads of the CPU kernels
+    /// Number of threads for the CPU kernels
     #[arg(long)]
     pub threads: Option<usize>,
     /// Device: auto, metal, cuda or cpu
@@ -77,7 +78,8 @@ pub struct Bench {
     /// copy
     #[arg(long)]
     pub kernels: bool,
-    /// Instead of measuring, compare the gradients of one micro-batch with those of the CPU in f64
+    /// Instead of measuring speed, compare the gradients of one micro-batch with gradients computed
+    /// on the CPU in f64
     #[arg(long, conflicts_with = "kernels")]
     pub gradients: bool,
     /// Print one JSON line per workload and batch size

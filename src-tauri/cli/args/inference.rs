@@ -2,6 +2,7 @@
 //! generate`.
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -10,6 +11,9 @@ pub struct Evaluate {
     pub run: String,
     /// Folder or file of new samples [default: the run's test samples, or its held-out samples]
     pub folder: Option<PathBuf>,
+    /// Use the n-gram baseline of the run instead of its model
+    #[arg(long)]
+    pub baseline: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -21,11 +25,14 @@ pub struct Predict {
     pub run: String,
     /// Image files, or texts if the run was trained on texts. A text may also be the name of a text
     /// file. A folder means every file in the folder
-    #[arg(required = true, value_name = "IMAGE|TEXT|FOLDER")]
+    #[arg(required = true, value_name = "IMAGE|TEXT|FOLDER", value_parser = maybe_empty())]
     pub files: Vec<PathBuf>,
     /// Number of classes to print for each image or text
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub top: u32,
+    /// Use the n-gram baseline of the run instead of its model
+    #[arg(long)]
+    pub baseline: bool,
     /// Print JSON lines
     #[arg(long)]
     pub json: bool,
@@ -47,12 +54,18 @@ pub struct Generate {
     /// Sampling temperature; 0 always takes the most probable token
     #[arg(long, default_value_t = 0.8, value_parser = temperature)]
     pub temperature: f64,
-    /// Sample only from this many of the most probable tokens
-    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Sample only from the N most probable tokens
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top_k: Option<u32>,
     /// Random seed of the sampling
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
+}
+
+/// Parses an argument that may be empty, so that an empty text is reported and does not prevent the
+/// predictions for the other texts.
+fn maybe_empty() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 fn temperature(text: &str) -> Result<f64, String> {

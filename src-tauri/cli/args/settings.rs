@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use runlog::{Allowed, Group, RunConfig, SETTINGS, Setting};
 use serde_json::{Map, Value};
 
-/// Which settings a command takes as flags.
+/// The settings that a command takes as flags.
 pub trait Takes {
     /// Whether the command takes this setting as a flag.
     fn takes(setting: &Setting) -> bool;
@@ -47,13 +47,14 @@ impl Takes for Planned {
             "precision",
             "checkpoint_blocks",
             "threads",
+            "prefetch_batches",
         ];
         let groups = [Group::Compression];
         keys.contains(&setting.key) || groups.contains(&setting.group) || Limited::takes(setting)
     }
 }
 
-/// How much memory Ebb may use.
+/// Settings that limit how much memory Ebb may use.
 pub struct Limited;
 
 impl Takes for Limited {
@@ -76,7 +77,7 @@ impl Takes for Controlled {
     }
 }
 
-/// How a folder is read.
+/// Settings that change how Ebb reads a folder.
 pub struct Read;
 
 impl Takes for Read {
@@ -118,13 +119,14 @@ impl Takes for Shared {
 pub struct Settings<T> {
     /// Settings that the user gave as flags; all other settings are absent.
     pub config: RunConfig,
-    /// Keys of the settings that the user gave as `auto`. They override a config file.
+    /// Keys of the settings that the user gave as `auto`. `auto` overrides the value of a config
+    /// file.
     automatic: Vec<&'static str>,
     takes: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<T> Settings<T> {
-    /// These settings; those that are absent come from `base`. A setting that the user gave as
+    /// Returns these settings; `base` supplies the absent ones. A setting that the user gave as
     /// `auto` removes the value of `base`.
     pub fn over(&self, base: RunConfig) -> RunConfig {
         let base = if self.automatic.contains(&"micro_batch") {
@@ -147,8 +149,8 @@ fn flags<T: Takes>() -> impl Iterator<Item = &'static Setting> {
         .filter(|setting| T::takes(setting))
 }
 
-/// The help of a flag. It lists the allowed words if the setting's sentence does not name all of
-/// them.
+/// The help of a flag. If the help of the setting does not name all allowed words, the help of the
+/// flag lists them.
 fn help(setting: &Setting) -> String {
     let text = setting.help.trim();
     let words = match setting.allowed {

@@ -2,6 +2,7 @@
 //! and `ebb tune`.
 
 use super::settings::{Settings, Shared};
+use crate::cli::output::status;
 use clap::Args;
 use runlog::RunConfig;
 use std::path::PathBuf;
@@ -22,14 +23,18 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// The config that all runs share.
+    /// The config that all runs share. Prints a message for each key that has another name today.
     pub fn config(&self) -> Result<RunConfig, runlog::RunlogError> {
         let typed = RunConfig {
             folder: Some(self.folder.clone()),
             ..RunConfig::default()
         };
-        let file = self.config.as_deref().map(RunConfig::load).transpose()?;
-        Ok(typed.over(self.settings.over(file.unwrap_or_default())))
+        let file = self.config.as_deref().map(RunConfig::load_with_notes);
+        let (file, notes) = file.transpose()?.unwrap_or_default();
+        for note in notes {
+            status!("{note}");
+        }
+        Ok(typed.over(self.settings.over(file)))
     }
 }
 
@@ -44,8 +49,8 @@ pub struct SweepBatch {
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub steps: u64,
     /// Compare the memory controller with fixed micro-batches. The runs take turns: one with
-    /// automatic micro-batches, and one with each size of --batches. The largest size is the
-    /// effective batch
+    /// automatic micro-batches, and one with each size of --batches. The effective batch is the
+    /// largest size of --batches
     #[arg(long, alias = "pilot", conflicts_with = "alone")]
     pub controller: bool,
     /// Measure only the first batch size, in this process
@@ -69,10 +74,22 @@ pub struct FindLr {
 pub struct Tune {
     #[command(flatten)]
     pub tried: Tried,
-    /// Trials in the first round
+    /// Number of trials in the first round
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub trials: u32,
-    /// Epochs per trial in the first round; each further round has three times as many epochs
+    /// Epochs per trial in the first round; each further round triples this number
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub epochs: u64,
+    /// End the search after this many minutes and use the best trial so far
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    pub minutes: Option<f64>,
+    /// After the search, train a run with the best settings on all samples
+    #[arg(long)]
+    pub train: bool,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok();
+    let value = value.filter(|value| (0.0..=1e6).contains(value));
+    value.ok_or_else(|| "write a number of minutes, such as 30".to_owned())
 }

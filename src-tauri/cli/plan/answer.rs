@@ -5,7 +5,7 @@ use super::planned_machine::PlannedMachine;
 use crate::cli::failure::Failure;
 use pressure::{DoesNotFit, ModelNeed, SuggestedConfig, options_needing_consent};
 use serde_json::{Value, json};
-use trainer::estimate::{MemoryEstimate, does_not_fit, size_notes};
+use trainer::estimate::MemoryEstimate;
 use trainer::{Estimate, Parts};
 
 /// One model at one resolution, and whether it fits.
@@ -60,8 +60,8 @@ impl Row {
         }
     }
 
-    /// Number of checkpointed blocks in the suggested config. If nothing fits, the number that the
-    /// plan names.
+    /// Number of checkpointed blocks in the suggested config. If nothing fits, the number in the
+    /// user's plan.
     pub fn blocks(&self) -> u32 {
         let planned = self.need.variants.first();
         let planned = planned.map_or(0, |variant| variant.checkpoint_blocks);
@@ -98,24 +98,19 @@ impl Answer {
     pub fn notes(&self) -> Vec<String> {
         let row = self.chosen();
         match &row.suggested {
-            Ok(found) => size_notes(
-                &row.memory,
-                row.blocks(),
-                found.micro_batch,
-                self.effective_batch,
-            ),
+            Ok(found) => {
+                row.memory
+                    .size_notes(row.blocks(), found.micro_batch, self.effective_batch)
+            }
             Err(_) => Vec::new(),
         }
     }
 
-    /// The error for a run that does not fit.
+    /// The error for a run that does not fit in memory.
     pub fn refusal(&self, no: &DoesNotFit) -> Failure {
-        does_not_fit(
-            &self.chosen().memory,
-            no,
-            self.machine.device.memory_cap_bytes,
-        )
-        .into()
+        let cap_bytes = self.machine.device.memory_cap_bytes;
+        let memory = &self.chosen().memory;
+        memory.does_not_fit(self.unit, no, cap_bytes).into()
     }
 
     pub fn as_json(&self) -> Value {

@@ -5,7 +5,7 @@ use dataset::Task;
 use trainer::estimate::IMAGE_SIZES;
 use trainer::{ModelId, TextModel, TextSize, model_task};
 
-/// Models and resolutions of the table, including the plan's own.
+/// Models and resolutions of the table, including those that the user plans to train.
 pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelId, u32)> {
     if plan.pretrained.is_some() {
         return vec![(plan.model, plan.input_size)];
@@ -46,12 +46,4 @@ pub(super) fn large_models(args: &Plan, plan: &trainer::Plan) -> Vec<&'static st
     }
     let large = ModelId::image_models().filter(|model| !ModelId::SMALL.contains(model));
     large.map(ModelId::name).collect()
-}
-
-/// Unit of the resolutions.
-pub(super) fn unit(task: Task) -> &'static str {
-    match task {
-        Task::ImageClassification => "px",
-        _ => "tokens",
-    }
 }

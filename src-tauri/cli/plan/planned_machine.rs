@@ -1,5 +1,5 @@
-//! The machine that is planned for: this one as it is, this one with other apps at work, or another
-//! Mac.
+//! The machine that is planned for: this machine as it is, this machine with an assumed memory
+//! use of other apps, or another Mac.
 
 use super::Plan;
 use crate::cli::args::Script;
@@ -9,9 +9,10 @@ use pressure::{DeviceLimits, Policy, Processes};
 use runlog::{DeviceChoice, RunConfig, format_bytes, parse_bytes};
 use trainer::{device_preference, predict_device_kind};
 
-/// Memory that other apps and the system are assumed to use on another Mac.
+/// Memory that other apps and the system are assumed to use on another Mac; at most half of that
+/// Mac's memory.
 const OTHERS_BYTES: u64 = 4 << 30;
-/// Plausible memory of a Mac, in bytes.
+/// The smallest and the largest memory that a Mac may have, in bytes.
 const PLAUSIBLE_MAC_BYTES: std::ops::RangeInclusive<u64> = (4 << 30)..=(2 << 40);
 
 /// The machine that will train.
@@ -54,8 +55,8 @@ fn check_what_if(what_if: u64, total_bytes: u64) -> Result<u64, Failure> {
     )))
 }
 
-/// The GPU's recommended working set on a Mac with this much memory. The fractions were read on
-/// Macs of 16 to 64 GB; for smaller Macs, two thirds are assumed.
+/// The GPU's recommended working set on a Mac with this much memory. The fractions of all memory
+/// were measured on Macs with 16 to 64 GB; for smaller Macs, two thirds are assumed.
 fn working_set_bytes(total_bytes: u64) -> u64 {
     let percent = match total_bytes >> 30 {
         ..16 => 67,
@@ -67,10 +68,11 @@ fn working_set_bytes(total_bytes: u64) -> u64 {
 }
 
 impl PlannedMachine {
-    /// The machine that the arguments of `ebb plan` ask about.
+    /// The machine to plan for: this one, or the one of `--for` and `--what-if`.
     ///
     /// # Errors
-    /// The memory of this machine cannot be read, or `--what-if` is more than its whole memory.
+    /// The memory of this machine cannot be read, or `--what-if` is larger than the machine's
+    /// total memory.
     pub fn new(args: &Plan, config: &RunConfig) -> Result<Self, Failure> {
         let max_system_fraction = config
             .max_system_fraction
@@ -116,9 +118,11 @@ impl PlannedMachine {
 
     /// A Mac that is not this machine.
     fn other_mac(args: &Plan, device: DeviceLimits) -> Result<Self, Failure> {
-        let others_bytes = check_what_if(args.what_if.unwrap_or(OTHERS_BYTES), device.total_bytes)?;
+        let assumed_bytes = OTHERS_BYTES.min(device.total_bytes / 2);
+        let others_bytes =
+            check_what_if(args.what_if.unwrap_or(assumed_bytes), device.total_bytes)?;
         let mut assumed = vec![format!(
-            "the GPU may use {}; when Ebb runs on that Mac, macOS reports the exact amount",
+            "the GPU may use {}; macOS reports the exact amount when Ebb runs on the planned Mac",
             format_bytes(device.limit_bytes)
         )];
         if args.what_if.is_none() {

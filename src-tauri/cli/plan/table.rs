@@ -1,9 +1,9 @@
-//! Prints the answer of `ebb plan` as a table of footprints and a config to begin with.
+//! Prints the answer of `ebb plan` as a table of footprints and a suggested config.
 
 use super::LISTED_MICRO_BATCHES;
 use super::answer::{Answer, Row};
 use crate::cli::output::out;
-use pressure::{RecoveryOption, Shortage, options_needing_consent};
+use pressure::{RecoveryOption, RecoveryStep, Shortage, options_needing_consent};
 use runlog::{format_bytes, format_count, format_duration};
 
 pub(super) fn print(answer: &Answer) {
@@ -39,7 +39,7 @@ fn print_machine(answer: &Answer) {
     );
     if machine.trainings > 1 {
         out!(
-            "Each of the {} runs may use this much memory",
+            "This memory limit applies to each of the {} runs",
             machine.trainings
         );
     }
@@ -112,34 +112,43 @@ fn table_row(row: &Row) -> String {
 
 /// Prints the settings that would help if nothing fits. These settings change the result of
 /// training, so the user chooses.
-fn print_offers(stuck: &Shortage) {
+fn print_offers(stuck: &Shortage, unit: &str) {
     out!(
         "Nothing fits: {} more memory would be needed. These settings would help, but they change the result (sizes are estimates):",
         format_bytes(stuck.missing_bytes)
     );
-    for (recovery, freed) in options_needing_consent(stuck) {
-        out!("  {}", offer(&recovery, freed, stuck.missing_bytes));
+    // A smaller effective batch frees nothing by itself.
+    let offers = options_needing_consent(stuck).into_iter();
+    for (recovery, freed) in offers.filter(|(_, freed)| *freed > 0) {
+        out!("  {}", offer(&recovery, unit, freed, stuck.missing_bytes));
     }
 }
 
-/// Such as "Lower the image size by a third (a smaller --image-size or --tokens): frees 0.4 GB,
-/// enough".
-fn offer(recovery: &RecoveryOption, freed_bytes: u64, missing_bytes: u64) -> String {
-    let how = recovery.step.setting();
+/// Describes a setting that would help, such as "Lower the image size by a third (a smaller
+/// --image-size): frees 0.4 GB, enough". `unit` is the unit of the input size.
+fn offer(recovery: &RecoveryOption, unit: &str, freed_bytes: u64, missing_bytes: u64) -> String {
+    let (description, how) = match (recovery.step, unit) {
+        (RecoveryStep::LowerResolution, "tokens") => {
+            ("Shorten the sequences by a third", Some("fewer --tokens"))
+        }
+        (RecoveryStep::LowerResolution, _) => {
+            (&*recovery.description, Some("a smaller --image-size"))
+        }
+        (step, _) => (&*recovery.description, step.setting()),
+    };
     let how = how.map_or_else(String::new, |how| format!(" ({how})"));
     let frees = match freed_bytes {
-        0 => "frees nothing on its own".to_owned(),
         bytes if bytes >= missing_bytes => format!("frees {}, enough", format_bytes(bytes)),
         bytes => format!("frees {}", format_bytes(bytes)),
     };
-    format!("{}{how}: {frees}", recovery.description)
+    format!("{description}{how}: {frees}")
 }
 
 fn print_chosen(answer: &Answer) {
     let row = answer.chosen();
     let found = match &row.suggested {
         Ok(found) => found,
-        Err(no) => return print_offers(&row.memory.stuck(no)),
+        Err(no) => return print_offers(&row.memory.stuck(no), answer.unit),
     };
     out!(
         "Suggested config: {} at {} {}, micro-batch {}, {} per step, {}, {}",
@@ -161,7 +170,7 @@ fn print_chosen(answer: &Answer) {
         found.precision
     );
     out!(
-        "Peak footprint {}, {} of it between steps; headroom {}",
+        "Peak memory {}, of which {} stays in use between steps; headroom {}",
         format_bytes(found.predicted_peak_bytes),
         format_bytes(row.need.state_bytes),
         format_bytes(found.headroom_bytes)

@@ -1,5 +1,5 @@
-//! Shows what a token compression makes of a text: the kept tokens, the gaps, and how it fills
-//! them. If an argument names a file, its content is compressed.
+//! Shows how a model compresses a text: the kept tokens, the text with gaps, and the text with
+//! filled gaps. If an argument names a file, Ebb compresses the content of the file.
 
 use super::super::args;
 use super::super::failure::Failure;
@@ -13,7 +13,7 @@ use trainer::{CompressedText, TrainedModel};
 /// code is 1.
 pub fn run(saved: &TrainedModel, args: &args::Predict, files: &[PathBuf]) -> Result<(), Failure> {
     if args.csv {
-        let sentence = "compressed texts do not fit into a table; use --json";
+        let sentence = "compressed texts cannot be printed as a CSV table; use --json";
         return Err(Failure::usage(sentence.to_owned()));
     }
     let mut unread = 0;
@@ -23,14 +23,19 @@ pub fn run(saved: &TrainedModel, args: &args::Predict, files: &[PathBuf]) -> Res
             Ok(text) => text,
             Err(why) => {
                 unread += 1;
-                status!("{why}");
+                let name = argument.to_string_lossy();
+                if args.json {
+                    out!("{}", json!({"text": name, "problem": why}));
+                }
+                status!("{name}: {why}");
                 continue;
             }
         };
         let found = saved.compress(&text)?;
-        match args.json {
-            true => out!("{}", line(file, &text, &found)),
-            false => out!("{}", words(file, &found)),
+        if args.json {
+            out!("{}", line(file, &text, &found))
+        } else {
+            out!("{}", words(file, &found))
         }
     }
     super::all_read(unread, files.len())
@@ -60,7 +65,7 @@ fn words(file: Option<&Path>, found: &CompressedText) -> String {
         percent(found.kept_fraction())
     );
     let filled = format!(
-        "filled in, {} of {} gaps right ({})",
+        "gaps filled, {} of {} correct ({})",
         count(found.correct),
         count(found.dropped()),
         percent(found.correct_fraction())
@@ -74,11 +79,12 @@ fn words(file: Option<&Path>, found: &CompressedText) -> String {
     parts.map(|(what, text)| block(&what, text)).join("\n")
 }
 
-/// A label and a text: a single line follows the label, several lines are indented below it.
+/// Puts a label before a text. A text of several lines is indented below the label.
 fn block(what: &str, text: &str) -> String {
-    match text.contains('\n') {
-        false => format!("{what}: {text}"),
-        true => format!("{what}:\n    {}", text.trim_end().replace('\n', "\n    ")),
+    if text.contains('\n') {
+        format!("{what}:\n    {}", text.trim_end().replace('\n', "\n    "))
+    } else {
+        format!("{what}: {text}")
     }
 }
 
@@ -99,7 +105,7 @@ mod tests {
         };
         assert_eq!(
             words(Some(Path::new("b.txt")), &found),
-            "b.txt, kept 4 of 6 tokens (66.7 %):\n    a c\n    d\nwith gaps (·):\n    a·c\n    d·\nfilled in, 1 of 2 gaps right (50.0 %): a c de"
+            "b.txt, kept 4 of 6 tokens (66.7 %):\n    a c\n    d\nwith gaps (·):\n    a·c\n    d·\ngaps filled, 1 of 2 correct (50.0 %): a c de"
         );
     }
 }

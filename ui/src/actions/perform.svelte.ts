@@ -1,7 +1,7 @@
 // Performs actions: by the button that does the same, or here if no page has one.
 import { host } from "../host/selectHost";
 import { go, inspectionHash, route, runHash } from "../route.svelte";
-import { attempt, chooseFolder, openSample, session } from "../appState.svelte";
+import { attempt, chooseFolder, openRun, openSample, session } from "../appState.svelte";
 import type { RunRequest, RunRow } from "../types";
 import { actions } from "./table";
 
@@ -11,8 +11,13 @@ const SAVED_SCALE = "text-scale";
 class Overlays {
   /** Whether the palette is open. */
   palette = $state(false);
-  /** The run whose name and note are edited. */
-  editing = $state.raw<Pick<RunRow, "id" | "name" | "note"> | null>(null);
+  /** The dialog about a run that is open. */
+  dialog = $state.raw<{ kind: keyof typeof import("./dialogs"); row: RunRow } | null>(null);
+}
+export interface DialogProps {
+  row: RunRow;
+  /** The dialog has closed. */
+  close: () => void;
 }
 export const overlays = new Overlays();
 
@@ -25,9 +30,10 @@ export const repeat = (run: string) =>
     go(inspectionHash(inspection));
   });
 
-const edit = (run: string) =>
+const dialog = (kind: keyof typeof import("./dialogs")) => (run: string) =>
   attempt(async () => {
-    overlays.editing = (await host.runs()).find((row) => row.id === run) ?? null;
+    const row = (await host.runs()).find(({ id }) => id === run);
+    overlays.dialog = row ? { kind, row } : null;
   });
 
 const trash = (run: string) =>
@@ -37,10 +43,11 @@ const trash = (run: string) =>
     if (at.view !== "welcome" && at.id === run) go("#/");
   });
 
-const find = () => {
+/** Focuses a part of the welcome page. */
+const focus = (selector: string) => {
   go("#/");
-  // The page is drawn first.
-  setTimeout(() => document.querySelector<HTMLInputElement>("#search-runs")?.focus());
+  // The page is drawn first, and its lists are loaded.
+  setTimeout(() => document.querySelector<HTMLElement>(selector)?.focus(), 100);
 };
 
 const scale = () => Number(localStorage.getItem(SAVED_SCALE)) || 1;
@@ -67,14 +74,30 @@ interface Handler {
   enabled?: (run: string | null) => boolean;
 }
 const always = (run: Handler["run"]): Handler => ({ run });
+type Commands = Record<string, () => unknown>;
+/** What each part of the page offers now, for example for the class that has the focus. */
+const parts = new Set<() => Commands>();
+/** Offers actions of a part of the page in the palette. Returns a function that ends this. */
+export const offer = (part: () => Commands) => {
+  parts.add(part);
+  return () => void parts.delete(part);
+};
+const commandsOfParts = (): Commands => Object.assign({}, ...[...parts].map((part) => part()));
+
 /** About a run: the one whose menu is open, or the one that is shown. */
 const aboutRun = (run: Handler["run"], enabled = (id: string) => id !== ""): Handler => ({ run, enabled: (id) => id !== null && enabled(id) });
 
 const handlers: Record<string, Handler> = {
   choose: always(() => chooseFolder()),
   sample: { run: () => openSample(), enabled: () => session.welcome?.sample !== null },
-  palette: always(() => (overlays.palette = true)),
-  find: always(find),
+  "import-run": always(async () => (await import("../welcome/importRun")).importRun()),
+  palette: always(() => {
+    // Now, because the palette takes the focus.
+    [offered, offeredAt] = [commandsOfParts(), location.hash];
+    overlays.palette = true;
+  }),
+  find: always(() => focus("#search-runs")),
+  recent: { run: () => focus("[data-recent]"), enabled: () => route().view !== "welcome" || document.querySelector("[data-recent]") !== null },
   runs: always(() => go("#/")),
   larger: always(() => setScale(nextScale(scale(), 1))),
   smaller: always(() => setScale(nextScale(scale(), -1))),
@@ -83,8 +106,9 @@ const handlers: Record<string, Handler> = {
   checkpoint: { run: control("checkpoint"), enabled: isActive },
   stop: { run: control("stop"), enabled: isActive },
   "show-active": { run: () => go(runHash(active()!.run)), enabled: isActive },
-  "open-run": aboutRun((run) => go(runHash(run))),
-  "edit-run": aboutRun(edit),
+  "open-run": aboutRun(openRun),
+  "edit-run": aboutRun(dialog("edit")),
+  "train-longer": aboutRun(dialog("longer"), () => !isActive()),
   "repeat-run": aboutRun(repeat),
   "reveal-run": aboutRun((id) => attempt(() => host.reveal({ kind: "run", id }))),
   "trash-run": aboutRun(trash, (run) => run !== active()?.run),
@@ -107,15 +131,28 @@ const buttonOf = (id: string): HTMLElement | null => {
 
 export const isEnabled = (id: string, run: string | null = shownRun()): boolean => {
   const handler = handlers[id];
-  return buttonOf(id) !== null || (handler !== undefined && (handler.enabled?.(run) ?? true));
+  return buttonOf(id) !== null || id in commandsOfParts() || (handler !== undefined && (handler.enabled?.(run) ?? true));
+};
+
+/** What the items of the open context menu do, if it is not that of a run, or what parts of the
+ * page offered when the palette opened. */
+let offered: Commands = {};
+/** The page that it belongs to: another one has other charts and samples. */
+let offeredAt = "";
+
+/** Shows the context menu of a chart, a class or a sample with these actions. */
+export const contextMenu = (on: string, commands: Commands) => {
+  [offered, offeredAt] = [commands, location.hash];
+  return attempt(() => host.contextMenu(on, null, Object.keys(commands)));
 };
 
 /** The ids of the actions that can be performed now. */
 export const enabledActions = (run: string | null = shownRun()) => actions.filter(({ id }) => isEnabled(id, run)).map(({ id }) => id);
 
 export const perform = (id: string, run: string | null = shownRun()) => {
+  if (offered[id] && offeredAt === location.hash) return void offered[id]();
   if (!isEnabled(id, run)) return;
   const button = buttonOf(id);
   if (button) button.click();
-  else void handlers[id]!.run(run ?? "");
+  else void handlers[id]?.run(run ?? "");
 };

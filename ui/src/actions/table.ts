@@ -9,12 +9,13 @@ export interface Action {
   elsewhere?: string;
   /** The menu of the menu bar; none if the system has an item of its own. */
   menu?: string;
-  /** Pressed together with the command key; Space is pressed alone. */
+  /** Pressed together with the command key, and with Shift if it begins with "shift+"; Space is
+   * pressed alone. */
   key?: string;
   /** The button that does the same. The action can be performed if the button can be pressed. */
   button?: string;
-  /** About one run, and therefore in the context menu of a row. */
-  row?: boolean;
+  /** In the context menu of this: a run, a chart, a class or a sample. */
+  on?: string;
 }
 
 export const actions: readonly Action[] = table;

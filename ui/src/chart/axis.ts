@@ -1,9 +1,9 @@
 // The horizontal axis: time, steps or epochs. Ranges, marks and the cursor are always times on the
 // run's clock; an axis maps them to positions and back.
 import { count, tickClock } from "../format";
-import type { Pull } from "../pullFormat";
-import type { ChartOptions } from "./options";
-import type { TimeRange } from "./span";
+import type { Pull } from "../unpackPull";
+import type { ChartOptions } from "./viewOptions";
+import type { TimeRange } from "./timeRange";
 import { roundTicks, timeTicks } from "./ticks";
 
 export interface Axis {

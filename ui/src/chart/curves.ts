@@ -1,7 +1,7 @@
 // How the series of a panel are drawn: most by uPlot, diamonds by hand.
 import uPlot from "uplot";
 import { timeAxis } from "./axis";
-import type { Colors } from "./colors";
+import type { Colors } from "./canvasTheme";
 import type { Plot } from "./panel";
 import type { Scene, Values } from "./scene";
 import { perPanel, seriesOf, type PanelId, type SeriesRow } from "./series";

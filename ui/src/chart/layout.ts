@@ -55,3 +55,7 @@ export const layout = (width: number, height: number, panels: PanelRow[] = PANEL
   });
   return { width, height, plotWidth: Math.max(width - LEFT - RIGHT, 100), bands, bottom: canvasTop };
 };
+
+/** Whether a position is over the first panel. The box of the cursor is then at the bottom, so that
+ * it does not hide the curves that are looked at. */
+export const isOverFirst = (y: number, { bands }: Layout, [first]: PanelRow[]) => first !== undefined && y < bands[first.id].top + bands[first.id].height;

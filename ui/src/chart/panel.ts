@@ -3,10 +3,10 @@
 import uPlot from "uplot";
 import { diamonds, uplotSeries } from "./curves";
 import { AXIS, FOOT, LEFT, SPILL, type Band } from "./layout";
-import { changeShapes, dottedLines } from "./marks";
+import { changeShapes, dottedLines } from "./changeMarks";
 import type { Scene } from "./scene";
 import type { PanelRow } from "./series";
-import { levelStrip, stressTests, tint } from "./tint";
+import { levelStrip, stressTests, tint } from "./pressureLevels";
 
 /** The plot's position on its canvas in CSS pixels, and the positions of times and values. */
 export interface Plot {

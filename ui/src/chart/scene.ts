@@ -1,12 +1,12 @@
 // One pull, prepared for drawing: values in the units of the axes, the stacked layers, and the
 // scales. Draws nothing.
 import type { LevelSpan, Mark, PullHeader } from "../types";
-import type { Pull } from "../pullFormat";
+import type { Pull } from "../unpackPull";
 import { axisOf, type Axis } from "./axis";
-import type { Colors } from "./colors";
-import type { ChartOptions } from "./options";
-import { PANELS, panelsOf, perPanel, seriesOf, timesOf, type PanelId, type PanelRow, type SeriesRow } from "./series";
-import type { TimeRange } from "./span";
+import type { Colors } from "./canvasTheme";
+import type { ChartOptions } from "./viewOptions";
+import { PANELS, panelsOf, perPanel, possiblePanels, seriesOf, timesOf, tokensPerSample, type PanelId, type PanelRow, type SeriesRow } from "./series";
+import type { TimeRange } from "./timeRange";
 import { logScale, type Scale } from "./ticks";
 
 /** Numbers; `null` is a gap in the curve. */
@@ -84,16 +84,17 @@ const isShown = (row: SeriesRow, values: Float64Array, { memory }: ChartOptions)
   return !row.optional || values.some((value) => value > 0);
 };
 
-const addPanel = (panel: PanelId, arrays: Arrays, options: ChartOptions, series: Scene["series"]) => {
+const addPanel = (panel: PanelId, arrays: Arrays, header: PullHeader, options: ChartOptions, series: Scene["series"]) => {
   let below = new Float64Array(0);
   for (const row of seriesOf(panel).reverse()) {
     if (!row.array) continue;
     const at = arrays(timesOf(row.array));
-    let raw = arrays(row.array).map((value) => value / (row.per ?? 1));
+    const per = panel === "speed" ? 1 / tokensPerSample(header.started) : (row.per ?? 1);
+    let raw = arrays(row.array).map((value) => value / per);
     if (!isShown(row, raw, options)) continue;
     if (row.onOthers && options.memory === "ebb") {
       const [others, system] = [arrays("memory.others"), arrays("memory.system")];
-      raw = raw.map((value, i) => value - (others[i]! + system[i]!) / (row.per ?? 1));
+      raw = raw.map((value, i) => value - (others[i]! + system[i]!) / per);
     }
     const values = withGaps(raw);
     if (row.drawing !== "layer") {
@@ -149,10 +150,10 @@ const scaleOf = (panel: PanelRow, top: number, scene: Omit<Scene, "scales">): Pa
 
 export const prepareScene = (pull: Pull, range: TimeRange, colors: Colors, tops: Tops, options: ChartOptions, stress: StressSpan[] = []): Scene => {
   const { header } = pull;
-  const panels = panelsOf(options);
+  const panels = panelsOf(options, possiblePanels(header));
   const series: Scene["series"] = new Map();
   const arrays = withPauses(pull);
-  for (const panel of panels) addPanel(panel.id, arrays, options, series);
+  for (const panel of panels) addPanel(panel.id, arrays, header, options, series);
   for (const panel of panels) tops[panel.id] = Math.max(tops[panel.id], panelTop(panel, series, header, options));
   const axis = axisOf(pull, options, range);
   const scene = { range, axis, panels, options, header, colors, marks: header.marks, spans: header.spans, stress, series };

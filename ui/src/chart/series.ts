@@ -2,13 +2,13 @@
 // in crates/runlog/src/chart_data.rs; a new array needs one row in SERIES here. Knows neither pixels
 // nor uPlot.
 import { count, loss, oneDecimal, percent, rate } from "../format";
-import type { Figures, PullHeader } from "../types";
-import type { ChartOptions } from "./options";
+import type { Figures, PullHeader, Started } from "../types";
+import type { ChartOptions } from "./viewOptions";
 import { fractionScale, lossScale, memoryScale, microScale, ownMemoryScale, type Scale } from "./ticks";
 
 const GB = 2 ** 30;
 
-export type PanelId = "memory" | "micro" | "loss" | "metric" | "gradient" | "speed" | "wait" | "swap" | "thermal";
+export type PanelId = "memory" | "micro" | "loss" | "metric" | "gradient" | "speed" | "wait" | "gpu" | "swap" | "thermal";
 
 export interface PanelRow {
   id: PanelId;
@@ -30,9 +30,25 @@ export interface PanelRow {
   log?: true;
   /** Shown only if the reader chose it; the name in the menu. */
   choice?: string;
+  /** Only for runs that have this array. */
+  needs?: string;
 }
 
 const thermalNames = ["Cool", "Warm", "Hot", "Too hot"];
+/** Tokens in a sample of a language model or a compression, which is a window of them; 1 for other
+ * tasks. */
+export const tokensPerSample = (started: Started | null | undefined) => (/^(language-model|token-compression)$/.test(started?.task ?? "") ? started!.input_size : 1);
+/** How the speed of a run is given. */
+export const speedUnit = (started: Started | null | undefined) => (tokensPerSample(started) > 1 ? "tokens/s" : "samples/s");
+export const speed = (samplesPerSecond: number | null | undefined, started: Started | null | undefined) => {
+  const tokens = tokensPerSample(started);
+  return tokens > 1 && typeof samplesPerSecond === "number" ? count(samplesPerSecond * tokens) : oneDecimal(samplesPerSecond);
+};
+/** A row of the cursor's box, or a name, as it is called for this run. */
+export const labelFor = (label: string, header: PullHeader) => {
+  if (label === "Metric") return header.metric_name ?? label;
+  return label === "Samples/s" && speedUnit(header.started) === "tokens/s" ? "Tokens/s" : label;
+};
 const isFraction = (header: PullHeader | null) => header?.metric_name === "accuracy" || header?.metric_name === "kept";
 
 /** From the top down; the last panel shown has the time axis. */
@@ -48,9 +64,10 @@ export const PANELS: PanelRow[] = [
     id: "metric", title: (header) => (header?.metric_name ?? "metric").replace(/^./, (letter) => letter.toUpperCase()), unit: () => "held out", share: 18,
     scale: (highest, header) => (isFraction(header) ? fractionScale() : lossScale(highest)), choice: "Accuracy, or the task's metric",
   },
-  { id: "speed", title: "Speed", unit: () => "samples/s", share: 14, scale: lossScale, choice: "Samples per second" },
+  { id: "speed", title: "Speed", unit: (header) => speedUnit(header?.started), share: 14, scale: lossScale, choice: "Samples per second" },
   { id: "gradient", title: "Gradient norm", unit: () => "", share: 14, scale: lossScale, choice: "Gradient norm" },
   { id: "wait", title: "Waiting for data", unit: () => "ms per step", share: 14, scale: lossScale, choice: "Time waiting for data" },
+  { id: "gpu", title: "GPU time", unit: () => "ms per command buffer", share: 14, scale: lossScale, choice: "GPU time per command buffer", needs: "loss.command_buffer_ms" },
   { id: "swap", title: "Swap", unit: () => "GB", share: 14, scale: ownMemoryScale, choice: "Swap" },
   {
     id: "thermal", title: "Thermal state", unit: () => "", share: 12, scale: () => ({ top: 3.2, ticks: [0, 1, 2, 3] }), choice: "Thermal state",
@@ -58,7 +75,12 @@ export const PANELS: PanelRow[] = [
   },
 ];
 
-export const panelsOf = (options: ChartOptions) => PANELS.filter(({ id, choice }) => !choice || options.panels.includes(id));
+/** The panels that a run can have, as one text that stays the same between pulls. */
+export const possiblePanels = (header: PullHeader | null) => PANELS.flatMap(({ id, needs }) => (!needs || header?.arrays.some(({ name }) => name === needs) ? id : [])).join();
+
+/** The panels shown, of those that are possible. */
+export const panelsOf = (options: ChartOptions, possible: string) =>
+  PANELS.filter(({ id, choice }) => possible.split(",").includes(id) && (!choice || options.panels.includes(id)));
 
 /** How a series is drawn. Layers are stacked, the last row at the bottom. Diamonds have times of
  * their own. */
@@ -139,9 +161,10 @@ export const SERIES: SeriesRow[] = [
     panel: "metric", name: "Evaluation", array: "evaluation.metric", drawing: "line", color: "series-smoothed", cursor: ["Metric"],
     format: (value, header) => (header && isFraction(header) ? percent(value) : loss(value)),
   },
-  { panel: "speed", name: "Samples/s", array: "loss.samples_per_second", drawing: "thin", color: "series-smoothed", format: oneDecimal, noisy: true, cursor: ["Samples/s"] },
+  { panel: "speed", name: "Samples/s", array: "loss.samples_per_second", drawing: "thin", color: "series-smoothed", format: (value, header) => (tokensPerSample(header?.started) > 1 ? count(value) : oneDecimal(value)), noisy: true, cursor: ["Samples/s"] },
   { panel: "gradient", name: "Norm", array: "loss.gradient_norm", drawing: "thin", color: "series-smoothed", format: loss, noisy: true, cursor: ["Gradient norm"] },
   { panel: "wait", name: "Waited", array: "loss.wait_ms", drawing: "thin", color: "series-smoothed", format: oneDecimal, suffix: " ms", noisy: true, cursor: ["Waited for data"] },
+  { panel: "gpu", name: "Mean", array: "loss.command_buffer_ms", drawing: "thin", color: "series-smoothed", format: oneDecimal, suffix: " ms", noisy: true, cursor: ["GPU, per command buffer"] },
   { panel: "swap", name: "In use", array: "memory.swap", drawing: "line", color: "series-smoothed", per: GB, format: oneDecimal, suffix: " GB", cursor: ["Swap"] },
   {
     panel: "thermal", name: "State", array: "memory.thermal", drawing: "steps", color: "series-smoothed", cursor: ["Thermal state"],

@@ -51,4 +51,4 @@ export const withRole = (choices: DataChoices, table: TableView, column: string,
 export const usesAll = ({ text_column, label_column, targets, leave_out_classes, merge_classes, leave_duplicates_out }: DataChoices): boolean =>
   !text_column && !label_column && targets.length + leave_out_classes.length + merge_classes.length === 0 && !leave_duplicates_out;
 
-export const NONE: DataChoices = { text_column: null, label_column: null, targets: [], leave_out_classes: [], merge_classes: [], leave_duplicates_out: false };
+export const NONE: DataChoices = { text_column: null, label_column: null, targets: [], leave_out_classes: [], merge_classes: [], leave_duplicates_out: false, held_out_fraction: null, group_by: null };

@@ -37,7 +37,7 @@ seed: number,
  */
 augment?: string, 
 /**
- * `10min`, `2epochs`, `500steps`.
+ * `auto`, `10min`, `2epochs`, `500steps`.
  */
 checkpoint_every?: string, 
 /**
@@ -47,4 +47,8 @@ max_system_fraction?: number,
 /**
  * When the training rests: `auto`, `always` or `off`.
  */
-courtesy?: string, };
+courtesy?: string, 
+/**
+ * Its settings that are only in the sheet of all settings.
+ */
+other_settings: { [key in string]: string }, };

@@ -5,7 +5,8 @@
  */
 export type CommandError = { 
 /**
- * `unknown_id`, `busy`, `not_trainable`, `invalid_setting`, `failed`.
+ * `unknown_id`, `busy`, `not_trainable`, `data_missing`, `invalid_setting`, `name_taken`,
+ * `replaced`, `device_lost`, `failed`.
  */
 code: string, 
 /**

@@ -28,4 +28,12 @@ merge_classes: Array<MergeView>,
 /**
  * Whether one of samples that are the same or nearly the same is used.
  */
-leave_duplicates_out: boolean, };
+leave_duplicates_out: boolean, 
+/**
+ * The fraction that is held out; `None` for the usual one.
+ */
+held_out_fraction: number | null, 
+/**
+ * The column whose groups are never divided; `None` if groups are recognized.
+ */
+group_by: string | null, };

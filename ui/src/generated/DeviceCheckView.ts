@@ -5,9 +5,9 @@
  */
 export type DeviceCheckView = { 
 /**
- * The run that waits for it. A stop of the run ends the check.
+ * The run that waits for it, if any. A stop of the run ends the check.
  */
-run: string, 
+run: string | null, 
 /**
  * Comparisons done.
  */

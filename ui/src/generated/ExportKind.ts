@@ -3,4 +3,4 @@
 /**
  * What is exported.
  */
-export type ExportKind = "hugging_face" | "onnx" | "core_ml" | "report_pdf" | "report_png" | "report_svg" | "curves_csv" | "tensorboard";
+export type ExportKind = "hugging_face" | "onnx" | "core_ml" | "report_pdf" | "report_png" | "report_svg" | "curves_csv" | "tensorboard" | "run";

@@ -70,7 +70,7 @@ skipped: Array<SkippedView>,
  */
 notes: Array<string>, 
 /**
- * "20 % of each class, 243 images, chosen by seed 7" or "folders train, val, test".
+ * "20 % of each class, 243 images, chosen by seed 7" or "from the folders train and val".
  */
 split: string, 
 /**

@@ -44,10 +44,19 @@ swap_bytes: number,
  */
 name: string, 
 /**
+ * The device of the next run, and what its check found: "CPU, 2 threads: no GPU was found", or
+ * "Metal on Apple M4 Pro, 61 operations checked on this Mac".
+ */
+device: string, 
+/**
  * How far the check of the GPU is that precedes its first run.
  */
 device_check: DeviceCheckView | null, 
 /**
  * The training of this process, while it runs.
  */
-active: ActiveView | null, };
+active: ActiveView | null, 
+/**
+ * Number of runs in the queue.
+ */
+queued: number, };

@@ -36,7 +36,7 @@ cause: Component,
  */
 level: Level, 
 /**
- * "Shrunk 16 to 8".
+ * "Micro-batch reduced from 16 to 8".
  */
 short: string, 
 /**

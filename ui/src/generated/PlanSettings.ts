@@ -41,7 +41,7 @@ learning_rate: number,
  */
 augment: string | null, 
 /**
- * `10min`, `2epochs`, `500steps`.
+ * `auto`, `10min`, `2epochs`, `500steps`.
  */
 checkpoint_every: string, 
 /**
@@ -55,4 +55,8 @@ courtesy: string,
 /**
  * Seed.
  */
-seed: number, };
+seed: number, 
+/**
+ * Settings that are only in the sheet of all settings, by key, as typed on the command line.
+ */
+other_settings: { [key in string]: string }, };

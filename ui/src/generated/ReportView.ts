@@ -48,6 +48,14 @@ mistakes: Array<ResultSample>,
  */
 mistake_count: number, 
 /**
+ * The samples whose labels are most likely wrong.
+ */
+suspicious: Array<ResultSample>, 
+/**
+ * Number of all labels that may be wrong.
+ */
+suspicious_count: number, 
+/**
  * Epoch and headline metric of each held-out evaluation, as a fraction for an accuracy.
  */
 curve: Array<[number, number]>, 

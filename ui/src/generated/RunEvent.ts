@@ -29,7 +29,31 @@ done: number,
 /**
  * All comparisons.
  */
-total: number, } | { "kind": "memory", 
+total: number, } | { "kind": "baseline", 
+/**
+ * Milliseconds on the run's clock.
+ */
+at_ms: number, 
+/**
+ * The model: "word and character n-grams".
+ */
+name: string, 
+/**
+ * Training samples that it was trained on.
+ */
+samples: number, 
+/**
+ * Seconds for training and evaluating it.
+ */
+seconds: number, 
+/**
+ * Mean held-out loss.
+ */
+loss: number | "nan" | "inf" | "-inf", 
+/**
+ * Metrics on the held-out samples by name, as in `Evaluation`.
+ */
+metrics: { [key in string]: number }, } | { "kind": "memory", 
 /**
  * Milliseconds on the run's clock.
  */
@@ -99,7 +123,8 @@ micro_batches: number,
  */
 decision: Decision, 
 /**
- * The decision as a sentence: "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
+ * The decision as a sentence: "Micro-batch reduced from 16 to 8: another app took 6.1 GB
+ * in 20 s".
  */
 message: string, } | { "kind": "prediction", 
 /**
@@ -163,6 +188,12 @@ samples_per_second: number,
  */
 wait_ms: number, 
 /**
+ * Mean time of the GPU per command buffer, in milliseconds, as the host measures it: an
+ * upper bound. The screen is drawn between two command buffers. Missing on devices without
+ * command buffers and in runs of early versions.
+ */
+command_buffer_ms?: number, 
+/**
  * The sizes of the micro-batches in order: the exact schedule, for a replay.
  */
 micro_batches: Array<number>, 
@@ -199,8 +230,9 @@ samples: number,
 loss: number | "nan" | "inf" | "-inf", 
 /**
  * Metrics by name: `accuracy`, `top_5` and `macro_f1` as fractions; `bits_per_byte`;
- * `mae.COLUMN`, the mean absolute error in the column's unit; and `mae_of_mean.COLUMN`,
- * the error of always predicting the mean of the training samples.
+ * `mae.COLUMN`, the mean absolute error in the column's unit; `mae_of_mean.COLUMN`, the
+ * error of always predicting the mean of the training samples; and `mae_standardized`, the
+ * mean over several targets in standard deviations, by which evaluations are compared.
  */
 metrics: { [key in string]: number }, 
 /**
@@ -262,6 +294,26 @@ code: string,
 /**
  * What happened, where, and what the user can do.
  */
+message: string, } | { "kind": "memory_limits", 
+/**
+ * Milliseconds on the run's clock.
+ */
+at_ms: number, 
+/**
+ * Completed optimizer steps.
+ */
+step: number, 
+/**
+ * The memory cap from now on.
+ */
+memory_cap_bytes: number | null, 
+/**
+ * Fraction of all memory that Ebb and all other apps may use together from now on.
+ */
+max_system_fraction: number, 
+/**
+ * The change: "Memory cap set to 4.0 GB".
+ */
 message: string, } | { "kind": "resumed", 
 /**
  * Milliseconds on the run's clock.
@@ -282,7 +334,15 @@ process: number,
 /**
  * Device of this life.
  */
-device: string, } | { "kind": "stopped", 
+device: string, 
+/**
+ * Planned steps, which a resume may change; 0 in runs of early versions.
+ */
+steps?: number, 
+/**
+ * Planned epochs; 0 in runs of early versions.
+ */
+epochs?: number, } | { "kind": "stopped", 
 /**
  * Milliseconds on the run's clock.
  */

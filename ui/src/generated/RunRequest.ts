@@ -7,4 +7,8 @@ export type RunRequest = "stop" | "checkpoint" | "pause" | "continue" | { "leave
 /**
  * Fraction of all memory that Ebb and all other apps may use together, from 0.5 to 0.95.
  */
-max_system_fraction: number, } };
+max_system_fraction: number, } } | { "memory_cap": { 
+/**
+ * Maximum memory footprint of Ebb, at least 64 MB; `None` removes the cap.
+ */
+bytes: number | null, } };

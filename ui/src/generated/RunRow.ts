@@ -18,6 +18,10 @@ name: string,
  */
 note: string, 
 /**
+ * Its tags.
+ */
+tags: Array<string>, 
+/**
  * "Image classification, ConvNet".
  */
 what: string, 
@@ -49,6 +53,14 @@ seconds_left: number | null,
  * Whether there is a checkpoint to resume from.
  */
 can_resume: boolean, 
+/**
+ * Complete epochs.
+ */
+epochs_done: number, 
+/**
+ * Planned epochs.
+ */
+epochs: number, 
 /**
  * When it started, milliseconds since 1970.
  */

@@ -120,4 +120,8 @@ seed: number,
 /**
  * The footprint that was estimated before the start, in bytes; 0 if none was.
  */
-estimated_peak_bytes?: number, };
+estimated_peak_bytes?: number, 
+/**
+ * The run and the step whose weights it started from; empty if it did not.
+ */
+branched_from?: string, };

@@ -10,7 +10,7 @@ export type StatusLine = {
  */
 at_ms: number, 
 /**
- * "Shrunk 16 to 8: another app took 6.1 GB in 20 s".
+ * "Micro-batch reduced from 16 to 8: another app took 6.1 GB in 20 s".
  */
 message: string, 
 /**

@@ -1,6 +1,6 @@
 // The interface between the page and the program. The page knows ids only: no path, no Tauri, no
 // file.
-import type { CommandError, DrillRequest, DrillView, EstimateView, InspectionView, MachineView, PlanSettings, PlanView, RepeatView, RunRequest, RunRow, Show, WeightsView, Welcome } from "../types";
+import type { CommandError, DrillRequest, DrillView, EstimateView, ImportedView, InspectionView, MachineView, NoticeView, PlanSettings, PlanView, RecentView, RepeatView, RunRequest, RunRow, Show, WeightsView, Welcome } from "../types";
 
 /** A time range of a run, for charts of `columns` pixel columns. `seen` is the version already
  * drawn, or 0. */
@@ -14,6 +14,9 @@ export interface PullQuery {
   smoothedSteps: number;
 }
 
+/** A setting of a plan, and its value as text. */
+export type SettingChange = [string, string];
+
 /** A folder is dragged over the window: its name, empty if unknown. `null` when it left or was
  * dropped. */
 export type Drag = { name: string } | null;
@@ -26,6 +29,11 @@ export interface Host {
   chooseFolder(): Promise<Show | null>;
   /** Opens the system's dialog for a folder of pretrained weights. `null` if it was cancelled. */
   chooseWeights(): Promise<WeightsView | null>;
+  /** The folders that were opened last, newest first. */
+  recentFolders(): Promise<RecentView[]>;
+  openRecent(id: string): Promise<Show>;
+  /** Removes a folder from the list; `null` removes all. */
+  forgetRecent(id: string | null): Promise<void>;
   /** Returns the id of the inspection. */
   openSample(): Promise<string>;
   /** `null` if nothing changed since version `seen`. */
@@ -35,35 +43,44 @@ export interface Host {
   planWith(inspection: string, weights: string, trains: string | null): Promise<PlanView>;
   /** Estimates the memory that these settings need. Takes about a second. */
   estimate(inspection: string, settings: PlanSettings): Promise<EstimateView>;
-  /** Measures the time of an epoch, in seconds. `null` on a GPU, where it is not known yet. */
+  /** Measures the time of an epoch, in seconds. On a GPU it is the time of an earlier run; `null` without one. */
   epochSeconds(inspection: string, settings: PlanSettings, microBatch: number): Promise<number | null>;
   /** Returns the id of the run. */
   train(inspection: string, settings: PlanSettings): Promise<string>;
-  resume(run: string): Promise<void>;
+  /** Adds a plan to the queue. It trains after the running training. */
+  enqueue(inspection: string, settings: PlanSettings): Promise<void>;
+  /** With `epochs`, the run ends after this many in all. */
+  resume(run: string, epochs?: number): Promise<void>;
   control(run: string, request: RunRequest): Promise<void>;
+  /** Stops the check of the GPU that no run waits for. */
+  stopDeviceCheck(): Promise<void>;
   stressTest(request: DrillRequest): Promise<DrillView>;
   pull(query: PullQuery): Promise<ArrayBuffer>;
   reportError(message: string): Promise<void>;
-  /** Shows the context menu of a run with the actions in `enabled`. A chosen one arrives at
-   * `onAction`. */
-  runMenu(run: string, enabled: string[]): Promise<void>;
-  /** Saves the name and the note of a run. An empty name restores the dataset's. */
-  editRun(run: string, name: string, note: string): Promise<void>;
+  /** Shows the context menu of a run or of another part of the page, with the actions in
+   * `enabled`. A chosen one arrives at `onAction`. */
+  contextMenu(on: string, run: string | null, enabled: string[]): Promise<void>;
+  /** Saves the name, the note and the tags of a run. An empty name restores the dataset's. */
+  editRun(run: string, name: string, note: string, tags: string[]): Promise<void>;
   /** What a new plan takes over from a run. */
-  repeatRun(run: string): Promise<RepeatView>;
+  repeatRun(run: string, change?: SettingChange): Promise<RepeatView>;
   /** Shows a folder in the file manager. */
   reveal(show: Show): Promise<void>;
   trashRun(run: string): Promise<void>;
+  /** Opens the system's dialog for an exported run. `null` if it was cancelled. */
+  importRun(): Promise<ImportedView | null>;
   /** Enables the items of the menu bar that can be performed now. */
   enableActions(enabled: string[]): Promise<void>;
   quit(): Promise<void>;
   closeWindow(): Promise<void>;
   /** Scales everything in the window. */
   zoom(factor: number): Promise<void>;
-  /** An item of the menu bar or of a run's context menu was chosen. */
+  /** An item of the menu bar or of a context menu was chosen. */
   onAction(listener: (id: string, run: string | null) => void): void;
   onShow(listener: (show: Show) => void): void;
   onDrag(listener: (drag: Drag) => void): void;
+  /** A sentence to show, for example about folders that were dropped but not opened. */
+  onNotice(listener: (notice: NoticeView) => void): void;
 }
 
 /** Converts anything thrown to an error with code and message. */

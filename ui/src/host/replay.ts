@@ -1,14 +1,18 @@
 // The window in a plain browser: it plays a recorded run. `?at=SECONDS` sets where the run's clock
 // begins, `?speed=0` stops it there, `?theme=light|dark` overrides the system, `?check` shows the
-// check of a GPU before a training, and `?state=ID` leads to a state of the list in
-// `replay/states.ts`. Never part of a production bundle.
-import type { PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
-import { pack } from "../pullFormat";
+// check of a GPU before a training, `?first-check` the one at the first launch, `?gpu` the time of a
+// GPU, and `?state=ID` leads to a state of the list in `replay/states.ts`. Never part of a production
+// bundle.
+import type { DeviceCheckView, PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
+import { pack } from "../unpackPull";
 import { toCommandError, type Host } from "./host";
-import { table, texts } from "./replay/datasets";
+import { table, texts } from "./replay/textAndTableInspections";
+import { changeLimits } from "./replay/limits";
+import { enqueue, queued } from "./replay/queue";
+import { stepsOfPlan } from "./replay/recovery";
 import { allStates } from "./replay/states";
-import { pinFont, reach } from "./replay/steps";
-import { estimate, inspection, machine, planWith, refused, repeated, rows, weights, welcome } from "./replay/views";
+import { pinFont, reach } from "./replay/reachState";
+import { estimate, inspection, machine, planWith, recentFolders, refused, repeated, repeatedWith, rows, uncheckedGpu, weights, welcome, wrongGpu } from "./replay/standInViews";
 
 /** Written by crates/runlog/tests/recorded_chart_data.rs: pulls of the whole run so far, one every
  * two seconds of its clock. */
@@ -42,7 +46,8 @@ let speed = number("speed", 1);
 let status = (query.get("status") ?? "training") as RunStatus;
 const endings: Partial<Record<RunStatus, StatusLine>> = {
   finished: { at_ms: baseMs, message: "Finished after 480 steps", detail: "The best checkpoint is that of epoch 27.", level: "normal" },
-  failed: { at_ms: baseMs, message: "The disk is full, so no checkpoint could be saved", detail: "Free 1.4 GB, then resume from step 96.", level: "critical" },
+  ended_early: { at_ms: baseMs, message: "Ended early at step 112: the process exited", detail: "Choose Resume to continue from the checkpoint at step 96; 16 steps are repeated.", level: "normal" },
+  failed: query.has("short") ? { at_ms: baseMs, message: "A micro-batch of 1 needs 1.9 GB, but only 0.4 GB is available to Ebb", detail: "Close other apps, or choose a setting below.", level: "critical" } : { at_ms: baseMs, message: "The disk is full, so no checkpoint could be saved", detail: "Free 1.4 GB, then resume from step 96.", level: "critical" },
 };
 let lastLine = endings[status];
 /** Grows with each line, so that it is shown. */
@@ -51,6 +56,7 @@ let stressTestEnds = 0;
 /** Whether the run trains in this window. */
 let here = query.has("active");
 let listed = rows;
+let recent = recentFolders;
 
 const nowMs = () => Math.min(endMs, Math.round(baseMs + (performance.now() - begun) * speed));
 
@@ -62,6 +68,9 @@ const pullAt = (ms: number, seen: number): ArrayBuffer => {
     const [name, values] = recording.pools[i]!;
     return [name, values.slice(offset, offset + length)];
   });
+  // A stand-in for the GPU's time, which the recorded run does not have.
+  const waited = arrays.find(([name]) => name === "loss.wait_ms");
+  if (query.has("gpu") && waited) arrays.push(["loss.command_buffer_ms", waited[1].map((ms) => 4 + ms)]);
   const header = { ...recorded.header, version, unchanged, status, status_line: lastLine ?? recorded.header.status_line };
   return pack(header, unchanged ? {} : Object.fromEntries(arrays));
 };
@@ -74,7 +83,7 @@ const setStatus = (next: RunStatus, nextSpeed: number, message?: string, detail 
 };
 
 /** Counts through the check of a GPU until it is done or stopped. */
-let check: { run: string; done: number; total: number } | null = null;
+let check: DeviceCheckView | null = query.has("first-check") ? { run: null, done: 37, total: 120 } : null;
 const checkGpu = async () => {
   const total = 120;
   for (let done = 0; done < total; done++) {
@@ -92,16 +101,28 @@ const requests: Record<Exclude<RunRequest, object>, () => void> = {
   checkpoint: () => setStatus(status, speed, "Checkpoint saved in 0.8 s", "The training goes on."),
 };
 
+/** Two folders were dropped. */
+const twoFolders = { text: "Ebb opens one folder at a time: it opened img_caltech101_20; shelves was left out. To train on all, put them into one folder and drop that folder.", is_error: false };
+/** They were dropped before the page listened. */
+const launchedWithTwo = { show: { kind: "inspection", id: "demo", weights: null } as const, notice: twoFolders };
+
 export const host: Host = {
-  welcome: async () => ({ ...welcome, platform: query.get("platform") ?? welcome.platform }),
+  welcome: async () => ({ ...welcome, platform: query.get("platform") ?? welcome.platform, ...(query.has("launched-with-two") && launchedWithTwo) }),
   machine: async () => ({
     ...machine,
+    device: query.has("wrong-gpu") ? wrongGpu : check?.run === null ? uncheckedGpu : machine.device,
     device_check: check,
+    queued: queued(),
     active: here && (status === "training" || status === "paused") ? { run: "demo", name: "img_caltech101_20", status, epoch: 17, epochs: 30, fraction: 0.55, seconds_left: 544 } : null,
   }),
   runs: async () => (query.has("empty") ? [] : listed.map((row) => (row.id === "demo" ? { ...row, status, can_resume: true } : row))),
   chooseFolder: async () => ({ kind: "inspection", id: "demo", weights: null }),
   chooseWeights: async () => weights,
+  recentFolders: async () => (query.has("recent") ? recent : []),
+  openRecent: async () => ({ kind: "inspection", id: "demo", weights: null }),
+  forgetRecent: async (id) => {
+    recent = id === null ? [] : recent.filter((folder) => folder.id !== id);
+  },
   openSample: async () => "demo",
   inspection: async (id, seen) => {
     if (seen === 1) return null;
@@ -109,8 +130,8 @@ export const host: Host = {
     return { refused, texts, table }[id] ?? inspection;
   },
   planWith: async (_inspection, _weights, trains) => planWith(trains ?? "all"),
-  estimate: async () => (query.has("large") ? { ...estimate, micro_batch: 0, refusal: { needed_bytes: 4 * 2 ** 30, available_bytes: 0.4 * 2 ** 30 } } : estimate),
-  epochSeconds: async () => 48,
+  estimate: async (id, { from, trains }) => (query.has("large") ? { ...estimate, micro_batch: 0, refusal: { needed_bytes: 4 * 2 ** 30, available_bytes: 0.4 * 2 ** 30 }, recovery: stepsOfPlan } : { ...estimate, learning_rate: (from ? planWith(trains) : ({ texts, table }[id] ?? inspection).plans[0]!).settings.learning_rate }),
+  epochSeconds: async () => (query.has("gpu") ? null : 48),
   train: async () => {
     if (query.has("refuse")) throw { code: "busy", message: "Another run is training. Stop it first, then train this folder." };
     if (query.has("check")) await checkGpu();
@@ -118,13 +139,23 @@ export const host: Host = {
     setStatus("training", number("speed", 1));
     return "demo";
   },
-  resume: async () => {
+  enqueue: async (id) => enqueue(id === "texts" ? "reviews.csv" : "img_caltech101_20", id === "texts" ? "Text classification, Text-Mini" : "Image classification, ViT-Micro"),
+  resume: async (run, epochs) => {
+    const done = rows.find(({ id }) => id === run)?.epochs_done ?? 0;
+    if (epochs !== undefined && epochs <= done) {
+      const message = `epochs = ${epochs} does not work: the run has already trained 570 steps, with 19 per epoch; choose at least ${done + 1} epochs in all`;
+      throw { code: "invalid_setting", message };
+    }
     here = true;
     setStatus("training", number("speed", 1));
   },
   control: async (_, request) => {
     if (check && request === "stop") check = null;
-    else if (typeof request === "string") requests[request]();
+    else if (typeof request !== "string") changeLimits(request);
+    else requests[request]();
+  },
+  stopDeviceCheck: async () => {
+    check = null;
   },
   stressTest: async (request) => {
     if (request === "begin") stressTestEnds = nowMs() + 20_000;
@@ -134,14 +165,22 @@ export const host: Host = {
   },
   pull: async ({ seen }) => pullAt(nowMs(), seen),
   reportError: async (message) => console.error(toCommandError(message).message),
-  runMenu: async (run, enabled) => console.info(run, enabled),
-  editRun: async (run, name, note) => {
-    listed = listed.map((row) => (row.id === run ? { ...row, name, note } : row));
+  contextMenu: async (on, run, enabled) => console.info(on, run, enabled),
+  editRun: async (run, name, note, tags) => {
+    const same = listed.filter((row) => row.name.toLowerCase() === name.toLowerCase());
+    if (same.length > 0 && !same.some((row) => row.id === run)) throw { code: "name_taken", message: `Another run is called ${name}. Choose another name.` };
+    const twice = tags.find((tag, at) => tags.indexOf(tag) < at);
+    if (twice) throw { code: "failed", message: `The tag \`${twice}\` does not work: the run has this tag already` };
+    listed = listed.map((row) => (row.id === run ? { ...row, name, note, tags } : row));
   },
-  repeatRun: async () => repeated,
+  repeatRun: async (_run, change) => (change ? repeatedWith(change) : repeated),
   reveal: async () => {},
   trashRun: async (run) => {
     listed = listed.filter(({ id }) => id !== run);
+  },
+  importRun: async () => {
+    if (query.has("damaged")) throw { code: "failed", message: "/home/ann/birds.ebbrun was not imported: it is damaged. Copy it again." };
+    return { run: "r3", notice: null };
   },
   enableActions: async () => {},
   quit: async () => {},
@@ -149,6 +188,9 @@ export const host: Host = {
   zoom: async () => {},
   onAction: () => {},
   onShow: () => {},
+  onNotice: (listener) => {
+    if (query.has("dropped-two")) setTimeout(() => listener(twoFolders));
+  },
   onDrag: (listener) => {
     if (query.has("drag")) setTimeout(() => listener({ name: "img_caltech101_20" }));
   },

@@ -1,11 +1,22 @@
 // Turns off what a browser does and a native app does not: the browser's context menu, dragging
 // links, and a button that keeps the focus after a click, so that Space would press it again.
 
-const isText = (target: EventTarget | null) => target instanceof HTMLElement && target.closest("input, textarea, .path") !== null;
+/** Whether text can be selected here. */
+export const isText = (target: EventTarget | null) => target instanceof HTMLElement && target.closest("input, textarea, .path") !== null;
 
 /** Texts keep the system's menu, which copies and pastes. */
 const onContextMenu = (event: Event) => {
   if (!isText(event.target)) event.preventDefault();
+};
+
+/** Opens the menu of what has the focus, also on a Mac, which has no key for it. */
+export const onMenuKey = (event: KeyboardEvent) => {
+  if (event.key !== "ContextMenu" && !(event.shiftKey && event.key === "F10")) return;
+  const focused = document.activeElement;
+  if (!focused || isText(focused)) return;
+  // Otherwise some systems send the same event again.
+  event.preventDefault();
+  if (!event.repeat) focused.dispatchEvent(new MouseEvent("contextmenu", { bubbles: true, cancelable: true }));
 };
 
 /** A click of the keyboard has no detail; the focus stays where the keyboard is. */
@@ -15,6 +26,7 @@ const onClick = (event: MouseEvent) => {
 
 export const behaveNatively = () => {
   addEventListener("contextmenu", onContextMenu);
+  addEventListener("keydown", onMenuKey);
   addEventListener("dragstart", (event) => event.preventDefault());
   addEventListener("click", onClick);
 };

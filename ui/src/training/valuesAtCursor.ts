@@ -1,8 +1,9 @@
 // The values under the cursor: the last known at that time, and the reason for a change nearby.
 import type { Scene } from "../chart/scene";
-import { SERIES } from "../chart/series";
+import { labelFor, SERIES } from "../chart/series";
 import { missing } from "../format";
-import type { Level, Mark } from "../types";
+import { indexAt, nearestMark } from "./nearest";
+import type { Level } from "../types";
 
 export interface Reading {
   level: Level;
@@ -11,25 +12,6 @@ export interface Reading {
   /** The change nearby; empty if there is none. */
   reason: string;
 }
-
-/** Index of the last time at or before `ms`; -1 before the first. */
-export const indexAt = (times: ArrayLike<number>, ms: number): number => {
-  let [low, high] = [0, times.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (times[middle]! <= ms) low = middle + 1;
-    else high = middle;
-  }
-  return low - 1;
-};
-
-/** The change that is nearest to `ms`, at most `nearMs` away. */
-export const nearestMark = (marks: Mark[], ms: number, nearMs: number): Mark | undefined => {
-  const distance = (mark: Mark) => Math.abs(mark.at_ms - ms);
-  let nearest: Mark | undefined;
-  for (const mark of marks) if (distance(mark) <= nearMs && (!nearest || distance(mark) <= distance(nearest))) nearest = mark;
-  return nearest;
-};
 
 /** Sums of the series by the rows of the cursor's box that they belong to. */
 const rowsAt = (scene: Scene, ms: number): Reading["rows"] => {
@@ -44,17 +26,38 @@ const rowsAt = (scene: Scene, ms: number): Reading["rows"] => {
       sums.set(label, { total, text: Number.isFinite(total) ? row.format(total, scene.header) + (row.suffix ?? "") : missing });
     }
   }
-  return [...sums].map(([label, { text }]) => [label === "Metric" ? (scene.header.metric_name ?? label) : label, text]);
+  return [...sums].map(([label, { text }]) => [labelFor(label, scene.header), text]);
+};
+
+/** A change of other apps' memory up to so long ago holds the budget line back, in milliseconds. */
+const HELD_BACK_MS = 60_000;
+
+const drawnAs = (scene: Scene, name: string) => [...scene.series].find(([row]) => row.name === name)?.[1];
+
+/** The largest change of other apps' memory in the last minute: " by 2.6 GB in 3 s"; empty if it is
+ * not known. */
+const changeOfOthers = (scene: Scene, ms: number) => {
+  const others = drawnAs(scene, "Other apps");
+  if (!others) return "";
+  let [low, high] = [{ value: Infinity, at: 0 }, { value: -Infinity, at: 0 }];
+  for (let i = indexAt(others.at, ms); i >= 0 && others.at[i]! >= ms - HELD_BACK_MS; i--) {
+    const [value, at] = [others.values[i] ?? Number.NaN, others.at[i]!];
+    if (value < low.value) low = { value, at };
+    if (value > high.value) high = { value, at };
+  }
+  const changed = high.value - low.value;
+  return changed >= 0.05 ? ` by ${changed.toFixed(1)} GB in ${Math.max(1, Math.round(Math.abs(high.at - low.at) / 1000))} s` : "";
 };
 
 /** Why the budget is below what the user allows, if it is clearly. */
 const heldBack = (scene: Scene, ms: number) => {
   const value = (name: string) => {
-    const drawn = [...scene.series].find(([row]) => row.name === name)?.[1];
+    const drawn = drawnAs(scene, name);
     return drawn?.values[indexAt(drawn.at, ms)] ?? Number.NaN;
   };
   const less = value("Your limit") - value("Budget line");
-  return less >= 0.3 ? `The budget line is ${less.toFixed(1)} GB below your limit: held back because other apps' memory changes.` : "";
+  if (!(less >= 0.3)) return "";
+  return `The budget line is ${less.toFixed(1)} GB below your limit: held back because other apps' memory changed${changeOfOthers(scene, ms)}.`;
 };
 
 /** `nearMs` is how far a change may be from the cursor. */

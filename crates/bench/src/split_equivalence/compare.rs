@@ -1,11 +1,12 @@
 //! Compares the gradients of one effective batch in several splits with the unsplit gradient.
 
-use super::batch_split::BatchSplit;
+use super::splits_to_try::BatchSplit;
 use serde::Serialize;
 use std::ops::Range;
 use tape::Parameters;
 use tape::inplace::to_f64;
-use trainer::{AccumulatedBatch, EffectiveBatch, MicroBatchResult, Result};
+use trainer::Result;
+use trainer::internals::{AccumulatedBatch, EffectiveBatch, MicroBatchResult};
 
 /// Largest difference of one parameter's gradient, or of the loss.
 #[derive(Debug, Clone, PartialEq, Serialize)]

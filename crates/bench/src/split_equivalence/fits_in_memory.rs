@@ -7,7 +7,8 @@ use runlog::format_bytes;
 use std::ops::Range;
 use tape::Parameters;
 use tape::counting_allocator::{live_bytes, take_peak_bytes};
-use trainer::{Machine, MicroBatchResult, Result, TrainError};
+use trainer::internals::MicroBatchResult;
+use trainer::{Machine, Result, TrainError};
 
 /// How far the budget looks ahead, in milliseconds. A micro-batch is short.
 const HORIZON_MS: u64 = 1_000;
@@ -43,7 +44,7 @@ pub fn check_memory(
         key: "effective_batch",
         value: samples.to_string(),
         allowed: format!(
-            "the check also computes the whole batch as one micro-batch. {} of memory are free, and one sample takes {}, so at most {most} samples fit",
+            "the check also computes the whole batch as one micro-batch. {} of memory is free, and one sample takes {}, so at most {most} samples fit",
             format_bytes(free),
             format_bytes(sample_bytes)
         ),

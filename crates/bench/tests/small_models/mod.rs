@@ -11,7 +11,7 @@ use models::{
 use std::ops::Range;
 use tape::inplace::to_f64;
 use tape::{Activation, Cancel, Kernels, Parameters, Rng, Tape, Value};
-use trainer::MicroBatchResult;
+use trainer::internals::MicroBatchResult;
 
 /// A small model of each architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! interleaved RGB pixels. Only operations that round alike on every machine are used: angles come
 //! from tangents, not from sines.
 
-use super::luma::gray_thousandths;
+use super::gray_thousandths;
 use crate::rng::Rng;
 
 /// Operations per sample.

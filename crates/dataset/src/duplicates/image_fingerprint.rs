@@ -1,10 +1,10 @@
 //! A small fingerprint of an image: a hash of its pixels, and a thumbnail of 16 by 16 pixels that
 //! survives other sizes and other compression, but not cropping, rotating or mirroring.
 
+use crate::augment::gray_thousandths;
 use crate::decode_image::{decode, system_decoder};
 use crate::decoded_image::{DecodedImage, Region};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 /// Side of the thumbnail of the luma, in pixels.
@@ -36,14 +36,11 @@ pub(super) struct ImageFingerprint {
 impl ImageFingerprint {
     /// The fingerprint of a file, or the reason why it cannot be decoded.
     pub(super) fn from_file(path: &Path) -> Result<Self, String> {
-        // Files are hostile: a panic in a decoder costs one file.
-        let decoded = catch_unwind(AssertUnwindSafe(|| {
-            decode(path, u32::MAX, system_decoder::installed)
-        }));
-        let failed = || "The decoder failed on it. Save it again, or remove it.".to_owned();
-        Ok(Self::from_image(
-            &decoded.unwrap_or_else(|_| Err(failed()))?,
-        ))
+        Ok(Self::from_image(&decode(
+            path,
+            u32::MAX,
+            system_decoder::installed,
+        )?))
     }
 
     fn from_image(image: &DecodedImage) -> Self {
@@ -56,10 +53,8 @@ impl ImageFingerprint {
             height: f64::from(image.height),
         };
         let luma = image.resample(whole, LUMA_SIDE, LUMA_SIDE).rgb;
-        let luma = luma.chunks_exact(3).map(|pixel| {
-            let [red, green, blue] = [pixel[0], pixel[1], pixel[2]].map(u32::from);
-            ((299 * red + 587 * green + 114 * blue + 500) / 1000) as u8
-        });
+        let luma = luma.chunks_exact(3);
+        let luma = luma.map(|pixel| ((gray_thousandths(pixel) + 500) / 1000) as u8);
         let colors = image.resample(whole, COLOR_SIDE, COLOR_SIDE).rgb;
         let mut thumbnail = [0; VALUES];
         for (place, value) in thumbnail.iter_mut().zip(luma.chain(colors)) {

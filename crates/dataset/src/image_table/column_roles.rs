@@ -2,7 +2,7 @@
 //! splits. A column that the user names comes first; the others are judged by names and cells.
 
 use super::matched_rows::{MatchedRow, MatchedRows};
-use super::numeric_cells::{Cell, is_id_name, is_numeric, parse_cell};
+use super::numeric_columns::{Cell, is_id_name, is_numeric, parse_cell};
 use crate::error::DatasetError;
 use crate::options::TableOptions;
 use crate::readers::is_label_name;

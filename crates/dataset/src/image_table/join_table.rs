@@ -9,13 +9,13 @@ use crate::image_inspection::ImageFile;
 use crate::options::TableOptions;
 use crate::target_column::TargetColumn;
 use crate::types::Split;
-use crate::user_messages::grouped;
+use format::format_count;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups of images.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    /// The rule that groups the images, as the end of "groups by …".
+    /// The rule that groups the images, as the end of "grouped by …".
     pub by: String,
     /// The group of each image, in the order in which the images were listed.
     pub group_of: Vec<Option<String>>,
@@ -110,11 +110,11 @@ pub(crate) fn describe_groups(by: &str, images: &[(Option<&str>, Split)]) -> (u6
     let ungrouped = images.iter().filter(|(group, _)| group.is_none()).count();
     let count = (splits_of.len() + ungrouped) as u64;
     let torn = splits_of.values().filter(|splits| splits.len() > 1).count();
-    let groups = grouped(count);
+    let groups = format_count(count);
     let note = if torn > 0 {
         format!(
-            "The dataset's own split divides {torn} of {groups} groups by {by} between sets, so the results may look better \
-             than they are."
+            "In the dataset's own split, {torn} of {groups} groups (grouped by {by}) have images in more than one set, \
+             so the results may look better than they are."
         )
     } else if by == BY_TIME {
         format!(
@@ -124,7 +124,7 @@ pub(crate) fn describe_groups(by: &str, images: &[(Option<&str>, Split)]) -> (u6
         )
     } else {
         format!(
-            "Images are kept together in {groups} groups by {by}: no group is in both the training and the held-out set."
+            "Images are grouped by {by} ({groups} groups): no group is in both the training and the held-out set."
         )
     };
     (count, note)
@@ -173,7 +173,7 @@ pub(crate) fn describe_targets(targets: &[TargetColumn], trained: u64) -> Option
     let one = |target: &TargetColumn| {
         let missing = match trained - target.present.min(trained) {
             0 => String::new(),
-            n => format!(", missing in {}", grouped(n)),
+            n => format!(", missing in {}", format_count(n)),
         };
         let (min, max) = target.range;
         format!(

@@ -1,8 +1,8 @@
 //! The rows of a table that name an image, and the reasons why other rows are left out.
 
-use super::match_files::{CellMatch, ImageIndex};
+use super::image_index::{CellMatch, ImageIndex};
 use crate::readers::Row;
-use crate::user_messages::{counted, grouped};
+use format::{counted, format_count};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -64,13 +64,13 @@ impl<'a> MatchedRows<'a> {
             }
             CellMatch::Image(_) => {
                 format!(
-                    "An earlier row also names {named}, and Ebb uses that row. Remove one of the two rows."
+                    "An earlier row also names {named}. Ebb uses the earlier row. Remove one of the two rows."
                 )
             }
             CellMatch::Outside => {
                 self.outside += 1;
                 format!(
-                    "{named} is outside the folder, and Ebb reads no files there. Put the image into the folder."
+                    "{named} is outside the folder, and Ebb reads only files in the folder. Put the image into the folder."
                 )
             }
             CellMatch::NotFound => format!(
@@ -84,14 +84,14 @@ impl<'a> MatchedRows<'a> {
     pub(super) fn describe(&self, file: &str) -> String {
         let (used, left) = (self.matched.len() as u64, self.left_out.len() as u64);
         let rows = counted(self.rows, "row", "rows");
-        let mut note = format!("{file}: {rows}, {} used", grouped(used));
+        let mut note = format!("{file}: {rows}, {} used", format_count(used));
         if left > 0 {
-            note.push_str(&format!(", {} left out", grouped(left)));
+            note.push_str(&format!(", {} left out", format_count(left)));
         }
         if self.outside > 0 {
             note.push_str(&format!(
                 ", {} of these because they name files outside the folder",
-                grouped(self.outside)
+                format_count(self.outside)
             ));
         }
         note.push('.');

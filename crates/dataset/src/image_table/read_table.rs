@@ -1,14 +1,15 @@
 //! Finds the table that names the most images, and reads its rows.
 
 use super::column_roles::{ColumnRoles, ImageRow};
-use super::match_files::{CellMatch, ImageIndex};
+use super::image_index::{CellMatch, ImageIndex};
 use super::matched_rows::MatchedRows;
 use crate::error::DatasetError;
 use crate::folder_listing::{Entry, Listing};
 use crate::options::TableOptions;
 use crate::readers::{Candidate, FileFormat, OpenFile, PreviewedTable, Row, Use, preview_tables};
 use crate::types::SkippedFile;
-use crate::user_messages::{counted, listed};
+use crate::user_messages::listed;
+use format::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -64,7 +65,7 @@ pub(crate) fn read(
     for other in &tables {
         if other.entry.path != best.table.entry.path {
             skipped.push(other.entry.skip(format!(
-                "This table names fewer images than {}. Put all rows into one table.",
+                "Ebb uses {} instead of this table, because this table names fewer images. Put all rows into one table.",
                 best.table.entry.path.display()
             )));
         }
@@ -81,11 +82,14 @@ fn check_unused(
     let named = options.targets.iter().flatten();
     match named.chain(options.group_column()).next() {
         None => Ok(None),
-        Some(column) => Err(DatasetError::UnknownColumn {
-            column: column.clone(),
-            columns: match table {
-                Some(table) => listed(&table.preview.names),
-                None => "no columns, because no table names images".to_owned(),
+        Some(column) => Err(match table {
+            Some(table) => DatasetError::UnknownColumn {
+                column: column.clone(),
+                columns: listed(&table.preview.names),
+            },
+            None => DatasetError::NoTable {
+                column: column.clone(),
+                reason: "no table in this folder has a column of image names",
             },
         }),
     }

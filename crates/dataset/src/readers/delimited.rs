@@ -1,12 +1,15 @@
 //! Reads CSV and TSV as rows. Detects the delimiter and whether there is a header; TSV has no
 //! quoting.
 
+use super::choose_columns::is_column_name;
 use super::rows::{Row, RowVisitor};
-use super::table_preview::is_column_name;
 use csv::{ReaderBuilder, StringRecord};
+use format::format_count;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashSet;
+use std::io::{self, Read};
 
 /// Rows that detect the delimiter and the header.
 const DETECTION_ROWS: usize = 500;
@@ -14,6 +17,14 @@ const DETECTION_ROWS: usize = 500;
 const DETECTION_BYTES: usize = 1 << 20;
 /// Most characters of a column's name.
 const MAX_NAME_CHARS: usize = 60;
+
+/// Most columns of a table.
+const MAX_COLUMNS: usize = 5_000;
+/// Most delimiters in one row, also in its texts. The reader notes the place of each.
+const MAX_ROW_DELIMITERS: usize = 1_000_000;
+/// The reason for leaving out a row with more delimiters, and all that follow.
+const TOO_WIDE_ROW: &str =
+    "this line has more than a million delimiters; the rest of the file was not read";
 
 /// How the cells of a row are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,7 +39,10 @@ pub(crate) struct Delimited {
 
 impl Delimited {
     /// Detects the delimiter and header of a CSV: comma, semicolon, tab or bar.
-    pub(crate) fn detect_csv(text: &str) -> Self {
+    ///
+    /// # Errors
+    /// The table has too many columns.
+    pub(crate) fn detect_csv(text: &str) -> Result<Self, String> {
         let text = head(text);
         let candidates = [b',', b';', b'\t', b'|'].map(|delimiter| Self {
             delimiter,
@@ -42,17 +56,38 @@ impl Delimited {
                 best = (score, candidate);
             }
         }
-        best.1.with_header(text)
+        best.1.check_width(text)?;
+        Ok(best.1.with_header(text))
     }
 
     /// Detects the header of a TSV.
-    pub(crate) fn detect_tsv(text: &str) -> Self {
+    ///
+    /// # Errors
+    /// The table has too many columns.
+    pub(crate) fn detect_tsv(text: &str) -> Result<Self, String> {
         let plain = Self {
             delimiter: b'\t',
             quoting: false,
             header: false,
         };
-        plain.with_header(head(text))
+        plain.check_width(head(text))?;
+        Ok(plain.with_header(head(text)))
+    }
+
+    /// Refuses a first row with more cells than a table may have columns.
+    fn check_width(self, text: &str) -> Result<(), String> {
+        let mut width = 0;
+        let too_wide = self.each(text, &mut |_, record| {
+            width = record.len();
+            false
+        });
+        if too_wide.is_none() && width <= MAX_COLUMNS {
+            return Ok(());
+        }
+        Err(format!(
+            "The first line has more than {} cells. Save only the columns that you need.",
+            format_count(MAX_COLUMNS as u64)
+        ))
     }
 
     fn with_header(self, text: &str) -> Self {
@@ -108,10 +143,11 @@ impl Delimited {
     pub(crate) fn columns(self, text: &str) -> Vec<String> {
         let mut names = Vec::new();
         self.each(text, &mut |_, record| {
+            let cells = record.iter().take(MAX_COLUMNS);
             names = if self.header {
-                record.iter().map(|name| name.trim().to_owned()).collect()
+                cells.map(|name| name.trim().to_owned()).collect()
             } else {
-                (1..=record.len()).map(|n| format!("column {n}")).collect()
+                (1..=cells.count()).map(|n| format!("column {n}")).collect()
             };
             false
         });
@@ -121,7 +157,7 @@ impl Delimited {
     /// Visits the rows below the header. A row must have `width` cells.
     pub(crate) fn visit(self, text: &str, width: usize, wanted: &[usize], visit: &mut RowVisitor) {
         let mut is_header = self.header;
-        self.each(text, &mut |start, record| {
+        let too_wide = self.each(text, &mut |start, record| {
             if std::mem::take(&mut is_header) {
                 return true;
             }
@@ -145,26 +181,66 @@ impl Delimited {
                 .collect();
             visit(start.line, Row::Cells(&cells))
         });
+        if let Some(start) = too_wide {
+            visit(start.line, Row::Fault(TOO_WIDE_ROW.to_owned()));
+        }
     }
 
-    /// Visits every row, including the header.
-    fn each(self, text: &str, visit: &mut dyn FnMut(RowStart, &StringRecord) -> bool) {
+    /// Visits every row, including the header. Returns the row with too many delimiters that ended
+    /// the visit, if there is one.
+    fn each(
+        self,
+        text: &str,
+        visit: &mut dyn FnMut(RowStart, &StringRecord) -> bool,
+    ) -> Option<RowStart> {
+        let delimiters = Cell::new(0);
         let mut reader = ReaderBuilder::new()
             .delimiter(self.delimiter)
             .quoting(self.quoting)
             .flexible(true)
             .has_headers(false)
-            .from_reader(text.as_bytes());
+            .from_reader(CountingReader {
+                rest: text.as_bytes(),
+                delimiter: self.delimiter,
+                delimiters: &delimiters,
+            });
         let mut record = StringRecord::new();
-        // The text is Unicode and a row may have any width, so reading cannot fail.
-        while reader.read_record(&mut record).unwrap_or(false) {
-            let (line, byte) = record
-                .position()
-                .map_or((0, 0), |place| (place.line(), place.byte() as usize));
-            if !visit(RowStart::after_blank_lines(text, line, byte), &record) {
-                return;
+        loop {
+            let (line, byte) = (reader.position().line(), reader.position().byte() as usize);
+            // The text is Unicode and a row may have any width, so reading can fail only at the end
+            // of a row that is too wide.
+            let has_record = reader.read_record(&mut record).unwrap_or(false);
+            let start = RowStart::after_blank_lines(text, line, byte);
+            if delimiters.get() > MAX_ROW_DELIMITERS {
+                return Some(start);
             }
+            if !has_record || !visit(start, &record) {
+                return None;
+            }
+            delimiters.set(0);
         }
+    }
+}
+
+/// Counts the delimiters that it passes on, and ends when there are too many, so that one row
+/// cannot fill the memory with the places of its cells.
+struct CountingReader<'a> {
+    rest: &'a [u8],
+    delimiter: u8,
+    /// Delimiters since the last row.
+    delimiters: &'a Cell<usize>,
+}
+
+impl Read for CountingReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.delimiters.get() > MAX_ROW_DELIMITERS {
+            return Ok(0);
+        }
+        let read = self.rest.read(buffer)?;
+        let passed = buffer[..read].iter();
+        let found = passed.filter(|byte| **byte == self.delimiter).count();
+        self.delimiters.set(self.delimiters.get() + found);
+        Ok(read)
     }
 }
 

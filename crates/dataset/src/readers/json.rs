@@ -11,6 +11,8 @@ use std::fmt;
 const DETECTION_ROWS: usize = 500;
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 200;
+/// Most fields of a row. A field takes ten times its bytes in memory.
+const MAX_FIELDS: usize = 2_000;
 /// Name of the only column if rows are strings rather than objects.
 const STRING_COLUMN: &str = "text";
 
@@ -23,10 +25,14 @@ pub(crate) enum Json {
 }
 
 /// The fields of a row in order; a string has one.
-struct Fields(Vec<(String, Value)>);
+struct Fields(Vec<(String, CellValue)>);
 
-/// One element of the file: a row, or `None` for a value of another kind.
-struct Element(Option<Fields>);
+/// The value of a field: a string, number, boolean or null. `None` is a nested value, which is not
+/// kept: in memory it would take many times its bytes.
+struct CellValue(Option<Value>);
+
+/// One element of the file: a row, or the reason why it is none, as the end of a sentence.
+struct Element(Result<Fields, &'static str>);
 
 impl<'de> Deserialize<'de> for Element {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -47,42 +53,105 @@ impl<'de> Visitor<'de> for Shape {
         let mut fields = Vec::new();
         while let Some(field) = map.next_entry()? {
             fields.push(field);
+            if fields.len() > MAX_FIELDS {
+                skip_entries(map)?;
+                return Ok(Element(Err(TOO_MANY_FIELDS)));
+            }
         }
-        Ok(Element(Some(Fields(fields))))
+        Ok(Element(Ok(Fields(fields))))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Element, E> {
-        let text = Value::String(text.to_owned());
-        Ok(Element(Some(Fields(vec![(
-            STRING_COLUMN.to_owned(),
-            text,
-        )]))))
+        let text = CellValue(Some(Value::String(text.to_owned())));
+        Ok(Element(Ok(Fields(vec![(STRING_COLUMN.to_owned(), text)]))))
     }
 
-    fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<Element, S::Error> {
-        while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Element(None))
+    fn visit_seq<S: SeqAccess<'de>>(self, list: S) -> Result<Element, S::Error> {
+        skip_elements(list)?;
+        Ok(Element(Err(NOT_AN_OBJECT)))
     }
 
     fn visit_unit<E>(self) -> Result<Element, E> {
-        Ok(Element(None))
+        Ok(Element(Err(NOT_AN_OBJECT)))
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Element, E> {
-        Ok(Element(None))
+        Ok(Element(Err(NOT_AN_OBJECT)))
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Element, E> {
-        Ok(Element(None))
+        Ok(Element(Err(NOT_AN_OBJECT)))
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Element, E> {
-        Ok(Element(None))
+        Ok(Element(Err(NOT_AN_OBJECT)))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Element, E> {
-        Ok(Element(None))
+        Ok(Element(Err(NOT_AN_OBJECT)))
     }
+}
+
+impl<'de> Deserialize<'de> for CellValue {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(CellShape).map(CellValue)
+    }
+}
+
+struct CellShape;
+
+impl<'de> Visitor<'de> for CellShape {
+    type Value = Option<Value>;
+
+    fn expecting(&self, to: &mut fmt::Formatter) -> fmt::Result {
+        to.write_str("a JSON value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Option<Value>, E> {
+        Ok(Some(Value::from(text)))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Option<Value>, E> {
+        Ok(Some(Value::from(value)))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Option<Value>, E> {
+        Ok(Some(Value::from(number)))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Option<Value>, E> {
+        Ok(Some(Value::from(number)))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Option<Value>, E> {
+        Ok(Some(Value::from(number)))
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<Value>, E> {
+        Ok(Some(Value::Null))
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, list: S) -> Result<Option<Value>, S::Error> {
+        skip_elements(list)?;
+        Ok(None)
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Option<Value>, M::Error> {
+        skip_entries(map)?;
+        Ok(None)
+    }
+}
+
+/// Reads the rest of a list without keeping it.
+fn skip_elements<'de, S: SeqAccess<'de>>(mut list: S) -> Result<(), S::Error> {
+    while list.next_element::<IgnoredAny>()?.is_some() {}
+    Ok(())
+}
+
+/// Reads the rest of an object without keeping it.
+fn skip_entries<'de, M: MapAccess<'de>>(mut map: M) -> Result<(), M::Error> {
+    while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+    Ok(())
 }
 
 impl Fields {
@@ -93,12 +162,11 @@ impl Fields {
             .iter()
             .rev()
             .find(|(key, _)| key == name)
-            .map(|(_, value)| value)?;
+            .and_then(|(_, value)| value.0.as_ref())?;
         match value {
             Value::String(text) => Some(Cow::Borrowed(text)),
-            Value::Number(number) => Some(Cow::Owned(number.to_string())),
-            Value::Bool(value) => Some(Cow::Owned(value.to_string())),
-            Value::Null | Value::Array(_) | Value::Object(_) => None,
+            Value::Null => None,
+            other => Some(Cow::Owned(other.to_string())),
         }
     }
 }
@@ -110,7 +178,7 @@ impl Json {
             return Ok(Self::List);
         }
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-        let is_row = |line| serde_json::from_str::<Element>(line).is_ok_and(|row| row.0.is_some());
+        let is_row = |line| serde_json::from_str::<Element>(line).is_ok_and(|row| row.0.is_ok());
         if lines.next().is_some_and(is_row) && lines.next().is_some() {
             return Ok(Self::Lines);
         }
@@ -127,7 +195,7 @@ impl Json {
         self.each(text, &mut |_, row| {
             let known = row.map(|fields| fields.0).unwrap_or_default();
             for (name, value) in known {
-                let is_cell = !matches!(value, Value::Array(_) | Value::Object(_));
+                let is_cell = value.0.is_some();
                 if is_cell && names.len() < MAX_COLUMNS && !names.contains(&name) {
                     names.push(name);
                 }
@@ -162,7 +230,7 @@ impl Json {
                 let lines = text.lines().enumerate();
                 for (n, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
                     let row = match serde_json::from_str::<Element>(line) {
-                        Ok(element) => element.0.ok_or_else(|| NOT_AN_OBJECT.to_owned()),
+                        Ok(element) => element.0.map_err(str::to_owned),
                         Err(_) => Err("it is not JSON".to_owned()),
                     };
                     if !visit(n as u64 + 1, row) {
@@ -176,6 +244,8 @@ impl Json {
 }
 
 const NOT_AN_OBJECT: &str = "it is not a JSON object";
+/// Says [`MAX_FIELDS`].
+const TOO_MANY_FIELDS: &str = "it has more than 2,000 fields";
 
 /// Visits the elements of a list one by one. The number of a row is its position in the list.
 fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, String>) -> bool) {
@@ -189,7 +259,7 @@ fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, String>) -> 
             // An element of another shape is skipped as a whole; only broken JSON ends the list.
             while let Some(value) = rows.next_element::<Element>()? {
                 self.1 += 1;
-                let row = value.0.ok_or_else(|| NOT_AN_OBJECT.to_owned());
+                let row = value.0.map_err(str::to_owned);
                 if !(self.0)(self.1, row) {
                     while rows.next_element::<IgnoredAny>()?.is_some() {}
                 }
@@ -202,7 +272,9 @@ fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, String>) -> 
     let read = serde::Deserializer::deserialize_seq(&mut reader, &mut elements);
     if let Err(error) = read {
         let (next, line) = (elements.1 + 1, error.line());
-        let reason = format!("the list is broken at line {line}; nothing after this line was read");
+        let reason = format!(
+            "the JSON list is invalid at line {line}; Ebb did not read the rest of the file"
+        );
         visit(next, Err(reason));
     }
 }

@@ -2,13 +2,14 @@
 //! headers declare before the library follows them, so that a small file cannot unpack to
 //! gigabytes. Nested columns are ignored.
 
-use super::parquet_headers;
+use super::parquet_header_limits;
 use super::rows::{Contents, Row, RowVisitor, Rows};
 use super::text_encoding::TextEncoding;
 use bytes::Bytes;
+use format::format_bytes;
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::DataType;
+use parquet::data_type::{ByteArray, DataType};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::borrow::Cow;
@@ -23,6 +24,10 @@ const MAX_UNPACKED_BYTES: u64 = 2 << 30;
 const MAX_FOOTER_BYTES: usize = 16 << 20;
 /// Rows read at once.
 const BATCH_ROWS: usize = 512;
+/// Bytes of cells that any file may have. A dictionary repeats a cell at no cost in the file.
+const MIN_CELL_BYTES: u64 = 64 << 20;
+/// Most bytes of cells for each byte of a larger file.
+const MAX_EXPANSION: u64 = 256;
 
 /// Opens a Parquet file.
 pub(crate) fn open(bytes: Vec<u8>) -> Result<Contents, String> {
@@ -76,7 +81,7 @@ impl ParquetFile {
         &self,
         group: usize,
         wanted: &[usize],
-        row: &mut u64,
+        progress: &mut Progress,
         visit: &mut RowVisitor,
     ) -> Result<bool, String> {
         let group = self
@@ -105,25 +110,42 @@ impl ParquetFile {
             readers.push((reader, self.names.get(name)));
         }
         loop {
-            let mut cells: Vec<Vec<Option<String>>> = Vec::new();
+            let mut columns: Vec<ColumnBatch> = Vec::new();
             for (reader, names) in &mut readers {
-                cells.push(read(reader, batch, *names)?);
+                columns.push(read(reader, batch, *names)?);
             }
-            let rows = cells.iter().map(Vec::len).min().unwrap_or(0);
+            let rows = columns.iter().map(ColumnBatch::len).min().unwrap_or(0);
             if rows == 0 {
                 return Ok(true);
             }
             for n in 0..rows {
-                *row += 1;
-                let cells: Vec<Option<Cow<str>>> = cells
-                    .iter()
-                    .map(|column| column[n].as_deref().map(Cow::Borrowed))
-                    .collect();
-                if !visit(*row, Row::Cells(&cells)) {
+                let cells: Vec<Option<Cow<str>>> =
+                    columns.iter().map(|column| column.cell(n)).collect();
+                let bytes: usize = cells.iter().flatten().map(|cell| cell.len()).sum();
+                progress.cell_bytes += bytes as u64;
+                progress.rows += 1;
+                if progress.cell_bytes > self.max_cell_bytes() {
+                    visit(progress.rows, Row::Fault(self.expands_too_much()));
+                    return Ok(false);
+                }
+                if !visit(progress.rows, Row::Cells(&cells)) {
                     return Ok(false);
                 }
             }
         }
+    }
+
+    /// Most bytes of cells that one visit reads.
+    fn max_cell_bytes(&self) -> u64 {
+        let expanded = MAX_EXPANSION.saturating_mul(self.bytes.len() as u64);
+        expanded.clamp(MIN_CELL_BYTES, MAX_UNPACKED_BYTES)
+    }
+
+    fn expands_too_much(&self) -> String {
+        format!(
+            "the rows up to this one take more than {} when unpacked; the rest of the file was not read",
+            format_bytes(self.max_cell_bytes())
+        )
     }
 
     /// Checks the declared page sizes of every column that may be read.
@@ -145,10 +167,10 @@ impl ParquetFile {
                 }
                 unpacked += self.declared_bytes(column)?;
                 if unpacked > MAX_UNPACKED_BYTES {
-                    return Err(
-                        "A column would take more than 2 GiB when unpacked. Split this file into smaller files."
-                            .to_owned(),
-                    );
+                    return Err(format!(
+                        "A column would take more than {} when unpacked. Split this file into smaller files.",
+                        format_bytes(MAX_UNPACKED_BYTES)
+                    ));
                 }
             }
         }
@@ -181,7 +203,7 @@ impl ParquetFile {
         };
         let mut unpacked = 0u64;
         while !rest.is_empty() {
-            let page = match parquet_headers::read_page_header(rest) {
+            let page = match parquet_header_limits::read_page_header(rest) {
                 Ok(page) => page,
                 // Padding after the last page.
                 Err(_) if unpacked > 0 => break,
@@ -189,8 +211,9 @@ impl ParquetFile {
             };
             if page.unpacked_bytes > MAX_PAGE_BYTES {
                 return Err(format!(
-                    "A page of this Parquet file would take {} MiB when unpacked; at most 64 MiB are supported. Save the file with smaller pages.",
-                    page.unpacked_bytes >> 20
+                    "A page of this Parquet file would take {} when unpacked; at most {} are supported. Save the file with smaller pages.",
+                    format_bytes(page.unpacked_bytes),
+                    format_bytes(MAX_PAGE_BYTES)
                 ));
             }
             unpacked += page.unpacked_bytes;
@@ -207,18 +230,53 @@ impl ParquetFile {
 impl Rows for ParquetFile {
     /// Rows are counted from 1. Visiting ends at the first damage, which is reported as a fault.
     fn visit(&self, wanted: &[usize], visit: &mut RowVisitor) {
-        let mut row = 0;
+        let mut progress = Progress::default();
         for group in 0..self.reader.num_row_groups() {
-            match guarded(|| Ok(self.visit_group(group, wanted, &mut row, visit))) {
+            match guarded(|| Ok(self.visit_group(group, wanted, &mut progress, visit))) {
                 Ok(Ok(true)) => {}
                 Ok(Ok(false)) => return,
                 Ok(Err(reason)) | Err(reason) => {
                     let reason = format!(
                         "the file is damaged here ({reason}); the rest of the file was not read"
                     );
-                    visit(row + 1, Row::Fault(reason));
+                    visit(progress.rows + 1, Row::Fault(reason));
                     return;
                 }
+            }
+        }
+    }
+}
+
+/// How much of a file one visit has read.
+#[derive(Default)]
+struct Progress {
+    rows: u64,
+    cell_bytes: u64,
+}
+
+/// The next cells of a column.
+enum ColumnBatch<'n> {
+    /// Numbers, booleans and the names of classes.
+    Values(Vec<Option<Cow<'n, str>>>),
+    /// Texts. They share the memory of their page or dictionary, so a text that the file repeats is
+    /// in memory once.
+    Texts(Vec<Option<ByteArray>>),
+}
+
+impl ColumnBatch<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Values(cells) => cells.len(),
+            Self::Texts(cells) => cells.len(),
+        }
+    }
+
+    fn cell(&self, row: usize) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Values(cells) => cells[row].as_deref().map(Cow::Borrowed),
+            Self::Texts(cells) => {
+                let text = cells[row].as_ref();
+                text.map(|text| String::from_utf8_lossy(text.data()))
             }
         }
     }
@@ -243,9 +301,12 @@ fn check_footer(bytes: &[u8]) -> Result<(), String> {
         );
     }
     if length > MAX_FOOTER_BYTES {
-        return Err("The footer of this Parquet file is larger than 16 MiB. Save the file with fewer row groups.".to_owned());
+        return Err(format!(
+            "The footer of this Parquet file is larger than {}. Save the file with fewer row groups.",
+            format_bytes(MAX_FOOTER_BYTES as u64)
+        ));
     }
-    parquet_headers::check_footer(&rest[rest.len() - length..]).map_err(|_| damaged())
+    parquet_header_limits::check_footer(&rest[rest.len() - length..]).map_err(|_| damaged())
 }
 
 /// Runs the library on a hostile file: a panic costs the file, not the process.
@@ -271,46 +332,49 @@ fn short(error: &parquet::errors::ParquetError) -> String {
 }
 
 /// Reads the next cells of a column.
-fn read(
+fn read<'n>(
     reader: &mut ColumnReader,
     batch: usize,
-    names: Option<&Vec<String>>,
-) -> Result<Vec<Option<String>>, String> {
-    let number = |n: i64| match names.and_then(|names| names.get(usize::try_from(n).ok()?)) {
-        Some(name) => name.clone(),
-        None => n.to_string(),
+    names: Option<&'n Vec<String>>,
+) -> Result<ColumnBatch<'n>, String> {
+    let number = |n: i64| -> Cow<'n, str> {
+        match names.and_then(|names| names.get(usize::try_from(n).ok()?)) {
+            Some(name) => Cow::Borrowed(name.as_str()),
+            None => Cow::Owned(n.to_string()),
+        }
     };
-    match reader {
-        ColumnReader::BoolColumnReader(r) => typed(r, batch, |v| v.to_string()),
+    let values: Result<Vec<Option<Cow<'n, str>>>, String> = match reader {
+        ColumnReader::BoolColumnReader(r) => typed(r, batch, |v| Cow::Owned(v.to_string())),
         ColumnReader::Int32ColumnReader(r) => typed(r, batch, |v| number(i64::from(*v))),
         ColumnReader::Int64ColumnReader(r) => typed(r, batch, |v| number(*v)),
-        ColumnReader::FloatColumnReader(r) => typed(r, batch, |v| v.to_string()),
-        ColumnReader::DoubleColumnReader(r) => typed(r, batch, |v| v.to_string()),
+        ColumnReader::FloatColumnReader(r) => typed(r, batch, |v| Cow::Owned(v.to_string())),
+        ColumnReader::DoubleColumnReader(r) => typed(r, batch, |v| Cow::Owned(v.to_string())),
         ColumnReader::ByteArrayColumnReader(r) => {
-            typed(r, batch, |v| String::from_utf8_lossy(v.data()).into_owned())
+            return typed(r, batch, ByteArray::clone).map(ColumnBatch::Texts);
         }
         _ => Err("a column has an unsupported type".to_owned()),
-    }
+    };
+    values.map(ColumnBatch::Values)
 }
 
-fn typed<T: DataType>(
+fn typed<T: DataType, C>(
     reader: &mut ColumnReaderImpl<T>,
     batch: usize,
-    show: impl Fn(&T::T) -> String,
-) -> Result<Vec<Option<String>>, String> {
+    to_cell: impl Fn(&T::T) -> C,
+) -> Result<Vec<Option<C>>, String> {
     let (mut present, mut values) = (Vec::new(), Vec::new());
     let (rows, _, _) = reader
         .read_records(batch, Some(&mut present), None, &mut values)
         .map_err(|error| short(&error))?;
     // A required column has no definition levels.
     if present.is_empty() {
-        return Ok(values.iter().map(|v| Some(show(v))).collect());
+        return Ok(values.iter().map(|value| Some(to_cell(value))).collect());
     }
     let mut next = values.iter();
     let mut cells = Vec::with_capacity(rows);
     for level in present {
         cells.push(if level > 0 {
-            next.next().map(&show)
+            next.next().map(&to_cell)
         } else {
             None
         });

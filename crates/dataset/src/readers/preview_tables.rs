@@ -1,7 +1,7 @@
 //! The tables among a folder's files, opened to preview their columns.
 
-use super::formats::{Dialect, FileFormat, OpenFile, Use};
-use super::table_preview::TablePreview;
+use super::choose_columns::TablePreview;
+use super::file_formats::{Dialect, FileFormat, OpenFile, Use};
 use crate::folder_listing::Entry;
 use crate::types::SkippedFile;
 use std::collections::BTreeMap;
@@ -74,7 +74,12 @@ fn preview<'a>(
     let file = OpenFile::open(&root.join(&entry.path), format)?;
     let preview = file.preview();
     if preview.rows == 0 {
-        return Err("The file has no readable row. Check the first lines of the file.".to_owned());
+        let check = if format.is_binary() {
+            "Write the file again with the program that made it."
+        } else {
+            "Check the first lines of the file."
+        };
+        return Err(format!("The file has no readable row. {check}"));
     }
     Ok(PreviewedTable {
         entry,

@@ -6,7 +6,8 @@ use super::scan_rows::{ScannedRow, ScannedRows, join_cells};
 use super::text_inspection::{SkippedRows, TextFile, TextSample};
 use crate::readers::{OpenFile, Row};
 use crate::seeded_selection;
-use crate::types::{Class, Split, Task};
+use crate::task::Task;
+use crate::types::{Class, Split};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 

@@ -8,7 +8,8 @@ use super::text_inspection::{Column, Role};
 use crate::error::DatasetError;
 use crate::options::TextOptions;
 use crate::readers::{ChosenColumn, PreviewedTable, TablePreview};
-use crate::types::{SkippedFile, Task};
+use crate::task::Task;
+use crate::types::SkippedFile;
 use std::collections::BTreeMap;
 
 /// A column that the user names must be in some table.
@@ -29,6 +30,12 @@ pub(crate) fn check_named_columns(
             if !columns.contains(name) {
                 columns.push(name.clone());
             }
+        }
+        if columns.is_empty() {
+            return Err(DatasetError::NoTable {
+                column: wanted.clone(),
+                reason: "there is no table that Ebb can read",
+            });
         }
         return Err(DatasetError::UnknownColumn {
             column: wanted.clone(),
@@ -170,16 +177,23 @@ pub(crate) fn chosen_column(role: Role, choice: &ChosenColumn) -> Column {
 /// The refusal of a folder in which no column looks like labels.
 pub(crate) fn without_labels(tables: &[PreviewedTable]) -> Decision {
     let refusal = match tables.first() {
-        Some(table) => format!(
-            "No column of {} looks like labels; the columns are {}. Name two columns text and label, or choose two columns in the terminal with --text-column and --label-column.",
-            table.entry.path.display(),
-            listed(&table.preview.names)
-        ),
+        Some(table) => {
+            let (path, columns) = (table.entry.path.display(), listed(&table.preview.names));
+            let problem = match table.preview.label_without_repeats() {
+                Some(column) => format!(
+                    "The column {column} of {path} has a different value in nearly every row, so it does not look like labels."
+                ),
+                None => format!("No column of {path} looks like labels; the columns are {columns}."),
+            };
+            format!(
+                "{problem} Rename two columns to text and label, or choose them in the terminal with --text-column and --label-column."
+            )
+        }
         None => "No labels were found. Put the texts of each class into a sub-folder named after the class, or add a table with a label column.".to_owned(),
     };
     Decision {
         task: Some(Task::TextClassification),
-        reason: "there is a table.".to_owned(),
+        reason: "labels are in tables or class folders.".to_owned(),
         refusal: Some(refusal),
         ..Decision::default()
     }

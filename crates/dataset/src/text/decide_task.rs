@@ -10,7 +10,8 @@ use crate::folder_layout::lay_out;
 use crate::folder_listing::Entry;
 use crate::options::TextOptions;
 use crate::readers::{Candidate, OpenFile, PreviewedTable, Use, preview_tables};
-use crate::types::{SkippedFile, Split, Task};
+use crate::task::Task;
+use crate::types::{SkippedFile, Split};
 use std::path::Path;
 
 /// Most plain files that are searched for lines with a label; more files are documents.
@@ -125,7 +126,7 @@ fn label_lines(root: &Path, plain: &[&Entry]) -> Option<Decision> {
     let first = files.first()?.entry.path.display();
     Some(Decision {
         task: Some(Task::TextClassification),
-        reason: format!("every line of {first} starts with one of a few labels."),
+        reason: format!("every line of {first} starts with a label from a small set."),
         files,
         ..Decision::default()
     })
@@ -169,7 +170,9 @@ fn documents(files: &[Candidate], tables: &[PreviewedTable], options: &TextOptio
         chosen.push(file);
     }
     assign_document_splits(&mut chosen);
-    let reason = if chosen.iter().any(|file| !file.dialect.is_whole_text()) {
+    let reason = if chosen.is_empty() {
+        "no file of texts can be read."
+    } else if chosen.iter().any(|file| !file.dialect.is_whole_text()) {
         "the files contain texts without labels."
     } else {
         "the files are plain texts, not tables, and there are no class folders of .txt files."

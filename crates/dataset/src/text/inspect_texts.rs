@@ -10,7 +10,8 @@ use crate::error::DatasetError;
 use crate::folder_listing::{Entry, Listing};
 use crate::options::{InspectOptions, TextOptions};
 use crate::readers::{Candidate, FileFormat};
-use crate::types::{Ignored, SkippedFile, Split, SplitKind, Task};
+use crate::task::Task;
+use crate::types::{Ignored, SkippedFile, Split, SplitKind};
 
 /// Inspects the texts of a folder; `None` if it has no file that may contain texts. `on_progress`
 /// gets the number of files read so far.
@@ -23,7 +24,7 @@ pub(crate) fn inspect_texts(
     texts: &TextOptions,
     on_progress: &dyn Fn(u64),
 ) -> Result<Option<TextInspection>, DatasetError> {
-    let mut skipped = listing.skipped;
+    let mut skipped = [listing.skipped, listing.hidden_texts].concat();
     let total = listing.files.len();
     let files = candidates(&listing.files);
     if files.is_empty() {

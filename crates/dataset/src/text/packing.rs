@@ -5,7 +5,7 @@
 //! predictions of all documents, in the order of the epoch, form a ring. An epoch starts at a
 //! random offset, so that a single document is cut at different positions in each epoch.
 
-use super::documents::Documents;
+use super::tokenized_documents::Documents;
 use crate::rng::{self, Rng};
 use std::ops::Deref;
 
@@ -80,6 +80,11 @@ impl<D: Deref<Target = Documents>> Packing<D> {
     /// Number of predictions per epoch, including boundaries.
     pub fn predictions(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Tokens of a window.
+    pub fn window_tokens(&self) -> usize {
+        self.length
     }
 
     /// Number of windows per epoch.
@@ -222,7 +227,7 @@ mod tests {
         assert_ne!(
             of(0),
             of(1),
-            "a single document is cut at different positions"
+            "a single document is cut at different positions in each epoch"
         );
     }
 }

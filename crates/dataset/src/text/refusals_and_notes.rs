@@ -1,8 +1,10 @@
 //! Sentences about a folder of texts: refusals and notes.
 
 use super::text_inspection::DetectedEncoding;
-use crate::types::{Class, Task};
-use crate::user_messages::{counted, grouped, imbalance, listed_up_to, missing_in, single_samples};
+use crate::task::Task;
+use crate::types::Class;
+use crate::user_messages::{imbalance, listed_up_to, missing_in, single_samples};
+use format::{counted, format_count};
 use std::collections::BTreeMap;
 
 /// Number of names listed before "and N more".
@@ -37,17 +39,15 @@ pub(crate) fn refusal(task: Task, classes: &[Class], counts: &TextCounts) -> Opt
             "file or row was left out for the reason listed",
             "files or rows were left out for the reasons listed",
         );
-        return Some(format!(
-            "No {} can be used; {skipped}. Add some.",
-            task.sample_noun()
-        ));
+        let noun = task.sample_noun();
+        return Some(format!("No {noun} can be used; {skipped}. Add {noun}s."));
     }
     if task == Task::LanguageModel {
         return (counts.bytes < MIN_CORPUS_BYTES).then(|| {
             format!(
                 "{} too few to learn from. Add documents until there are at least {}.",
                 counted(counts.bytes, "byte of text is", "bytes of text are"),
-                grouped(MIN_CORPUS_BYTES)
+                format_count(MIN_CORPUS_BYTES)
             )
         });
     }
@@ -58,12 +58,15 @@ pub(crate) fn refusal(task: Task, classes: &[Class], counts: &TextCounts) -> Opt
             } else {
                 "To train, add a second sub-folder."
             };
-            Some(format!("All texts have one class, {}. {more}", only.name))
+            Some(format!(
+                "All texts have the same class, {}. {more}",
+                only.name
+            ))
         }
         many if many.len() > MAX_SINGLE_LABELS && many.len() as u64 * 2 > counts.trained => {
             Some(format!(
-                "{} different values in {} do not look like labels. Give another column the name label, or choose a column in the terminal with --label-column.",
-                grouped(many.len() as u64),
+                "{} different values in {} do not look like labels. Rename the column of labels to label, or choose it in the terminal with --label-column.",
+                format_count(many.len() as u64),
                 counted(counts.trained, "text", "texts")
             ))
         }
@@ -98,7 +101,7 @@ pub(crate) fn repeats(task: Task, repeats: &Repeats) -> Vec<String> {
     }
     if repeats.contradicting > 0 && task != Task::LanguageModel {
         notes.push(format!(
-            "{} a different label than at the first occurrence. Check these texts, because one of the labels is wrong.",
+            "{} a different label from the first occurrence of the same text. Check these texts, because one of the labels is wrong.",
             counted(
                 repeats.contradicting,
                 "repeated text has",
@@ -185,8 +188,8 @@ pub(crate) fn unused_files(files: &[String]) -> Option<String> {
 /// A note that there are more rows than Ebb reads.
 pub(crate) fn too_many_rows(limit: u64) -> String {
     format!(
-        "Ebb read only the first {} rows, which is its limit. To use other rows, split the file.",
-        grouped(limit)
+        "Ebb reads at most {} rows and left out all later rows. To use other rows, split the file.",
+        format_count(limit)
     )
 }
 
@@ -220,7 +223,7 @@ pub(crate) fn encodings(found: &[DetectedEncoding]) -> Vec<String> {
             };
             notes.push(format!("{files} {}{replaced}.", one.name));
         } else if !replaced.is_empty() {
-            notes.push(format!("UTF-8 is damaged: {replaced}."));
+            notes.push(format!("Some UTF-8 text is damaged: {replaced}."));
         }
     }
     let marked: u64 = found.iter().map(|one| one.marked_files).sum();
@@ -257,7 +260,7 @@ mod tests {
             encodings(&[found, damaged]),
             [
                 "12 files are not UTF-8, so Ebb read them as windows-1252. 31 bytes are not ASCII; all could be read.",
-                "UTF-8 is damaged: 2 bytes could not be read and were replaced.",
+                "Some UTF-8 text is damaged: 2 bytes could not be read and were replaced.",
                 "1 file starts with a byte-order mark, which is not part of the text.",
             ]
         );
@@ -280,7 +283,7 @@ mod tests {
         let text = refusal(Task::TextClassification, &[class], &counts).unwrap_or_default();
         assert_eq!(
             text,
-            "All texts have one class, ham. To train, add rows with a second label."
+            "All texts have the same class, ham. To train, add rows with a second label."
         );
     }
 }

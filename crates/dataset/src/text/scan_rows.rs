@@ -7,6 +7,7 @@ use super::text_inspection::{DetectedEncoding, SkippedRows, TextFile};
 use crate::readers::{Dialect, OpenFile, Row};
 use crate::rng;
 use crate::types::{SkippedFile, Split};
+use format::format_bytes;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -96,7 +97,7 @@ pub(crate) fn scan_rows(
         total_bytes += file.entry.bytes;
         let opened = if total_bytes > MAX_TOTAL_BYTES {
             Err(format!(
-                "The files before this one contain {} GB, the most that Ebb reads. Use fewer files.",
+                "Ebb reads at most {} GB, and the files up to this one exceed that limit. Use fewer files.",
                 MAX_TOTAL_BYTES / 1_000_000_000
             ))
         } else {
@@ -193,7 +194,8 @@ impl Scan {
         };
         if file.label != LabelSource::Unlabeled {
             if text.len() > MAX_ROW_BYTES {
-                return Err("the text is longer than 1 MiB".to_owned());
+                let limit = format_bytes(MAX_ROW_BYTES as u64);
+                return Err(format!("the text is longer than {limit}"));
             }
             if label.is_empty() {
                 return Err("it has no label".to_owned());
@@ -227,7 +229,7 @@ impl Scan {
         let labels = &mut self.found.labels;
         if labels.len() >= MAX_LABELS {
             return Err(format!(
-                "the rows before this one have {MAX_LABELS} other labels, the most that Ebb uses"
+                "Ebb uses at most {MAX_LABELS} labels, and the earlier rows already use all of them"
             ));
         }
         let index = labels.len() as u32;

@@ -3,7 +3,8 @@
 use super::text_inspection::Column;
 use crate::folder_listing::Entry;
 use crate::readers::Dialect;
-use crate::types::{Split, Task};
+use crate::task::Task;
+use crate::types::Split;
 
 /// The task of the files, and how each is read.
 #[derive(Debug, Default)]

@@ -50,7 +50,7 @@ impl TextDataset {
     }
 
     /// All texts in order.
-    pub fn texts(&self) -> impl Iterator<Item = &str> + Send {
+    pub fn texts(&self) -> impl Iterator<Item = &str> + Clone + Send {
         (0..self.len()).map(|index| self.row(index).0)
     }
 }

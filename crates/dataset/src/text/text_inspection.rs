@@ -2,8 +2,10 @@
 
 use crate::readers::Dialect;
 use crate::seeded_selection;
-use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind, Task};
-use crate::user_messages::grouped;
+use crate::task::Task;
+use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
+use crate::user_messages::joined;
+use format::format_count;
 use std::path::PathBuf;
 
 /// The contents of a folder or file of texts, and the reason if it cannot be trained on.
@@ -65,6 +67,17 @@ pub enum Role {
     /// Texts, or parts of documents.
     Text,
     Label,
+}
+
+impl Column {
+    /// `Text column: "body" (you named it).`
+    pub fn describe(&self) -> String {
+        let role = match self.role {
+            Role::Text => "Text",
+            Role::Label => "Label",
+        };
+        format!("{role} column: \"{}\" ({}).", self.name, self.reason)
+    }
 }
 
 impl Role {
@@ -169,12 +182,12 @@ pub struct SkippedRows {
 impl SkippedRows {
     /// "line 3", "lines 3, 8, 12 and 40 more".
     pub fn describe_lines(&self) -> String {
-        let shown: Vec<String> = self.lines.iter().map(|line| grouped(*line)).collect();
+        let shown: Vec<String> = self.lines.iter().map(|line| format_count(*line)).collect();
         let more = self.rows - shown.len() as u64;
         match (shown.len(), more) {
             (1, 0) => format!("line {}", shown.join(", ")),
             (_, 0) => format!("lines {}", shown.join(", ")),
-            _ => format!("lines {} and {} more", shown.join(", "), grouped(more)),
+            _ => format!("lines {} and {} more", shown.join(", "), format_count(more)),
         }
     }
 }
@@ -199,11 +212,16 @@ impl TextInspection {
         )
     }
 
-    /// "20 % of each class, 1,115 texts, chosen by seed 7" or "train.csv, val.csv".
+    /// Whether the first word of each line is its label.
+    pub fn has_label_lines(&self) -> bool {
+        self.files.iter().any(|file| file.dialect.has_label_lines())
+    }
+
+    /// "20 % of each class, 1,115 texts, chosen by seed 7" or "from train.csv and val.csv".
     pub fn describe_split(&self) -> String {
         let held_out = self.count(Split::HeldOut);
         let SplitKind::Seeded { fraction, seed } = self.split else {
-            return self.split_names.join(", ");
+            return format!("from {}", joined(&self.split_names));
         };
         let percent = (fraction * 1000.0).round() / 10.0;
         let cut = self
@@ -216,18 +234,18 @@ impl TextInspection {
             }
             (true, false) => format!(
                 "{percent} % of the documents, {} {}, chosen by seed {seed}",
-                grouped(held_out),
+                format_count(held_out),
                 self.sample_noun(held_out)
             ),
             _ => format!(
                 "{percent} % of each class, {} {}, chosen by seed {seed}",
-                grouped(held_out),
+                format_count(held_out),
                 self.sample_noun(held_out)
             ),
         };
         match self.count(Split::Test) {
             0 => chosen,
-            test => format!("{chosen}; {} reserved for a final test", grouped(test)),
+            test => format!("{chosen}; {} reserved for a final test", format_count(test)),
         }
     }
 

@@ -4,7 +4,8 @@
 
 use super::text_inspection::{Lengths, TextFile, TextInspection, TextSample};
 use crate::readers::Dialect;
-use crate::types::{Class, Ignored, Split, SplitKind, Task};
+use crate::task::Task;
+use crate::types::{Class, Ignored, Split, SplitKind};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

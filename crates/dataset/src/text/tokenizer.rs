@@ -2,7 +2,9 @@
 //! folder, or a vocabulary trained on the texts themselves. A special token that is spelled out in
 //! a text is ordinary text here.
 
+use super::tokenizer_chunks::chunks;
 use crate::error::DatasetError;
+use format::{format_bytes, format_count};
 use serde_json::{Value, json};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,6 +13,7 @@ use tokenizers::models::TrainerWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
 use tokenizers::models::wordpiece::{WordPiece, WordPieceTrainerBuilder};
 use tokenizers::normalizers::BertNormalizer;
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::processors::bert::BertProcessing;
@@ -18,6 +21,10 @@ use tokenizers::{AddedToken, Tokenizer as HfTokenizer, decoders};
 
 /// Most bytes of a `tokenizer.json`. Those of large models have about twenty million.
 const MAX_FILE_BYTES: u64 = 128 << 20;
+/// Most tokens, and the limit of their numbers. The library writes a vocabulary number by number.
+const MAX_TOKENS: usize = 10_000_000;
+/// Most bytes of text that a vocabulary is trained on. More text changes the vocabulary little.
+const MOST_TRAINING_BYTES: usize = 64 << 20;
 /// Size of the byte vocabulary: every byte, and the boundary.
 const BYTE_VOCABULARY: usize = 257;
 /// The boundary token of the byte vocabulary.
@@ -69,8 +76,9 @@ impl Tokenizer {
             .len();
         if bytes > MAX_FILE_BYTES {
             return Err(unusable(format!(
-                "the file has {} MB, more than the limit of 134 MB",
-                bytes / 1_000_000
+                "the file has {}, more than the limit of {}",
+                format_bytes(bytes),
+                format_bytes(MAX_FILE_BYTES)
             )));
         }
         let text = fs::read(path).map_err(|error| unusable(error.to_string()))?;
@@ -78,19 +86,45 @@ impl Tokenizer {
         let trained = read
             .unwrap_or_else(|_| Err("its parts do not match".into()))
             .map_err(|error| unusable(error.to_string()))?;
-        Ok(Self::new(trained))
+        let tokenizer = Self::new(trained);
+        if tokenizer.id_limit() > MAX_TOKENS {
+            return Err(unusable(format!(
+                "it has token numbers above {}",
+                format_count(MAX_TOKENS as u64)
+            )));
+        }
+        Ok(tokenizer)
     }
 
-    /// Trains a vocabulary of at most `size` tokens on texts. The same texts give the same byte
-    /// pairs; word pieces may get different numbers each time.
+    /// Trains a vocabulary of at most `size` tokens on texts, or on 64 MiB that are spread evenly
+    /// over them. The same texts give the same byte pairs; word pieces may get different numbers
+    /// each time.
     ///
     /// # Errors
     /// The library refuses the size or the texts.
     pub fn train<'t>(
         vocabulary: Vocabulary,
         size: usize,
-        texts: impl Iterator<Item = &'t str> + Send,
+        texts: impl Iterator<Item = &'t str> + Clone + Send,
     ) -> Result<Self, DatasetError> {
+        Self::train_while(vocabulary, size, texts, || true)
+    }
+
+    /// Trains a vocabulary like [`Tokenizer::train`], but reads no more text once `goes_on` is
+    /// false; the vocabulary is incomplete then. Ebb cannot interrupt what follows the reading.
+    ///
+    /// # Errors
+    /// See [`Tokenizer::train`].
+    pub fn train_while<'t>(
+        vocabulary: Vocabulary,
+        size: usize,
+        texts: impl Iterator<Item = &'t str> + Clone + Send,
+        goes_on: impl Fn() -> bool + Send,
+    ) -> Result<Self, DatasetError> {
+        let bytes: usize = texts.clone().map(str::len).sum();
+        let interval = bytes.div_ceil(MOST_TRAINING_BYTES).max(1);
+        let texts = texts.flat_map(chunks).step_by(interval);
+        let texts = texts.take_while(move |_| goes_on());
         let trained = match vocabulary {
             Vocabulary::BytePairs => byte_pairs(size, texts),
             Vocabulary::WordPieces => word_pieces(size, texts),
@@ -169,13 +203,23 @@ impl Tokenizer {
             Kind::Bytes => return Ok(text.bytes().map(u32::from).collect()),
             Kind::Vocabulary(tokenizer) => tokenizer,
         };
-        // A loaded vocabulary is not trusted: a panic costs the text, not the process.
-        catch_unwind(AssertUnwindSafe(|| tokenizer.encode_fast(text, framed)))
-            .unwrap_or_else(|_| Err("its rules failed on this text".into()))
-            .map(|encoding| encoding.get_ids().to_vec())
-            .map_err(|error| DatasetError::Encode {
-                reason: error.to_string(),
-            })
+        let encode = |text: &str| {
+            // A loaded vocabulary is not trusted: a panic costs the text, not the process.
+            catch_unwind(AssertUnwindSafe(|| tokenizer.encode_fast(text, framed)))
+                .unwrap_or_else(|_| Err("its rules failed on this text".into()))
+                .map(|encoding| encoding.get_ids().to_vec())
+                .map_err(|error| DatasetError::Encode {
+                    reason: error.to_string(),
+                })
+        };
+        if framed || !encodes_words_separately(tokenizer) {
+            return encode(text);
+        }
+        let mut tokens = Vec::new();
+        for chunk in chunks(text) {
+            tokens.extend(encode(chunk)?);
+        }
+        Ok(tokens)
     }
 
     /// Decodes tokens. Special tokens are left out, and broken characters become U+FFFD.
@@ -188,7 +232,11 @@ impl Tokenizer {
                     .collect();
                 String::from_utf8_lossy(&bytes).into_owned()
             }
-            Kind::Vocabulary(tokenizer) => tokenizer.decode(tokens, true).unwrap_or_default(),
+            Kind::Vocabulary(tokenizer) => {
+                // A loaded vocabulary is not trusted: a panic costs the text, not the process.
+                catch_unwind(AssertUnwindSafe(|| tokenizer.decode(tokens, true)))
+                    .map_or_else(|_| String::new(), Result::unwrap_or_default)
+            }
         }
     }
 
@@ -218,6 +266,19 @@ impl Tokenizer {
             Kind::Vocabulary(tokenizer) => tokenizer.to_string(false).ok(),
         }
     }
+}
+
+/// Whether the chunks of a text have the same tokens as the text: the vocabulary splits texts by
+/// GPT-2's rules, and no added token has a space.
+fn encodes_words_separately(tokenizer: &HfTokenizer) -> bool {
+    let splits = matches!(
+        tokenizer.get_pre_tokenizer(),
+        Some(PreTokenizerWrapper::ByteLevel(level)) if level.use_regex && !level.add_prefix_space
+    );
+    let added = tokenizer.get_added_tokens_decoder();
+    splits
+        && tokenizer.get_normalizer().is_none()
+        && !added.values().any(|token| token.content.contains(' '))
 }
 
 /// The byte vocabulary as a `tokenizer.json`. The format writes each byte as a character: printable

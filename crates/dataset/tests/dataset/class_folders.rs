@@ -99,7 +99,10 @@ fn given_splits_are_used_unchanged() {
         ["Fruit/Apple/Pink 1/0/0", "Fruit/Kiwi 1/1/0", "ant 1/1/1"]
     );
     assert_eq!(found.split, SplitKind::Given);
-    assert_eq!(found.describe_split(), "folders train, valid, test");
+    assert_eq!(
+        found.describe_split(),
+        "from the folders train, valid and test"
+    );
     let notes = found.notes.join(" ");
     assert!(
         notes.contains("1 class has no image in the held-out folder: Fruit/Apple/Pink."),
@@ -130,7 +133,7 @@ fn without_a_held_out_folder_training_images_are_held_out() {
     assert!(
         found
             .describe_split()
-            .ends_with("; 8 reserved in folder test")
+            .ends_with("; 8 images are reserved in the test folder")
     );
 }
 
@@ -233,7 +236,7 @@ fn small_classes_are_reported() {
     let notes = folder.inspect().notes;
     assert_eq!(
         notes,
-        ["1 class has fewer than half the images of the largest class (ant 9): bee 4."]
+        ["The class \"bee\" is small: 4 images. The largest, \"ant\", has 9."]
     );
 }
 
@@ -251,4 +254,69 @@ fn progress_covers_every_file() {
     inspect_images(folder.path(), &InspectOptions::default(), &count)
         .expect("the folder can be read");
     assert_eq!((last.get(), calls.get()), (301, 2));
+}
+
+#[test]
+fn the_lists_of_food_101_name_the_images_of_each_split() {
+    let folder = Folder::new();
+    let (mut train, mut test) = (String::new(), String::new());
+    for class in ["apple_pie", "bibimbap"] {
+        many(&folder, &format!("images/{class}"), 12);
+        for i in 0..12 {
+            let list = if i < 10 { &mut train } else { &mut test };
+            list.push_str(&format!("{class}/{i:03}\n"));
+        }
+    }
+    folder.put("meta/train.txt", train.as_bytes());
+    folder.put("meta/test.txt", test.as_bytes());
+    folder.put("meta/classes.txt", b"apple_pie\nbibimbap\n");
+    let found = folder.inspect();
+    assert_eq!(classes(&found), ["apple_pie 8/2/2", "bibimbap 8/2/2"]);
+    assert_eq!(found.ignored.other, 1, "the names of the classes");
+    let note = "The lists meta/train.txt and meta/test.txt name the images of each split.";
+    assert!(found.notes.contains(&note.to_owned()), "{:?}", found.notes);
+    let tested = found.files.iter().filter(|file| file.split == Split::Test);
+    let tested: Vec<&Path> = tested.map(|file| file.path.as_path()).collect();
+    assert_eq!(tested[0], Path::new("images/apple_pie/010.jpg"));
+}
+
+#[test]
+fn lists_may_be_json_and_leave_images_out() {
+    let folder = Folder::new();
+    many(&folder, "ant", 4);
+    many(&folder, "bee", 4);
+    let train =
+        r#"{"ant": ["ant/000", "ant/001.jpg"], "bee": ["photos/bee/000.jpg 1", "bee/001"]}"#;
+    folder.put("train.json", train.as_bytes());
+    folder.put("val.json", br#"["ant/002", "bee/002"]"#);
+    let found = folder.inspect();
+    assert_eq!(classes(&found), ["ant 2/1/0", "bee 2/1/0"]);
+    assert_eq!(found.split, SplitKind::Given);
+    assert_eq!(
+        found.describe_split(),
+        "from the lists train.json and val.json"
+    );
+    let left_out: Vec<&Path> = found
+        .skipped
+        .iter()
+        .map(|file| file.path.as_path())
+        .collect();
+    assert_eq!(
+        left_out,
+        [Path::new("ant/003.jpg"), Path::new("bee/003.jpg")]
+    );
+    assert!(found.skipped[0].reason.contains("is not in the lists"));
+}
+
+#[test]
+fn a_text_that_names_no_images_is_no_list() {
+    let folder = Folder::new();
+    many(&folder, "ant", 10);
+    many(&folder, "bee", 10);
+    let before = folder.inspect();
+    folder.put("train.txt", b"How the images were taken.\n");
+    folder.put("test.txt", b"ant/000\n");
+    let found = folder.inspect();
+    assert_eq!(classes(&found), ["ant 8/2/0", "bee 8/2/0"]);
+    assert_eq!(found.files, before.files);
 }

@@ -72,7 +72,8 @@ struct Outcomes<'a> {
 
 impl Outcomes<'_> {
     /// Checks one row of the expectations: a path, `use`, `skip` or `either`, and why.
-    fn check(&mut self, [path, expected, why]: &[String; 3]) {
+    fn check(&mut self, row: &[String; 3]) {
+        let [path, expected, why] = row;
         let is_used = self.used.contains(path);
         match expected.as_str() {
             "use" => assert!(

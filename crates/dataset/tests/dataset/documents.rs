@@ -116,6 +116,32 @@ fn bytes_are_tokens_and_decode_to_the_same_text() {
 }
 
 #[test]
+fn a_long_text_is_encoded_in_chunks_to_the_same_tokens() {
+    let text = prose();
+    let tokenizer =
+        Tokenizer::train(Vocabulary::BytePairs, 400, text.lines()).expect("there is text");
+    let long = format!("{text}\n\n  {text}\n").repeat(1 + 300_000 / text.len());
+    // Nothing frames a text of this vocabulary, so this encodes the text as a whole.
+    let whole = tokenizer.encode_framed(&long).expect("it is encoded");
+    assert!(long.len() > 300_000);
+    assert_eq!(tokenizer.encode(&long).expect("it is encoded"), whole);
+    assert_eq!(tokenizer.decode(&whole), long);
+}
+
+#[test]
+fn a_stopped_training_of_a_vocabulary_reads_no_more_text() {
+    let texts = ["first words", "later phrases"];
+    let read = std::sync::atomic::AtomicUsize::new(0);
+    let first_only = || read.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+    let train = |goes_on: &(dyn Fn() -> bool + Sync)| {
+        let texts = texts.into_iter();
+        Tokenizer::train_while(Vocabulary::BytePairs, 400, texts, goes_on).expect("there is text")
+    };
+    let (whole, part) = (train(&|| true), train(&first_only));
+    assert!(part.vocabulary() < whole.vocabulary());
+}
+
+#[test]
 fn byte_pairs_decode_to_the_same_text() {
     let text = prose();
     let train =

@@ -336,6 +336,21 @@ fn target_columns_can_be_named() {
 }
 
 #[test]
+fn a_column_without_any_table_is_refused_with_the_reason() {
+    let folder = Folder::with_images(&["ant/1.jpg", "ant/2.jpg", "bee/1.jpg", "bee/2.jpg"]);
+    let options = TableOptions {
+        targets: Some(vec!["fat".to_owned()]),
+        ..TableOptions::default()
+    };
+    let refused = inspect_images(folder.path(), &with(options), &|_| {});
+    let refused = refused.expect_err("there is no table").to_string();
+    assert_eq!(
+        refused,
+        "There is no column fat, because no table in this folder has a column of image names."
+    );
+}
+
+#[test]
 fn a_table_that_names_no_image_is_ignored() {
     let folder = Folder::with_images(&["ant/1.jpg", "ant/2.jpg", "bee/1.jpg", "bee/2.jpg"]);
     folder.put("readings.csv", b"day,rain\n1,2\n2,3\n3,5\n");

@@ -49,6 +49,23 @@ fn start(dataset: &Arc<ImageDataset>, workers: usize, depth_samples: usize) -> L
 }
 
 #[test]
+fn a_panic_while_a_sample_is_loaded_is_an_error_in_its_place() {
+    let folder = folder();
+    for workers in [0, 1, 2] {
+        let mut loader = start(&open(&folder, 0), workers, 4);
+        // There is no such image: the dataset panics.
+        loader.request(0, &[0, FILES + 7, 1]);
+        let samples = loader.take(3);
+        assert_eq!(samples.len(), 3);
+        assert!(samples[0].is_ok() && samples[2].is_ok(), "{samples:?}");
+        let error = samples[1]
+            .as_ref()
+            .expect_err("the sample cannot be loaded");
+        assert!(error.reason.contains("a fault in Ebb"), "{}", error.reason);
+    }
+}
+
+#[test]
 fn threads_and_depth_do_not_change_the_samples() {
     let folder = folder();
     let dataset = open(&folder, 0);
@@ -117,11 +134,11 @@ fn a_loader_describes_itself() {
     let dataset = open(&folder, 256 << 20);
     assert_eq!(
         start(&dataset, 2, 64).describe(),
-        "Loader: 2 workers, 64 samples ahead, cache 256 MB"
+        "Loader: 2 workers, 64 samples loaded in advance, cache 256 MB"
     );
     assert_eq!(
         start(&dataset, 1, 8).describe(),
-        "Loader: 1 worker, 8 samples ahead, cache 256 MB"
+        "Loader: 1 worker, 8 samples loaded in advance, cache 256 MB"
     );
     let uncached = open(&folder, 0);
     assert_eq!(
@@ -141,7 +158,7 @@ fn changing_the_depth_does_not_change_the_samples() {
         loader.request(2, &all);
         let mut got = loader.take(1);
         loader.set_depth(1);
-        assert!(loader.describe().contains("1 samples ahead") || workers == 0);
+        assert!(loader.describe().contains("1 samples loaded in advance") || workers == 0);
         got.extend(loader.take(5));
         loader.set_depth(8);
         got.extend(loader.take(100));

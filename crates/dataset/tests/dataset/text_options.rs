@@ -56,7 +56,7 @@ fn columns_can_be_named_and_unknown_ones_are_errors() {
         .unwrap_or_default();
     assert_eq!(
         message,
-        "No table in this folder has a column words. The columns are title, body, kind, label. Name one of these columns."
+        "No table in this folder has a column words. Available columns: title, body, kind, label. Choose one of these columns."
     );
 }
 
@@ -71,12 +71,18 @@ fn texts_that_cannot_be_trained_on_have_a_refusal() {
     check(
         "a.csv",
         "text,label\nhello,ham\nthere,ham\n",
-        "All texts have one class, ham. To train, add rows with a second label",
+        "All texts have the same class, ham. To train, add rows with a second label",
     );
     check(
         "b.csv",
         "name,price\nbread,3\nmilk,2\nsalt,1\n",
-        "No column of b.csv looks like labels; the columns are name, price. Name two columns text and label",
+        "No column of b.csv looks like labels; the columns are name, price. Rename two columns to text and label",
+    );
+    let prices = (0..30).map(|i| format!("bread number {i},{i}.25\n"));
+    check(
+        "prices.csv",
+        &format!("text,label\n{}", prices.collect::<String>()),
+        "The column label (numbers) of prices.csv has a different value in nearly every row",
     );
     check(
         "c.csv",

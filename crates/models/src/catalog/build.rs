@@ -106,7 +106,7 @@ impl HubFolder {
             let Some(Architecture::HubFolder(read)) = found.map(|f| f.entry().architecture) else {
                 let names: Vec<&str> = PretrainedFamily::all().map(|f| f.name()).collect();
                 let reason = format!(
-                    "model_type is {model_type:?}, but Ebb supports {}",
+                    "model_type is {model_type:?}, but Ebb supports only {}",
                     names.join(", ")
                 );
                 return Err(config.refuse(reason));

@@ -451,7 +451,7 @@ mod tests {
                 let apart = apart.fold(0.0, f64::max) / scale;
                 assert!(
                     apart < 1e-12,
-                    "{name} with {checkpointed} checkpointed blocks (on a GPU: {on_gpu}) differs by {apart:.1e}"
+                    "the gradient of {name} differs by {apart:.1e} with {checkpointed} checkpointed blocks (on a GPU: {on_gpu})"
                 );
             }
         }

@@ -1,6 +1,6 @@
 //! What a Core ML model takes and returns, in words and types for Xcode and for the framework.
 
-use super::message::{
+use super::protobuf_messages::{
     ArrayDataType, ArrayType, ColorSpace, DictionaryFeatureType, Empty, FeatureDescription,
     FeatureType, ImageType, Metadata, ModelDescription,
 };
@@ -39,12 +39,13 @@ pub fn description(export: &CoreMlExport) -> ModelDescription {
 fn inputs(input: Input) -> Vec<FeatureDescription> {
     match input {
         Input::Image { side, .. } => {
-            let words =
-                format!("A square image; other sizes are resized to {side} x {side} pixels");
+            let words = format!(
+                "A square image; images of other sizes are resized to {side} x {side} pixels"
+            );
             vec![feature("image", &words, image(side))]
         }
         Input::Text { tokens } => {
-            let ids = format!("Token ids by tokenizer.json, padded with 0 to {tokens}");
+            let ids = format!("Token ids from tokenizer.json, padded with 0 to {tokens} tokens");
             let mask = "1 for each token, 0 for padding";
             let array = || array(&[1, tokens], ArrayDataType::Int32);
             vec![

@@ -1,7 +1,7 @@
 //! Builds the operations of an ML Program. Each call adds an operation with its settings as
 //! constants before it, and returns its output.
 
-use super::message::{
+use super::protobuf_messages::{
     Argument, Binding, BlobFileValue, Bools, ConstantDimension, DataType, Dimension, Floats,
     ImmediateValue, Ints, ListType, ListValue, NamedValueType, Operation, Strings, TensorType,
     TensorValue, Value, ValueType,

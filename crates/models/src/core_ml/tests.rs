@@ -30,7 +30,7 @@ fn an_operation_without_counterpart_names_the_model_and_another_format() {
     let refused = converted("Hardmax").expect_err("Core ML has no such operation");
     assert_eq!(
         refused.to_string(),
-        "Core ML has no counterpart for the operation Hardmax of ViT-Tiny; export it as ONNX"
+        "Core ML has no counterpart for the operation Hardmax of ViT-Tiny; export the network as ONNX"
     );
 }
 

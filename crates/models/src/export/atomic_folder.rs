@@ -1,8 +1,9 @@
-//! Writes a folder that appears complete or not at all: it is filled under a temporary name and
-//! renamed at the end. A folder that is not empty is left alone.
+//! Writes a folder that appears complete or not at all: it is filled under a temporary name, synced
+//! and renamed at the end. A folder that is not empty is left alone.
 
 use crate::error::{ModelError, Result, at};
-use std::fs::{self, File};
+use format::format_io_error;
+use std::fs;
 use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -57,29 +58,43 @@ pub fn write_folder(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Re
         let reason = "the folder is not empty; choose a new or empty folder";
         return Err(ModelError::hub_folder(folder, reason));
     }
-    let name = folder
-        .file_name()
-        .ok_or_else(|| ModelError::hub_folder(folder, "the path does not end in a folder name; choose a path that does, such as exports/model"))?;
-    let parent = folder.parent().filter(|p| !p.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    let draft = format!(".{}.{}", name.to_string_lossy(), std::process::id());
-    let draft = parent.join(draft);
-    let written = create_empty(&draft)
+    if folder.file_name().is_none() {
+        let reason = "the path does not end in a folder name; choose a path that does, such as exports/model";
+        return Err(ModelError::hub_folder(folder, reason));
+    }
+    let draft = disk::draft_path(folder);
+    // An export that was killed leaves its draft.
+    disk::remove_drafts_of(folder);
+    let parent = draft.parent().unwrap_or(Path::new(""));
+    let written = disk::create_dir_all(parent)
+        .and_then(|()| disk::create_dir(&draft))
+        .map_err(at(&draft))
         .and_then(|()| fill(&draft))
-        .and_then(|()| {
-            if folder.is_dir() {
-                fs::remove_dir(folder).map_err(at(folder))?;
-            }
-            fs::rename(&draft, folder).map_err(at(folder))
-        });
+        .and_then(|()| put_in_place(&draft, folder).map_err(at(folder)));
     written.map_err(|error| {
         // It may not exist.
-        let _ = fs::remove_dir_all(&draft);
+        let _ = disk::remove_dir_all(&draft);
         match error {
             ModelError::File { source, .. } => not_written(folder, &source),
             error => error,
         }
     })
+}
+
+/// Writes a folder with these files, by name.
+///
+/// # Errors
+/// The folder is not empty or cannot be written.
+pub fn export_files(
+    folder: &Path,
+    files: &[(&str, &[u8])],
+    opened_by: &'static str,
+) -> Result<Exported> {
+    write_folder(folder, |draft| {
+        let mut files = files.iter();
+        files.try_for_each(|(name, bytes)| write(draft, name, bytes))
+    })?;
+    Exported::list(folder, opened_by)
 }
 
 /// Why a folder could not be written, and what to do.
@@ -89,28 +104,36 @@ fn not_written(folder: &Path, error: &std::io::Error) -> ModelError {
             "the disk is full; free some space or choose another place".to_owned()
         }
         ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
-            "Ebb may not write there; choose another place".to_owned()
+            "Ebb has no permission to write to this place; choose another place".to_owned()
         }
-        _ => format!("it could not be written: {error}; choose another place"),
+        _ => {
+            let problem = format_io_error(error);
+            format!("the export could not be written: {problem}; choose another place")
+        }
     };
     ModelError::hub_folder(folder, reason)
 }
 
-/// Creates an empty folder.
-fn create_empty(draft: &Path) -> Result<()> {
-    let _ = fs::remove_dir_all(draft);
-    fs::create_dir_all(draft).map_err(at(draft))
+/// Syncs a complete folder and renames it to its place, which may be an empty folder.
+fn put_in_place(draft: &Path, folder: &Path) -> std::io::Result<()> {
+    disk::sync_all_in(draft)?;
+    if folder.is_dir() {
+        disk::remove_dir(folder)?;
+    }
+    disk::rename(draft, folder)?;
+    disk::sync_parent(folder)
 }
 
 /// Writes one file of a folder.
 pub fn write(folder: &Path, name: &str, contents: impl AsRef<[u8]>) -> Result<()> {
     let path = folder.join(name);
-    fs::write(&path, contents).map_err(at(&path))
+    disk::write(&path, contents.as_ref()).map_err(at(&path))
 }
 
 /// Creates a large file of a folder.
-pub fn create_file(path: &Path) -> Result<BufWriter<File>> {
-    Ok(BufWriter::new(File::create(path).map_err(at(path))?))
+pub fn create_file(path: &Path) -> Result<BufWriter<disk::File>> {
+    let file = disk::File::open(path, 0).map_err(at(path))?;
+    Ok(BufWriter::new(file))
 }
 
 #[cfg(test)]
@@ -124,9 +147,9 @@ mod tests {
         let folder = place.path().join("birds");
         let cases = [
             (ErrorKind::StorageFull, "the disk is full; free some space"),
-            (ErrorKind::ReadOnlyFilesystem, "Ebb may not write there"),
-            (ErrorKind::PermissionDenied, "Ebb may not write there"),
-            (ErrorKind::NotFound, "it could not be written: "),
+            (ErrorKind::ReadOnlyFilesystem, "Ebb has no permission"),
+            (ErrorKind::PermissionDenied, "Ebb has no permission"),
+            (ErrorKind::NotFound, "the export could not be written: "),
         ];
         for (kind, reason) in cases {
             let refused = write_folder(&folder, |draft| {
@@ -140,5 +163,28 @@ mod tests {
             let left = fs::read_dir(place.path()).expect("it can be read").count();
             assert_eq!(left, 0, "{kind}");
         }
+    }
+
+    #[test]
+    fn an_export_that_was_killed_leaves_nothing_for_the_next_one() {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let killed = [
+            ".draft-birds.4711".into(),
+            disk::draft_path(Path::new("birds")),
+        ];
+        for draft in killed {
+            let draft = place.path().join(draft);
+            fs::create_dir(&draft).expect("it can be made");
+            fs::write(draft.join("half"), "half").expect("it can be written");
+        }
+        let folder = place.path().join("birds");
+        write_folder(&folder, |draft| write(draft, "config.json", "{}")).expect("it is written");
+        let names = |folder: &Path| {
+            let paths = disk::list(folder).expect("it can be listed");
+            let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(names(place.path()), ["birds"]);
+        assert_eq!(names(&folder), ["config.json"]);
     }
 }

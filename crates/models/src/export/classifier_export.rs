@@ -38,7 +38,7 @@ impl<'a> ClassifierExport<'a> {
         };
         let Some((classifier, mut config)) = classifier else {
             let reason = format!(
-                "the network generates text or drops tokens, but Ebb writes only image and text classifiers as {format}; remove --format to write a Hugging Face folder"
+                "Ebb writes only image and text classifiers as {format}; a language model can be written as a Hugging Face folder (without --format)"
             );
             return Err(ModelError::hub_folder(folder, reason));
         };

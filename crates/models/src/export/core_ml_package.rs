@@ -12,7 +12,6 @@ use prost::Message;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -88,7 +87,7 @@ fn named(folder: &Path) -> PathBuf {
 }
 
 fn create_folder(path: PathBuf) -> Result<PathBuf> {
-    fs::create_dir_all(&path).map_err(at(&path))?;
+    disk::create_dir_all(&path).map_err(at(&path))?;
     Ok(path)
 }
 
@@ -110,11 +109,7 @@ fn manifest(settings: &Path) -> Result<Value> {
     let root = add(FRAMEWORK, MODEL, "CoreML Model Specification");
     add(FRAMEWORK, WEIGHTS, "CoreML Model Weights");
     for name in Exported::list(settings, "")?.files {
-        add(
-            EBB,
-            &name,
-            "Names of the classes and preparation of the inputs",
-        );
+        add(EBB, &name, "Class names and input preprocessing");
     }
     Ok(json!({
         "fileFormatVersion": "1.0.0",

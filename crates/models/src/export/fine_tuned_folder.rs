@@ -5,7 +5,7 @@
 use super::atomic_folder::write;
 use super::config_json::{pretty, with_classes};
 use super::onnx::Classifier;
-use super::tensor_file::{published_tensors, write_tensors};
+use super::safetensors_file::{published_tensors, write_tensors};
 use super::tokenizer::write_tokenizer_config;
 use super::trained_network::TrainedNetwork;
 use crate::catalog::ModelTask;
@@ -17,7 +17,6 @@ use crate::text_encoder::Pooling;
 use candle_core::Tensor;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
 /// PyTorch code for a BERT that classifies by its mean or first token: transformers only has one
@@ -142,7 +141,7 @@ impl<'a> FineTunedFolder<'a> {
         }
         if let Some(tokenizer) = self.folder.tokenizer() {
             let to = draft.join(TOKENIZER);
-            fs::copy(tokenizer, &to).map_err(at(tokenizer))?;
+            disk::copy(tokenizer, &to).map_err(at(tokenizer))?;
             let settings = json!({"tokenizer_class": "PreTrainedTokenizerFast"});
             write_tokenizer_config(draft, &settings)?;
         }

@@ -7,7 +7,7 @@ use super::config_json::{
     gpt2_config, preprocessor_config, pretty, text_encoder_config, with_classes,
 };
 use super::fine_tuned_folder::FineTunedFolder;
-use super::tensor_file::{published_tensors, to_cpu, write_tensors};
+use super::safetensors_file::{published_tensors, to_cpu, write_tensors};
 use super::tokenizer::write_tokenizer;
 use super::trained_network::TrainedNetwork;
 use crate::catalog::{ModelId, ModelTask, TextModel};

@@ -10,6 +10,7 @@ use crate::onnx_graph::{Axis, Features, Graph, Model, Name};
 use crate::text_backbone::SequenceShape;
 use crate::text_encoder::TextEncoderStyle;
 use candle_core::{Device, Tensor};
+use format::format_bytes;
 use prost::Message;
 use std::collections::HashMap;
 
@@ -45,9 +46,9 @@ pub fn encode(model: &Model) -> Result<Vec<u8>> {
     let bytes = model.encoded_len();
     if bytes > MAX_BYTES {
         return Err(ModelError::NotExportable(format!(
-            "the weights need {:.1} GB, but an ONNX file holds at most {:.1} GB; export the network as a Hugging Face folder",
-            bytes as f64 / 1e9,
-            MAX_BYTES as f64 / 1e9
+            "the weights need {}, but an ONNX file holds at most {}; export the network as a Hugging Face folder",
+            format_bytes(bytes as u64),
+            format_bytes(MAX_BYTES as u64)
         )));
     }
     Ok(model.encode_to_vec())

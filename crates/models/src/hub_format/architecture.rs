@@ -4,7 +4,7 @@ use super::bert::HubBert;
 use super::gpt2::HubGpt2;
 use super::hub_network::{HubImageNetwork, HubNetwork};
 use super::json_config::JsonConfig;
-use super::tensor_index::TensorIndex;
+use super::safetensors_reader::TensorIndex;
 use crate::error::Result;
 use std::path::Path;
 use std::sync::Arc;

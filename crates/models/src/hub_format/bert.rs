@@ -3,7 +3,7 @@
 use super::fine_tuning::{BlockLayout, LastNorm};
 use super::hub_network::{HubNetwork, TextLimits, block_parameters, text_parameters};
 use super::json_config::JsonConfig;
-use super::tensor_index::TensorIndex;
+use super::safetensors_reader::TensorIndex;
 use crate::error::Result;
 use crate::tensor_map::{CLASSIFIER, TensorLayout, TensorRow, TensorTable, rows};
 use crate::text_backbone::SequenceShape;

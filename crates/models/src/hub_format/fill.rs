@@ -2,7 +2,7 @@
 //! one does not fit, no parameter is changed and the error names every tensor that does not fit.
 
 use super::fine_tuning::{BlockLayout, FineTuning};
-use super::tensor_index::TensorIndex;
+use super::safetensors_reader::TensorIndex;
 use crate::error::{ModelError, Result};
 use crate::tensor_map::{BATCH_NORM_EPSILON, TensorLayout, TensorPair, TensorTable};
 use candle_core::Tensor;

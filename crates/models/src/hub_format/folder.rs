@@ -4,7 +4,7 @@ use super::architecture::HubArchitecture;
 use super::bert::POOLING;
 use super::json_config::JsonConfig;
 use super::preprocessor::Preprocessor;
-use super::tensor_index::{TensorIndex, is_pickled};
+use super::safetensors_reader::{TensorIndex, is_pickled};
 use crate::error::{ModelError, Result};
 use std::path::{Path, PathBuf};
 

@@ -7,14 +7,16 @@ use crate::error::{ModelError, Result, at};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Name of the copy in the run folder.
 pub(crate) const RUN_COPY: &str = "published";
 /// Name of the list of checksums in the copy.
 const SUMS: &str = "sums.json";
+/// Most bytes of this list.
+const MAX_SUMS_BYTES: u64 = 1 << 20;
 
 /// Length and checksum of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,25 +51,36 @@ impl Pretrained {
     /// A file cannot be read or written.
     pub fn copy_into(&self, run: &Path) -> Result<Self> {
         let copy = run.join(RUN_COPY);
-        let draft = run.join(format!(".draft-{RUN_COPY}.{}", std::process::id()));
-        let _ = fs::remove_dir_all(&draft);
-        fs::create_dir_all(&draft).map_err(at(&draft))?;
+        let draft = disk::draft_path(&copy);
+        let copied = self.copy_files(&draft).and_then(|()| {
+            disk::sync_all_in(&draft).map_err(at(&draft))?;
+            disk::rename(&draft, &copy).map_err(at(&copy))?;
+            disk::sync_parent(&copy).map_err(at(&copy))
+        });
+        if let Err(error) = copied {
+            // An incomplete copy is useless: free its disk space at once.
+            let _ = disk::remove_dir_all(&draft);
+            return Err(error);
+        }
+        Pretrained::with_tuning(&copy, self.tuning)
+    }
+
+    /// Copies the files to a new folder, with their checksums.
+    fn copy_files(&self, draft: &Path) -> Result<()> {
+        disk::remove_drafts_of(&draft.with_file_name(RUN_COPY));
+        disk::create_dir(draft).map_err(at(draft))?;
         let mut sums = BTreeMap::new();
         for name in self.folder.file_names() {
             let (from, to) = (self.path.join(&name), draft.join(&name));
             if let Some(parent) = to.parent() {
-                fs::create_dir_all(parent).map_err(at(parent))?;
+                disk::create_dir_all(parent).map_err(at(parent))?;
             }
-            fs::copy(&from, &to).map_err(at(&from))?;
-            disk::sync_path(&to).map_err(at(&to))?;
+            disk::copy(&from, &to).map_err(at(&from))?;
             sums.insert(name, Checksum::from_file(&to).map_err(at(&to))?);
         }
         let path = draft.join(SUMS);
         let text = serde_json::to_vec_pretty(&sums).expect("checksums are plain data");
-        fs::write(&path, text).map_err(at(&path))?;
-        disk::sync_path(&path).map_err(at(&path))?;
-        fs::rename(&draft, &copy).map_err(at(&copy))?;
-        Pretrained::with_tuning(&copy, self.tuning)
+        disk::write(&path, &text).map_err(at(&path))
     }
 }
 
@@ -82,11 +95,17 @@ pub fn verify_run_copy(run: &Path) -> Result<PathBuf> {
         ModelError::hub_folder(path, reason)
     };
     let path = folder.join(SUMS);
-    let text = fs::read(&path).map_err(|error| damaged(&path, error.to_string()))?;
+    let text = disk::read_limited(&path, MAX_SUMS_BYTES)
+        .map_err(|error| damaged(&path, error.to_string()))?;
     let sums: BTreeMap<String, Checksum> =
         serde_json::from_slice(&text).map_err(|error| damaged(&path, error.to_string()))?;
     for (name, sum) in &sums {
         let path = folder.join(name);
+        let mut parts = Path::new(name).components();
+        if !parts.all(|part| matches!(part, Component::Normal(_))) || !path.is_file() {
+            let problem = "the run's copy of the weights has no such file".to_owned();
+            return Err(damaged(&path, problem));
+        }
         match Checksum::from_file(&path) {
             Ok(found) if found == *sum => {}
             Ok(_) => {

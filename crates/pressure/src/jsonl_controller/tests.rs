@@ -160,11 +160,11 @@ fn bad_lines_are_refused_with_their_number() {
         ),
         (
             r#"{"kind":"sample","at_ms":6000,"total_bytes":100,"available_bytes":50,"own_bytes":1,"stall_fraction":7}"#,
-            "\"stall_fraction\" is 7; a fraction is 0 to 1",
+            "\"stall_fraction\" is 7; it must be from 0 to 1",
         ),
         (&sample_at(4999), "4999 ms follows 5000 ms"),
         (&sample_at(15001), "10001 ms passed without a memory sample"),
-        (&sample_at(-1), "this is not a valid sample"),
+        (&sample_at(-1), "this line is not a valid sample"),
         (
             r#"{"kind":"micro_batch","size":0,"ms":1,"outcome":"ok"}"#,
             "at least one sample",
@@ -175,11 +175,11 @@ fn bad_lines_are_refused_with_their_number() {
         ),
         (
             r#"{"kind":"micro_batch","size":1,"ms":1,"outcome":"lost"}"#,
-            "this is not a valid micro-batch",
+            "this line is not a valid micro-batch",
         ),
         (
             &sample_at(i64::MAX),
-            "\"at_ms\" is 9223372036854775807; the largest number is 9007199254740992",
+            "\"at_ms\" is 9223372036854775807; the largest allowed number is 9007199254740992",
         ),
         (
             r#"{"kind":"sample","at_ms":5000,"total_bytes":18446744073709551615,"available_bytes":0,"own_bytes":1}"#,
@@ -193,10 +193,10 @@ fn bad_lines_are_refused_with_their_number() {
             r#"{"kind":"micro_batch","size":1,"ms":1,"outcome":"ok","peak_bytes":18446744073709551615}"#,
             "\"peak_bytes\" is 18446744073709551615",
         ),
-        (r#"{"kind":"ask","remaining":0}"#, "ask with 1 to"),
+        (r#"{"kind":"ask","remaining":0}"#, "ask for 1 to"),
         (
             r#"{"kind":"ask","remaining":1,"and":2}"#,
-            "this is not a valid ask",
+            "this line is not a valid ask",
         ),
     ] {
         check_refused(&[&sample_at(5000), line], expected);

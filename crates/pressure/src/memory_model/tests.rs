@@ -112,7 +112,7 @@ fn sizes_around_a_class_edge_are_predicted_well() {
             model.learn(&record);
         }
         println!(
-            "class edge at {edge} times a power of two: of 2,988 estimates, {under} are too low and {over} too high"
+            "size classes that end at {edge} times a power of two: of 2,988 estimates, {under} are too low and {over} too high"
         );
         assert!(under <= 29, "edge {edge}: {under} too low");
         // A tenth of the spread cannot be told apart.

@@ -13,6 +13,7 @@ const SHORTAGE: Shortage = Shortage {
     missing_bytes: 400,
     cached_bytes: 100,
     prefetched_bytes: 10,
+    can_freeze: false,
     activations_bytes: 1_000,
     moments_bytes: 800,
     own_bytes: 3_000,
@@ -94,15 +95,32 @@ fn settings_that_help_name_the_memory_they_free() {
     assert_eq!(
         settings_that_help(&shortage).as_deref(),
         Some(
-            "what would help: --checkpoint-blocks all frees 390 MB; a smaller --image-size or --tokens frees 330 MB; \
+            "one of these settings is enough: --checkpoint-blocks all frees 390 MB; a smaller --image-size or --tokens frees 330 MB; \
              --precision bf16 on a GPU frees 300 MB; --optimizer adamw8bit frees 370 MB"
         )
+    );
+    let pretrained = Shortage {
+        can_freeze: true,
+        ..shortage
+    };
+    let help = settings_that_help(&pretrained).expect("settings help");
+    assert!(
+        help.ends_with("; --train-only last:N frees 550 MB"),
+        "{help}"
     );
     let hopeless = Shortage {
         missing_bytes: u64::MAX,
         ..shortage
     };
     assert_eq!(settings_that_help(&hopeless), None);
+}
+
+#[test]
+fn every_step_that_only_the_user_may_choose_names_its_setting() {
+    for option in RECOVERY_STEPS {
+        let step = option.step;
+        assert!(option.keeps_result || step.setting().is_some(), "{step:?}");
+    }
 }
 
 #[test]

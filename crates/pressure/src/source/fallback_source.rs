@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(notices.len(), 1, "{notices:?}");
         assert!(
             notices[0].starts_with(
-                "Ebb expects an amount of memory in /proc/meminfo, but it contains nothing."
+                "Ebb expects an amount of memory in /proc/meminfo, but found nothing."
             ),
             "{notices:?}"
         );

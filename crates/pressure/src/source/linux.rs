@@ -15,8 +15,8 @@ pub mod footprint;
 mod free_memory;
 #[path = "linux/kernel_file.rs"]
 mod kernel_file;
-#[path = "linux/limits.rs"]
-mod limits;
+#[path = "linux/process_limits.rs"]
+mod process_limits;
 #[path = "linux/stalls.rs"]
 mod stalls;
 
@@ -28,7 +28,7 @@ use fast_estimate::FullReading;
 use footprint::{page_bytes, take_own_peak_bytes};
 use free_memory::FreeMemory;
 use kernel_file::KernelFile;
-use limits::{Limits, Pages};
+use process_limits::{Limits, Pages};
 use stalls::{StallOwner, Stalls};
 use std::path::Path;
 use std::time::Instant;
@@ -199,7 +199,7 @@ impl Machine {
         let notice = match lost {
             None => return,
             Some(_) if self.stalls.is_empty() => {
-                "Ebb can no longer read how long apps wait for memory (PSI). Ebb uses only the available memory instead."
+                "Ebb can no longer read how long apps wait for memory (PSI). Ebb now watches only the available memory."
             }
             Some(StallOwner::Cgroup) => {
                 "Ebb can no longer read how long its cgroup waits for memory (PSI). Ebb uses the figures of the whole machine instead."
@@ -228,7 +228,7 @@ impl MemorySource for Machine {
             .headroom(sample.at_ms, sample.own_bytes)
             .unwrap_or_else(|lost| {
                 self.notice = Some(format!(
-                    "Ebb can no longer read the limit of its cgroup ({lost}). Ebb uses only MemAvailable instead."
+                    "Ebb can no longer read the limit of its cgroup ({lost}). Ebb now reads only MemAvailable."
                 ));
                 None
             });

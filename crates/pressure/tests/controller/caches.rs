@@ -1,6 +1,6 @@
 //! When caches are released, and how long samples keep them small.
 
-use crate::fixture::{GB, Simulation, TRAIN};
+use crate::simulated_machine::{GB, Simulation, TRAIN};
 use pressure::{Change, Decision, DecisionInput, MemorySample, SampleCost, decide};
 
 /// The next answer to a simulation whose device holds `allocated` of a working set of `limit`,

@@ -1,6 +1,6 @@
 //! A micro-batch that is cancelled while it runs, or that gets no memory, is retried smaller.
 
-use crate::fixture::{GB, Simulation};
+use crate::simulated_machine::{GB, Simulation};
 use pressure::{Change, Outcome, record_sample, should_cancel};
 
 #[test]

@@ -1,6 +1,6 @@
 //! The fallback rules, for memory or peaks that cannot be read.
 
-use crate::fixture::{EVALUATE, Simulation, TRAIN};
+use crate::simulated_machine::{EVALUATE, Simulation, TRAIN};
 use pressure::{Change, Level, Outcome, Policy};
 
 #[test]

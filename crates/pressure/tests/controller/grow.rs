@@ -1,6 +1,6 @@
 //! When the micro-batch grows again, how often, and when that is not worth it.
 
-use crate::fixture::{GB, Simulation, TRAIN};
+use crate::simulated_machine::{GB, Simulation, TRAIN};
 use pressure::{Change, describe_decision};
 
 #[test]
@@ -76,6 +76,9 @@ fn the_size_returns_to_the_throughput_plateau() {
         ..Simulation::default()
     };
     let decisions = simulation.steps(900);
+    let lowered = decisions.iter().find(|d| d.change == Change::Shrink);
+    let lowered = lowered.expect("the size was lowered");
+    assert_eq!(lowered.reason, "this size is as fast and needs less memory");
     let last = decisions.last().expect("there were decisions");
     assert_eq!(simulation.state.micro_batch(TRAIN), 8);
     assert_eq!(

@@ -1,13 +1,13 @@
 //! The controller's decisions, situation by situation.
 
-mod fixture;
+mod simulated_machine;
 
 mod start;
-mod hold;
+mod batch_remainder_and_fixed_size;
 mod caches;
 mod prefetch;
 mod recovery;
-mod stop;
+mod end_of_run;
 mod shrink;
 mod grow;
 mod pause_and_suspend;

@@ -1,7 +1,7 @@
 //! Pausing if one sample does not fit, suspending if the state does not, and continuing.
 
-use crate::fixture::{GB, Simulation};
-use pressure::{Action, Change, Outcome};
+use crate::simulated_machine::{GB, Simulation};
+use pressure::{Action, Change, Level, Outcome};
 
 #[test]
 fn it_pauses_if_one_sample_does_not_fit_and_then_continues() {
@@ -100,6 +100,24 @@ fn a_run_of_one_sample_per_step_suspends_and_resumes() {
     simulation.others = 31 * GB;
     let again = simulation.steps(5);
     assert_eq!(again[4].action, Action::Suspend, "{:?}", again[4]);
+}
+
+/// The system warns again every ten seconds, for five minutes.
+#[test]
+fn repeated_warnings_ask_for_a_checkpoint_every_half_minute_at_most() {
+    let mut simulation = Simulation::settled();
+    let mut asked_at_ms = Vec::new();
+    for tenth in 0..3000 {
+        simulation.level = (tenth % 100 < 10).then_some(Level::Critical);
+        let at_ms = simulation.at_ms;
+        if simulation.step().checkpoint_first {
+            asked_at_ms.push(at_ms);
+        }
+    }
+    assert!(asked_at_ms.len() >= 3, "{asked_at_ms:?}");
+    for pair in asked_at_ms.windows(2) {
+        assert!(pair[1] >= pair[0] + 30_000, "{asked_at_ms:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The prefetch is shortened before the micro-batch shrinks, and lengthened after everything else
 //! has recovered.
 
-use crate::fixture::{EVALUATE, GB, Simulation, TRAIN};
+use crate::simulated_machine::{EVALUATE, GB, Simulation, TRAIN};
 use pressure::{Action, Change, Decision, Level, Prefetch, describe_decision};
 
 /// A simulation in calm that holds this much ahead.

@@ -1,7 +1,7 @@
 //! Recovery steps besides the micro-batch: taken one by one if only one sample at a time fits,
 //! undone one by one in calm.
 
-use crate::fixture::{GB, Simulation};
+use crate::simulated_machine::{GB, Simulation};
 use pressure::{
     Action, Change, ControllerState, Decision, Moments, Outcome, RecoveryReserve, describe_decision,
 };
@@ -236,7 +236,7 @@ fn a_refused_single_sample_takes_a_step_at_once() {
     );
     assert_eq!(
         describe_decision(1, &first),
-        "Recomputing the activations of 1 block to save memory: even one sample was refused"
+        "Recomputing the activations of 1 block to save memory: memory for even one sample was refused"
     );
     assert!(
         simulation

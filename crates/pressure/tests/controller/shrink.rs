@@ -1,6 +1,6 @@
 //! Why a micro-batch shrinks before it runs: other apps, the system's own level, a cap.
 
-use crate::fixture::{GB, Simulation};
+use crate::simulated_machine::{GB, Simulation};
 use pressure::{Action, Change, Component, Level, describe_decision};
 
 #[test]
@@ -22,7 +22,7 @@ fn others_that_grow_shrink_it_before_the_line_and_are_named() {
     }
     let sentence = sentence.expect("7.5 GB more need a smaller piece");
     assert!(
-        sentence.starts_with("Shrunk 64 to ")
+        sentence.starts_with("Micro-batch reduced from 64 to ")
             && sentence.contains("another app took ")
             && sentence.ends_with(" s"),
         "{sentence}"
@@ -41,7 +41,7 @@ fn a_critical_system_halves_at_once_and_again_each_second() {
     assert!(first.release_caches);
     assert_eq!(
         describe_decision(64, &first),
-        "Shrunk 64 to 32: the system reports memory pressure"
+        "Micro-batch reduced from 64 to 32: the system reports memory pressure"
     );
     let shrunk: Vec<u32> = simulation
         .steps(25)
@@ -60,7 +60,7 @@ fn a_cap_is_obeyed_and_named_but_never_waited_for() {
     assert!(shrunk.predicted_peak_bytes <= 6 * GB);
     assert_eq!(
         describe_decision(64, &shrunk),
-        "Shrunk 64 to 13: the memory cap is 6.0 GB"
+        "Micro-batch reduced from 64 to 13: the memory cap is 6.0 GB"
     );
     simulation.policy.memory_cap_bytes = Some(GB);
     simulation.steps(10);

@@ -1,6 +1,6 @@
 //! The first size of a run and of a phase.
 
-use crate::fixture::{EVALUATE, Simulation, TRAIN};
+use crate::simulated_machine::{EVALUATE, Simulation, TRAIN};
 use pressure::Change;
 
 #[test]

@@ -3,20 +3,20 @@
 //! they are written between two micro-batches, as the trainer does. Amounts are GB as floats.
 
 mod outcome;
-mod random;
-mod strategy;
+mod mersenne_twister;
+mod micro_batch_strategies;
 mod trace;
 mod truth;
 
+use mersenne_twister::Random;
 use pressure::{Action, Level, Outcome as Result, Policy};
-use random::Random;
 
+pub use micro_batch_strategies::{Ebb, Fixed, Strategy};
 pub use outcome::Outcome;
-pub use strategy::{Ebb, Fixed, Strategy};
 pub use trace::{TRACES, Trace, others};
 pub use truth::{Rounding, Truth};
 
-use strategy::{Choice, Ended, Reading, oracle};
+use micro_batch_strategies::{Choice, Ended, Reading, oracle};
 
 const GB: f64 = (1u64 << 30) as f64;
 const RAM: f64 = 36.0;

@@ -1,7 +1,7 @@
 //! The report's list of the latest changes of the micro-batch, with time and reason.
 
 use super::canvas::{Align, DrawResult, EDGE, Page, Point, Type, WIDTH, colour};
-use super::frame;
+use super::panel_frame;
 use crate::Run;
 use crate::amounts::{format_count, format_duration};
 use crate::run_view::Mark;
@@ -33,7 +33,7 @@ pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> DrawResult {
         Type::strong(13.0, colour::TEXT),
         Type::plain(12.0, colour::TEXT_3),
     );
-    let top = frame::BOTTOM + 28.0;
+    let top = panel_frame::BOTTOM + 28.0;
     page.text((EDGE, top), "Changes", head, Align::Left)?;
     if earlier > 0 {
         let note = format!(
@@ -79,6 +79,14 @@ fn row<B: DrawingBackend>(mark: &Mark, page: &Page<B>, (x, y): Point, width: f64
         plain,
         Align::Left,
     )
+}
+
+/// The text of a change on the panel of the micro-batch, where the two sizes say enough.
+pub(super) fn panel_label(mark: &Mark) -> String {
+    match mark.change {
+        Change::Shrink | Change::Grow => format!("{} to {}", mark.from, mark.to),
+        _ => mark.short.clone(),
+    }
 }
 
 /// True if the change is one of the micro-batch, or pauses or continues the run.

@@ -2,7 +2,7 @@
 
 use super::canvas::{Align, DrawResult, EDGE, Page, Type, WIDTH, colour};
 use crate::amounts::{MISSING, format_bytes, format_count, format_duration, format_percent};
-use crate::{Run, Started};
+use crate::{Run, Started, TaskChoice};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use plotters::prelude::DrawingBackend;
@@ -40,12 +40,15 @@ pub(super) fn draw<B: DrawingBackend>(run: &Run, id: &str, page: &Page<B>) -> Dr
         BODY,
         Align::Left,
     )?;
+    let gradients = run.describe_gradients().unwrap_or_default();
+    let available = right - EDGE - BODY.width(&gradients) - 24.0;
     page.text(
         (EDGE, 89.0),
-        &BODY.fit(&run.status_line.message, right - EDGE),
+        &BODY.fit(&run.status_line.message, available),
         BODY,
         Align::Left,
     )?;
+    page.text((right, 89.0), &gradients, BODY, Align::Right)?;
 
     let figures = figures(run, &started);
     let column = (right - EDGE) / figures.len() as f64;
@@ -65,7 +68,7 @@ pub(super) fn draw<B: DrawingBackend>(run: &Run, id: &str, page: &Page<B>) -> Dr
             BODY,
             Align::Left,
         )?;
-        page.text((x, ROW + 51.0), figure.caption, CAPTION, Align::Left)?;
+        page.text((x, ROW + 51.0), &figure.caption, CAPTION, Align::Left)?;
     }
     Ok(())
 }
@@ -88,11 +91,17 @@ fn describe(started: &Started) -> String {
             format_count(started.train_samples),
             format_count(started.held_out_samples)
         ),
-        match started.task.as_str() {
-            "text-classification" | "language-model" | "token-compression" => {
+        match started.known_task() {
+            Some(
+                TaskChoice::TextClassification
+                | TaskChoice::LanguageModel
+                | TaskChoice::TokenCompression,
+            ) => {
                 format!("{} tokens", started.input_size)
             }
-            _ => format!("{} pixels", started.input_size),
+            Some(TaskChoice::ImageClassification) | None => {
+                format!("{} pixels", started.input_size)
+            }
         },
         started.optimizer.clone(),
         format!("seed {}", started.seed),
@@ -115,27 +124,27 @@ fn date(started: &Started) -> String {
 struct Figure {
     value: String,
     unit: String,
-    caption: &'static str,
+    caption: String,
 }
 
 impl Figure {
-    fn new(value: String, caption: &'static str) -> Figure {
+    fn new(value: String, caption: &str) -> Figure {
         Figure {
             value,
             unit: String::new(),
-            caption,
+            caption: caption.to_owned(),
         }
     }
 
     /// Splits a text such as "6.1 GB" at its last space.
-    fn with_unit(text: String, caption: &'static str) -> Figure {
+    fn with_unit(text: String, caption: &str) -> Figure {
         let Some((value, unit)) = text.rsplit_once(' ') else {
             return Figure::new(text, caption);
         };
         Figure {
             value: value.to_owned(),
             unit: unit.to_owned(),
-            caption,
+            caption: caption.to_owned(),
         }
     }
 }
@@ -143,9 +152,14 @@ impl Figure {
 fn figures(run: &Run, started: &Started) -> [Figure; 6] {
     let figures = &run.figures;
     let best_loss = run.best_evaluation().map(|best| best.loss);
+    let baseline = run.baseline().and_then(|baseline| baseline.accuracy);
     let best = match (figures.best_accuracy, best_loss) {
         (Some(accuracy), _) => {
-            Figure::with_unit(format_percent(accuracy), "best held-out accuracy")
+            let caption = match baseline {
+                Some(baseline) => format!("held out, baseline {}", format_percent(baseline)),
+                None => "best held-out accuracy".to_owned(),
+            };
+            Figure::with_unit(format_percent(accuracy), &caption)
         }
         // The task has no accuracy.
         (None, Some(loss)) => Figure::new(format!("{loss:.3}"), "best held-out loss"),

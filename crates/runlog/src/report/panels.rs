@@ -1,12 +1,12 @@
 //! The three panels of the report on one time axis: memory, micro-batch, loss.
 
 use super::canvas::{Align, Dashes, DrawResult, Page, Point, colour};
-use super::changes::{changes_micro_batch, glyph};
-use super::frame::{Key, LEFT, LOSS, LegendEntry, MEMORY, MICRO, Panels, RIGHT, VALUE};
+use super::changes::{changes_micro_batch, glyph, panel_label};
+use super::panel_frame::{Key, LEFT, LOSS, LegendEntry, MEMORY, MICRO, Panels, RIGHT, VALUE};
 use super::scale::Scale;
-use crate::Run;
 use crate::amounts::MISSING;
 use crate::chart_data::{LOSS_CURVES, LossCurve};
+use crate::{Run, Started, TaskChoice};
 use plotters::prelude::{Color, DrawingBackend};
 
 const GB: f64 = 1073741824.0;
@@ -177,7 +177,8 @@ impl<B: DrawingBackend> Panels<'_, B> {
                 from.min(to)
             };
             glyph(mark, self.page, (x, y))?;
-            let width = VALUE.width(&mark.short);
+            let label = panel_label(mark);
+            let width = VALUE.width(&label);
             let left = if x + 10.0 + width <= RIGHT {
                 x + 10.0
             } else {
@@ -185,7 +186,7 @@ impl<B: DrawingBackend> Panels<'_, B> {
             };
             if left + width <= free && left >= LEFT {
                 self.page
-                    .text((left, MICRO.bottom - 8.0), &mark.short, VALUE, Align::Left)?;
+                    .text((left, MICRO.bottom - 8.0), &label, VALUE, Align::Left)?;
                 free = left.min(x) - 12.0;
             }
         }
@@ -194,8 +195,8 @@ impl<B: DrawingBackend> Panels<'_, B> {
 
     fn draw_loss(&self) -> DrawResult {
         let started = self.pull.header.started.as_ref();
-        let note = match started.map(|started| started.task.as_str()) {
-            Some("image-classification") => "cross-entropy",
+        let note = match started.and_then(Started::known_task) {
+            Some(TaskChoice::ImageClassification) => "cross-entropy",
             _ => "",
         };
         self.title(LOSS, "Loss", note)?;

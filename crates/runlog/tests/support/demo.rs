@@ -102,6 +102,7 @@ impl Demo {
             gradient_norm: rounded(0.4 + loss * (0.6 + 0.1 * self.noise.normal())),
             samples_per_second: rounded(samples as f64 * 1000.0 / (self.clock_ms - begun_ms)),
             wait_ms: rounded(wait_ms),
+            command_buffer_ms: None,
             micro_batches,
             checkpoint_blocks: Vec::new(),
             metrics: Default::default(),
@@ -295,6 +296,7 @@ fn started() -> Started {
         total_bytes: bytes(TOTAL_GB),
         seed: 7,
         estimated_peak_bytes: bytes(6.4),
+        branched_from: String::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Activations, element by element.
 
-use crate::inputs::{tensor, time};
+use crate::inputs_and_timing::{tensor, time};
 use criterion::Criterion;
 
 pub fn gelu(c: &mut Criterion) {

@@ -1,7 +1,7 @@
 //! Attention on the joint projection, in the shapes of a text encoder, of both language models and
 //! of a vision transformer.
 
-use crate::inputs::{tensor, time};
+use crate::inputs_and_timing::{tensor, time};
 use criterion::Criterion;
 use tape::AttentionShape;
 

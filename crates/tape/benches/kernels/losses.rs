@@ -1,6 +1,6 @@
 //! Losses, from scores and from the rows before the head.
 
-use crate::inputs::{tensor, time};
+use crate::inputs_and_timing::{tensor, time};
 use criterion::Criterion;
 
 fn labels(rows: usize, classes: usize) -> Vec<u32> {

@@ -1,11 +1,11 @@
 //! Times the kernels, forward and backward, in the shapes of the workloads: `cargo bench -p tape`,
 //! or one of them with `-- layer_norm`. For whole steps use `ebb bench`.
 
-mod inputs;
+mod inputs_and_timing;
 mod norms;
 mod activations;
 mod attention;
-mod products;
+mod linear_and_conv;
 mod losses;
 mod optim;
 
@@ -22,7 +22,7 @@ fn quick() -> Criterion {
 criterion_group! {
     name = kernels;
     config = quick();
-    targets = norms::layer_norm, norms::group_norm, activations::gelu, attention::attention, products::linear,
-        products::conv2d, losses::cross_entropy, losses::linear_cross_entropy, optim::adamw
+    targets = norms::layer_norm, norms::group_norm, activations::gelu, attention::attention, linear_and_conv::linear,
+        linear_and_conv::conv2d, losses::cross_entropy, losses::linear_cross_entropy, optim::adamw
 }
 criterion_main!(kernels);

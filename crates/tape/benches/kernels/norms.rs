@@ -1,8 +1,8 @@
 //! Norms, over the rows of a transformer and the channels of a residual network.
 
-use crate::inputs::{constant, tensor, time};
+use crate::inputs_and_timing::{constant, tensor, time};
 use criterion::Criterion;
-use tape::Activation;
+use tape::{Activation, Affine};
 
 pub fn layer_norm(c: &mut Criterion) {
     for width in [192, 384, 768] {
@@ -29,7 +29,11 @@ pub fn group_norm(c: &mut Criterion) {
             ("group_norm and relu", Activation::Relu),
         ] {
             time(c, name, &inputs, |tape, v| {
-                tape.group_norm(&v[0], 32, (&v[1], &v[2]), 1e-5, activation)
+                let affine = Affine {
+                    weight: &v[1],
+                    bias: &v[2],
+                };
+                tape.group_norm(&v[0], 32, affine, 1e-5, activation)
             });
         }
     }

@@ -1,6 +1,6 @@
 //! One optimizer step of one parameter.
 
-use crate::inputs::{constant, tensor};
+use crate::inputs_and_timing::{constant, tensor};
 use criterion::{BenchmarkId, Criterion, Throughput};
 use tape::optim::{AdamWStep, adamw as pass};
 

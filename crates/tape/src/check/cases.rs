@@ -2,7 +2,7 @@
 
 mod residual;
 mod elementwise;
-mod selection;
+mod indexing_and_pooling;
 mod random;
 mod losses;
 mod large;
@@ -313,7 +313,7 @@ pub fn case_specs(n: usize) -> Vec<CaseSpec> {
     ];
     table.extend(residual::rows(n));
     table.extend(elementwise::rows(n));
-    table.extend(selection::rows(n));
+    table.extend(indexing_and_pooling::rows(n));
     table.extend(random::rows(n));
     table.extend(losses::rows(n));
     specs(table)

@@ -54,7 +54,7 @@ fn projection(shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> 
     let stream = Rng::new(11);
     let count = shape.iter().product::<usize>() as u64;
     let values = (0..count).map(|i| stream.uniform(i) + 0.5).collect();
-    crate::dtype::host_tensor(values, shape, dtype, device)
+    crate::convert_dtype::host_tensor(values, shape, dtype, device)
 }
 
 /// Runs a case on a device, in an element type and with a form.
@@ -69,7 +69,7 @@ fn outcome(case: &Case, device: &Device, dtype: DType, kernels: Kernels) -> Resu
         .inputs
         .iter()
         .map(|t| {
-            Ok(tape.variable(crate::dtype::host_tensor(
+            Ok(tape.variable(crate::convert_dtype::host_tensor(
                 to_f64(t)?,
                 t.dims(),
                 dtype,

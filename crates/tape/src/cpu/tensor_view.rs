@@ -1,7 +1,7 @@
 //! CPU tensors as slices, and slices as tensors, without copies.
 
-use crate::cpu::error_function::NormalShare;
 use crate::cpu::exponential::Exponential;
+use crate::cpu::normal_cdf::NormalShare;
 use crate::error::{Result, TapeError};
 use candle_core::{DType, Device, Storage, StorageRef, Tensor, WithDType};
 use std::marker::PhantomData;

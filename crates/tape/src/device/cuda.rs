@@ -91,6 +91,17 @@ pub(super) fn name(device: &Device) -> String {
     cuda.cuda_stream().context().name().unwrap_or_default()
 }
 
+/// The compute capability of the GPU.
+pub(super) fn family(device: &Device) -> String {
+    let Device::Cuda(cuda) = device else {
+        return String::new();
+    };
+    match cuda.cuda_stream().context().compute_capability() {
+        Ok((major, minor)) => format!("compute capability {major}.{minor}"),
+        Err(_) => String::new(),
+    }
+}
+
 /// Frees the memory that no tensor uses.
 pub(super) fn trim(device: &Device) {
     if let Device::Cuda(cuda) = device

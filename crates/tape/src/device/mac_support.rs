@@ -39,19 +39,19 @@ pub(super) fn usable_gpu(facts: &MacFacts) -> Result<String, String> {
     let (major, minor) = facts.macos;
     if major < OLDEST_MACOS {
         return Err(format!(
-            "the GPU needs macOS {OLDEST_MACOS} or later, and this Mac runs {major}.{minor}"
+            "the GPU needs macOS {OLDEST_MACOS} or later, but this Mac runs {major}.{minor}"
         ));
     }
     match facts.processor {
         CpuKind::AppleSilicon => {}
         CpuKind::Intel => {
             return Err(
-                "Ebb uses the GPU of Apple silicon only, and this is an Intel Mac".to_owned(),
+                "Ebb uses only the GPU of Apple silicon, but this is an Intel Mac".to_owned(),
             );
         }
         CpuKind::Rosetta => {
             return Err(
-                "this Ebb was built for Intel and runs under Rosetta; use the build for Apple silicon"
+                "this build of Ebb is for Intel and runs under Rosetta; use the build for Apple silicon"
                     .to_owned(),
             );
         }
@@ -59,11 +59,11 @@ pub(super) fn usable_gpu(facts: &MacFacts) -> Result<String, String> {
     match &facts.gpu {
         Some(gpu) if gpu.is_apple7 => Ok(gpu.name.clone()),
         Some(gpu) if gpu.name.contains("Paravirtual") => Err(format!(
-            "the GPU of a virtual Mac ({}) lacks what Ebb's kernels need",
+            "the GPU of a virtual Mac ({}) lacks features that Ebb's kernels need",
             gpu.name
         )),
         Some(gpu) => Err(format!(
-            "the GPU ({}) lacks what Ebb's kernels need",
+            "the GPU ({}) lacks features that Ebb's kernels need",
             gpu.name
         )),
         None if facts.is_remote => Err(
@@ -76,7 +76,9 @@ pub(super) fn usable_gpu(facts: &MacFacts) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{DeviceKind, default_threads, first_usable, predicted, unavailable};
     use super::*;
+    use crate::error::TapeError;
 
     fn m1() -> MacFacts {
         MacFacts {
@@ -110,9 +112,27 @@ mod tests {
         }
     }
 
+    /// The reason is given, and beside the name of the CPU, which trains instead; only a user who
+    /// asked for Metal gets an error.
     fn check(facts: &MacFacts, reason: &str) {
         let message = usable_gpu(facts).expect_err("it cannot be used");
         assert!(message.contains(reason), "{message}");
+        let metal = || TapeError::Device(message.clone());
+        let chosen = first_usable(Err(metal()), || {
+            Err(TapeError::Device("no CUDA".to_owned()))
+        });
+        assert_eq!(
+            (chosen.kind, &chosen.reason),
+            (DeviceKind::Cpu, &message),
+            "the terminal prints both"
+        );
+        if !cfg!(feature = "cuda") {
+            let shown = format!("CPU, {} threads: {message}", default_threads());
+            assert_eq!(predicted(Err(metal())), shown, "the window shows this");
+        }
+        let refused = unavailable(DeviceKind::Metal, &metal()).to_string();
+        let next = format!("metal cannot be used: {message}; choose --device cpu or auto");
+        assert_eq!(refused, next);
     }
 
     #[test]
@@ -122,7 +142,7 @@ mod tests {
             gpu: None,
             ..m1()
         };
-        check(&macos_14, "macOS 15 or later, and this Mac runs 14.5");
+        check(&macos_14, "macOS 15 or later, but this Mac runs 14.5");
         let intel = MacFacts {
             processor: CpuKind::Intel,
             ..with_gpu("AMD Radeon Pro 5500M")

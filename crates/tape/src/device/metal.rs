@@ -5,6 +5,7 @@ use super::{DeviceKind, SelectedDevice};
 use crate::error::{Result, TapeError};
 use crate::objective_c::guarded;
 use candle_core::Device;
+use objc2::runtime::ProtocolObject;
 use objc2_foundation::NSProcessInfo;
 use objc2_metal::{MTLDevice, MTLGPUFamily};
 
@@ -73,10 +74,7 @@ fn gpu() -> Option<Gpu> {
 
 /// Describes the device that a run would use.
 pub(super) fn predict() -> Result<String> {
-    let gpu = supported()?;
-    Ok(format!(
-        "Metal on {gpu}; Ebb checks each operation on this Mac before its first use"
-    ))
+    Ok(format!("Metal on {}", supported()?))
 }
 
 /// Bytes that the GPU driver has allocated; 0 on the CPU.
@@ -94,6 +92,24 @@ pub(super) fn name(device: &Device) -> String {
     )
 }
 
+/// The newest family of Apple GPUs whose features the GPU has; empty on the CPU.
+pub(super) fn family(device: &Device) -> String {
+    const FAMILIES: [(MTLGPUFamily, &str); 4] = [
+        (MTLGPUFamily::Apple10, "Apple 10"),
+        (MTLGPUFamily::Apple9, "Apple 9"),
+        (MTLGPUFamily::Apple8, "Apple 8"),
+        (MTLGPUFamily::Apple7, "Apple 7"),
+    ];
+    let Ok(metal) = device.as_metal_device() else {
+        return String::new();
+    };
+    let gpu: &ProtocolObject<dyn MTLDevice> = metal.metal_device().as_ref();
+    let newest = FAMILIES
+        .iter()
+        .find(|(family, _)| gpu.supportsFamily(*family));
+    newest.map_or_else(String::new, |(_, name)| (*name).to_owned())
+}
+
 /// The GPU's recommended working set in bytes; 0 on the CPU.
 pub(super) fn limit_bytes(device: &Device) -> u64 {
     device.as_metal_device().map_or(0, |metal| {
@@ -108,10 +124,28 @@ pub(super) fn trim(device: &Device) {
     }
 }
 
+/// Frees the pool of kernel outputs of a device that was lost.
+pub(super) fn discard(device: &Device) {
+    if let Device::Metal(metal) = device {
+        // An exception would only repeat that the device is lost; the pool is forgotten before.
+        let _ = guarded(|| {
+            crate::kernels::metal::discard(metal);
+            Ok(())
+        });
+    }
+}
+
 /// Frees the kernel outputs in the pool that no recent micro-batch used.
 pub(super) fn trim_old(device: &Device) {
     if let Device::Metal(metal) = device {
         crate::kernels::metal::trim_old(metal);
+    }
+}
+
+/// Frees the pool of kernel outputs on this thread.
+pub(super) fn forget_pool(device: &Device) {
+    if let Device::Metal(metal) = device {
+        crate::kernels::metal::forget_pool(metal);
     }
 }
 

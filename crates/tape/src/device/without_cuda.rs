@@ -28,5 +28,10 @@ pub(super) fn name(_device: &Device) -> String {
     String::new()
 }
 
+/// Always empty.
+pub(super) fn family(_device: &Device) -> String {
+    String::new()
+}
+
 /// Does nothing.
 pub(super) fn trim(_device: &Device) {}

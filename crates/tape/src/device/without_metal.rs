@@ -31,11 +31,22 @@ pub(super) fn name(_device: &Device) -> String {
     String::new()
 }
 
+/// Always empty.
+pub(super) fn family(_device: &Device) -> String {
+    String::new()
+}
+
 /// Does nothing: there is no pool of kernel outputs.
 pub(super) fn trim(_device: &Device) {}
 
 /// Does nothing: there is no pool of kernel outputs.
+pub(super) fn discard(_device: &Device) {}
+
+/// Does nothing: there is no pool of kernel outputs.
 pub(super) fn trim_old(_device: &Device) {}
+
+/// Does nothing: there is no pool of kernel outputs.
+pub(super) fn forget_pool(_device: &Device) {}
 
 /// The name of the system; no GPU compiler depends on its version.
 pub fn system_version() -> String {

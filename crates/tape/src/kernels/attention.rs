@@ -2,7 +2,7 @@
 //! of a head never exist as a whole. Heads are at most 64 wide.
 
 use super::Argument::{self, Count, In, Number, Out};
-use super::elements::Heads;
+use super::elementwise::Heads;
 use super::{Grid, Kernel, alike, uninit};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
@@ -67,7 +67,8 @@ pub(crate) fn attend(qkv: &Tensor, of: &Attended) -> Result<(Tensor, Tensor)> {
 /// The gradient of `qkv`.
 pub(crate) fn attend_backward(
     qkv: &Tensor,
-    (y, sums): (&Tensor, &Tensor),
+    y: &Tensor,
+    sums: &Tensor,
     dy: &Tensor,
     of: &Attended,
 ) -> Result<Tensor> {

@@ -2,12 +2,12 @@
 //! read and written once, divided by the time.
 
 use super::copies;
-use super::elements::{self, Function};
-use super::images::{self, Groups};
+use super::elementwise::{self, Function};
+use super::feature_maps::{self, Groups};
 use super::multi_tensor::{self, AdamNumbers, Moved};
 use super::rows::{self, AttentionMask};
+use crate::convert_dtype::host_tensor;
 use crate::device_sync::synchronize;
-use crate::dtype::host_tensor;
 use crate::error::{Result, TapeError};
 use crate::rng::Rng;
 use candle_core::{DType, Device, Tensor};
@@ -110,29 +110,29 @@ fn by_element(x: &Tensor, note: &mut Note) -> Result<()> {
     let bias = drawn(&[COLUMNS], DType::F32, x.device())?;
     note("copy", 2.0, &|| Ok(x.force_contiguous().map(drop)?))?;
     note("gelu", 2.0, &|| {
-        elements::apply(Function::Gelu, x).map(drop)
+        elementwise::apply(Function::Gelu, x).map(drop)
     })?;
     note("gelu backward", 3.0, &|| {
-        elements::apply_backward(Function::Gelu, x, &dy).map(drop)
+        elementwise::apply_backward(Function::Gelu, x, &dy).map(drop)
     })?;
     note("silu", 2.0, &|| {
-        elements::apply(Function::Silu, x).map(drop)
+        elementwise::apply(Function::Silu, x).map(drop)
     })?;
-    note("bias", 2.0, &|| elements::add_bias(&y, &bias, None))?;
+    note("bias", 2.0, &|| elementwise::add_bias(&y, &bias, None))?;
     note("bias and residual", 3.0, &|| {
-        elements::add_bias(&y, &bias, Some(x))
+        elementwise::add_bias(&y, &bias, Some(x))
     })?;
     note("bias and gelu", 2.0, &|| {
-        elements::bias_gelu(x, &bias).map(drop)
+        elementwise::bias_gelu(x, &bias).map(drop)
     })?;
     note("bias and gelu backward", 4.0, &|| {
-        elements::bias_gelu_backward(&y, &bias, &dy)
+        elementwise::bias_gelu_backward(&y, &bias, &dy)
     })?;
-    note("add", 3.0, &|| elements::add_to(&y, x))?;
+    note("add", 3.0, &|| elementwise::add_to(&y, x))?;
     let streams: Vec<Rng> = (0..ROWS as u64).map(Rng::new).collect();
-    let words = elements::words(&streams, x)?;
+    let words = elementwise::words(&streams, x)?;
     note("dropout", 2.0, &|| {
-        elements::drop_by(x, &words, 0.1, 1.1).map(drop)
+        elementwise::drop_by(x, &words, 0.1, 1.1).map(drop)
     })
 }
 
@@ -143,7 +143,7 @@ fn by_row(x: &Tensor, note: &mut Note) -> Result<()> {
         rows::layer_norm(x, &one, &one, 1e-5).map(drop)
     })?;
     note("layer norm backward", 5.0, &|| {
-        rows::layer_norm_backward(x, &one, (&dy, None), 1e-5).map(drop)
+        rows::layer_norm_backward(x, &one, &dy, None, 1e-5).map(drop)
     })?;
     note("column sums", 1.0, &|| rows::column_sums(x).map(drop))?;
     let squares = x.force_contiguous()?.reshape(((), TOKENS, TOKENS))?;
@@ -174,16 +174,16 @@ fn by_plane(x: &Tensor, note: &mut Note) -> Result<()> {
         drawn(&[64], DType::F32, x.device())?,
         images.force_contiguous()?,
     );
-    let moments = images::group_moments(&images, sizes, 1e-5)?;
+    let moments = feature_maps::group_moments(&images, sizes, 1e-5)?;
     note("group norm", 3.0, &|| {
-        let moments = images::group_moments(&images, sizes, 1e-5)?;
-        images::group_norm(&images, &moments, (&one, &one), sizes).map(drop)
+        let moments = feature_maps::group_moments(&images, sizes, 1e-5)?;
+        feature_maps::group_norm(&images, &moments, &one, &one, sizes).map(drop)
     })?;
     note("group norm backward", 5.0, &|| {
-        images::group_norm_backward(&images, &moments, (&one, &one), &dy, sizes).map(drop)
+        feature_maps::group_norm_backward(&images, &moments, &one, &one, &dy, sizes).map(drop)
     })?;
     note("swap axes", 2.0, &|| {
-        elements::swap_axes(x, [64, ROWS / 64, COLUMNS]).map(drop)
+        elementwise::swap_axes(x, [64, ROWS / 64, COLUMNS]).map(drop)
     })
 }
 
@@ -212,7 +212,9 @@ fn by_layout(x: &Tensor, note: &mut Note) -> Result<()> {
     note("join by candle", 2.0, &|| {
         Ok(Tensor::cat(&parts, 1).map(drop)?)
     })?;
-    note("pad", 1.5, &|| copies::padded(parts[0], 1, zeros).map(drop))?;
+    note("pad", 1.5, &|| {
+        copies::padded(parts[0], 1, zeros.0, zeros.1).map(drop)
+    })?;
     note("pad by candle", 1.5, &|| {
         let padded = parts[0].pad_with_zeros(1, zeros.0, zeros.1);
         Ok(padded.map(drop)?)
@@ -228,7 +230,7 @@ fn decoded(x: &Tensor, note: &mut Note) -> Result<()> {
         let codes = codes(bytes)?;
         let read = (bytes + size_of::<f32>()) as f64 / (64 * x.dtype().size_in_bytes()) as f64;
         note(name, 1.0 + read, &|| {
-            elements::dequantize([&codes, &scales], None, COLUMNS, x.dtype()).map(drop)
+            elementwise::dequantize(&codes, &scales, None, COLUMNS, x.dtype()).map(drop)
         })?;
     }
     Ok(())
@@ -260,7 +262,7 @@ fn of_many(x: &Tensor, note: &mut Note) -> Result<()> {
     let scores = x.force_contiguous()?;
     let targets = Tensor::new(vec![1u32; ROWS], x.device())?;
     note("cross-entropy", 2.0, &|| {
-        multi_tensor::cross_entropy_of(&scores, &targets, (1.0, 0.0)).map(drop)
+        multi_tensor::cross_entropy_of(&scores, &targets, 1.0, 0.0).map(drop)
     })?;
     Ok(())
 }

@@ -3,10 +3,10 @@
 //! need not be copied. All addresses of a call are sent to the device together.
 
 use super::cuda_error::failed;
-use super::elements::Heads;
+use super::elementwise::Heads;
 use super::tensor_cores;
 use super::tiling::{Side, Work};
-use super::{blas, uninit};
+use super::{cublas, uninit};
 use crate::error::Result;
 use candle_core::cuda_backend::cudarc::cublas::sys;
 use candle_core::cuda_backend::cudarc::driver::{CudaSlice, DevicePtr};
@@ -47,7 +47,7 @@ pub(crate) struct Table {
 impl Table {
     /// An empty table for heads of the type of `like`.
     pub fn new(sizes: Heads, like: &Tensor) -> Result<Self> {
-        let (_, kind, device) = blas::place(like)?;
+        let (_, kind, device) = cublas::place(like)?;
         Ok(Table {
             sizes,
             device,
@@ -68,10 +68,11 @@ impl Table {
     pub fn heads(
         &mut self,
         whole: &Tensor,
-        (part, parts): (usize, usize),
+        part: usize,
+        parts: usize,
         from: usize,
     ) -> Result<Matrices> {
-        let (base, s) = (blas::place(whole)?.0, self.sizes);
+        let (base, s) = (cublas::place(whole)?.0, self.sizes);
         let (first, step) = (self.addresses.len(), parts * s.heads * s.head);
         for sample in 0..s.samples {
             for head in 0..s.heads {
@@ -87,8 +88,8 @@ impl Table {
     }
 
     /// One matrix of `rows` and `columns` per head, one after the other in `whole`.
-    pub fn squares(&mut self, whole: &Tensor, (rows, columns): (usize, usize)) -> Result<Matrices> {
-        let (base, first) = (blas::place(whole)?.0, self.addresses.len());
+    pub fn squares(&mut self, whole: &Tensor, rows: usize, columns: usize) -> Result<Matrices> {
+        let (base, first) = (cublas::place(whole)?.0, self.addresses.len());
         let each = (rows * columns * self.bytes) as u64;
         let count = self.count() as u64;
         self.addresses.extend((0..count).map(|i| base + i * each));
@@ -110,16 +111,18 @@ impl Table {
         Ok(())
     }
 
-    /// `out = a b + keep out` for every head: `a` is [m, k], `b` is [k, n].
+    /// `out = a b + keep out` for every head: `a` is [m, k], `b` is [k, n]. `sizes` are m, n and k.
     pub fn multiply(
         &self,
-        [m, n, k]: [usize; 3],
-        (a, b): (Matrices, Matrices),
-        (out, keep): (Matrices, f32),
+        sizes: [usize; 3],
+        a: Matrices,
+        b: Matrices,
+        out: Matrices,
+        keep: f32,
     ) -> Result<()> {
-        let Some(uploaded) = &self.uploaded else {
-            return Err(failed("the addresses have not been sent"));
-        };
+        let [m, n, k] = sizes;
+        let uploaded = self.uploaded.as_ref();
+        let uploaded = uploaded.ok_or_else(|| failed("the addresses have not been sent"))?;
         let (start, _guard) = uploaded.device_ptr(uploaded.stream());
         let at = |matrices: Matrices| start + 8 * matrices.first as u64;
         let side = |matrices: Matrices| Side {
@@ -128,7 +131,7 @@ impl Table {
             turned: matrices.turned,
         };
         let work = Work {
-            sizes: [m, n, k],
+            sizes,
             a: side(a),
             b: side(b),
             c: side(out),
@@ -145,19 +148,19 @@ impl Table {
         unsafe {
             sys::cublasGemmBatchedEx(
                 *cublas.handle(),
-                blas::operation(b.turned),
-                blas::operation(a.turned),
+                cublas::operation(b.turned),
+                cublas::operation(a.turned),
                 n as i32,
                 m as i32,
                 k as i32,
-                blas::factor(&1.0),
+                cublas::factor(&1.0),
                 at(b) as *const *const c_void,
                 self.kind,
                 b.step as i32,
                 at(a) as *const *const c_void,
                 self.kind,
                 a.step as i32,
-                blas::factor(&keep),
+                cublas::factor(&keep),
                 at(out) as *const *mut c_void,
                 self.kind,
                 out.step as i32,
@@ -171,7 +174,7 @@ impl Table {
     }
 
     /// Memory for one matrix of `rows` and `columns` per head.
-    pub fn scratch(&self, (rows, columns): (usize, usize), like: &Tensor) -> Result<Tensor> {
+    pub fn scratch(&self, rows: usize, columns: usize, like: &Tensor) -> Result<Tensor> {
         uninit(&[self.count(), rows, columns], like.dtype(), like)
     }
 }

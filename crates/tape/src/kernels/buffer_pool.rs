@@ -99,6 +99,12 @@ impl<B> BufferPool<B> {
         self.extract(|_| true)
     }
 
+    /// All buffers, also those that something else holds.
+    pub fn into_buffers(self) -> Vec<Arc<B>> {
+        let all = self.by_class.into_values().flatten();
+        all.map(|pooled| pooled.buffer).collect()
+    }
+
     /// Removes and returns the free buffers for which `matches` holds.
     fn extract(&mut self, matches: impl Fn(&Pooled<B>) -> bool) -> Vec<Arc<B>> {
         let mut extracted = Vec::new();
@@ -128,7 +134,7 @@ mod tests {
             assert_eq!(
                 class_bytes(class),
                 class,
-                "a buffer of exactly a class size belongs to that size class"
+                "a buffer whose size equals a size class belongs to that class"
             );
             if bytes > PAGE_BYTES {
                 assert!(class - bytes <= bytes / 8, "{class} for {bytes}");
@@ -199,6 +205,15 @@ mod tests {
         }
         drop(held);
         assert_eq!(pool.next_round().len(), 1, "held for long, then given up");
+    }
+
+    #[test]
+    fn the_pool_of_a_lost_device_gives_up_held_buffers_too() {
+        let mut pool = BufferPool::default();
+        let held = pool.take(1 << 20, make).expect("made");
+        drop(pool.take(2 << 20, make).expect("made"));
+        assert_eq!(pool.into_buffers().len(), 2);
+        assert_eq!(Arc::strong_count(&held), 1, "nothing else holds it");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use super::Argument::{self, Count, Out, Strided};
 use super::{COPY_AXES, CopyShape, Grid, Kernel, KernelGroup, run_on, uninit};
 use crate::error::Result;
+use crate::launch_grid::FEWER_ELEMENTS;
 use candle_core::Tensor;
 
 /// The least size of both axes of a tile for which shared memory pays.
@@ -93,7 +94,8 @@ pub(crate) fn joined(parts: &[&Tensor], axis: usize) -> Result<Option<Tensor>> {
 pub(crate) fn padded(
     x: &Tensor,
     axis: usize,
-    (before, after): (usize, usize),
+    before: usize,
+    after: usize,
 ) -> Result<Option<Tensor>> {
     let mut shape = x.dims().to_vec();
     let Some(size) = shape.get_mut(axis) else {
@@ -144,7 +146,7 @@ impl Plan {
             });
             last.sum::<Option<usize>>()
         };
-        let indexable = below.max(farthest(|axis| axis.read)?) < 1 << 31;
+        let indexable = below.max(farthest(|axis| axis.read)?) < FEWER_ELEMENTS;
         (indexable && plan.axes.len() <= COPY_AXES).then_some(plan)
     }
 

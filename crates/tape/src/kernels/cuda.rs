@@ -109,7 +109,7 @@ fn address(
     let start = start(kernel, layout)?;
     let Storage::Cuda(storage) = &*guard else {
         return Err(TapeError::Device(format!(
-            "{} needs tensors of one device",
+            "{} needs all its tensors on one device",
             kernel.symbol()
         )));
     };
@@ -158,9 +158,9 @@ fn function(kernel: Kernel, device: &CudaDevice) -> Result<Function> {
 pub(super) fn compiled(device: &CudaDevice) -> Vec<CompiledKernel> {
     let of_device = |functions: &HashMap<(DeviceId, Kernel), Function>| {
         let here = functions.iter().filter(|((of, _), _)| *of == device.id());
-        here.map(|((_, kernel), function)| CompiledKernel {
-            name: kernel.symbol(),
-            most_threads: function.max_threads_per_block().unwrap_or(0) as usize,
+        here.map(|((_, kernel), function)| {
+            let most_threads = function.max_threads_per_block().unwrap_or(0) as usize;
+            CompiledKernel::new(*kernel, most_threads)
         })
         .collect()
     };

@@ -11,13 +11,16 @@ use std::ffi::{CString, c_char, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 thread_local! {
     static ON: Cell<bool> = const { Cell::new(false) };
     static ALLOWED_THREADS: Cell<usize> = const { Cell::new(1024) };
     static LAUNCHED: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
 }
+
+/// Held while a kernel runs: the lanes and their shared memory are variables of the library.
+static LANES: Mutex<()> = Mutex::new(());
 
 /// True inside [`with`].
 pub(super) fn on() -> bool {
@@ -181,8 +184,9 @@ pub(super) fn launch(kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Resu
     let name = CString::new(kernel.symbol()).expect("a kernel name contains no NUL byte");
     // SAFETY: the entry point has this type in the source above.
     let run = unsafe { library().get::<Run>(b"run_kernel") }.expect("the text defines it");
+    let lanes = LANES.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: arguments are in the order and type of the kernel and stay inside their tensors,
-    // which is what the tests check.
+    // which is what the tests check. No other thread runs a kernel.
     let code = unsafe {
         run(
             name.as_ptr(),
@@ -191,6 +195,7 @@ pub(super) fn launch(kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Resu
             size.threads as u32 / 32,
         )
     };
+    drop(lanes);
     assert_eq!(
         code, 0,
         "the kernel {name:?} does not exist, or its lanes wait for each other forever"

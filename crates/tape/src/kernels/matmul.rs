@@ -6,38 +6,23 @@
 //! full f32 without TF32.
 
 #[cfg(feature = "cuda")]
-use super::blas;
-use super::elements;
-use crate::dtype::widened;
+use super::cublas;
+use super::elementwise;
+use crate::convert_dtype::widened;
 use crate::error::Result;
 use candle_core::Tensor;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Set when f32 products may not use tensor cores.
-static PLAIN_F32: AtomicBool = AtomicBool::new(false);
-
-/// Allows or forbids f32 products on tensor cores, which split operands into bf16 sums of the same
-/// precision. They are allowed until a check finds one wrong.
-pub fn allow_tensor_cores(allowed: bool) {
-    PLAIN_F32.store(!allowed, Ordering::Relaxed);
-}
-
-/// True unless [`allow_tensor_cores`] has forbidden tensor cores.
-pub fn tensor_cores_allowed() -> bool {
-    !PLAIN_F32.load(Ordering::Relaxed)
-}
 
 /// `a b` of two matrices or of batches of them, in the operands' type. Each may be row-major or
 /// column-major.
 pub(crate) fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
-        return blas::product(a, b, a.dtype());
+        return cublas::product(a, b, a.dtype());
     }
     #[cfg(target_os = "macos")]
-    if let Some(sizes) = sizes(a.dims(), b.dims()) {
+    if let Some((batch, m, n, k)) = sizes(a.dims(), b.dims()) {
         let (a, b) = (in_one_stride(a)?, in_one_stride(b)?);
-        if let Some(y) = super::metal::product(&a, &b, sizes)? {
+        if let Some(y) = super::metal::product(&a, &b, batch, m, n, k)? {
             return Ok(y);
         }
     }
@@ -81,7 +66,7 @@ fn in_one_stride(x: &Tensor) -> Result<Tensor> {
 pub(crate) fn product_f32(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
-        return blas::product(a, b, candle_core::DType::F32);
+        return cublas::product(a, b, candle_core::DType::F32);
     }
     widened(&product(a, b)?)
 }
@@ -90,9 +75,9 @@ pub(crate) fn product_f32(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 pub(crate) fn add_product(sum: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
-        return blas::multiply(a, b, sum, 1.0);
+        return cublas::multiply(a, b, sum, 1.0);
     }
-    elements::add_to(sum, &product_f32(a, b)?)
+    elementwise::add_to(sum, &product_f32(a, b)?)
 }
 
 #[cfg(test)]

@@ -4,10 +4,8 @@
 //! from our own pool, with finer size classes than candle's powers of two.
 
 use super::buffer_pool::BufferPool;
-use super::{
-    Argument, CompiledKernel, Grid, Kernel, Module, begin, command_buffers, expect_contiguous,
-    source,
-};
+use super::{Argument, CompiledKernel, Grid, Kernel, Module, begin, expect_contiguous, source};
+use crate::command_buffer_budget;
 use crate::device_sync::synchronize;
 use crate::error::{Result, TapeError};
 use crate::objective_c::guarded;
@@ -21,7 +19,7 @@ use candle_metal_kernels::{GemmDType, call_mlx_gemm};
 use objc2_metal::{MTLCompileOptions, MTLMathFloatingPointFunctions, MTLMathMode, MTLSize};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// What a process compiles once for a GPU, known by its registry number: each run, and each device
 /// that replaces a lost one, uses it.
@@ -31,7 +29,42 @@ static PIPELINES: Compiled<Kernel, ComputePipeline> = LazyLock::new(Mutex::defau
 
 thread_local! {
     /// A device is used by one thread.
-    static POOLS: RefCell<HashMap<DeviceId, BufferPool<Buffer>>> = RefCell::default();
+    static POOLS: RefCell<HashMap<DeviceId, DevicePool>> = RefCell::default();
+}
+
+/// The pool of a device, which it keeps alive.
+struct DevicePool {
+    device: MetalDevice,
+    pool: BufferPool<Buffer>,
+}
+
+impl DevicePool {
+    fn new(device: &MetalDevice) -> Self {
+        DevicePool {
+            device: device.clone(),
+            pool: BufferPool::default(),
+        }
+    }
+
+    /// Frees buffers that were removed from the pool. The residency set holds a buffer until it is
+    /// unregistered.
+    fn free(device: &MetalDevice, buffers: &[Arc<Buffer>]) {
+        device.unregister_buffers(buffers.iter().map(|buffer| &**buffer));
+    }
+}
+
+impl Drop for DevicePool {
+    /// Frees the buffers that no tensor uses, also if the thread ends. Nothing waits for the device
+    /// here: commands that still run hold the buffers that they use. A buffer of a tensor stays in
+    /// the residency set until the device is dropped.
+    fn drop(&mut self) {
+        let idle = self.pool.idle();
+        // An exception must not leave a destructor.
+        let _ = guarded(|| {
+            DevicePool::free(&self.device, &idle);
+            Ok(())
+        });
+    }
 }
 
 /// An uninitialized tensor. If the device has too little memory, the unused buffers of the pool are
@@ -42,7 +75,9 @@ pub(super) fn uninit(shape: &[usize], dtype: DType, device: &MetalDevice) -> Res
     let take = || {
         POOLS.with_borrow_mut(|pools| {
             let make = |class| device.new_private_buffer(class, DType::U8, "");
-            pools.entry(device.id()).or_default().take(bytes, make)
+            let of_device = pools.entry(device.id());
+            let of_device = of_device.or_insert_with(|| DevicePool::new(device));
+            of_device.pool.take(bytes, make)
         })
     };
     let buffer = guarded(|| Ok(take()?)).or_else(|_| {
@@ -64,31 +99,50 @@ pub(super) fn uninit(shape: &[usize], dtype: DType, device: &MetalDevice) -> Res
 /// them.
 pub(crate) fn trim(device: &MetalDevice) {
     let idle = POOLS.with_borrow_mut(|pools| {
-        let pool = pools.get_mut(&device.id());
-        pool.map(BufferPool::idle).unwrap_or_default()
+        let of_device = pools.get_mut(&device.id());
+        of_device.map_or_else(Vec::new, |of_device| of_device.pool.idle())
     });
-    device.unregister_buffers(idle.iter().map(|buffer| &**buffer));
+    DevicePool::free(device, &idle);
 }
 
 /// Begins the next micro-batch, and frees the buffers that no recent one used. Synchronize first.
 pub(crate) fn trim_old(device: &MetalDevice) {
     let old = POOLS.with_borrow_mut(|pools| {
-        let pool = pools.get_mut(&device.id());
-        pool.map(BufferPool::next_round).unwrap_or_default()
+        let of_device = pools.get_mut(&device.id());
+        of_device.map_or_else(Vec::new, |of_device| of_device.pool.next_round())
     });
-    device.unregister_buffers(old.iter().map(|buffer| &**buffer));
+    DevicePool::free(device, &old);
+}
+
+/// Forgets the pool of a device on this thread. Tensors keep their memory.
+pub(crate) fn forget_pool(device: &MetalDevice) {
+    // Dropped after the borrow.
+    let forgotten = POOLS.with_borrow_mut(|pools| pools.remove(&device.id()));
+    drop(forgotten);
+}
+
+/// Frees the pool of a device that was lost. Tensors keep their memory until they are dropped.
+pub(crate) fn discard(device: &MetalDevice) {
+    let removed = POOLS.with_borrow_mut(|pools| pools.remove(&device.id()));
+    let buffers = removed.map_or_else(Vec::new, |mut of_device| {
+        std::mem::take(&mut of_device.pool).into_buffers()
+    });
+    // The system keeps registered buffers in memory for as long as anything holds the device.
+    DevicePool::free(device, &buffers);
 }
 
 /// Forgets the pools of all devices, which belong to runs that have ended or to a device that was
 /// lost. Tensors keep their memory.
 pub(crate) fn forget_pools() {
-    POOLS.with_borrow_mut(HashMap::clear);
+    // Dropped after the borrow.
+    let forgotten = POOLS.with_borrow_mut(std::mem::take);
+    drop(forgotten);
 }
 
 /// Where the next kernel is written. Holds the lock of the queue until it is dropped. candle counts
 /// these requests, and after some of them begins another command buffer.
 fn encoder(device: &MetalDevice) -> Result<CommandsGuard<'_>> {
-    for _ in 1..command_buffers::launch() {
+    for _ in 1..command_buffer_budget::launch() {
         drop(device.command_encoder()?);
     }
     Ok(device.command_encoder()?)
@@ -147,7 +201,7 @@ fn bind(
     let start = start(kernel, layout)?;
     let Storage::Metal(storage) = &*guard else {
         return Err(TapeError::Device(format!(
-            "{} needs tensors of one device",
+            "{} needs all its tensors on one device",
             kernel.symbol()
         )));
     };
@@ -155,12 +209,16 @@ fn bind(
     Ok(())
 }
 
-/// The matrix product of candle, written to our own pool. `None` if the operands are not of a type
-/// that candle multiplies on Metal, or there is nothing to multiply.
+/// The matrix product of candle, written to our own pool: `batch` products of [m, k] and [k, n].
+/// `None` if the operands are not of a type that candle multiplies on Metal, or there is nothing to
+/// multiply.
 pub(super) fn product(
     a: &Tensor,
     b: &Tensor,
-    (batch, m, n, k): (usize, usize, usize, usize),
+    batch: usize,
+    m: usize,
+    n: usize,
+    k: usize,
 ) -> Result<Option<Tensor>> {
     let dtype = match (a.dtype(), b.dtype()) {
         (DType::F32, DType::F32) => GemmDType::F32,
@@ -214,6 +272,7 @@ fn pipeline(kernel: Kernel, device: &MetalDevice) -> Result<ComputePipeline> {
     if let Some(pipeline) = pipelines.get(&key) {
         return Ok(pipeline.clone());
     }
+    command_buffer_budget::compiled();
     let library = library(kernel.module, device)?;
     let function = library
         .get_function(&kernel.symbol(), None)
@@ -231,9 +290,8 @@ pub(super) fn compiled(device: &MetalDevice) -> Vec<CompiledKernel> {
     let gpu = device.metal_device().registry_id();
     let pipelines = PIPELINES.lock().unwrap_or_else(PoisonError::into_inner);
     let here = pipelines.iter().filter(|((of, _), _)| *of == gpu);
-    here.map(|((_, kernel), pipeline)| CompiledKernel {
-        name: kernel.symbol(),
-        most_threads: pipeline.max_total_threads_per_threadgroup(),
+    here.map(|((_, kernel), pipeline)| {
+        CompiledKernel::new(*kernel, pipeline.max_total_threads_per_threadgroup())
     })
     .collect()
 }

@@ -2,7 +2,7 @@
 //! tensors, seven per launch.
 
 use super::Argument::{self, Count, In, Number, Out};
-use super::elements::fours;
+use super::elementwise::fours;
 use super::{Grid, Kernel, TensorBatch, uninit};
 use crate::device_sync::read;
 use crate::error::Result;
@@ -16,14 +16,17 @@ pub(crate) fn cross_entropy(
     targets: &[u32],
     wanted: (f64, f64),
 ) -> Result<Tensor> {
-    cross_entropy_of(scores, &Tensor::new(targets, scores.device())?, wanted)
+    let targets = Tensor::new(targets, scores.device())?;
+    cross_entropy_of(scores, &targets, wanted.0, wanted.1)
 }
 
-/// [`cross_entropy`] with the targets on the device.
+/// [`cross_entropy`] with the targets on the device; `full` is the probability of the target, and
+/// `rest` that of every class.
 pub(super) fn cross_entropy_of(
     scores: &Tensor,
     targets: &Tensor,
-    (full, rest): (f64, f64),
+    full: f64,
+    rest: f64,
 ) -> Result<Tensor> {
     let (rows, classes) = scores.dims2()?;
     let losses = uninit(&[rows], DType::F32, scores)?;

@@ -2,7 +2,7 @@
 //! rows. Inputs must be contiguous.
 
 use super::Argument::{Count, In, Number, Out};
-use super::elements::{by_four, fours};
+use super::elementwise::{by_four, fours};
 use super::{Grid, Kernel, alike, single, uninit, uninit_like};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
@@ -18,7 +18,8 @@ const SIMDS: usize = 8;
 fn by_width(
     plain: &'static str,
     names: [&'static str; 3],
-    (tensors, width): (&[&Tensor], usize),
+    tensors: &[&Tensor],
+    width: usize,
 ) -> (&'static str, bool) {
     let holds = REGISTER_WORDS
         .iter()
@@ -45,7 +46,7 @@ pub(crate) fn layer_norm(
     let (rows, width) = rows_of(x);
     let (w, b, y) = (single(weight)?, single(bias)?, uninit_like(x)?);
     let names = ["layer_norm_2", "layer_norm_4", "layer_norm_8"];
-    let (name, holds) = by_width("layer_norm", names, (&[x, &w, &b], width));
+    let (name, holds) = by_width("layer_norm", names, &[x, &w, &b], width);
     let mut arguments = vec![
         In(x),
         In(&w),
@@ -66,7 +67,8 @@ pub(crate) fn layer_norm(
 pub(crate) fn layer_norm_backward(
     x: &Tensor,
     weight: &Tensor,
-    (dy, held): (&Tensor, Option<&Tensor>),
+    dy: &Tensor,
+    held: Option<&Tensor>,
     epsilon: f64,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let (rows, width) = rows_of(x);
@@ -79,7 +81,7 @@ pub(crate) fn layer_norm_backward(
         "layer_norm_backward_4",
         "layer_norm_backward_8",
     ];
-    let (name, holds) = by_width("layer_norm_backward", names, (&read, width));
+    let (name, holds) = by_width("layer_norm_backward", names, &read, width);
     let mut arguments = vec![
         In(x),
         In(&w),
@@ -132,9 +134,7 @@ fn finished(sums: Tensor, parts: usize) -> Result<Tensor> {
     if parts == 1 {
         return Ok(sums.reshape(width)?);
     }
-    summed(&sums, (1, parts))?
-        .reshape(width)
-        .map_err(Into::into)
+    summed(&sums, 1, parts)?.reshape(width).map_err(Into::into)
 }
 
 /// The number of groups for the columns of a part, and the kernel.
@@ -146,7 +146,7 @@ fn blocks(x: &Tensor, width: usize) -> (usize, &'static str) {
     }
 }
 
-fn summed(x: &Tensor, (parts, chunk): (usize, usize)) -> Result<Tensor> {
+fn summed(x: &Tensor, parts: usize, chunk: usize) -> Result<Tensor> {
     let (rows, width) = rows_of(x);
     let sums = uninit(&[parts, width], DType::F32, x)?;
     let arguments = [In(x), Out(&sums), Count(width), Count(rows), Count(chunk)];
@@ -160,7 +160,7 @@ fn summed(x: &Tensor, (parts, chunk): (usize, usize)) -> Result<Tensor> {
 pub(crate) fn column_sums(x: &Tensor) -> Result<Tensor> {
     let (rows, width) = rows_of(x);
     let (parts, chunk) = parts(rows, blocks(x, width).0);
-    finished(summed(x, (parts, chunk))?, parts)
+    finished(summed(x, parts, chunk)?, parts)
 }
 
 /// The mask and scale of attention scores.
@@ -198,7 +198,7 @@ pub(crate) fn softmax(scores: &Tensor, seen: &AttentionMask) -> Result<()> {
         Count(rows),
     ];
     let names = ["seen_softmax_2", "seen_softmax_4", "seen_softmax_8"];
-    let (name, _) = by_width("seen_softmax", names, (&[scores], seen.keys));
+    let (name, _) = by_width("seen_softmax", names, &[scores], seen.keys);
     Kernel::typed(name, scores).launch(Grid::rows(rows), &arguments, scores.device())
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn softmax_backward(p: &Tensor, dp: &Tensor, scale: f64) -> Result<()
         "softmax_backward_4",
         "softmax_backward_8",
     ];
-    let (name, _) = by_width("softmax_backward", names, (&[p, dp], width));
+    let (name, _) = by_width("softmax_backward", names, &[p, dp], width);
     Kernel::typed(name, p).launch(Grid::rows(rows), &arguments, p.device())
 }
 

@@ -23,7 +23,7 @@ const SINGLE: &str = include_str!("source/single_precision.kernel");
 const TYPED: [&str; 5] = [
     include_str!("source/rows.kernel"),
     include_str!("source/elements.kernel"),
-    include_str!("source/images.kernel"),
+    include_str!("source/feature_maps.kernel"),
     include_str!("source/attention.kernel"),
     include_str!("source/copies.kernel"),
 ];
@@ -34,9 +34,9 @@ const LAUNCHES: [&str; 10] = [
     include_str!("batched_heads.rs"),
     include_str!("copies.rs"),
     include_str!("cuda.rs"),
-    include_str!("elements.rs"),
-    include_str!("kernel_groups.rs"),
-    include_str!("images.rs"),
+    include_str!("elementwise.rs"),
+    include_str!("allowed_kernels.rs"),
+    include_str!("feature_maps.rs"),
     include_str!("metal.rs"),
     include_str!("multi_tensor.rs"),
     include_str!("rows.rs"),

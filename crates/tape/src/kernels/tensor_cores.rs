@@ -41,8 +41,8 @@ struct Ready {
 /// Computes the product if that is faster than cuBLAS; otherwise returns false.
 pub(super) fn multiply(work: &Work, device: &CudaDevice) -> Result<bool> {
     let [m, n, k] = work.sizes;
-    let allowed = super::allowed() && super::matmul::tensor_cores_allowed();
-    if !allowed || m * n * k == 0 || !work.fits() {
+    let allowed = super::AllowedKernels::current();
+    if !(allowed.own && allowed.tensor_cores) || m * n * k == 0 || !work.fits() {
         return Ok(false);
     }
     let Some(ready) = ready(device)? else {

@@ -65,6 +65,26 @@ fn kernels_in_f16_agree_with_f64() {
 }
 
 #[test]
+fn threads_may_launch_kernels_at_the_same_time() {
+    let case = || {
+        let mut all = large_cases(3).expect("the table is sound").into_iter();
+        let case = all.find(|case| case.name.contains("cross"));
+        case.expect("one with barriers")
+    };
+    let found = || run(&case(), &Device::Cpu, DType::F32, Kernels::Fused).expect("it runs");
+    let expected = emulator::with(found);
+    std::thread::scope(|scope| {
+        let launches = || {
+            for _ in 0..8 {
+                let (difference, _) = emulator::with(found).difference(&expected);
+                assert_eq!(difference, 0.0);
+            }
+        };
+        (0..4).for_each(|_| drop(scope.spawn(launches)));
+    });
+}
+
+#[test]
 fn a_launch_wider_than_the_pipeline_is_an_error() {
     // 4,096 classes take four simdgroups: 128 threads.
     let loss = |allowed| {
@@ -102,4 +122,42 @@ fn a_count_beyond_32_bits_is_refused_before_the_launch() {
         let error = launch(groups, count).expect_err("33 bits").to_string();
         assert!(error.contains("choose a smaller micro-batch"), "{error}");
     }
+}
+
+#[test]
+fn a_tensor_that_32_bits_cannot_index_is_refused_before_the_launch() {
+    use super::Argument::{Count, In, Out, Strided};
+    let x = Tensor::zeros(4, DType::F32, &Device::Cpu).expect("small");
+    // Views of one element.
+    let one = Tensor::zeros((1, 1), DType::F32, &Device::Cpu).expect("small");
+    let wide = |rows: usize| one.broadcast_as((rows, 1 << 16)).expect("a view");
+    let kernel = Kernel::typed("softmax_backward", &x);
+    let launch = |tensor| kernel.expect_indexable(Grid::rows(1 << 16), &[tensor, Count(1 << 16)]);
+    let (most, beyond) = (wide((1 << 16) - 2), wide(1 << 16));
+    assert!(launch(In(&most)).is_ok() && launch(Out(&most)).is_ok());
+    for tensor in [In(&beyond), Out(&beyond)] {
+        let error = launch(tensor).expect_err("33 bits");
+        assert!(error.is_memory(), "a smaller micro-batch helps: {error}");
+        assert!(!error.is_deferred_fault(), "nothing was launched");
+    }
+    // All its rows are the same element.
+    assert!(launch(Strided(&beyond)).is_ok());
+}
+
+#[test]
+fn attention_weights_that_32_bits_cannot_index_are_refused() {
+    // One sample with 65,536 heads of 256 tokens has 2^32 weights. All tensors are views.
+    let one = Tensor::zeros((1, 1, 1), DType::F32, &Device::Cpu).expect("small");
+    let scores = one.broadcast_as((1 << 16, 1 << 8, 1 << 8)).expect("a view");
+    let mask = super::rows::AttentionMask {
+        scale: 1.0,
+        queries: (1 << 8, 0),
+        keys: 1 << 8,
+        heads: 1 << 16,
+        causal: false,
+        lengths: None,
+    };
+    let error = emulator::with(|| super::rows::softmax(&scores, &mask));
+    let error = error.expect_err("it would wrap around");
+    assert!(error.is_memory(), "{error}");
 }

@@ -2,7 +2,7 @@
 //! millions of values, and from pageable memory the driver copies them with one thread, in small
 //! steps, while everything else waits.
 
-use super::blas::place;
+use super::cublas::place;
 use super::cuda_error::failed;
 use crate::error::Result;
 use candle_core::cuda_backend::CudaDevice;

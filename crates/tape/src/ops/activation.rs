@@ -3,12 +3,12 @@
 //! `x`, from which operations that need the output recompute it.
 
 use super::Form;
+use crate::convert_dtype::widened;
 use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
-use crate::dtype::widened;
 use crate::error::Result;
 use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
-use crate::kernels::elements::{Function, apply, apply_backward};
+use crate::kernels::elementwise::{Function, apply, apply_backward};
 use crate::kinks::{Kink, relu_way};
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
@@ -45,7 +45,8 @@ impl Tape<'_> {
         let form = self.form(KernelGroup::Activation, x.tensor());
         let y = pointwise(
             x.tensor(),
-            (form, Function::Relu),
+            form,
+            Function::Relu,
             composed_relu,
             // Written so that NaN passes: any comparison with it is false.
             |x: f64| if x < 0.0 { 0.0 } else { x },
@@ -129,12 +130,13 @@ pub(super) fn composed_relu_slope(x: &Tensor, dy: &Tensor) -> Result<Tensor> {
 }
 
 fn forward_gelu(x: &Tensor, form: Form) -> Result<Tensor> {
-    pointwise(x, (form, Function::Gelu), |t| Ok(t.gelu()?), gelu, gelu)
+    pointwise(x, form, Function::Gelu, |t| Ok(t.gelu()?), gelu, gelu)
 }
 
 fn pointwise(
     x: &Tensor,
-    (form, function): (Form, Function),
+    form: Form,
+    function: Function,
     composed: impl Fn(&Tensor) -> Result<Tensor>,
     double: impl Fn(f64) -> f64 + Sync,
     single: impl Fn(f32) -> f32 + Sync,

@@ -7,7 +7,7 @@ use super::{Form, expect_shape};
 use crate::cpu::{View, buffer, map2, to_tensor, wide, with_float};
 use crate::error::Result;
 use crate::kernels::KernelGroup;
-use crate::kernels::elements;
+use crate::kernels::elementwise;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -48,7 +48,7 @@ impl Tape<'_> {
         let form = self.form(KernelGroup::Add, x.tensor());
         let sum = match form {
             Form::Cpu => repeated(x.tensor(), p.tensor())?,
-            Form::Device => elements::repeated(&x.tensor().contiguous()?, p.tensor())?,
+            Form::Device => elementwise::repeated(&x.tensor().contiguous()?, p.tensor())?,
             Form::Composed => {
                 let p = p.tensor().to_dtype(x.tensor().dtype())?;
                 x.tensor().broadcast_add(&p)?

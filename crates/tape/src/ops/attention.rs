@@ -26,6 +26,7 @@ use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ impl Sizes {
         let [samples, tokens, three] = axes("attention", "qkv", qkv)?;
         let width = three / 3;
         if shape.heads == 0 || width % shape.heads != 0 {
-            let expected = format!("a width that {} heads divide", shape.heads);
+            let expected = format!("a width divisible by {} heads", shape.heads);
             return Err(misfit("attention", "qkv", expected, qkv));
         }
         expect_shape("attention", "qkv", qkv, &[samples, tokens, 3 * width])?;
@@ -97,16 +98,16 @@ impl Sizes {
         self.tokens <= self.head()
     }
 
-    /// Head `head` of part `part` (0 q, 1 k, 2 v) of one sample's `qkv`, rows `from..to`.
+    /// The rows `rows` of head `head` of part `part` (0 q, 1 k, 2 v) of one sample's `qkv`.
     fn part<'a, T: Float>(
         &self,
         qkv: &'a [T],
         part: usize,
         head: usize,
-        (from, to): (usize, usize),
+        rows: Range<usize>,
     ) -> Matrix<'a, T> {
-        let at = from * 3 * self.width + part * self.width + head * self.head();
-        Matrix::strided(&qkv[at..], to - from, self.head(), 3 * self.width)
+        let at = rows.start * 3 * self.width + part * self.width + head * self.head();
+        Matrix::strided(&qkv[at..], rows.len(), self.head(), 3 * self.width)
     }
 }
 
@@ -147,7 +148,7 @@ impl Tape<'_> {
         let (samples, tokens) = (qkv.dims().first(), qkv.dims().get(1));
         if Some(&lengths.len()) != samples || lengths.iter().max() > tokens {
             let expected =
-                format!("one sample per length, and enough tokens for the lengths {lengths:?},");
+                format!("one sample for each of the lengths {lengths:?}, with enough tokens,");
             return Err(misfit("attention", "qkv", expected, qkv));
         }
         self.attend(qkv, shape, Some(lengths.into()))

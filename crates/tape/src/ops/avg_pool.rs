@@ -5,11 +5,11 @@
 //! Composed: `y = R x Cᵀ` with averaging matrices for rows and columns.
 
 use super::{Form, PoolShape, axes, expect_filled, misfit};
+use crate::convert_dtype::host_tensor;
 use crate::cpu::{Float, View, buffer, to_tensor, with_float};
-use crate::dtype::host_tensor;
 use crate::error::Result;
 use crate::kernels::KernelGroup;
-use crate::kernels::images;
+use crate::kernels::feature_maps;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -88,7 +88,7 @@ impl Tape<'_> {
         let input = x.tensor().contiguous()?;
         let form = self.form(KernelGroup::AvgPool, &input);
         let (fused, device) = (form == Form::Cpu, form == Form::Device);
-        let pool = images::Pool {
+        let pool = feature_maps::Pool {
             input: (height, width),
             output: (rows.len(), columns.len()),
             kernel: shape.kernel,
@@ -97,7 +97,7 @@ impl Tape<'_> {
         };
         let inside = divisor == PoolDivisor::Pixels;
         let y = if device {
-            images::avg_pool(&input, pool, inside)?
+            feature_maps::avg_pool(&input, pool, inside)?
         } else if fused {
             with_float!("avg_pool", input, T => {
                 let xs = View::<T>::new("avg_pool", &input)?;
@@ -110,7 +110,7 @@ impl Tape<'_> {
         self.unary(x, y, &[], move |dy| {
             let dy = dy.contiguous()?;
             if device {
-                images::avg_pool_backward(&dy, pool, inside)
+                feature_maps::avg_pool_backward(&dy, pool, inside)
             } else if fused {
                 with_float!("avg_pool", dy, T => {
                     let dys = View::<T>::new("avg_pool", &dy)?;

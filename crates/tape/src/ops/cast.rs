@@ -1,7 +1,7 @@
 //! Conversion between f64, f32, bf16 and f16. The gradient is converted back to the input's type.
 //! Nothing is saved.
 
-use crate::dtype::convertible;
+use crate::convert_dtype::convert;
 use crate::error::{Result, TapeError};
 use crate::tape::{Tape, Value};
 use candle_core::DType;
@@ -17,7 +17,7 @@ impl Tape<'_> {
         if from == dtype {
             return Ok(x.clone());
         }
-        let y = convertible(x.tensor())?.to_dtype(dtype)?;
-        self.unary(x, y, &[], move |dy| Ok(convertible(&dy)?.to_dtype(from)?))
+        let y = convert(x.tensor(), dtype)?;
+        self.unary(x, y, &[], move |dy| convert(&dy, from))
     }
 }

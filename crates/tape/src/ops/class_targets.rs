@@ -52,7 +52,7 @@ impl ClassRule<'_> {
             None => Ok(()),
             Some(class) => {
                 let what = format!("the weight of class {class}");
-                refuse(&what, weights[class], "a finite number from 0")
+                refuse(&what, weights[class], "a finite number of at least 0")
             }
         }
     }
@@ -155,7 +155,11 @@ fn expect_shares(row: usize, shares: &[f32]) -> Result<()> {
     let bad = shares.iter().position(|p| !(p.is_finite() && *p >= 0.0));
     if let Some(class) = bad {
         let what = format!("the probability of class {class} in row {row}");
-        return refuse(&what, f64::from(shares[class]), "a finite number from 0");
+        return refuse(
+            &what,
+            f64::from(shares[class]),
+            "a finite number of at least 0",
+        );
     }
     let sum: f64 = shares.iter().map(|&share| f64::from(share)).sum();
     if sum == 0.0 || (sum - 1.0).abs() <= SLACK {

@@ -6,18 +6,18 @@
 //! columnsᵀ(wᵀ dy)`. Saved: `x` if `w` needs a gradient and `x` is not cheap to recompute; `w` (a
 //! parameter: free) if `x` needs one.
 
-mod composed;
+mod composed_gradients;
 mod gpu;
 
 use super::{Form, axes, expect_filled, expect_shape, misfit};
 use crate::cancel::Cancel;
 use crate::cancel::CancelWatch;
+use crate::convert_dtype::widened_on_cpu;
 use crate::cpu::im2col::{Window, col2im, im2col};
 use crate::cpu::{
     Float, Matrix, Product, View, add_in_order, buffer, buffer_for_job, scratch_of_other_threads,
     threads, to_tensor, with_float,
 };
-use crate::dtype::widened_on_cpu;
 use crate::error::Result;
 use crate::kernels::KernelGroup;
 use crate::saved_input::held;
@@ -58,7 +58,7 @@ impl Tape<'_> {
                 )?
                 .to_dtype(x_in.dtype())?
         };
-        self.record_conv2d(x, weight, (shape, window), y)
+        self.record_conv2d(x, weight, shape, window, y)
     }
 
     /// Falls back to the composed form if the sizes exceed the 32-bit indices of the GPU kernels.
@@ -81,14 +81,15 @@ impl Tape<'_> {
         let (height, width) = window.out();
         let dims = [x.dims()[0], weight.dims()[0], height, width];
         let y = super::shape_only(x.tensor(), &dims)?;
-        self.record_conv2d(x, weight, (shape, window), y)
+        self.record_conv2d(x, weight, shape, window, y)
     }
 
     fn record_conv2d(
         &self,
         x: &Value,
         weight: &Value,
-        (shape, window): (Conv2dShape, Window),
+        shape: Conv2dShape,
+        window: Window,
         y: Tensor,
     ) -> Result<Value> {
         if !self.records(&[x, weight]) {
@@ -113,8 +114,8 @@ impl Tape<'_> {
                     } else if form == Form::Device {
                         gpu::weight_gradient(&window, &x, &dy)?.reshape(&weight_shape)?
                     } else {
-                        composed::by_group(shape.groups, (&x, 1), (&dy, 1), 0, |x, dy| {
-                            composed::weight_gradient(x, dy, shape, window.kernel)
+                        composed_gradients::by_group(shape.groups, &x, 1, &dy, 1, 0, |x, dy| {
+                            composed_gradients::weight_gradient(x, dy, shape, window.kernel)
                         })?
                     };
                     sink.add_owned(w_id, dw)?;
@@ -126,8 +127,8 @@ impl Tape<'_> {
                     } else if form == Form::Device {
                         gpu::input_gradient(&window, &w, &dy)?
                     } else {
-                        composed::by_group(shape.groups, (&w, 0), (&dy, 1), 1, |w, dy| {
-                            composed::input_gradient(w, dy, shape, &window)
+                        composed_gradients::by_group(shape.groups, &w, 0, &dy, 1, 1, |w, dy| {
+                            composed_gradients::input_gradient(w, dy, shape, &window)
                         })?
                     };
                     sink.add_owned(x_id, dx.reshape(input_shape)?)?;
@@ -153,7 +154,7 @@ fn window(x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Window> {
     let [out, _, kernel_height, kernel_width] = axes("conv2d", "weight", weight)?;
     if shape.groups == 0 || channels % shape.groups != 0 || out % shape.groups != 0 {
         let expected = format!(
-            "a multiple of {} groups for its channels and for the {out} output channels",
+            "a number of groups ({}) that divides the input channels and the {out} output channels",
             shape.groups
         );
         return Err(misfit("conv2d", "x", expected, x));

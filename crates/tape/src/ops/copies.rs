@@ -1,10 +1,10 @@
 //! Copies that operations need to change a layout, by Ebb's kernels on a GPU and by candle
 //! elsewhere. The values are the same bits.
 
-use crate::device_copy::copy;
 use crate::error::Result;
 use crate::kernels::copies;
 use crate::tape::{Kernels, Tape};
+use crate::unshared_copy::copy;
 use candle_core::Tensor;
 
 /// How the operations of a tape copy.
@@ -68,7 +68,7 @@ impl Copies {
     pub fn padded(self, x: &Tensor, axis: usize, zeros: (usize, usize)) -> Result<Tensor> {
         if self.by_kernels
             && zeros != (0, 0)
-            && let Some(y) = copies::padded(x, axis, zeros)?
+            && let Some(y) = copies::padded(x, axis, zeros.0, zeros.1)?
         {
             return Ok(y);
         }

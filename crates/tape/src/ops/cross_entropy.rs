@@ -9,13 +9,13 @@
 
 use super::class_targets::{ClassRule, ClassTargets};
 use super::{Form, IGNORED, Loss, axes, expect_filled, loss, misfit};
-use crate::cpu::{Float, View, buffer, lanes, row_chunks, to_tensor, wide, with_float};
-use crate::device_copy::copy;
-use crate::dtype::{host_tensor, widened};
+use crate::convert_dtype::{host_tensor, widened};
+use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, vectorized_rows, wide, with_float};
 use crate::error::Result;
 use crate::kernels::KernelGroup;
 use crate::kernels::multi_tensor;
 use crate::tape::{Tape, Value};
+use crate::unshared_copy::copy;
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
 
@@ -123,19 +123,19 @@ fn fused<T: Float>(
 /// Sets `dz` to `e^(z - highest)` and returns the highest value and the sum.
 #[inline(always)]
 fn exponentials<T: Float>(z: &[T], dz: &mut [T]) -> (T, T) {
-    let highest = lanes::max(z);
+    let highest = vectorized_rows::max(z);
     dz.iter_mut()
         .zip(z)
         .for_each(|(d, &z)| *d = (z - highest).exponential());
-    (highest, lanes::sum(dz, |v| v))
+    (highest, vectorized_rows::sum(dz, |v| v))
 }
 
 /// The loss of one row with a label; `dz` becomes `p - rest`.
 #[inline(always)]
 fn label_row<T: Float>(z: &[T], dz: &mut [T], label: usize, full: T, rest: T) -> T {
     let (highest, total) = exponentials(z, dz);
-    let target = full * (z[label] - highest) + rest * lanes::sum(z, |z| z - highest);
-    lanes::map(dz, |d| d / total - rest);
+    let target = full * (z[label] - highest) + rest * vectorized_rows::sum(z, |z| z - highest);
+    vectorized_rows::map(dz, |d| d / total - rest);
     total.ln() - target
 }
 

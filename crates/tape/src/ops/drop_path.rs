@@ -6,8 +6,8 @@
 
 use super::expect_filled;
 use super::noise_key::{Noise, NoiseKey, expect_fraction};
+use crate::convert_dtype::host_tensor;
 use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
-use crate::dtype::host_tensor;
 use crate::error::Result;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;

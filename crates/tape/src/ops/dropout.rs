@@ -6,11 +6,11 @@
 
 use super::noise_key::{Noise, NoiseKey, expect_fraction};
 use super::{Form, expect_filled};
+use crate::convert_dtype::host_tensor;
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
-use crate::dtype::host_tensor;
 use crate::error::Result;
 use crate::kernels::KernelGroup;
-use crate::kernels::elements;
+use crate::kernels::elementwise;
 use crate::rng::{Rng, share_of_u32};
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
@@ -51,7 +51,7 @@ fn drop(x: &Tensor, fraction: f64, noise: &Noise, form: Form) -> Result<Tensor> 
     let width = if x.rank() > 1 { x.dim(D::Minus1)? } else { 1 };
     let (kept, limit) = (1.0 / (1.0 - fraction), share_of_u32(fraction));
     if form == Form::Device {
-        return elements::dropout(&x, &streams, fraction, kept);
+        return elementwise::dropout(&x, &streams, fraction, kept);
     }
     if form == Form::Composed {
         let one = |stream: &Rng, i: usize| {
@@ -69,7 +69,7 @@ fn drop(x: &Tensor, fraction: f64, noise: &Noise, form: Form) -> Result<Tensor> 
     }
     with_float!("dropout", x, T => {
         let xs = View::<T>::new("dropout", &x)?;
-        to_tensor(masked(&xs, &streams, width, (limit, T::from_constant(kept))), x.dims())
+        to_tensor(masked(&xs, &streams, width, limit, T::from_constant(kept)), x.dims())
     })
 }
 
@@ -78,7 +78,7 @@ fn is_dropped(stream: &Rng, place: usize, limit: u32) -> bool {
     stream.halves(place as u64 / 2)[place % 2] < limit
 }
 
-fn masked<T: Float>(x: &[T], streams: &[Rng], width: usize, (limit, kept): (u32, T)) -> Vec<T> {
+fn masked<T: Float>(x: &[T], streams: &[Rng], width: usize, limit: u32, kept: T) -> Vec<T> {
     let (mut y, rows) = (buffer::<T>(x.len()), row_chunks(width));
     let one = |x: T, half: u32| if half < limit { T::zero() } else { x * kept };
     y.par_chunks_mut(rows * width)

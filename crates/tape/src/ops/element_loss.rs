@@ -3,8 +3,8 @@
 
 use super::regression_targets::{AllowedTargets, RegressionTargets};
 use super::{Loss, expect_filled, loss, misfit};
-use crate::cpu::{Float, View, buffer, lanes, to_tensor, wide, with_float};
-use crate::dtype::{host_tensor, widened};
+use crate::convert_dtype::{host_tensor, widened};
+use crate::cpu::{Float, View, buffer, to_tensor, vectorized_rows, wide, with_float};
 use crate::error::Result;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -74,7 +74,7 @@ fn fused<T: Float, L: ElementLoss>(
                     }
                 },
             );
-            *loss = lanes::sum(scratch, |v| v);
+            *loss = vectorized_rows::sum(scratch, |v| v);
         },
     );
     Ok((to_tensor(losses, &[samples])?, to_tensor(dx, x.dims())?))

@@ -5,8 +5,8 @@
 //! rows are added to it, so that a second gradient of that size never exists. Saved: only the ids.
 
 use super::{Form, axes, grouped_sums};
+use crate::convert_dtype::widened;
 use crate::cpu::{Float, View, buffer, to_tensor, with_float};
-use crate::dtype::widened;
 use crate::error::{Result, TapeError};
 use crate::inplace::with_slice_mut;
 use crate::kernels::KernelGroup;
@@ -84,7 +84,7 @@ struct ByRow {
 }
 
 impl ByRow {
-    fn of(ids: &[u32], vocabulary: usize) -> Self {
+    fn new(ids: &[u32], vocabulary: usize) -> Self {
         let mut begins = vec![0; vocabulary + 1];
         ids.iter().for_each(|&id| begins[id as usize + 1] += 1);
         for row in 0..vocabulary {
@@ -104,7 +104,7 @@ impl ByRow {
 }
 
 fn rows_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> {
-    let (width, by_row) = (dy.dim(1)?, ByRow::of(ids, vocabulary));
+    let (width, by_row) = (dy.dim(1)?, ByRow::new(ids, vocabulary));
     with_float!("embedding", dy, T => {
         let dys = View::<T>::new("embedding", dy)?;
         let mut dw = buffer::<T>(vocabulary * width);
@@ -121,7 +121,7 @@ fn rows_gradient(dy: &Tensor, ids: &[u32], vocabulary: usize) -> Result<Tensor> 
 /// Adds the rows' gradients to a gradient [vocabulary, width] that nothing else holds.
 fn add_rows(held: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
     let (vocabulary, width) = held.dims2()?;
-    let by_row = ByRow::of(ids, vocabulary);
+    let by_row = ByRow::new(ids, vocabulary);
     with_float!("embedding", dy, T => {
         let dys = View::<T>::new("embedding", dy)?;
         with_slice_mut(held, |dw| {
@@ -149,7 +149,7 @@ fn fits(held: &Tensor) -> bool {
 
 /// Adds the rows' gradients to `dw` [vocabulary, width] on a GPU.
 fn add_runs(dw: &Tensor, dy: &Tensor, ids: &[u32]) -> Result<()> {
-    let by_row = ByRow::of(ids, dw.dim(0)?);
+    let by_row = ByRow::new(ids, dw.dim(0)?);
     let tokens = by_row.tokens.iter().map(|&token| token as u32);
     grouped_sums::add_rows(dw, dy, tokens.collect(), |token| ids[token as usize])
 }

@@ -6,7 +6,7 @@
 use super::pointwise::{Keeps, Pointwise};
 use crate::cpu::Float;
 use crate::error::Result;
-use crate::kernels::elements::Function;
+use crate::kernels::elementwise::Function;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 

@@ -11,14 +11,14 @@ use super::activation::gelu_and_slope;
 use super::linear::{Added, add_weight_gradient, expect_fit, forward, inner, row_sum};
 use super::{Form, activation::gelu, expect_shape};
 use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, to_tensor, wide, with_float};
-use crate::device_copy::copy;
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
 use crate::kernels::KernelGroup;
-use crate::kernels::elements;
+use crate::kernels::elementwise;
 use crate::optim::Element;
 use crate::saved_input::SavedInput;
 use crate::tape::{Tape, Value};
+use crate::unshared_copy::copy;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
@@ -60,7 +60,7 @@ impl Tape<'_> {
         let (rows, inputs) = operands.sizes();
         let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
         let h = match form {
-            Form::Device => elements::bias_gelu(&flat, x_bias.tensor())?,
+            Form::Device => elementwise::bias_gelu(&flat, x_bias.tensor())?,
             _ => with_float!("gelu_linear", flat, T => activated::<T>(&flat, x_bias.tensor()))?,
         };
         let added = Added {
@@ -120,7 +120,7 @@ impl Tape<'_> {
                 let (h, dx, da) = match form {
                     Form::Device => {
                         let x = if spent { x } else { copy(&x)? };
-                        elements::bias_gelu_backward(&x, &a, &dh)?;
+                        elementwise::bias_gelu_backward(&x, &a, &dh)?;
                         let da = row_sum(&x, form)?;
                         (dh, x, da)
                     }

@@ -7,13 +7,13 @@
 //! the mean and `r` of each group, from which operations that need `y` recompute it.
 
 mod composed;
-mod fused;
+mod cpu;
 
 use super::{Activation, Form, axes, expect_shape, misfit};
 use crate::cpu::with_float;
 use crate::error::Result;
 use crate::kernels::KernelGroup;
-use crate::kernels::images;
+use crate::kernels::feature_maps;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -51,6 +51,24 @@ impl Sizes {
     }
 }
 
+/// Scale and shift of a norm, one of each per channel.
+#[derive(Clone, Copy)]
+pub struct Affine<'a> {
+    /// Factors, [channels].
+    pub weight: &'a Value,
+    /// Summands, [channels].
+    pub bias: &'a Value,
+}
+
+impl<'a> From<(&'a Value, &'a Value)> for Affine<'a> {
+    fn from(weight_and_bias: (&'a Value, &'a Value)) -> Self {
+        Affine {
+            weight: weight_and_bias.0,
+            bias: weight_and_bias.1,
+        }
+    }
+}
+
 /// The parameters of a norm, and the form that runs.
 #[derive(Clone)]
 struct Norm {
@@ -65,22 +83,24 @@ struct Norm {
 type Slopes = (Tensor, Tensor, Tensor);
 
 impl Tape<'_> {
-    /// Normalizes `x` [samples, channels, height, width] in `groups` and applies `activation`;
-    /// `weight` and `bias` are [channels].
-    pub fn group_norm(
+    /// Normalizes `x` [samples, channels, height, width] in `groups`, scales and shifts it by
+    /// `affine`, and applies `activation`.
+    pub fn group_norm<'a>(
         &self,
         x: &Value,
         groups: usize,
-        (weight, bias): (&Value, &Value),
+        affine: impl Into<Affine<'a>>,
         epsilon: f64,
         activation: Activation,
     ) -> Result<Value> {
         self.poll()?;
+        let Affine { weight, bias } = affine.into();
         let sizes = Sizes::new(x, groups, epsilon)?;
         expect_shape("group_norm", "weight", weight, &[sizes.channels])?;
         expect_shape("group_norm", "bias", bias, &[sizes.channels])?;
         if activation == Activation::Relu && self.follows_kinks() {
-            let z = self.group_norm(x, groups, (weight, bias), epsilon, Activation::None)?;
+            let affine = Affine { weight, bias };
+            let z = self.group_norm(x, groups, affine, epsilon, Activation::None)?;
             return self.relu(&z);
         }
         let norm = Norm {
@@ -120,8 +140,8 @@ impl Tape<'_> {
 
 impl Norm {
     /// The sizes in the form that GPU kernels take.
-    fn groups(&self) -> images::Groups {
-        images::Groups {
+    fn groups(&self) -> feature_maps::Groups {
+        feature_maps::Groups {
             channels: self.sizes.channels,
             pixels: self.sizes.pixels,
             each: self.sizes.channels_a_group(),
@@ -136,32 +156,43 @@ impl Norm {
     /// The mean and `r` of each group, [samples, groups, 2].
     fn moments(&self, x: &Tensor) -> Result<Tensor> {
         match self.form {
-            Form::Device => return images::group_moments(x, self.groups(), self.sizes.epsilon),
+            Form::Device => {
+                return feature_maps::group_moments(x, self.groups(), self.sizes.epsilon);
+            }
             Form::Composed => return composed::moments(x, self.sizes),
             Form::Cpu => {}
         }
-        with_float!("group_norm", x, T => fused::moments::<T>(x, self.sizes))
+        with_float!("group_norm", x, T => cpu::moments::<T>(x, self.sizes))
     }
 
     fn forward(&self, x: &Tensor, moments: &Tensor) -> Result<Tensor> {
-        let parameters = (&self.weight, &self.bias);
+        let (weight, bias) = (&self.weight, &self.bias);
         match self.form {
-            Form::Device => return images::group_norm(x, moments, parameters, self.groups()),
+            Form::Device => {
+                return feature_maps::group_norm(x, moments, weight, bias, self.groups());
+            }
             Form::Composed => return composed::forward(self, x, moments),
             Form::Cpu => {}
         }
-        with_float!("group_norm", x, T => fused::forward::<T>(self, x, moments))
+        with_float!("group_norm", x, T => cpu::forward::<T>(self, x, moments))
     }
 
     fn backward(&self, x: &Tensor, moments: &Tensor, dy: &Tensor) -> Result<Slopes> {
-        let parameters = (&self.weight, &self.bias);
+        let (weight, bias) = (&self.weight, &self.bias);
         match self.form {
             Form::Device => {
-                return images::group_norm_backward(x, moments, parameters, dy, self.groups());
+                return feature_maps::group_norm_backward(
+                    x,
+                    moments,
+                    weight,
+                    bias,
+                    dy,
+                    self.groups(),
+                );
             }
             Form::Composed => return composed::backward(self, x, moments, dy),
             Form::Cpu => {}
         }
-        with_float!("group_norm", x, T => fused::backward::<T>(self, x, moments, dy))
+        with_float!("group_norm", x, T => cpu::backward::<T>(self, x, moments, dy))
     }
 }

@@ -8,8 +8,8 @@
 use super::noise_key::{Noise, NoiseKey};
 use super::softmax::{composed_gradient, softmax_row, softmax_row_gradient};
 use super::{expect_filled, misfit};
+use crate::convert_dtype::{host_tensor, in_full};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
-use crate::dtype::{host_tensor, in_full};
 use crate::error::{Result, TapeError};
 use crate::rng::Rng;
 use crate::tape::{Tape, Value};

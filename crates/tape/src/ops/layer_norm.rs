@@ -7,10 +7,10 @@
 //! saving them; operations that need `y` recompute it too.
 
 use super::{Form, expect_shape};
+use crate::convert_dtype::widened;
 use crate::cpu::{
-    Float, View, add_in_order, buffer, lanes, row_chunks, to_tensor, wide, with_float,
+    Float, View, add_in_order, buffer, row_chunks, to_tensor, vectorized_rows, wide, with_float,
 };
-use crate::dtype::widened;
 use crate::error::Result;
 use crate::kernels::KernelGroup;
 use crate::kernels::rows;
@@ -55,7 +55,7 @@ impl Tape<'_> {
         let y = self.push(y, &counted.counted(), move |dy, sink| {
             let held = sink.take_to_add(x_id);
             let dy = dy.contiguous()?;
-            let (dx, dw, db) = backward(&kept.get()?, &w, (&dy, held.as_ref()), epsilon, form)?;
+            let (dx, dw, db) = backward(&kept.get()?, &w, &dy, held.as_ref(), epsilon, form)?;
             sink.add_owned(x_id, dx)?;
             sink.add_owned(w_id, dw)?;
             sink.add_owned(b_id, db)
@@ -83,7 +83,7 @@ fn forward(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64, form: Form)
         y.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).for_each(|(y, x)| {
             wide(#[inline(always)] || {
                 for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-                    let (mean, r) = lanes::moments(x, epsilon);
+                    let (mean, r) = vectorized_rows::moments(x, epsilon);
                     let inputs = x.iter().zip(w.iter().zip(b.iter()));
                     y.iter_mut().zip(inputs).for_each(|(y, (&x, (&w, &b)))| *y = (x - mean) * r * w + b);
                 }
@@ -105,13 +105,14 @@ fn normalise(x: &Tensor, epsilon: f64) -> Result<(Tensor, Tensor)> {
 fn backward(
     x: &Tensor,
     weight: &Tensor,
-    (dy, held): (&Tensor, Option<&Tensor>),
+    dy: &Tensor,
+    held: Option<&Tensor>,
     epsilon: f64,
     form: Form,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let width = weight.dim(0)?;
     if form == Form::Device {
-        return rows::layer_norm_backward(x, weight, (dy, held), epsilon);
+        return rows::layer_norm_backward(x, weight, dy, held, epsilon);
     }
     if form == Form::Composed {
         let dy = &widened(dy)?;
@@ -132,8 +133,7 @@ fn backward(
         let held = held.as_ref().map(|held| View::<T>::new("layer_norm", held)).transpose()?;
         let (xs, w, dys) = (View::<T>::new("layer_norm", x)?, View::<T>::new("layer_norm", weight)?, View::<T>::new("layer_norm", dy)?);
         let mut dx = buffer::<T>(xs.len());
-        let chunk = row_chunks(width) * width;
-        let count = T::from_constant(width as f64);
+        let (chunk, count) = (row_chunks(width) * width, T::from_constant(width as f64));
         let partial: Vec<Vec<T>> = dx.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).zip(dys.par_chunks(chunk)).enumerate().map(|(i, ((dx, x), dy))| {
             let held = held.as_deref().map(|held| &held[i * chunk..]);
             let mut sums = vec![T::default(); 2 * width];
@@ -141,12 +141,12 @@ fn backward(
             wide(#[inline(always)] || {
                 let rows = dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy.chunks_exact(width));
                 for (row, ((dx, x), dy)) in rows.enumerate() {
-                    let (mean, r) = lanes::moments(x, epsilon);
+                    let (mean, r) = vectorized_rows::moments(x, epsilon);
                     dx.iter_mut().zip(x).for_each(|(n, &x)| *n = (x - mean) * r);
                     db.iter_mut().zip(dy).for_each(|(db, &dy)| *db += dy);
                     dw.iter_mut().zip(dy.iter().zip(dx.iter())).for_each(|(dw, (&dy, &n))| *dw += dy * n);
-                    let mean_g = lanes::sum2(dy, &w, |d, w| d * w) / count;
-                    let mean_gn = lanes::sum3(dy, &w, dx, |d, w, n| d * w * n) / count;
+                    let mean_g = vectorized_rows::sum2(dy, &w, |d, w| d * w) / count;
+                    let mean_gn = vectorized_rows::sum3(dy, &w, dx, |d, w, n| d * w * n) / count;
                     let g = dy.iter().zip(w.iter());
                     dx.iter_mut().zip(g).for_each(|(n, (&dy, &w))| *n = r * (dy * w - mean_g - *n * mean_gn));
                     if let Some(held) = held {

@@ -6,13 +6,13 @@
 //! needs a gradient and `x` is not cheap to recompute; `W` (a parameter: free) if `x` needs one.
 
 use super::{Form, expect_shape};
+use crate::convert_dtype::widened;
 use crate::cpu::{self, Float, Matrix, Product, View, buffer, row_chunks, to_tensor, with_float};
-use crate::dtype::widened;
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::kernels::KernelGroup;
 use crate::kernels::matmul::{add_product, product as gpu_product, product_f32};
-use crate::kernels::{elements, rows};
+use crate::kernels::{elementwise, rows};
 use crate::ops::stock_product;
 use crate::saved_input::SavedInput;
 use crate::tape::{Tape, Value};
@@ -151,7 +151,7 @@ pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> 
     if let (Form::Device, Some(bias)) = (form, added.bias) {
         let y = gpu_product(x, &weight.t()?)?;
         let residual = added.residual.map(|r| r.to_dtype(y.dtype())?.contiguous());
-        elements::add_bias(&y, bias, residual.transpose()?.as_ref())?;
+        elementwise::add_bias(&y, bias, residual.transpose()?.as_ref())?;
         return Ok(y);
     }
     if form != Form::Cpu {

@@ -7,8 +7,10 @@
 //! applied only after the products. On a GPU bf16 needs no scale and enters the products as it is.
 
 use super::{Form, Loss, axes, expect_filled, expect_shape};
-use crate::cpu::{Float, Matrix, Product, View, buffer, lanes, to_tensor, wide, with_float};
-use crate::dtype::widened;
+use crate::convert_dtype::widened;
+use crate::cpu::{
+    Float, Matrix, Product, View, buffer, to_tensor, vectorized_rows, wide, with_float,
+};
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
@@ -178,11 +180,11 @@ fn row<T: Float>(z: &mut [T], target: u32) -> T {
         z.fill(T::zero());
         return T::zero();
     }
-    let highest = lanes::max(z);
+    let highest = vectorized_rows::max(z);
     let wanted = z[target as usize];
-    let total = lanes::map_sum(z, |v| (v - highest).exponential());
+    let total = vectorized_rows::map_sum(z, |v| (v - highest).exponential());
     let share = T::one() / total;
-    lanes::map(z, |v| v * share);
+    vectorized_rows::map(z, |v| v * share);
     z[target as usize] -= T::one();
     total.ln() + highest - wanted
 }
@@ -245,7 +247,7 @@ fn composed(
         let x = x.narrow(0, begin, targets.len())?;
         let z = stock_product(&x, &weight.t()?)?;
         let host = |values: Vec<f64>, shape: &[usize]| {
-            crate::dtype::host_tensor(values, shape, z.dtype(), z.device())
+            crate::convert_dtype::host_tensor(values, shape, z.dtype(), z.device())
         };
         let counts = targets
             .iter()

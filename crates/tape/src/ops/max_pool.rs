@@ -3,13 +3,13 @@
 //! Saved: one byte per output, the place of its value in the window.
 
 use super::{Form, axes, misfit};
+use crate::convert_dtype::widened;
 use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
 use crate::device_sync::{read, to_host};
-use crate::dtype::widened;
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
-use crate::kernels::images;
+use crate::kernels::feature_maps;
 use crate::kinks::Kink;
 use crate::optim::Element;
 use crate::tape::{Tape, Value};
@@ -54,7 +54,8 @@ impl Plane {
         &self,
         y: usize,
         image: &[T],
-        (best, places): (&mut [T], &mut [u8]),
+        best: &mut [T],
+        places: &mut [u8],
         scratch: &mut [T],
     ) {
         let s = self.shape;
@@ -149,7 +150,7 @@ impl Tape<'_> {
         let (y, places) = with_float!("max_pool", host, T => forward::<T>(plane, &host, &dims))?;
         let (y, places) = match self.recorded_ways(Kink::MaxPool, places.len())? {
             Some(taken) => (
-                self.pool_with_kinks(plane, &host, &y, (&places, &taken))?,
+                self.pool_with_kinks(plane, &host, &y, &places, &taken)?,
                 taken,
             ),
             None => (y, places),
@@ -172,8 +173,8 @@ impl Tape<'_> {
 }
 
 impl Plane {
-    fn pool(&self) -> images::Pool {
-        images::Pool {
+    fn pool(&self) -> feature_maps::Pool {
+        feature_maps::Pool {
             input: (self.height, self.width),
             output: (self.out_height, self.out_width),
             kernel: self.shape.kernel,
@@ -191,7 +192,8 @@ impl Tape<'_> {
         plane: Plane,
         x: &Tensor,
         largest: &Tensor,
-        (own, taken): (&[u8], &[u8]),
+        own: &[u8],
+        taken: &[u8],
     ) -> Result<Tensor> {
         let (xs, largest_values) = (to_f64(x)?, to_f64(largest)?);
         let (pixels, outputs) = (plane.height * plane.width, plane.outputs());
@@ -220,12 +222,12 @@ impl Tape<'_> {
         plane: Plane,
         dims: &[usize],
     ) -> Result<Value> {
-        let (y, places) = images::max_pool(input, dims, plane.pool())?;
+        let (y, places) = feature_maps::max_pool(input, dims, plane.pool())?;
         self.record_ways(Kink::MaxPool, places.elem_count(), || read(&places))?;
         let shape = x.tensor().shape().clone();
         self.unary(x, y, &[&places.clone()], move |dy| {
             let dy = dy.contiguous()?;
-            images::max_pool_backward(&dy, &places, shape.dims(), plane.pool())
+            feature_maps::max_pool_backward(&dy, &places, shape.dims(), plane.pool())
         })
     }
 }
@@ -245,7 +247,7 @@ fn forward<T: Element>(plane: Plane, x: &Tensor, dims: &[usize]) -> Result<(Tens
             for (at, (y, places)) in rows.enumerate() {
                 wide(
                     #[inline(always)]
-                    || plane.row(at, x, (y, places), &mut scratch),
+                    || plane.row(at, x, y, places, &mut scratch),
                 );
             }
         });

@@ -1,8 +1,8 @@
 //! Mean pooling over the pixels of a channel or the tokens of a sequence. Nothing is saved.
 
 use super::{axes, misfit};
-use crate::cpu::{Float, View, lanes, to_tensor, with_float};
-use crate::dtype::{host_tensor, widened};
+use crate::convert_dtype::{host_tensor, widened};
+use crate::cpu::{Float, View, to_tensor, vectorized_rows, with_float};
 use crate::error::Result;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -28,7 +28,7 @@ impl Tape<'_> {
         let [samples, tokens, width] = axes("mean_tokens", "x", x)?;
         if lengths.len() != samples || lengths.iter().any(|&length| length > tokens) {
             let expected =
-                format!("one sample per length, and enough tokens for the lengths {lengths:?},");
+                format!("one sample for each of the lengths {lengths:?}, with enough tokens,");
             return Err(misfit("mean_tokens", "x", expected, x));
         }
         let wide = widened(x.tensor())?.contiguous()?;
@@ -57,7 +57,7 @@ impl Tape<'_> {
             with_float!("mean_pool", flat, T => {
                 let xs = View::<T>::new("mean_pool", &flat)?;
                 let count = T::from_constant(pixels as f64);
-                to_tensor(xs.chunks_exact(pixels).map(|x| lanes::sum(x, |v| v) / count).collect::<Vec<T>>(), &[samples, channels])
+                to_tensor(xs.chunks_exact(pixels).map(|x| vectorized_rows::sum(x, |v| v) / count).collect::<Vec<T>>(), &[samples, channels])
             })?
         } else {
             widened(&flat)?.mean(2)?.to_dtype(flat.dtype())?

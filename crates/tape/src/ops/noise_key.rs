@@ -57,7 +57,7 @@ impl Noise {
                 format!(" and tokens for {} positions", p.len())
             });
             let expected =
-                format!("a first axis of the {samples} samples in the noise key{positions}");
+                format!("a first axis of size {samples} (the samples in the noise key){positions}");
             return Err(misfit(op, "x", expected, x));
         }
         Ok(Noise {

@@ -2,11 +2,11 @@
 //! needs.
 
 use super::Form;
+use crate::convert_dtype::in_full;
 use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
-use crate::dtype::in_full;
 use crate::error::Result;
 use crate::kernels::KernelGroup;
-use crate::kernels::elements::{Function, apply, apply_backward};
+use crate::kernels::elementwise::{Function, apply, apply_backward};
 use crate::saved_input::{Recompute, SavedInput};
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;

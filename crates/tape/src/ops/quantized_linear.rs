@@ -12,7 +12,7 @@ use super::{Form, expect_shape, misfit};
 use crate::cpu::{Float, Matrix, Product, View, buffer, to_tensor, with_float};
 use crate::error::{Result, TapeError};
 use crate::kernels::matmul::product;
-use crate::kernels::{KernelGroup, elements};
+use crate::kernels::{KernelGroup, elementwise};
 use crate::ops::stock_product;
 use crate::quantized::Quantized;
 use crate::tape::{Tape, Value};
@@ -117,7 +117,7 @@ fn device_forward(
     let y = copies.joined(&parts.iter().collect::<Vec<_>>(), 1)?;
     drop(parts);
     if let Some(bias) = bias {
-        elements::add_bias(&y, bias, None)?;
+        elementwise::add_bias(&y, bias, None)?;
     }
     Ok(y)
 }
@@ -130,7 +130,7 @@ fn device_input_gradient(dy: &Tensor, weight: &Quantized, copies: Copies) -> Res
         let share = product(&part, &weight.device_tile(first, count, dy.dtype())?)?;
         match &sum {
             None => sum = Some(share),
-            Some(sum) => elements::add_to(sum, &share)?,
+            Some(sum) => elementwise::add_to(sum, &share)?,
         }
     }
     Ok(sum.expect("a quantized matrix has rows"))

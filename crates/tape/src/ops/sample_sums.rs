@@ -2,7 +2,7 @@
 //! element gets the factor of the sum. Half types are accumulated in f32. Nothing is saved.
 
 use super::{Loss, expect_an_axis, expect_filled};
-use crate::dtype::widened;
+use crate::convert_dtype::widened;
 use crate::error::Result;
 use crate::tape::{Tape, Value};
 

@@ -4,8 +4,8 @@
 //! indices.
 
 use super::{Form, expect_an_axis, expect_filled, grouped_sums, misfit};
+use crate::convert_dtype::in_full;
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, with_float};
-use crate::dtype::in_full;
 use crate::error::{Result, TapeError};
 use crate::kernels::KernelGroup;
 use crate::tape::{Tape, Value};
@@ -86,7 +86,7 @@ impl Tape<'_> {
                 })
             } else if form == Form::Device {
                 let sums = Tensor::zeros((rows * width, 1), DType::F32, dy.device())?;
-                add_by_place(&sums, &dy, &indices, (each, width))?;
+                add_by_place(&sums, &dy, &indices, each, width)?;
                 Ok(sums.to_dtype(dy.dtype())?.reshape(shape)?)
             } else {
                 let places = Tensor::new(places(&indices, each, width), dy.device())?;
@@ -104,8 +104,9 @@ impl Tape<'_> {
         self.poll()?;
         let size = x.dims().get(axis).copied().unwrap_or(0);
         if range.is_empty() || range.end > size {
-            let expected =
-                format!("an axis {axis} that contains {range:?}, a range that must not be empty,");
+            let expected = format!(
+                "an axis {axis} that contains the range {range:?} (a range must not be empty)"
+            );
             return Err(misfit("narrow", "x", expected, x));
         }
         // A range of the first axis would be a view that keeps all of `x` alive.
@@ -136,7 +137,8 @@ fn add_by_place(
     sums: &Tensor,
     dy: &Tensor,
     indices: &[u32],
-    (each, width): (usize, usize),
+    each: usize,
+    width: usize,
 ) -> Result<()> {
     let mut order: Vec<u32> = (0..indices.len() as u32).collect();
     for row in order.chunks_mut(each) {

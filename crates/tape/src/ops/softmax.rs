@@ -3,8 +3,8 @@
 //! Backward: `dx = y (dy - sum dy y)`; of the logarithm `dx = dy - e^y sum dy`. Saved: `y`.
 
 use super::{expect_an_axis, expect_filled};
-use crate::cpu::{Float, View, buffer, lanes, row_chunks, to_tensor, wide, with_float};
-use crate::dtype::in_full;
+use crate::convert_dtype::in_full;
+use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, vectorized_rows, wide, with_float};
 use crate::error::Result;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -53,16 +53,16 @@ impl Tape<'_> {
 /// Softmax of one row, in place.
 #[inline(always)]
 pub(super) fn softmax_row<T: Float>(y: &mut [T]) {
-    let highest = lanes::max(y);
-    lanes::map(y, |v| (v - highest).exponential());
-    let share = T::one() / lanes::sum(y, |v| v);
-    lanes::map(y, |v| v * share);
+    let highest = vectorized_rows::max(y);
+    vectorized_rows::map(y, |v| (v - highest).exponential());
+    let share = T::one() / vectorized_rows::sum(y, |v| v);
+    vectorized_rows::map(y, |v| v * share);
 }
 
 /// `dx = factor y (dy - sum dy y)` of one row.
 #[inline(always)]
 pub(super) fn softmax_row_gradient<T: Float>(dx: &mut [T], y: &[T], dy: &[T], factor: T) {
-    let inner = lanes::sum2(y, dy, |y, dy| y * dy);
+    let inner = vectorized_rows::sum2(y, dy, |y, dy| y * dy);
     for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
         *dx = factor * y * (dy - inner);
     }
@@ -83,9 +83,10 @@ fn forward<T: Float>(form: Form, x: &Tensor) -> Result<Tensor> {
                         match form {
                             Form::Shares => softmax_row(y),
                             Form::Logarithm => {
-                                let highest = lanes::max(x);
-                                let total = lanes::sum(x, |v| (v - highest).exponential()).ln();
-                                lanes::map(y, |v| (v - highest) - total);
+                                let highest = vectorized_rows::max(x);
+                                let total =
+                                    vectorized_rows::sum(x, |v| (v - highest).exponential()).ln();
+                                vectorized_rows::map(y, |v| (v - highest) - total);
                             }
                         }
                     }
@@ -114,7 +115,7 @@ fn backward<T: Float>(form: Form, y: &Tensor, dy: &Tensor) -> Result<Tensor> {
                         match form {
                             Form::Shares => softmax_row_gradient(dx, y, dy, T::one()),
                             Form::Logarithm => {
-                                let total = lanes::sum(dy, |v| v);
+                                let total = vectorized_rows::sum(dy, |v| v);
                                 for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
                                     *dx = dy - y.exponential() * total;
                                 }

@@ -15,7 +15,7 @@
 use super::gumbel_softmax::Choice;
 use super::noise_key::{Noise, NoiseKey};
 use super::{axes, expect_filled, misfit};
-use crate::dtype::host_tensor;
+use crate::convert_dtype::host_tensor;
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
 use crate::tape::{Tape, Value};

@@ -4,7 +4,7 @@
 //!
 //! State: two moments with the shape and type of the parameter.
 
-use super::step_rules::AdamWStep;
+use super::step_hyperparameters::AdamWStep;
 use super::{CHUNK, Element};
 use crate::cpu::{Float, View, wide, with_float};
 use crate::error::Result;

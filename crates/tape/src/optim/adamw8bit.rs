@@ -44,13 +44,20 @@ pub fn adamw8bit(
                 wide(#[inline(always)] || for (at, (((p, g), (m, v)), (m_scale, v_scale))) in blocks.zip(codes).zip(scales).enumerate() {
                     let block = chunk * (CHUNK / BLOCK) + at;
                     let turns = (T::from_constant(draws.turn(Map::Signed, block)), T::from_constant(draws.turn(Map::Unsigned, block)));
-                    pass.block(p, g, (m, m_scale), (v, v_scale), &table, turns);
+                    let (m, v) = (MomentBlock { codes: m, scale: m_scale }, MomentBlock { codes: v, scale: v_scale });
+                    pass.block(p, g, m, v, &table, turns);
                 });
             });
             Ok(())
         })))?;
         Ok(())
     })
+}
+
+/// One block of a moment: a code per value, and the scale of all of them.
+struct MomentBlock<'a> {
+    codes: &'a mut [u8],
+    scale: &'a mut f32,
 }
 
 /// The numbers of the step in an element type.
@@ -88,11 +95,13 @@ impl<T: Element> Pass<T> {
         &self,
         p: &mut [T],
         g: &[T],
-        (m, m_scale): (&mut [u8], &mut f32),
-        (v, v_scale): (&mut [u8], &mut f32),
+        m: MomentBlock,
+        v: MomentBlock,
         table: &[T],
         turns: (T, T),
     ) {
+        let (m, m_scale) = (m.codes, m.scale);
+        let (v, v_scale) = (v.codes, v.scale);
         let (mut first, mut second, mut sizes) =
             ([T::zero(); BLOCK], [T::zero(); BLOCK], [T::zero(); BLOCK]);
         let count = p.len();
@@ -300,7 +309,7 @@ mod tests {
         let mean = shares.iter().sum::<f64>() / COUNT as f64;
         let spread = shares.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / COUNT as f64;
         println!(
-            "second moment: stored values are {mean:.3} of the exact values on average, deviation {:.3}",
+            "second moment: the stored values are on average {mean:.3} times the exact values (standard deviation {:.3})",
             spread.sqrt()
         );
         assert!((mean - 1.0).abs() < 0.02, "{mean}");

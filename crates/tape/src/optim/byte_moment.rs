@@ -14,7 +14,7 @@
 //! different amount for each block (Cranley and Patterson 1976).
 
 use super::Element;
-use crate::cpu::lanes;
+use crate::cpu::vectorized_rows;
 use crate::error::Result;
 use crate::inplace::{SliceMut, with_slice_mut};
 use crate::rng::Rng;
@@ -53,7 +53,7 @@ impl ByteMoment {
         with_slice_mut(&self.codes, |codes| {
             with_slice_mut(&self.scales, |scales| match (codes, scales) {
                 (SliceMut::U8(codes), SliceMut::F32(scales)) => write(codes, scales),
-                _ => super::element_type::type_mismatch(),
+                _ => super::element_trait::type_mismatch(),
             })
         })
     }
@@ -212,7 +212,7 @@ fn lesser<T: Element>(a: T, b: T) -> T {
 /// Stores the scale of a block and returns it as stored.
 #[inline(always)]
 fn largest<T: Element>(sizes: &[T], scale: &mut f32) -> T {
-    *scale = lanes::max(sizes).as_f32().max(LEAST as f32);
+    *scale = vectorized_rows::max(sizes).as_f32().max(LEAST as f32);
     T::from_f32(*scale)
 }
 

@@ -1,7 +1,7 @@
 //! Optimizer steps of many parameters in a few launches on a GPU, seven tensors per launch, in
 //! place.
 
-use super::step_rules::{AdamWStep, SgdStep};
+use super::step_hyperparameters::{AdamWStep, SgdStep};
 use crate::error::Result;
 use crate::kernels::multi_tensor::{self, AdamNumbers, Moved};
 use crate::kernels::{KernelGroup, run_on};

@@ -1,7 +1,7 @@
 //! SGD with momentum, without Nesterov: `b = momentum b + g + decay p`, `p = p - rate b`, in one
 //! pass. State: one momentum buffer with the shape and type of the parameter.
 
-use super::step_rules::SgdStep;
+use super::step_hyperparameters::SgdStep;
 use super::{CHUNK, Element};
 use crate::cpu::{Float, View, with_float};
 use crate::error::Result;

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 /// One element of the tensors that an optimizer step updates, in f64.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StepElement {
+pub(super) struct StepElement {
     /// Of the parameter.
     pub parameter: f64,
     /// Of the optimizer's state.
@@ -23,7 +23,7 @@ pub struct StepElement {
 ///
 /// # Errors
 /// The tensors differ in type, or `parameter` and `state` are not contiguous.
-pub fn update_elements(
+pub(super) fn update_elements(
     parameter: &Tensor,
     state: &Tensor,
     gradient: &Tensor,

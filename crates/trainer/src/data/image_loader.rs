@@ -15,8 +15,8 @@ use std::sync::Arc;
 const MAX_CACHE_BYTES: u64 = 256 << 20;
 /// A cache takes at most 1/32 of what Ebb may use.
 const CACHE_DIVISOR: u64 = 32;
-/// Depth of the prefetch, in effective batches.
-const BATCHES_AHEAD: usize = 2;
+/// Depth of the prefetch, in effective batches, unless the user chose another one.
+const BATCHES_AHEAD: u32 = 2;
 /// Largest depth of the prefetch, in bytes.
 const MAX_AHEAD_BYTES: u64 = 64 << 20;
 
@@ -48,9 +48,10 @@ impl PrefetchOptions {
     ) -> Self {
         let sample_bytes = 3 * u64::from(image_size).pow(2);
         let max_samples = (MAX_AHEAD_BYTES / sample_bytes).max(1) as usize;
+        let batches_ahead = plan.config.prefetch_batches.unwrap_or(BATCHES_AHEAD) as usize;
         PrefetchOptions {
             workers,
-            depth_samples: max_samples.min(BATCHES_AHEAD * plan.effective_batch as usize),
+            depth_samples: max_samples.min(batches_ahead * plan.effective_batch as usize),
             sample_bytes,
             cache_bytes: match ceiling_bytes {
                 0 => MAX_CACHE_BYTES,
@@ -157,6 +158,7 @@ impl ImageLoader {
             augment: match plan.augment {
                 Augmentation::None => Augment::None,
                 Augmentation::Standard => Augment::Standard,
+                Augmentation::NoMirror => Augment::NoMirror,
                 Augmentation::RandAugment => Augment::RandAugment,
             },
             mix: plan.mix,

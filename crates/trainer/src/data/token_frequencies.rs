@@ -2,7 +2,6 @@
 //! folder.
 
 use crate::error::{Result, at};
-use crate::write_atomic::write_atomic;
 use dataset::{Documents, Tokenizer};
 use runlog::RunFolder;
 use std::path::Path;
@@ -29,7 +28,8 @@ pub(crate) fn token_frequencies(documents: &Documents, run: &RunFolder) -> Resul
     let path = run.path.join(FILE);
     if !path.exists() {
         let json = serde_json::to_string(&frequencies).map_err(std::io::Error::other);
-        write_atomic(&path, json.map_err(at(&path))?.as_bytes())?;
+        let json = json.map_err(at(&path))?;
+        disk::write_atomic(&path, json.as_bytes()).map_err(at(&path))?;
     }
     Ok(frequencies.into())
 }

@@ -1,11 +1,21 @@
 //! The tokenizer of a run: the one of its pretrained model, a vocabulary learned once from the
 //! training texts, or bytes.
 
+use super::expect_texts;
 use crate::error::{Result, TrainError, at};
+use crate::live::LiveObserver;
 use crate::plan::Plan;
-use crate::write_atomic::write_atomic;
-use dataset::{Split, TextDataset, TextInspection, Tokenizer, Vocabulary};
+use crate::run_control::Control;
+use dataset::{
+    DatasetError, DetectedDataset, Split, TextDataset, TextInspection, Tokenizer, Vocabulary,
+};
 use runlog::{RunFolder, format_count};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 /// File name of the vocabulary in the run folder.
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
@@ -28,17 +38,112 @@ pub(super) fn open_tokenizer(
     }
 }
 
+/// Interval at which a stop request is noticed while a vocabulary is learned.
+const STOP_POLL: Duration = Duration::from_millis(100);
+/// Interval between two lines about the learning.
+const SHOWN_EVERY: Duration = Duration::from_secs(1);
+
+/// Byte pairs: the library numbers word pieces differently each time it learns them, so two runs
+/// would differ.
+const LEARNED: Vocabulary = Vocabulary::BytePairs;
+
+/// The end of a thread that learns a vocabulary: its outcome, or its panic.
+type Learned = std::thread::Result<std::result::Result<Tokenizer, DatasetError>>;
+
+/// Learns the vocabulary of a new run and saves it in the run folder, if the plan has one and the
+/// folder has none yet. `live` is shown how long this takes.
+///
+/// # Errors
+/// The vocabulary cannot be learned or saved, or the user stops the run meanwhile.
+pub(crate) fn learn_vocabulary(
+    plan: &Plan,
+    found: &DetectedDataset,
+    run: &RunFolder,
+    control: &Control,
+    live: Option<&dyn LiveObserver>,
+) -> Result<()> {
+    let (None, Some(size)) = (&plan.pretrained, plan.learned_vocabulary()) else {
+        return Ok(());
+    };
+    if run.path.join(TOKENIZER).exists() {
+        return Ok(());
+    }
+    let rows = TextDataset::open(expect_texts(plan, found)?.as_ref(), Split::Train)?;
+    let message = format!(
+        "Learning a vocabulary of {} tokens",
+        format_count(size.into())
+    );
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let outcome = learn_in_background(rows, size, plan.threads, &is_stopped)?;
+    let (begun, mut shown) = (Instant::now(), None);
+    loop {
+        if shown.is_none_or(|shown: Instant| shown.elapsed() >= SHOWN_EVERY) {
+            if let Some(live) = live {
+                let elapsed = shown.map_or(Duration::ZERO, |_| begun.elapsed());
+                live.preparing(&message, elapsed);
+            }
+            shown = Some(Instant::now());
+        }
+        match outcome.recv_timeout(STOP_POLL) {
+            Ok(learned) => {
+                let learned = learned.map_err(|panic| TrainError::from_panic(&*panic))??;
+                return save_vocabulary(run, &learned, size);
+            }
+            Err(RecvTimeoutError::Timeout) if control.is_stopping() => {
+                is_stopped.store(true, Ordering::Relaxed);
+                return Err(TrainError::StoppedBeforeStart);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let panic: Box<dyn Any + Send> = Box::new("a vocabulary was not learned");
+                return Err(TrainError::from_panic(&*panic));
+            }
+        }
+    }
+}
+
+/// Learns a vocabulary in a thread pool of its own. The tokenizers library cannot be interrupted:
+/// once the run is stopped, the pool reads no more text and ends by itself.
+fn learn_in_background(
+    rows: TextDataset,
+    size: u32,
+    threads: u32,
+    is_stopped: &Arc<AtomicBool>,
+) -> Result<Receiver<Learned>> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads as usize)
+        .thread_name(|n| format!("vocabulary-{n}"))
+        .build()
+        .map_err(|error| TrainError::NoThreads(error.to_string()))?;
+    let (finished, outcome) = channel();
+    let is_stopped = Arc::clone(is_stopped);
+    pool.spawn(move || {
+        let goes_on = || !is_stopped.load(Ordering::Relaxed);
+        let learn = || Tokenizer::train_while(LEARNED, size as usize, rows.texts(), goes_on);
+        // A panic would end the process. The receiver is dropped if the run was stopped.
+        let _ = finished.send(catch_unwind(AssertUnwindSafe(learn)));
+    });
+    Ok(outcome)
+}
+
 /// The vocabulary of at most `size` tokens that is saved in the run folder; learns and saves it
-/// first if there is none.
+/// first if there is none. It is loaded from the file in any case, so that a resumed run uses
+/// exactly the same vocabulary.
 fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Result<Tokenizer> {
     let path = run.path.join(TOKENIZER);
-    if path.exists() {
-        return Ok(Tokenizer::load(&path)?);
+    if !path.exists() {
+        let rows = TextDataset::open(found, Split::Train)?;
+        let learned = Tokenizer::train(LEARNED, size as usize, rows.texts())?;
+        save_vocabulary(run, &learned, size)?;
     }
-    let rows = TextDataset::open(found, Split::Train)?;
-    // Byte pairs: the library numbers word pieces differently each time it learns them, so two runs
-    // would differ.
-    let learned = Tokenizer::train(Vocabulary::BytePairs, size as usize, rows.texts())?;
+    Ok(Tokenizer::load(&path)?)
+}
+
+/// Saves a learned vocabulary in the run folder.
+///
+/// # Errors
+/// It has more than `size` tokens, or cannot be written.
+fn save_vocabulary(run: &RunFolder, learned: &Tokenizer, size: u32) -> Result<()> {
     if learned.vocabulary() > size as usize {
         return Err(TrainError::Setting {
             key: "vocabulary",
@@ -49,14 +154,13 @@ fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Res
             ),
         });
     }
+    let path = run.path.join(TOKENIZER);
     let unwritable = || std::io::Error::other("the vocabulary cannot be written as JSON");
     let json = learned
         .to_json()
         .ok_or_else(unwritable)
         .map_err(at(&path))?;
-    write_atomic(&path, json.as_bytes())?;
-    // Reloaded from the file, so that a resumed run uses exactly the same vocabulary.
-    Ok(Tokenizer::load(&path)?)
+    disk::write_atomic(&path, json.as_bytes()).map_err(at(&path))
 }
 
 /// The token between documents.
@@ -65,7 +169,7 @@ fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Res
 /// The vocabulary has none.
 pub(crate) fn document_boundary(tokenizer: &Tokenizer) -> Result<u32> {
     tokenizer.boundary().ok_or_else(|| TrainError::NotTrainable {
-        message: "the vocabulary of these weights has no token that could separate documents (<|endoftext|>, </s>, <eos>); choose another folder"
+        message: "the vocabulary of these weights has no token to separate documents (<|endoftext|>, </s> or <eos>); choose another folder"
             .to_owned(),
     })
 }

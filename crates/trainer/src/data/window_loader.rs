@@ -8,6 +8,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Held-out tokens that an evaluation during training reads at most, so that it takes seconds for a
+/// text of any length. `ebb evaluate` reads all.
+pub const EVALUATED_TOKENS: usize = 1 << 17;
+
 /// Where a window was cut.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowPlace {
@@ -81,7 +85,7 @@ impl<S> TrainLoader for WindowLoader<S> {
 
     fn describe(&self) -> String {
         format!(
-            "Documents: {} of {} tokens in memory, {} windows per epoch",
+            "Documents: {} with {} tokens in memory, {} windows per epoch",
             format_count(self.documents.len() as u64),
             format_count(self.documents.token_count() as u64),
             format_count(u64::from(self.order.order().len))
@@ -89,10 +93,12 @@ impl<S> TrainLoader for WindowLoader<S> {
     }
 }
 
-/// Held-out windows, from the first token to the last.
+/// Held-out windows, from the first token to the last; all, or an evenly spread selection.
 pub struct WindowEvalLoader<S> {
     packing: Packing<Arc<Documents>>,
     make_sample: MakeSample<S>,
+    /// Number of windows that are loaded.
+    len: usize,
     /// Windows that have not been fetched.
     remaining: Range<usize>,
 }
@@ -105,10 +111,23 @@ impl<S> WindowEvalLoader<S> {
         boundary: u32,
         make_sample: MakeSample<S>,
     ) -> Self {
+        let packing = Packing::in_order(documents, tokens as usize, boundary);
         WindowEvalLoader {
-            packing: Packing::in_order(documents, tokens as usize, boundary),
+            len: packing.len(),
+            packing,
             make_sample,
             remaining: 0..0,
+        }
+    }
+
+    /// The same with at most `tokens` tokens in windows that are spread evenly over the documents.
+    #[must_use]
+    pub fn with_token_limit(self, tokens: usize) -> Self {
+        let windows = self.packing.len();
+        let of_window = self.packing.window_tokens().max(1);
+        WindowEvalLoader {
+            len: windows.min(tokens.div_ceil(of_window)),
+            ..self
         }
     }
 }
@@ -117,6 +136,10 @@ impl<S> EvalLoader for WindowEvalLoader<S> {
     type Sample = S;
 
     fn len(&self) -> usize {
+        self.len
+    }
+
+    fn split_len(&self) -> usize {
         self.packing.len()
     }
 
@@ -126,7 +149,8 @@ impl<S> EvalLoader for WindowEvalLoader<S> {
 
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<S>> {
         let next = self.remaining.by_ref().take(count);
-        let sample = |index: usize| {
+        let sample = |place: usize| {
+            let index = place * self.packing.len() / self.len;
             let place = WindowPlace {
                 index: index as u32,
                 step: 0,
@@ -134,5 +158,50 @@ impl<S> EvalLoader for WindowEvalLoader<S> {
             (self.make_sample)(self.packing.window(index), place)
         };
         next.map(|index| Ok(sample(index))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dataset::{InspectOptions, Split, TextOptions, Tokenizer, detect};
+
+    #[test]
+    fn a_limited_evaluation_reads_windows_from_all_over_the_documents() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for name in ["a", "b", "c"] {
+            let text = format!("{name} day of rain. ").repeat(200);
+            std::fs::write(folder.path().join(format!("{name}.txt")), text).expect("a document");
+        }
+        let found = detect(
+            folder.path(),
+            &InspectOptions::default(),
+            &TextOptions::default(),
+            &|_| {},
+        );
+        let dataset::DetectedDataset::Texts(found) = found.expect("it is inspected") else {
+            panic!("the folder has documents");
+        };
+        let documents = Documents::open(&found, Split::Train, &Tokenizer::bytes());
+        let documents = Arc::new(documents.expect("no file changed"));
+        let loader = |limit: usize| {
+            let make: MakeSample<usize> = Box::new(|_, place| place.index as usize);
+            WindowEvalLoader::new(Arc::clone(&documents), 16, 256, make).with_token_limit(limit)
+        };
+        let read = |mut loader: WindowEvalLoader<usize>| -> Vec<usize> {
+            loader.begin();
+            let samples = loader.fetch(usize::MAX);
+            samples
+                .into_iter()
+                .map(|sample| sample.expect("it is read"))
+                .collect()
+        };
+        let all = read(loader(usize::MAX));
+        assert!(all.len() > 100);
+        assert_eq!(all, (0..all.len()).collect::<Vec<_>>());
+        let some = loader(160);
+        assert_eq!((some.len(), some.split_len()), (10, all.len()));
+        let expected: Vec<usize> = (0..10).map(|i| i * all.len() / 10).collect();
+        assert_eq!(read(some), expected);
     }
 }

@@ -7,7 +7,8 @@ pub(super) struct Difference {
 }
 
 impl From<(f64, String)> for Difference {
-    fn from((relative, of): (f64, String)) -> Self {
+    fn from(found: (f64, String)) -> Self {
+        let (relative, of) = found;
         Difference { relative, of }
     }
 }

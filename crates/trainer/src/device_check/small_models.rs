@@ -1,4 +1,5 @@
-//! A small model of each family, with made-up samples that are the same on every machine.
+//! A small model of each family, from scratch and in the style of the published ones, with made-up
+//! samples that are the same on every machine.
 
 use super::difference::Difference;
 use crate::error::Result;
@@ -6,7 +7,10 @@ use crate::plan::Compression;
 use crate::task::{ForwardContext, ImageSample, MicroBatchResult, Sequence, Text};
 use candle_core::{DType, Device};
 use dataset::Window;
-use models::{DropPolicy, Heads, ImageModel, ModelId, Network, TextModel, TextSize};
+use models::{
+    DropPolicy, Heads, ImageModel, ModelId, ModelTask, Network, PretrainedFamily, SmallSizes,
+    TextModel, TextSize,
+};
 use runlog::PolicyTraining;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng};
@@ -28,48 +32,90 @@ pub(super) enum SmallModel {
     TextEncoder,
     Gpt,
     Compressor,
+    Published(PretrainedFamily),
+}
+
+/// What a model is built from.
+enum Source {
+    Catalog(ModelId),
+    Published(PretrainedFamily),
 }
 
 impl SmallModel {
-    pub const ALL: [SmallModel; 6] = [
+    pub const ALL: [SmallModel; 13] = [
         SmallModel::ConvNet,
         SmallModel::ResNet,
         SmallModel::Vit,
         SmallModel::TextEncoder,
         SmallModel::Gpt,
         SmallModel::Compressor,
+        SmallModel::Published(PretrainedFamily::Vit),
+        SmallModel::Published(PretrainedFamily::Deit),
+        SmallModel::Published(PretrainedFamily::Dinov2),
+        SmallModel::Published(PretrainedFamily::ResNet),
+        SmallModel::Published(PretrainedFamily::ConvNext),
+        SmallModel::Published(PretrainedFamily::Bert),
+        SmallModel::Published(PretrainedFamily::Gpt2),
     ];
 
-    fn id(self) -> ModelId {
+    fn source(self) -> Source {
         let text = |size, policy| {
-            ModelId::Text(TextModel {
+            Source::Catalog(ModelId::Text(TextModel {
                 size,
                 tokens: TOKENS as u32,
                 vocabulary: VOCABULARY,
                 policy,
-            })
+                neighbors: TextModel::NEIGHBORS,
+            }))
         };
         match self {
-            SmallModel::ConvNet => ModelId::CONV_NET,
-            SmallModel::ResNet => ModelId::Image(ImageModel::ResNet18),
-            SmallModel::Vit => ModelId::VIT_MICRO,
+            SmallModel::ConvNet => Source::Catalog(ModelId::CONV_NET),
+            SmallModel::ResNet => Source::Catalog(ModelId::Image(ImageModel::ResNet18)),
+            SmallModel::Vit => Source::Catalog(ModelId::VIT_MICRO),
             SmallModel::TextEncoder => text(TextSize::TextMicro, None),
             SmallModel::Gpt => text(TextSize::GptMicro, None),
             // A learned policy may choose other tokens after the slightest rounding.
             SmallModel::Compressor => text(TextSize::CompressMicro, Some(DropPolicy::EveryKth)),
+            SmallModel::Published(family) => Source::Published(family),
         }
     }
 
     /// Its name in the catalog.
     pub fn name(self) -> &'static str {
-        self.id().name()
+        match self.source() {
+            Source::Catalog(id) => id.name(),
+            Source::Published(family) => family.name(),
+        }
+    }
+
+    fn task(self) -> ModelTask {
+        match self.source() {
+            Source::Catalog(id) => id.task(),
+            Source::Published(family) => family.task(),
+        }
+    }
+
+    fn build(self) -> Result<(Network, Parameters)> {
+        let (dtype, device) = (DType::F32, Device::Cpu);
+        Ok(match self.source() {
+            Source::Catalog(id) => Network::build(id, IMAGE_SIZE, CLASSES, SEED, dtype, &device)?,
+            Source::Published(family) => {
+                let sizes = SmallSizes {
+                    image_size: IMAGE_SIZE,
+                    tokens: TOKENS,
+                    vocabulary: VOCABULARY as usize,
+                    outputs: CLASSES,
+                };
+                family.small_network(sizes, SEED)?
+            }
+        })
     }
 
     /// Largest relative difference of the loss and of the whole gradient on `device` from the CPU
     /// in f64. The weights are rounded to `dtype` first.
     pub fn difference(self, samples: usize, dtype: DType, device: &Device) -> Result<Difference> {
-        let expected = self.gradients(samples, (dtype, DType::F64), &Device::Cpu)?;
-        let found = self.gradients(samples, (dtype, dtype), device)?;
+        let expected = self.gradients(samples, dtype, DType::F64, &Device::Cpu)?;
+        let found = self.gradients(samples, dtype, dtype, device)?;
         let loss = (found.loss - expected.loss).abs() / expected.loss.abs();
         let gradient = distance(&expected.gradients, &found.gradients);
         Ok(if gradient.is_nan() || gradient > loss {
@@ -87,21 +133,20 @@ impl SmallModel {
         })
     }
 
+    /// Computes the loss and the gradient in `dtype` on `device`, without a comparison.
+    pub fn run_on(self, samples: usize, dtype: DType, device: &Device) -> Result<()> {
+        self.gradients(samples, dtype, dtype, device).map(drop)
+    }
+
     /// Gradients computed in `dtype` from weights rounded to `rounded`.
     fn gradients(
         self,
         samples: usize,
-        (rounded, dtype): (DType, DType),
+        rounded: DType,
+        dtype: DType,
         device: &Device,
     ) -> Result<Gradients> {
-        let (network, parameters) = Network::build(
-            self.id(),
-            IMAGE_SIZE,
-            CLASSES,
-            SEED,
-            DType::F32,
-            &Device::Cpu,
-        )?;
+        let (network, parameters) = self.build()?;
         let parameters = converted(&parameters.rounded(rounded)?, rounded, dtype, device)?;
         let compression = compression();
         let context = ForwardContext {
@@ -110,9 +155,10 @@ impl SmallModel {
             pixels: Default::default(),
             network: &network,
             parameters: &parameters,
-            input_size: match self {
-                SmallModel::ConvNet | SmallModel::ResNet | SmallModel::Vit => IMAGE_SIZE,
-                _ => TOKENS,
+            input_size: if self.task() == ModelTask::ImageClassification {
+                IMAGE_SIZE
+            } else {
+                TOKENS
             },
             label_smoothing: 0.1,
             heads: Heads::for_classes(CLASSES),
@@ -135,13 +181,17 @@ impl SmallModel {
 
     fn run(self, context: &ForwardContext, samples: usize) -> Result<MicroBatchResult> {
         let samples = 0..samples;
-        match self {
-            SmallModel::ConvNet | SmallModel::ResNet | SmallModel::Vit => {
+        match self.task() {
+            ModelTask::ImageClassification => {
                 context.gradients(&samples.map(image).collect::<Vec<_>>())
             }
-            SmallModel::TextEncoder => context.gradients(&samples.map(text).collect::<Vec<_>>()),
-            SmallModel::Gpt => context.gradients(&samples.map(window).collect::<Vec<_>>()),
-            SmallModel::Compressor => context.gradients(&samples.map(sequence).collect::<Vec<_>>()),
+            ModelTask::TextClassification => {
+                context.gradients(&samples.map(text).collect::<Vec<_>>())
+            }
+            ModelTask::LanguageModel => context.gradients(&samples.map(window).collect::<Vec<_>>()),
+            ModelTask::TokenCompression => {
+                context.gradients(&samples.map(sequence).collect::<Vec<_>>())
+            }
         }
     }
 }

@@ -3,12 +3,12 @@
 //! whatever device will train.
 
 use super::Target;
-use super::heap::HeapProfile;
+use super::micro_batch_memory::HeapProfile;
 use crate::error::Result;
 use crate::plan::{Compression, Plan};
 use crate::precision::Precision;
 use crate::task::{ForwardContext, MicroBatchResult, Task, with_task};
-use crate::task_conversion::dataset_task;
+use crate::task_conversion::network_task;
 use crate::threads::on_threads;
 use candle_core::Device;
 use models::{Heads, ModelId, Network, PixelNormalization};
@@ -109,7 +109,7 @@ impl PlanDryRun {
             network,
             parameters,
             input_size: input_size as usize,
-            task: dataset_task(model.task()),
+            task: network_task(model.task()),
             pixels: plan.pixels(),
             heads: plan.heads(),
             label_smoothing: plan.label_smoothing,

@@ -3,7 +3,7 @@
 //! and all.
 
 use super::dry_run::DryRun;
-use super::heap::HeapProfile;
+use super::micro_batch_memory::HeapProfile;
 use super::{MemoryEstimate, Prefetched, Requirement, Variants};
 use crate::error::Result;
 use std::time::Duration;

@@ -249,6 +249,7 @@ impl Situation<'_> {
                 Phase::Evaluate => u32::MAX,
             },
             element_bytes: kind.element_bytes,
+            can_freeze: self.workload.can_freeze,
             ..Shortage::default()
         }
     }

@@ -15,6 +15,8 @@ pub(super) struct Workload {
     input_size: u32,
     checkpoint_blocks: u32,
     element_bytes: u32,
+    /// Whether all of a pretrained network trains, so that a part could be frozen.
+    pub can_freeze: bool,
     /// Cost of one sample in pixels or tokens.
     sample_cost: u64,
     /// Rough bytes per unit of cost in f32.
@@ -28,6 +30,7 @@ impl Workload {
             input_size: plan.input_size,
             checkpoint_blocks: plan.checkpoint_blocks,
             element_bytes,
+            can_freeze: plan.can_freeze(),
             sample_cost: plan.sample_cost(),
             bytes_per_cost: bytes_per_cost(plan),
         }

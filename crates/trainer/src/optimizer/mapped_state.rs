@@ -4,7 +4,7 @@
 //! checkpoints do not depend on it.
 
 use super::StateTensor;
-use super::checkpoint_tensor::{MappedTensor, SavedTensor};
+use super::tensor_to_save::{MappedTensor, SavedTensor};
 use crate::error::{Result, at};
 use candle_core::{DType, Device, Tensor};
 use memmap2::{MmapMut, MmapOptions};
@@ -147,9 +147,12 @@ fn places(state: &[StateTensor], end: &mut usize) -> Vec<Place> {
 
 /// An allocated file of this length without a name.
 fn unnamed_file(folder: &Path, bytes: u64) -> std::io::Result<File> {
-    let path = folder.join(format!(".moments-{}", std::process::id()));
+    // A crash before its name is removed leaves a draft.
+    let path = disk::draft_path(&folder.join("moments"));
+    // tidy: not durable: the file ends with the process
     let mut options = File::options();
     let file = options.read(true).write(true).create(true).open(&path)?;
+    // tidy: not durable: as above
     fs::remove_file(&path)?;
     // Allocate the blocks: writing to a mapped page without disk space would end the process.
     fs4::fs_std::FileExt::allocate(&file, bytes)?;
@@ -171,7 +174,8 @@ fn store(tensor: &Tensor, bytes: &mut [u8]) -> Result<()> {
         DType::F64 => copy(bytes, read::<f64>(tensor)?.iter().map(|v| v.to_le_bytes())),
         DType::U8 => bytes.copy_from_slice(&read::<u8>(tensor)?),
         other => {
-            let message = format!("optimizer state in {other:?} cannot be stored in a file");
+            let message =
+                format!("optimizer state of data type {other:?} cannot be stored in a file");
             return Err(candle_core::Error::Msg(message).into());
         }
     }

@@ -1,18 +1,19 @@
 //! Checks a config against a dataset and fills in what the user left open.
 
-use super::dataset_defaults::task_choice;
 use super::hyperparameters::{self, warmup_steps};
-use super::refusal::invalid_setting;
+use super::setting_errors::invalid_setting;
 use super::{Augmentation, Compression, DatasetRef, Plan};
 use crate::error::Result;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
 use crate::pretrained;
+use crate::task_conversion::task_choice;
 use dataset::Task;
 use models::{ModelId, Pretrained};
 use pressure::PowerPolicyMode;
 use runlog::{
-    CheckpointBlocks, DeviceChoice, Interval, PowerPolicyChoice, PrecisionChoice, RunConfig,
+    CheckpointBlocks, CheckpointInterval, DeviceChoice, PowerPolicyChoice, PrecisionChoice,
+    RunConfig,
 };
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
@@ -151,7 +152,9 @@ impl Plan {
             courtesy: courtesy(config),
             seed: config.seed.unwrap_or(defaults.seed),
             dev_samples: config.dev_samples,
-            checkpoint_every: Interval::parse(checkpoint_every(config))?,
+            checkpoint_every: checkpoint_every(config),
+            keep_checkpoints: config.keep_checkpoints.unwrap_or(2) as usize,
+            keep_every: config.keep_every,
             evaluate_every_epochs: config
                 .evaluate_every_epochs
                 .unwrap_or((steps / steps_per_epoch.max(1) / 30).max(1)),
@@ -173,7 +176,7 @@ impl Plan {
             model: Some(self.model.name().to_owned()),
             image_size: self.image_side(),
             tokens: (self.task() != Task::ImageClassification).then_some(self.input_size),
-            train_only: tuning.map(|tuning| tuning.trained.name()),
+            train_only: tuning.map(|tuning| pretrained::train_only(tuning.trained)),
             adapter_alpha: tuning.and_then(|tuning| Some(tuning.adapter?.alpha)),
             vocabulary: self.learned_vocabulary(),
             policy: compression.and_then(|c| c.policy.name().parse().ok()),
@@ -194,7 +197,7 @@ impl Plan {
             precision: Some(self.precision.into()),
             checkpoint_blocks: Some(CheckpointBlocks::Count(self.checkpoint_blocks)),
             seed: Some(self.seed),
-            checkpoint_every: Some(checkpoint_every(asked).to_owned()),
+            checkpoint_every: Some(checkpoint_every(asked)),
             evaluate_every_epochs: Some(self.evaluate_every_epochs),
             ..asked.clone()
         }
@@ -227,15 +230,16 @@ fn warmup_fraction(config: &RunConfig) -> f64 {
     config.warmup_fraction.unwrap_or(0.05)
 }
 
-fn checkpoint_every(config: &RunConfig) -> &str {
-    config.checkpoint_every.as_deref().unwrap_or("10min")
+fn checkpoint_every(config: &RunConfig) -> CheckpointInterval {
+    let default = CheckpointInterval::Automatic;
+    config.checkpoint_every.unwrap_or(default)
 }
 
 fn checkpoint_blocks(asked: Option<CheckpointBlocks>, model: ModelId, blocks: u32) -> Result<u32> {
     let asked = asked.unwrap_or(CheckpointBlocks::Count(0));
     asked.resolve(blocks).ok_or_else(|| {
         let allowed = format!(
-            "{} has {blocks} blocks; write 0 to {blocks}, or all",
+            "{} has {blocks} blocks; write a number from 0 to {blocks}, or all",
             model.label()
         );
         invalid_setting("checkpoint_blocks", asked, allowed)

@@ -2,27 +2,17 @@
 
 mod texts;
 
-use super::refusal::{find_by_name, invalid_setting};
+use super::setting_errors::{find_by_name, invalid_setting};
 use super::{Augmentation, Compression};
 use crate::error::{Result, TrainError};
 use dataset::{
-    DEFAULT_SEED, DetectedDataset, ImageInspection, Split, SplitKind, TargetColumn, Task,
+    Class, DEFAULT_SEED, DetectedDataset, ImageInspection, Split, SplitKind, TargetColumn, Task,
     TextInspection,
 };
 use models::{ModelId, Pretrained};
-use runlog::{RunConfig, TaskChoice};
+use runlog::{ClassWeights, RunConfig, TaskChoice};
 use std::path::PathBuf;
 use texts::texts;
-
-/// The config's name for a task.
-pub(super) fn task_choice(task: Task) -> TaskChoice {
-    match task {
-        Task::ImageClassification => TaskChoice::ImageClassification,
-        Task::TextClassification => TaskChoice::TextClassification,
-        Task::LanguageModel => TaskChoice::LanguageModel,
-        Task::TokenCompression => TaskChoice::TokenCompression,
-    }
-}
 
 /// A borrowed inspection of a dataset folder.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +68,8 @@ pub(super) struct DatasetDefaults {
 const SAMPLES_SEEN: u64 = 30_000;
 /// Default side of images with regression targets, in pixels.
 const REGRESSION_SIDE: u32 = 224;
+/// Smallest side of images, in pixels.
+const MIN_SIDE: u32 = 16;
 
 impl DatasetRef<'_> {
     /// The task that the dataset is detected as.
@@ -102,8 +94,17 @@ impl DatasetRef<'_> {
     /// The dataset cannot be used for the named task.
     pub(super) fn configured_task(self, config: &RunConfig) -> Result<Task> {
         let asked = config.task.map_or(self.task().name(), TaskChoice::name);
-        let tasks: Vec<_> = self.tasks().into_iter().map(|t| (t.name(), t)).collect();
-        find_by_name("task", asked, &tasks)
+        let tasks = self.tasks();
+        let found = tasks.iter().find(|task| task.name() == asked);
+        found.copied().ok_or_else(|| {
+            let names: Vec<&str> = tasks.iter().map(|task| task.name()).collect();
+            let allowed = format!(
+                "this folder holds {}, so the task can only be {}",
+                self.task().data_noun(),
+                names.join(" or ")
+            );
+            invalid_setting("task", asked, allowed)
+        })
     }
 
     /// Refuses a dataset that cannot be trained on.
@@ -166,27 +167,24 @@ fn images(
             &models,
         )?,
     };
-    let usual = (model.default_input_size(), model.input_multiple());
-    let side = pretrained.map_or(usual, |p| (p.input_size().default, p.input_size().multiple));
+    let side = match pretrained {
+        Some(pretrained) => (
+            pretrained.input_size().default,
+            pretrained.input_size().multiple,
+        ),
+        None => (default_side(found, model), model.input_multiple()),
+    };
     let all = found.count(Split::Train);
     let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
-    let foreign = "this setting is for texts; remove it for images";
-    refuse("tokens", config.tokens, foreign)?;
-    refuse("vocabulary", config.vocabulary, foreign)?;
-    refuse("class_weights", config.class_weights.as_ref(), foreign)?;
-    refuse("policy", config.policy.as_ref(), foreign)?;
+    refuse_settings_of_texts(config, found)?;
     Ok(DatasetDefaults {
         folder: found.folder.clone(),
         name: found.name.clone(),
         model,
-        input_size: image_size(
-            config.image_size.or(regression_side(found, pretrained)),
-            model,
-            side,
-        )?,
+        input_size: image_size(config.image_size, model, side)?,
         classes: found.classes.iter().map(|c| c.name.clone()).collect(),
         columns: found.targets.clone(),
-        class_weights: None,
+        class_weights: class_weights(config, &found.classes),
         train_samples,
         held_out_samples: found.count(Split::HeldOut),
         texts_bytes: 0,
@@ -201,15 +199,27 @@ fn images(
             None => (SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60),
         },
         label_smoothing: 0.1,
-        augment: Augmentation::Standard,
+        augment: match found.mirror_refusal {
+            Some(_) => Augmentation::NoMirror,
+            None => Augmentation::Standard,
+        },
         compression: None,
     })
 }
 
-/// Regression targets often depend on details, so they get larger images; a pretrained model has
-/// its own size.
-fn regression_side(found: &ImageInspection, pretrained: Option<&Pretrained>) -> Option<u32> {
-    (!found.targets.is_empty() && pretrained.is_none()).then_some(REGRESSION_SIDE)
+/// The default side of images for a network that starts from nothing, in pixels: the network's own.
+/// Regression targets often depend on details, so their images are larger. Enlarging an image adds
+/// time but no detail, so the side is at most the smallest one that the network accepts and that
+/// covers the typical image.
+fn default_side(found: &ImageInspection, model: ModelId) -> u32 {
+    let usual = if found.targets.is_empty() {
+        model.default_input_size()
+    } else {
+        REGRESSION_SIDE
+    };
+    let own = found.typical_size.map(|(width, height)| width.min(height));
+    let own = own.map(|side| side.max(MIN_SIDE).next_multiple_of(model.input_multiple()));
+    own.map_or(usual, |own| own.min(usual))
 }
 
 /// The model kind of pretrained weights.
@@ -227,6 +237,33 @@ fn pretrained_model(config: &RunConfig, pretrained: &Pretrained) -> Result<Model
         family.label()
     );
     Err(invalid_setting("model", asked, allowed))
+}
+
+/// Balanced class weights, if the config asks for them: `N / (K n)` for a class with n of N
+/// training samples in K classes. The mean over the samples is 1.
+fn class_weights(config: &RunConfig, classes: &[Class]) -> Option<Vec<f64>> {
+    if config.class_weights != Some(ClassWeights::Balanced) {
+        return None;
+    }
+    let all: u32 = classes.iter().map(|class| class.train).sum();
+    let mean = f64::from(all) / classes.len().max(1) as f64;
+    let weight = |class: &Class| mean / f64::from(class.train.max(1));
+    Some(classes.iter().map(weight).collect())
+}
+
+/// Refuses settings that do not apply to images.
+fn refuse_settings_of_texts(config: &RunConfig, found: &ImageInspection) -> Result<()> {
+    let foreign = "this setting is for texts; remove it for images";
+    refuse("tokens", config.tokens, foreign)?;
+    refuse("vocabulary", config.vocabulary, foreign)?;
+    refuse("policy", config.policy.as_ref(), foreign)?;
+    refuse("neighbors", config.neighbors, foreign)?;
+    refuse("text_column", config.text_column.as_ref(), foreign)?;
+    if found.classes.is_empty() {
+        let none = "these images have no classes; remove this setting";
+        refuse("class_weights", config.class_weights.as_ref(), none)?;
+    }
+    Ok(())
 }
 
 /// Refuses a setting that does not apply to this dataset.

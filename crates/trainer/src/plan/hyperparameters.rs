@@ -1,14 +1,15 @@
 //! Default hyperparameters, and those that depend on the dataset.
 
+use super::Plan;
 use super::augmentation;
-use super::refusal::invalid_setting;
+use super::setting_errors::invalid_setting;
 use crate::error::Result;
 use crate::lr_schedule::LrSchedule;
 use crate::optimizer::{OptimizerKind, rate_factor};
 use dataset::{Mix, TargetColumn, Task};
 use models::hub_format::TrainedLayers;
 use models::{Balance, Pretrained};
-use runlog::{LossBalance, MixChoice, RunConfig, ScheduleChoice};
+use runlog::{LossBalance, MixChoice, RunConfig, ScheduleChoice, TrainOnly};
 
 /// How the learning rate changes over the run.
 pub(super) fn lr_schedule(config: &RunConfig) -> LrSchedule {
@@ -27,7 +28,7 @@ pub(super) fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> R
         (Mix::None, _) => return Ok(mix),
         (_, Task::ImageClassification) if columns.is_empty() => return Ok(mix),
         (_, Task::ImageClassification) => {
-            "this folder has regression targets, but mixed images have none; remove this setting"
+            "this folder has regression targets, which mixed images cannot have; remove this setting"
         }
         (_, Task::TextClassification | Task::LanguageModel | Task::TokenCompression) => {
             "this setting is for images; remove it for texts"
@@ -63,16 +64,18 @@ pub(super) fn default_rate(optimizer: OptimizerKind, pretrained: Option<&Pretrai
     )
 }
 
-/// The learning rate that Ebb suggests for this config.
-pub fn usual_learning_rate(config: &RunConfig) -> f64 {
-    let trained = match config.train_only.as_deref() {
-        Some("head") => TrainedLayers::Head,
-        Some(some) if some.starts_with("last") => TrainedLayers::Last(1),
-        _ => TrainedLayers::All,
-    };
-    let tuning = config.from.as_ref();
-    let tuning = tuning.map(|_| (config.adapter_rank.is_some(), trained));
-    rate(config.optimizer.unwrap_or(OptimizerKind::AdamW), tuning)
+impl Plan {
+    /// The learning rate that Ebb suggests for this config.
+    pub fn usual_learning_rate(config: &RunConfig) -> f64 {
+        let trained = match config.train_only {
+            Some(TrainOnly::Head) => TrainedLayers::Head,
+            Some(TrainOnly::Last(_)) => TrainedLayers::Last(1),
+            Some(TrainOnly::All) | None => TrainedLayers::All,
+        };
+        let tuning = config.from.as_ref();
+        let tuning = tuning.map(|_| (config.adapter_rank.is_some(), trained));
+        rate(config.optimizer.unwrap_or(OptimizerKind::AdamW), tuning)
+    }
 }
 
 /// The default for random weights, or for pretrained ones with or without adapters.

@@ -1,7 +1,7 @@
 //! The options of token compression: which policy chooses the tokens to keep, how many, and how the
 //! policy is learned.
 
-use super::refusal::invalid_setting;
+use super::setting_errors::invalid_setting;
 use crate::error::Result;
 use models::DropPolicy;
 use runlog::{DropPolicyChoice, PolicyTraining, RunConfig};
@@ -62,7 +62,7 @@ impl Compression {
         // A cost alone leaves the fraction to the policy.
         let keep_fraction = match (config.keep_fraction, config.keep_cost) {
             (None, Some(cost)) if policy != DropPolicy::Learned => {
-                let allowed = "only the learned policy uses --keep-cost; add --keep-fraction";
+                let allowed = "only the learned policy uses --keep-cost; set --keep-fraction for other policies";
                 return Err(invalid_setting("keep_cost", cost, allowed));
             }
             (None, Some(_)) => None,

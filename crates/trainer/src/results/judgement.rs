@@ -2,7 +2,7 @@
 //! numbers that it is based on.
 
 use super::Results;
-use runlog::{format_count, format_percent};
+use runlog::{counted, format_count, format_percent};
 
 /// A learning rate this many times above or below the usual one is named as the probable cause.
 const UNUSUAL_RATE: f64 = 5.0;
@@ -48,6 +48,12 @@ pub struct TrainingFacts {
     pub sample_noun: String,
     /// Whether the weights started random.
     pub from_scratch: bool,
+    /// The held-out accuracy of the baseline, if the run has one.
+    pub baseline_accuracy: Option<f64>,
+    /// The best held-out accuracy of the model, which the baseline is compared with.
+    pub held_out_accuracy: Option<f64>,
+    /// The entropy of the evaluated bytes of a language model or a token compression, in bits.
+    pub byte_entropy: Option<f64>,
 }
 
 impl Results {
@@ -60,10 +66,18 @@ impl Results {
             let tone = Tone::Bad;
             return Some(Judgement { tone, text });
         }
+        if let Some(text) = below_baseline(facts) {
+            let tone = Tone::Hint;
+            return Some(Judgement { tone, text });
+        }
         let hint = memorizes(facts)
             .or_else(|| improves(facts))
-            .or_else(|| self.weak_class());
-        let (tone, text) = match (self.better_than_guessing(), hint) {
+            .or_else(|| self.weak_class())
+            .or_else(|| self.wrong_labels(facts));
+        let praise = above_baseline(facts)
+            .or_else(|| self.better_than_byte_frequencies(facts))
+            .or_else(|| self.better_than_guessing());
+        let (tone, text) = match (praise, hint) {
             (praise, Some(hint)) => (Tone::Hint, join(praise, hint)),
             (Some(praise), None) => (Tone::Good, praise),
             (None, None) => return None,
@@ -93,13 +107,46 @@ impl Results {
                 advice(facts)
             ));
         }
+        if let Some(bytes) = self.byte_prediction(facts) {
+            return (bytes.bits >= bytes.entropy).then(|| {
+                format!(
+                    "Not learning: {}; guessing by byte frequency needs {:.2}. {}",
+                    bytes.describe(),
+                    bytes.entropy,
+                    advice(facts)
+                )
+            });
+        }
         let target = (report.targets.iter())
             .filter(|target| target.samples > 0)
             .find(|target| target.improvement_interval.0 <= 0.0)?;
         Some(format!(
-            "Not learning {}: no better than always predicting its mean. {}",
+            "Not learning {}: no better than always predicting its mean value. {}",
             target.name,
             advice(facts)
+        ))
+    }
+
+    /// How well bytes are predicted, if the run has texts that bytes are predicted of.
+    fn byte_prediction(&self, facts: &TrainingFacts) -> Option<BytePrediction> {
+        let metric = |name: &str| self.report.metrics.get(name).copied();
+        let (bits, compresses) = match metric("bits_per_byte") {
+            Some(bits) => (bits, false),
+            None => (metric("loss_per_dropped")? / std::f64::consts::LN_2, true),
+        };
+        Some(BytePrediction {
+            bits: Some(bits).filter(|bits| bits.is_finite())?,
+            entropy: facts.byte_entropy?,
+            compresses,
+        })
+    }
+
+    fn better_than_byte_frequencies(&self, facts: &TrainingFacts) -> Option<String> {
+        let bytes = self.byte_prediction(facts)?;
+        Some(format!(
+            "Learning: {}; guessing by byte frequency needs {:.2}.",
+            bytes.describe(),
+            bytes.entropy
         ))
     }
 
@@ -119,7 +166,7 @@ impl Results {
             1
         };
         Some(format!(
-            "Better than predicting the mean: the error of {} is {:.digits$} instead of {:.digits$}.",
+            "Better than always predicting the mean: the average error of {} is {:.digits$} instead of {:.digits$}.",
             target.name, target.mean_absolute_error, target.mean_baseline_error
         ))
     }
@@ -136,11 +183,45 @@ impl Results {
         let (class, recall) = weak;
         let correct = (recall * class.samples as f64).round() as u64;
         Some(format!(
-            "Weak on {}: {} of {} samples are right.",
+            "Weak on {}: {} of {} samples are classified correctly.",
             class.name,
             format_count(correct),
             format_count(class.samples)
         ))
+    }
+
+    /// Samples that are probably labeled wrong.
+    fn wrong_labels(&self, facts: &TrainingFacts) -> Option<String> {
+        let found = self.suspicious_labels();
+        let worst = found.first()?;
+        let samples = counted_samples(found.len(), &facts.sample_noun);
+        Some(format!(
+            "{samples} may be labeled wrong, for example one that is labeled {} and looks like {}. The results page and `ebb evaluate` list them.",
+            worst.label, worst.predicted
+        ))
+    }
+}
+
+/// Formats the number of samples whose label is probably wrong, such as "1 image" or "3 images".
+fn counted_samples(count: usize, noun: &str) -> String {
+    counted(count as u64, noun, &format!("{noun}s"))
+}
+
+/// How well a language model, or the network that fills in dropped tokens, predicts bytes.
+struct BytePrediction {
+    /// Bits that the network needs for one byte.
+    bits: f64,
+    /// Bits that the frequencies of the bytes need.
+    entropy: f64,
+    /// Whether only dropped bytes are predicted.
+    compresses: bool,
+}
+
+impl BytePrediction {
+    /// "2.13 bits per byte"
+    fn describe(&self) -> String {
+        let dropped = if self.compresses { "dropped " } else { "" };
+        format!("{:.2} bits per {dropped}byte", self.bits)
     }
 }
 
@@ -156,11 +237,48 @@ fn advice(facts: &TrainingFacts) -> String {
     if improves(facts).is_some() {
         return "The loss was still falling: train for more epochs.".to_owned();
     }
-    let noun = &facts.sample_noun;
-    match facts.from_scratch {
-        true => format!("Start from pretrained weights, add {noun}s, or check the labels."),
-        false => format!("Add {noun}s, or check the labels."),
+    if facts.byte_entropy.is_some() {
+        return "Train for more epochs, or add texts.".to_owned();
     }
+    let noun = &facts.sample_noun;
+    if facts.from_scratch {
+        format!("Start from pretrained weights, add {noun}s, or check the labels.")
+    } else {
+        format!("Add {noun}s, or check the labels.")
+    }
+}
+
+/// The accuracies of the model and of its baseline, if both are known.
+fn against_baseline(facts: &TrainingFacts) -> Option<(f64, f64)> {
+    facts.held_out_accuracy.zip(facts.baseline_accuracy)
+}
+
+/// The model is not better than a linear model of n-grams.
+fn below_baseline(facts: &TrainingFacts) -> Option<String> {
+    let (accuracy, baseline) = against_baseline(facts)?;
+    let next = if facts.from_scratch {
+        "or start from pretrained weights"
+    } else {
+        "or train more of the network"
+    };
+    (accuracy <= baseline).then(|| {
+        format!(
+            "Not better than the word-count baseline: {} right, and the baseline {}. Use the baseline, {next}.",
+            format_percent(accuracy),
+            format_percent(baseline)
+        )
+    })
+}
+
+fn above_baseline(facts: &TrainingFacts) -> Option<String> {
+    let (accuracy, baseline) = against_baseline(facts)?;
+    (accuracy > baseline).then(|| {
+        format!(
+            "Better than the word-count baseline: {} right instead of {}.",
+            format_percent(accuracy),
+            format_percent(baseline)
+        )
+    })
 }
 
 /// The held-out loss rose while the training loss fell.
@@ -172,7 +290,7 @@ fn memorizes(facts: &TrainingFacts) -> Option<String> {
         return None;
     }
     Some(format!(
-        "The model then memorized the training data: the held-out loss rose from {lowest:.2} to {last:.2}. More {}s or augmentation would help; the best checkpoint is used.",
+        "In later epochs, the model memorized the training data: the held-out loss rose from {lowest:.2} to {last:.2}. More {}s or augmentation would help. These are the results of the best checkpoint.",
         facts.sample_noun
     ))
 }
@@ -193,9 +311,10 @@ fn join(first: Option<String>, second: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SampleResult;
     use super::super::tests::{class_report, report};
     use super::*;
-    use crate::task::RegressionReport;
+    use crate::task::{ClassPrediction, RegressionReport};
     use dataset::Task;
 
     fn facts() -> TrainingFacts {
@@ -206,6 +325,9 @@ mod tests {
             training_loss: Some(0.6),
             sample_noun: "image".to_owned(),
             from_scratch: true,
+            baseline_accuracy: None,
+            held_out_accuracy: None,
+            byte_entropy: None,
         }
     }
 
@@ -289,9 +411,34 @@ mod tests {
             ..facts()
         };
         let more = format!(
-            "{good} The model then memorized the training data: the held-out loss rose from 0.50 to 0.90. More images or augmentation would help; the best checkpoint is used."
+            "{good} In later epochs, the model memorized the training data: the held-out loss rose from 0.50 to 0.90. More images or augmentation would help. These are the results of the best checkpoint."
         );
         check(&both, &memorizing, Tone::Hint, &more);
+    }
+
+    #[test]
+    fn a_model_is_compared_with_its_baseline() {
+        let good = results(&[(50, 0.9), (50, 0.9)]);
+        let with = |baseline: f64, from_scratch: bool| TrainingFacts {
+            from_scratch,
+            baseline_accuracy: Some(baseline),
+            held_out_accuracy: Some(0.9),
+            ..facts()
+        };
+        let praise = "Better than the word-count baseline: 90.0 % right instead of 81.2 %.";
+        check(&good, &with(0.812, true), Tone::Good, praise);
+        for baseline in [0.9, 0.95] {
+            let below = format!(
+                "Not better than the word-count baseline: 90.0 % right, and the baseline {:.1} %. Use the baseline, or start from pretrained weights.",
+                100.0 * baseline
+            );
+            check(&good, &with(baseline, true), Tone::Hint, &below);
+        }
+        let tuned = "Not better than the word-count baseline: 90.0 % right, and the baseline 95.0 %. Use the baseline, or train more of the network.";
+        check(&good, &with(0.95, false), Tone::Hint, tuned);
+        let chance = results(&[(20, 0.5), (20, 0.5)]);
+        let found = chance.judge(&with(0.95, true)).expect("a rule applies");
+        assert_eq!(found.tone, Tone::Bad, "guessing is named first");
     }
 
     #[test]
@@ -300,7 +447,35 @@ mod tests {
             &results(&[(50, 1.0), (40, 1.0), (10, 0.2)]),
             &facts(),
             Tone::Hint,
-            "Better than guessing: 92.0 % right instead of 50.0 %. Weak on cicada: 2 of 10 samples are right.",
+            "Better than guessing: 92.0 % right instead of 50.0 %. Weak on cicada: 2 of 10 samples are classified correctly.",
+        );
+    }
+
+    #[test]
+    fn a_label_that_is_probably_wrong_is_named() {
+        let sample = |index: u32, class: u32, of_bee: f64| SampleResult {
+            index,
+            file: String::new(),
+            class: Some(ClassPrediction {
+                class,
+                predicted: u32::from(of_bee > 0.5),
+                probability: of_bee.max(1.0 - of_bee),
+                class_probability: if class == 1 { of_bee } else { 1.0 - of_bee },
+            }),
+            targets: Vec::new(),
+        };
+        let right = (0..40).map(|i| sample(i, i % 2, if i % 2 == 1 { 0.8 } else { 0.2 }));
+        let samples: Vec<SampleResult> = right.chain([sample(40, 0, 0.99)]).collect();
+        let classes = vec![
+            class_report("ant", 21, 20.0 / 21.0),
+            class_report("bee", 20, 1.0),
+        ];
+        let report = report("held-out", 3, classes);
+        check(
+            &Results::new(Task::ImageClassification, report, samples),
+            &facts(),
+            Tone::Hint,
+            "Better than guessing: 97.6 % right instead of 51.2 %. 1 image may be labeled wrong, for example one that is labeled ant and looks like bee. The results page and `ebb evaluate` list them.",
         );
     }
 
@@ -324,13 +499,49 @@ mod tests {
             &with(1.0),
             &facts(),
             Tone::Good,
-            "Better than predicting the mean: the error of calories is 80.0 instead of 89.5.",
+            "Better than always predicting the mean: the average error of calories is 80.0 instead of 89.5.",
         );
         check(
             &with(-1.0),
             &facts(),
             Tone::Bad,
-            "Not learning calories: no better than always predicting its mean. Start from pretrained weights, add images, or check the labels.",
+            "Not learning calories: no better than always predicting its mean value. Start from pretrained weights, add images, or check the labels.",
         );
+    }
+
+    #[test]
+    fn a_text_model_is_compared_with_the_frequencies_of_bytes() {
+        let with = |metric: &str, value: f64| {
+            let mut report = report("held-out", 3, Vec::new());
+            (report.samples, report.accuracy_interval) = (40, None);
+            report.metrics = std::collections::BTreeMap::from([(metric.to_owned(), value)]);
+            Results::new(Task::LanguageModel, report, Vec::new())
+        };
+        let text = TrainingFacts {
+            byte_entropy: Some(4.25),
+            ..facts()
+        };
+        check(
+            &with("bits_per_byte", 2.125),
+            &text,
+            Tone::Good,
+            "Learning: 2.12 bits per byte; guessing by byte frequency needs 4.25.",
+        );
+        check(
+            &with("bits_per_byte", 4.25),
+            &text,
+            Tone::Bad,
+            "Not learning: 4.25 bits per byte; guessing by byte frequency needs 4.25. Train for more epochs, or add texts.",
+        );
+        check(
+            &with("loss_per_dropped", 2.0 * std::f64::consts::LN_2),
+            &text,
+            Tone::Good,
+            "Learning: 2.00 bits per dropped byte; guessing by byte frequency needs 4.25.",
+        );
+        let unknown = with("bits_per_byte", 2.0).judge(&facts());
+        assert_eq!(unknown, None, "the texts have moved");
+        let nothing_dropped = with("loss_per_dropped", f64::NAN).judge(&text);
+        assert_eq!(nothing_dropped, None);
     }
 }

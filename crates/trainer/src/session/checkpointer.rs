@@ -1,12 +1,13 @@
 //! Decides when a checkpoint is due and writes it. The file format is in `checkpoint.rs`.
 
-use crate::checkpoint::{self, RunState};
+use super::saving_cost::SavingCost;
+use crate::checkpoint::{self, Retention, RunState};
 use crate::error::{Result, TrainError};
 use crate::event_log::EventLog;
 use crate::memory_controller::MemoryController;
 use crate::plan::Plan;
 use crate::train_state::TrainState;
-use runlog::{CheckpointReason, Interval, RunEvent, RunFolder};
+use runlog::{CheckpointInterval, CheckpointReason, RunEvent, RunFolder};
 use std::time::Instant;
 
 /// A checkpoint written within this time, in milliseconds, is cheap enough to write before every
@@ -15,18 +16,33 @@ const CHEAP_MS: f64 = 100.0;
 /// Training time in milliseconds that may be repeated after a suspension.
 const MOST_REPEATED_MS: u64 = 30_000;
 
+/// With an automatic interval, checkpoints are at least this far apart, in milliseconds: a small
+/// model would otherwise be written all the time, which wears the disk.
+const SHORTEST_INTERVAL_MS: u64 = 5 * 60_000;
+
 /// Attempts to read the weights from a device that fails.
 const ATTEMPTS: u32 = 3;
 
 /// Writes the checkpoints of one session.
 pub struct Checkpointer {
     run: RunFolder,
+    /// Which checkpoints stay.
+    retention: Retention,
+    /// Number of checkpoints that the run has saved.
+    number: u64,
+    /// What saving has cost.
+    cost: SavingCost,
     /// Training time of the newest checkpoint.
     saved_at_ms: u64,
     /// Step of the newest checkpoint of this session.
     saved_step: Option<u64>,
+    /// Score and step of the best evaluation that has a checkpoint.
+    best: Option<(f64, u64)>,
     /// How long it took to write, in milliseconds.
     duration_ms: Option<f64>,
+    /// Whether the user need not hear of the next failure to write, because the newest one has been
+    /// reported and nothing was written since.
+    is_reported: bool,
     /// An optimizer step is in progress: weights and moments may belong to different steps.
     is_updating: bool,
     /// A failure that the device reported while a checkpoint was written. The work that failed may
@@ -43,13 +59,21 @@ pub struct Snapshot<'s, 'a> {
 }
 
 impl Checkpointer {
-    /// `saved_at_ms` is the training time of the newest checkpoint of earlier sessions.
-    pub fn new(run: &RunFolder, saved_at_ms: u64) -> Self {
+    /// `state` is that of the newest checkpoint of earlier sessions.
+    pub fn new(run: &RunFolder, plan: &Plan, state: &RunState) -> Self {
         Checkpointer {
             run: run.clone(),
-            saved_at_ms,
+            retention: Retention {
+                newest: plan.keep_checkpoints,
+                every: plan.keep_every,
+            },
+            number: state.number,
+            cost: SavingCost::default(),
+            saved_at_ms: state.at_ms,
             saved_step: None,
+            best: state.best,
             duration_ms: None,
+            is_reported: false,
             is_updating: false,
             reported: None,
         }
@@ -70,10 +94,23 @@ impl Checkpointer {
         self.saved_step.is_some()
     }
 
-    /// The session has loaded the checkpoint of this step.
-    pub fn loaded(&mut self, step: u64) {
-        self.saved_step = Some(step);
+    /// Another checkpoint follows the next one at once. If both fail, only the second is reported.
+    pub fn expect_another_save(&mut self) {
+        self.is_reported = true;
+    }
+
+    /// The session has loaded the checkpoint with this state.
+    pub fn loaded(&mut self, state: &RunState) {
+        self.saved_step = Some(state.step);
+        self.number = state.number;
+        self.best = state.best;
         self.is_updating = false;
+    }
+
+    /// Forgets the best evaluation if its checkpoint could not be written: without one it cannot be
+    /// used, and must not keep a later one from being the best.
+    pub fn forget_unsaved_best(&self, state: &mut RunState) {
+        state.best = self.best;
     }
 
     /// An optimizer step begins.
@@ -93,9 +130,14 @@ impl Checkpointer {
             return false;
         }
         match plan.checkpoint_every {
-            Interval::Minutes(minutes) => now_ms >= self.saved_at_ms + minutes * 60_000,
-            Interval::Epochs(epochs) => step.is_multiple_of((epochs * plan.steps_per_epoch).max(1)),
-            Interval::Steps(steps) => step.is_multiple_of(steps),
+            CheckpointInterval::Automatic => {
+                now_ms >= self.saved_at_ms + SHORTEST_INTERVAL_MS && self.cost.is_affordable(now_ms)
+            }
+            CheckpointInterval::Minutes(minutes) => now_ms >= self.saved_at_ms + minutes * 60_000,
+            CheckpointInterval::Epochs(epochs) => {
+                step.is_multiple_of((epochs * plan.steps_per_epoch).max(1))
+            }
+            CheckpointInterval::Steps(steps) => step.is_multiple_of(steps),
         }
     }
 
@@ -138,11 +180,23 @@ impl Checkpointer {
         state.at_ms = log.now_ms();
         state.controller = controller.saved_state();
         state.is_best = state.best.is_some_and(|(_, step)| step == state.step);
+        // A checkpoint that is written again keeps its number.
+        state.number = if self.is_saved(state.step) {
+            self.number.max(1)
+        } else {
+            self.number + 1
+        };
         let written = checkpoint::write(&self.run, learner, state)?;
         self.saved_at_ms = state.at_ms;
         self.saved_step = Some(state.step);
+        self.number = state.number;
+        if state.is_best {
+            self.best = state.best;
+        }
+        self.is_reported = false;
         let duration_ms = started.elapsed().as_secs_f64() * 1000.0;
         self.duration_ms = Some(duration_ms);
+        self.cost.record(log.now_ms(), duration_ms);
         controller.checkpoint_written(duration_ms);
         log.emit(RunEvent::Checkpoint {
             at_ms: log.now_ms(),
@@ -152,16 +206,33 @@ impl Checkpointer {
             duration_ms,
             reason,
         })?;
-        match checkpoint::remove_old(&self.run, state.best.map(|(_, step)| step)) {
+        let best_step = state.best.map(|(_, step)| step);
+        match checkpoint::remove_old(&self.run, state.step, best_step, self.retention) {
             Err(error) => log.warn("old_checkpoints", error.to_string()),
             Ok(()) => Ok(()),
         }
     }
 
-    /// Writes a checkpoint. If that fails the training continues with a warning.
+    /// Writes a checkpoint. If that fails the training continues with a warning: one for a row of
+    /// failures, unless the user asked for the checkpoint. If the disk has no space for it, and it
+    /// can wait, it is not tried.
     pub fn save_or_warn(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
+        let can_wait = matches!(reason, CheckpointReason::Periodic | CheckpointReason::Best);
+        if can_wait && let Some(problem) = checkpoint::space_problem(&self.run, from.learner) {
+            if std::mem::replace(&mut self.is_reported, true) {
+                return Ok(());
+            }
+            let step = from.state.step;
+            let message =
+                format!("training continues without a checkpoint at step {step}: {problem}");
+            return from.log.warn("disk_short", message);
+        }
         match self.save(from, reason) {
             Err(error @ TrainError::CheckpointWrite { .. }) => {
+                let is_reported = std::mem::replace(&mut self.is_reported, true);
+                if is_reported && reason != CheckpointReason::Requested {
+                    return Ok(());
+                }
                 from.log.warn(error.code(), error.to_string())
             }
             Err(error) if error.is_passing_fault() => {

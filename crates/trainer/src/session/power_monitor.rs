@@ -20,7 +20,7 @@ pub struct PowerMonitor {
     /// When the work since the last rest began.
     working_since: Option<Instant>,
     control: Control,
-    _sleep: Option<SleepWatch>,
+    _sleep: Option<Box<dyn SleepWatch>>,
 }
 
 impl PowerMonitor {
@@ -33,9 +33,9 @@ impl PowerMonitor {
             read_at: None,
             working_since: None,
             control: control.clone(),
-            _sleep: SleepWatch::start(move || {
+            _sleep: (machine.sleep)(Box::new(move || {
                 asked.save_before_sleep(SLEEP_LIMIT);
-            }),
+            })),
         }
     }
 

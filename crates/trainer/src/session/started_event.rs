@@ -1,12 +1,13 @@
 //! The first event of a run.
 
 use super::{Session, unix_ms};
-use crate::data::TrainLoader;
+use crate::data::{EvalLoader, TrainLoader};
 use crate::task::Task;
-use runlog::{RunEvent, Started};
+use runlog::{RunEvent, Started, format_count};
+use tape::device::DeviceKind;
 
 /// Describes the plan, the model and the machine.
-pub fn started_event<T: Task>(session: &Session<'_, T>) -> RunEvent {
+pub fn started_event<T: Task>(session: &Session<'_, T>, branched_from: String) -> RunEvent {
     let (plan, chosen) = (session.plan, &session.chosen);
     RunEvent::Started(Box::new(Started {
         at_ms: 0,
@@ -37,10 +38,45 @@ pub fn started_event<T: Task>(session: &Session<'_, T>) -> RunEvent {
         precision: plan.precision.name().to_owned(),
         checkpoint_blocks: plan.checkpoint_blocks,
         threads: plan.threads,
-        loader: session.loaders.train.describe(),
+        loader: describe_loaders(session),
         memory_source: session.controller.describe(),
         total_bytes: session.controller.total_bytes(),
         seed: plan.seed,
         estimated_peak_bytes: session.estimated_peak_bytes,
+        branched_from,
     }))
+}
+
+/// How samples are loaded for training and evaluation.
+fn describe_loaders<T: Task>(session: &Session<'_, T>) -> String {
+    let at_once = match session.plan.config.evaluation_batch {
+        Some(most) => format!(
+            "evaluations of at most {} samples",
+            format_count(most.into())
+        ),
+        None => "evaluations of as many samples as fit".to_owned(),
+    };
+    // Other devices read the memory of the host.
+    let pinned = match session.chosen.kind {
+        DeviceKind::Cuda => "pinned memory",
+        _ => "no pinned memory",
+    };
+    format!("{}; {at_once} at once; {pinned}", describe_samples(session))
+}
+
+/// Where the samples come from, and how many held-out samples an evaluation reads if it does not
+/// read all.
+fn describe_samples<T: Task>(session: &Session<'_, T>) -> String {
+    let (train, held_out) = (&session.loaders.train, &session.loaders.held_out);
+    let (read, all) = (held_out.len() as u64, held_out.split_len() as u64);
+    if read == all {
+        return train.describe();
+    }
+    // Only windows of documents are limited.
+    format!(
+        "{}; evaluations during training use {} of {} held-out windows, but `ebb evaluate` uses all of them",
+        train.describe(),
+        format_count(read),
+        format_count(all)
+    )
 }

@@ -1,7 +1,7 @@
 //! Sums over the micro-batches of an evaluation, and the metrics they come to.
 
-use super::ranking::{Ranking, confidence};
-use super::{Heads, MetricSums, RegressionErrors, regression};
+use super::class_scores::{Ranking, confidence};
+use super::{Heads, MetricSums, RegressionErrors, regression_metrics};
 use dataset::TargetColumn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ impl EvaluatedMicroBatch {
         self.samples += other.samples;
         self.confusion.add(&other.confusion);
         self.metrics.add(&other.metrics);
-        regression::add(&mut self.targets, other.targets);
+        regression_metrics::add(&mut self.targets, other.targets);
         self.predictions.extend(other.predictions);
     }
 

@@ -3,7 +3,6 @@
 
 use super::{ConfusionEntry, EvaluatedMicroBatch, Metrics, RegressionReport};
 use crate::error::{Result, at};
-use crate::write_atomic::write_atomic;
 use dataset::{Split, TargetColumn};
 use runlog::RunFolder;
 use serde::{Deserialize, Serialize};
@@ -137,7 +136,7 @@ impl EvaluationReport {
     pub fn save(&self, run: &RunFolder) -> Result<()> {
         let path = run.path.join(format!("metrics-{}.json", self.part));
         let text = serde_json::to_vec_pretty(self).map_err(std::io::Error::other);
-        write_atomic(&path, &text.map_err(at(&path))?)
+        disk::write_atomic(&path, &text.map_err(at(&path))?).map_err(at(&path))
     }
 }
 

@@ -79,7 +79,7 @@ impl<'a> ForwardContext<'a> {
     pub(crate) fn wrong_network(&self, task: dataset::Task) -> TrainError {
         TrainError::NotTrainable {
             message: format!(
-                "the network of this run is not for the task {}",
+                "the network of this run does not support the task {}",
                 task.label()
             ),
         }

@@ -1,7 +1,7 @@
 //! Image tasks: class labels, regression targets, or both, from one network.
 
-use super::ranking::class_probabilities;
-use super::regression::{self, RegressionErrors};
+use super::class_scores::class_probabilities;
+use super::regression_metrics::{self, RegressionErrors};
 use super::{
     Balance, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics,
     MicroBatchResult, Sample, SamplePrediction, Task,
@@ -9,18 +9,21 @@ use super::{
 use crate::data::{ImageEvalLoader, ImageLoader, PrefetchOptions, expect_images};
 use crate::error::Result;
 use crate::plan::Plan;
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use dataset::{DetectedDataset, ImageInspection, Split};
 use models::Network;
 use models::{BALANCE, HUBER_DELTA, PixelNormalization};
 use rayon::prelude::*;
 use runlog::RunFolder;
 use std::borrow::Borrow;
-use tape::device::synchronize;
+use tape::device::{convert, synchronize, upload_as};
 use tape::inplace::to_f64;
 use tape::{ClassRule, ClassTargets, Loss, RegressionTargets, Tape, Value};
 
 pub use dataset::ImageSample;
+
+/// With at most this many classes, the top-5 accuracy is always 100 %.
+const TOP_5: usize = 5;
 
 /// The prediction for one image or text.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +32,16 @@ pub struct Prediction {
     pub classes: Vec<(u32, f64)>,
     /// Regression targets, in standard deviations from the mean of their columns.
     pub targets: Vec<f64>,
+}
+
+impl Prediction {
+    /// The class probabilities that class scores come to.
+    pub(crate) fn from_scores(scores: &[f64]) -> Self {
+        Prediction {
+            classes: class_probabilities(scores),
+            targets: Vec::new(),
+        }
+    }
 }
 
 /// Classifies images and predicts regression targets.
@@ -179,20 +192,23 @@ impl Task for ImageTask {
         }
     }
 
-    /// `accuracy`, `top_5` and `macro_f1` of the classes, if there are any; `mae.COLUMN` and
+    /// `accuracy` and `macro_f1` of the classes, if there are any; `top_5`, if there are more than
+    /// five classes; `mae.COLUMN` and
     /// `mae_of_mean.COLUMN` of each regression target, in the unit of its column. The score is the
     /// accuracy, or the negative mean absolute error in standard deviations if there are no
-    /// classes.
+    /// classes; of several targets it is also the metric `mae_standardized`.
     fn metrics(sum: &EvaluatedMicroBatch, inputs: &MetricInputs) -> Metrics {
         let mut metrics = if inputs.heads.classes == 0 {
             Metrics::new(sum, &[], 0.0)
         } else {
             let accuracy = sum.accuracy();
-            let named = [
+            let mut named = vec![
                 ("accuracy", accuracy),
-                ("top_5", sum.top_5_accuracy()),
                 ("macro_f1", sum.confusion.macro_f1()),
             ];
+            if inputs.heads.classes > TOP_5 {
+                named.push(("top_5", sum.top_5_accuracy()));
+            }
             Metrics::new(sum, &named, accuracy)
         };
         if !sum.targets.is_empty() {
@@ -208,8 +224,12 @@ impl Task for ImageTask {
             metrics.loss += weight * mean(RegressionErrors::mean_loss);
             if inputs.heads.classes == 0 {
                 metrics.score = -mean(RegressionErrors::mean_absolute);
+                if sum.targets.len() > 1 {
+                    let compared = ("mae_standardized".to_owned(), -metrics.score);
+                    metrics.by_name.extend([compared]);
+                }
             }
-            let named = regression::named(&sum.targets, inputs.columns);
+            let named = regression_metrics::named(&sum.targets, inputs.columns);
             metrics.by_name.extend(named);
         }
         metrics
@@ -235,8 +255,8 @@ impl ImageTask {
         let prediction = |row: &[f64]| {
             let (scores, targets) = row.split_at(context.heads.classes);
             Prediction {
-                classes: class_probabilities(scores),
                 targets: targets.to_vec(),
+                ..Prediction::from_scores(scores)
             }
         };
         let width = context.heads.outputs().max(1);
@@ -259,7 +279,7 @@ impl ImageTask {
             *seed = 1.0;
         }
         let seed = Tensor::from_vec(seed, outputs.dims(), context.device)?;
-        let seed = seed.to_dtype(outputs.tensor().dtype())?;
+        let seed = convert(&seed, outputs.tensor().dtype())?;
         let gradient = tape.input_gradient(outputs, seed, images)?;
         let plane = context.input_size * context.input_size;
         let Some(gradient) = gradient else {
@@ -306,7 +326,8 @@ fn loss_terms(
     Ok(terms)
 }
 
-/// Cross-entropy. A mixed sample has shares of two classes.
+/// Cross-entropy. A mixed sample has shares of two classes. The mean class weight of the training
+/// samples is 1, so that the sum is divided by the number of samples with and without weights.
 fn class_loss(
     context: &ForwardContext,
     tape: &Tape,
@@ -315,7 +336,7 @@ fn class_loss(
 ) -> Result<Loss> {
     let rule = ClassRule {
         smoothing: context.label_smoothing,
-        class_weights: None,
+        class_weights: context.class_weights,
     };
     if samples.iter().all(|sample| sample.partner.is_none()) {
         let labels = labels(samples);
@@ -337,9 +358,8 @@ fn balance_gradient(
         context.loss_factor * (samples as f64 / 2.0 - weight * sum)
     };
     let values: Vec<f64> = weights.iter().zip(sums).map(of).collect();
-    // Metal has no f64, not even to convert from it.
-    let values = Tensor::new(values, &Device::Cpu)?.to_dtype(like.dtype())?;
-    Ok(values.to_device(context.device)?)
+    let shape = [values.len()];
+    Ok(upload_as(values, &shape, like.dtype(), context.device)?)
 }
 
 /// The network's outputs, [samples, classes + targets].
@@ -376,7 +396,7 @@ fn pixels(context: &ForwardContext, samples: &[ImageSample]) -> Result<Tensor> {
     Ok(if context.dtype == DType::F32 {
         images
     } else {
-        images.to_dtype(context.dtype)?
+        convert(&images, context.dtype)?
     })
 }
 

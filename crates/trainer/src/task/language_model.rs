@@ -5,7 +5,9 @@ use super::{
     EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics, MicroBatchResult,
     Sample, Task,
 };
-use crate::data::{DocumentData, PrefetchOptions, WindowEvalLoader, WindowLoader};
+use crate::data::{
+    DocumentData, EVALUATED_TOKENS, PrefetchOptions, WindowEvalLoader, WindowLoader,
+};
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
 use dataset::{DetectedDataset, Documents, Window};
@@ -54,7 +56,9 @@ impl Task for LanguageTask {
         data: &DocumentData,
         _options: PrefetchOptions,
     ) -> WindowEvalLoader<Window> {
-        LanguageTask::documents(Arc::clone(&data.held_out), plan.input_size, data.boundary)
+        let documents = Arc::clone(&data.held_out);
+        LanguageTask::documents(documents, plan.input_size, data.boundary)
+            .with_token_limit(EVALUATED_TOKENS)
     }
 
     fn gradients(context: &ForwardContext, windows: &[Window]) -> Result<MicroBatchResult> {

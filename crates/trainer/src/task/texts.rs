@@ -1,9 +1,8 @@
 //! Text classification: texts of a micro-batch are padded to its longest one.
 
-use super::ranking::class_probabilities;
 use super::{
-    EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics, MicroBatchResult,
-    Prediction, Sample, Task, Text,
+    BaselineInputs, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics,
+    MicroBatchResult, Prediction, Sample, Task, TaskBaseline, Text, text_baseline,
 };
 use crate::data::{PrefetchOptions, TextData, TextEvalLoader, TextLoader};
 use crate::error::Result;
@@ -47,6 +46,10 @@ impl Task for TextTask {
 
     fn eval_loader(_plan: &Plan, data: &TextData, _options: PrefetchOptions) -> TextEvalLoader {
         TextEvalLoader::new(Arc::clone(&data.held_out))
+    }
+
+    fn train_baseline(inputs: &BaselineInputs) -> Result<Option<TaskBaseline>> {
+        text_baseline::train(inputs)
     }
 
     fn gradients(context: &ForwardContext, texts: &[Text]) -> Result<MicroBatchResult> {
@@ -121,11 +124,10 @@ impl TextTask {
         let scores = scores(context, &context.inference_tape(), texts, 0)?;
         let classes = scores.tensor().dim(1)?;
         let rows = to_f64(scores.tensor())?;
-        let prediction = |row| Prediction {
-            classes: class_probabilities(row),
-            targets: Vec::new(),
-        };
-        Ok(rows.chunks_exact(classes).map(prediction).collect())
+        Ok(rows
+            .chunks_exact(classes)
+            .map(Prediction::from_scores)
+            .collect())
     }
 }
 

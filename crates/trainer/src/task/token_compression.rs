@@ -13,7 +13,8 @@ use super::{
     Sample, Task,
 };
 use crate::data::{
-    DocumentData, MakeSample, PrefetchOptions, WindowEvalLoader, WindowLoader, token_frequencies,
+    DocumentData, EVALUATED_TOKENS, MakeSample, PrefetchOptions, WindowEvalLoader, WindowLoader,
+    token_frequencies,
 };
 use crate::error::Result;
 use crate::plan::{Compression, Plan, SampleCounts, relaxes_choice, scores_choice};
@@ -25,6 +26,7 @@ use padded::PaddedBatch;
 use policy_gradient::Outcome;
 use runlog::{PolicyTraining, RunFolder};
 use std::sync::Arc;
+use tape::device::{convert, upload_as};
 use tape::inplace::to_f64;
 use tape::{Choice, KeepRule, Loss, NoiseKey, Positions, RegressionTargets, Tape, Value};
 
@@ -102,6 +104,7 @@ impl Task for CompressionTask {
         } = &data.documents;
         let documents = Arc::clone(held_out);
         CompressionTask::documents(documents, plan.input_size, *boundary, &data.frequencies)
+            .with_token_limit(EVALUATED_TOKENS)
     }
 
     fn gradients(context: &ForwardContext, sequences: &[Sequence]) -> Result<MicroBatchResult> {
@@ -317,7 +320,7 @@ impl<'a, 'c> Pass<'a, 'c> {
         let dims = [self.batch.samples, self.batch.tokens];
         let kept = Tensor::from_vec(values, &dims, self.context.device)?;
         Ok(KeepChoice {
-            kept: Value::constant(kept.to_dtype(self.context.dtype)?),
+            kept: Value::constant(convert(&kept, self.context.dtype)?),
             decisions,
             judgement: None,
         })
@@ -445,10 +448,8 @@ impl<'a, 'c> Pass<'a, 'c> {
     /// The sum of `value` weighted by `weights`, both [samples, tokens].
     fn weighted_sum(&self, weights: Vec<f64>, value: &Value) -> Result<Value> {
         let dims = [self.batch.samples, self.batch.tokens];
-        let weights = Tensor::from_vec(weights, &dims, &candle_core::Device::Cpu)?;
-        let weights = weights
-            .to_dtype(value.tensor().dtype())?
-            .to_device(self.context.device)?;
+        let dtype = value.tensor().dtype();
+        let weights = upload_as(weights, &dims, dtype, self.context.device)?;
         let product = self.tape.mul(value, &Value::constant(weights))?;
         Ok(self.tape.total(&product)?.sum)
     }

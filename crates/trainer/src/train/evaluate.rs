@@ -1,12 +1,12 @@
 //! Evaluates the held-out samples, in micro-batches that the memory controller decides.
 
-use super::finish::stop_for_shortage;
 use super::requests::handle_requests;
+use super::stop_run::stop_for_shortage;
 use super::suspend::suspend;
 use crate::data::EvalLoader;
 use crate::error::Result;
+use crate::pending_samples::SampleQueue;
 use crate::results::{Results, SampleResult};
-use crate::sample_queue::SampleQueue;
 use crate::session::Session;
 use crate::task::{
     EvaluatedMicroBatch, EvaluationReport, MetricInputs, ReportInputs, Task, split_name,
@@ -23,6 +23,12 @@ pub(super) fn evaluation_is_due<T: Task>(session: &Session<'_, T>) -> bool {
     let interval = plan.evaluate_every_epochs * plan.steps_per_epoch;
     session.loaders.held_out.len() > 0
         && (step.is_multiple_of(interval.max(1)) || step == plan.steps)
+}
+
+/// Whether the last evaluations were no better than the best one, as many as `patience` allows.
+pub(super) fn patience_is_exhausted<T: Task>(session: &Session<'_, T>) -> bool {
+    let patience = session.plan.config.patience;
+    patience.is_some_and(|most| session.state.evaluations_since_best >= u64::from(most))
 }
 
 /// Whether the run was stopped during the evaluation of this step.
@@ -62,6 +68,7 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
             }
             continue;
         };
+        let size = evaluated_at_once(session, size);
         let arrived = session.loaders.held_out.fetch(pending.missing(size));
         let unreadable = pending.deliver(arrived);
         session
@@ -89,6 +96,20 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
     Ok(ControlFlow::Continue(()))
 }
 
+/// The micro-batch that the memory controller decided, or a smaller one if the user limits it.
+fn evaluated_at_once<T: Task>(session: &Session<'_, T>, size: usize) -> usize {
+    let most = session.plan.config.evaluation_batch;
+    most.map_or(size, |most| size.min(most as usize))
+}
+
+/// Bytes of the evaluated documents. A selection of the windows has the same share of the bytes, on
+/// average.
+fn evaluated_bytes<T: Task>(session: &Session<'_, T>) -> u64 {
+    let held_out = &session.loaders.held_out;
+    let share = held_out.len() as f64 / held_out.split_len().max(1) as f64;
+    (session.held_out_bytes as f64 * share) as u64
+}
+
 /// Emits the result. The best one so far is also saved as a report and a checkpoint.
 fn report<T: Task>(session: &mut Session<'_, T>, sum: &EvaluatedMicroBatch) -> Result<()> {
     let plan = session.plan;
@@ -102,7 +123,7 @@ fn report<T: Task>(session: &mut Session<'_, T>, sum: &EvaluatedMicroBatch) -> R
         );
     }
     let inputs = MetricInputs {
-        held_out_bytes: session.held_out_bytes,
+        held_out_bytes: evaluated_bytes(session),
         heads: plan.heads(),
         columns: &plan.columns,
     };
@@ -112,9 +133,7 @@ fn report<T: Task>(session: &mut Session<'_, T>, sum: &EvaluatedMicroBatch) -> R
     let is_better = state.best.is_none_or(|(before, _)| score > before);
     // JSON has no NaN: a checkpoint stores finite numbers only.
     let is_best = is_better && score.is_finite();
-    if is_best {
-        state.best = Some((score, state.step));
-    }
+    state.count_evaluation(is_best.then_some(score));
     let is_finite = loss.is_finite() && score.is_finite();
     state.evaluation = is_finite.then_some((loss, score));
     session.log.emit(RunEvent::Evaluation {

@@ -7,7 +7,7 @@ use crate::run_control::Request;
 use crate::session::Session;
 use crate::task::Task;
 use pressure::{Action, Change, Component, Decision, Moments, Phase};
-use runlog::CheckpointReason;
+use runlog::{CheckpointReason, format_bytes};
 use std::time::Duration;
 
 /// Interval of the memory readings during a pause.
@@ -69,13 +69,41 @@ fn change<T: Task>(session: &mut Session<'_, T>, request: Request) -> Result<()>
             session.save_or_warn(CheckpointReason::Power)?;
             session.control.ready_to_sleep();
         }
-        Request::SetMemoryCap(bytes) => session.controller.set_memory_cap(bytes),
+        Request::SetMemoryCap(bytes) => set_memory_cap(session, bytes)?,
         Request::SetMaxSystemFraction(fraction) => {
             session.controller.set_max_system_fraction(fraction);
+            let left = format_bytes(session.controller.left_bytes());
+            let message = format!("At least {left} of memory is left to other apps");
+            session
+                .log
+                .memory_limits(session.state.step, session.controller.limits(), message)?;
         }
         Request::Stop | Request::Pause | Request::Resume => {}
     }
     Ok(())
+}
+
+/// Sets or removes the memory cap. A cap that is too small for one sample is refused.
+fn set_memory_cap<T: Task>(session: &mut Session<'_, T>, bytes: Option<u64>) -> Result<()> {
+    let least_bytes = session.controller.least_cap_bytes();
+    if let (Some(bytes), Some(least_bytes)) = (bytes, least_bytes)
+        && bytes < least_bytes
+    {
+        let (asked, least) = (format_bytes(bytes), format_bytes(least_bytes));
+        let message = format!(
+            "A memory cap of {asked} is too small: one sample needs {least}. The memory cap was not changed."
+        );
+        return session.log.warn("memory_cap_too_small", message);
+    }
+    session.controller.set_memory_cap(bytes);
+    let message = match bytes {
+        Some(bytes) => format!("Memory cap set to {}", format_bytes(bytes)),
+        None => "Memory cap removed".to_owned(),
+    };
+    let limits = session.controller.limits();
+    session
+        .log
+        .memory_limits(session.state.step, limits, message)
 }
 
 /// Emits a memory reading, so that the chart continues during a pause.

@@ -1,8 +1,8 @@
 //! Suspension: everything is dropped until other apps free enough memory, and the run then resumes
 //! by itself from its newest checkpoint.
 
-use super::finish::stop_for_shortage;
 use super::requests::handle_requests;
+use super::stop_run::stop_for_shortage;
 use crate::checkpoint;
 use crate::error::Result;
 use crate::session::Session;

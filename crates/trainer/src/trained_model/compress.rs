@@ -54,7 +54,7 @@ impl TrainedModel {
     /// The model was trained for another task.
     pub fn compress(&self, text: &str) -> Result<CompressedText> {
         if self.task() != Task::TokenCompression {
-            return Err(self.wrong_task("a text to compress"));
+            return Err(self.wrong_task("compress a text"));
         }
         let frequencies = load_token_frequencies(&self.run)?;
         let context = self.context();

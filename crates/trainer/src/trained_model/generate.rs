@@ -31,7 +31,7 @@ impl TrainedModel {
     /// The model is not a language model.
     pub fn generate(&self, prompt: &str, options: &GenerationOptions) -> Result<String> {
         if self.task() != Task::LanguageModel {
-            return Err(self.wrong_task("a prompt"));
+            return Err(self.wrong_task("continue a text"));
         }
         let context = self.context();
         let network = LanguageTask::network(&context)?;

@@ -54,7 +54,7 @@ impl TrainedModel {
         files: &[PathBuf],
     ) -> Result<Vec<std::result::Result<Prediction, String>>> {
         if self.task() != Task::ImageClassification {
-            return Err(self.wrong_task("images"));
+            return Err(self.wrong_task("predict classes"));
         }
         files.iter().map(|file| self.predict_one(file)).collect()
     }
@@ -65,7 +65,7 @@ impl TrainedModel {
     /// The model was trained for another task.
     pub fn saliency(&self, file: &Path) -> Result<std::result::Result<Saliency, String>> {
         if self.task() != Task::ImageClassification {
-            return Err(self.wrong_task("images"));
+            return Err(self.wrong_task("look at images"));
         }
         let sample = match self.single_sample(file) {
             Ok(sample) => sample,
@@ -130,6 +130,7 @@ fn single_file(file: &Path) -> ImageInspection {
         typical_size: None,
         bytes: 0,
         refusal: None,
+        mirror_refusal: None,
         notes: Vec::new(),
         split: dataset::SplitKind::Given,
         split_folders: Vec::new(),

@@ -34,9 +34,12 @@ impl Saliency {
         sorted.sort_by(f64::total_cmp);
         let place = (sorted.len().saturating_sub(1) as f64 * FULL_STRENGTH) as usize;
         let full = sorted.get(place).copied().unwrap_or(0.0);
-        let strength = |value: &f64| match full > 0.0 && value.is_finite() {
-            true => (255.0 * (value / full).clamp(0.0, 1.0)).round() as u8,
-            false => 0,
+        let strength = |value: &f64| {
+            if full > 0.0 && value.is_finite() {
+                (255.0 * (value / full).clamp(0.0, 1.0)).round() as u8
+            } else {
+                0
+            }
         };
         Saliency {
             side,

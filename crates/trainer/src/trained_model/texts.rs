@@ -4,7 +4,7 @@ use super::{Evaluation, TrainedModel, evaluated_part};
 use crate::data::{Corpus, TextEvalLoader, document_boundary, load_token_frequencies};
 use crate::error::Result;
 use crate::task::{CompressionTask, LanguageTask, Prediction, Text, TextTask};
-use dataset::{Documents, Split, Task, TextInspection};
+use dataset::{DetectedDataset, Documents, Split, Task, TextInspection};
 use std::sync::Arc;
 use tape::device::with_autorelease_pool;
 
@@ -12,7 +12,7 @@ impl TrainedModel {
     /// Evaluates on labeled texts or documents.
     pub(super) fn evaluate_texts(&self, found: &TextInspection) -> Result<Evaluation> {
         if found.task != self.task().detected_as() {
-            return Err(self.wrong_task(&format!("a folder for a {}", found.task.label())));
+            return Err(self.wrong_dataset(&DetectedDataset::Texts(found.clone())));
         }
         let count = |part| found.count(part);
         let part = evaluated_part(count, found.refusal.as_ref(), found.task.sample_noun())?;
@@ -60,7 +60,7 @@ impl TrainedModel {
     /// The model was trained for another task.
     pub fn predict_texts(&self, texts: &[String]) -> Result<Vec<Prediction>> {
         if self.task() != Task::TextClassification {
-            return Err(self.wrong_task("texts to classify"));
+            return Err(self.wrong_task("classify texts"));
         }
         let (context, max_tokens) = (self.context(), self.plan.input_size as usize);
         let predict = |text: &String| {

@@ -9,19 +9,19 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
-mod check;
+mod compare_with_fault_free_run;
 mod run;
-mod scenario;
+mod training_setups;
 mod schedule;
-mod usage;
+mod trained_model_usage;
 
-use check::{Outcome, check};
+use compare_with_fault_free_run::{Outcome, check};
 use run::undisturbed;
-use scenario::Scenario;
 use schedule::Schedule;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+use training_setups::Scenario;
 
 /// Schedules that every test run plays; `make test-long` plays more.
 const SCHEDULES: u64 = 300;

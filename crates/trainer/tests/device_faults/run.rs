@@ -1,8 +1,8 @@
 //! One run with its interruptions, and what it left: checkpoints, evaluations and predictions.
 
-use crate::scenario::{Scenario, temporary_folder};
 use crate::schedule::{STEPS, Schedule};
-use crate::usage::Usage;
+use crate::trained_model_usage::Usage;
+use crate::training_setups::{Scenario, temporary_folder};
 use runlog::{RunEvent, RunFolder, RunStore, StopReason};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};

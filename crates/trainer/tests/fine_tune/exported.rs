@@ -46,7 +46,12 @@ fn check(python: &str, way: Tuned, folder: &Path) {
     };
     let out = place.path().join("out");
     export_hub_folder(&trained, &out).unwrap();
-    let theirs = answer(python, "fine_tuned.py", &out, &[input, &SIDE.to_string()]);
+    let theirs = answer(
+        python,
+        "fine_tuned_scores.py",
+        &out,
+        &[input, &SIDE.to_string()],
+    );
     let own = scores(&loaded.network, &loaded.parameters, SIDE);
     assert_close(&format!("{way:?}"), &own, &theirs);
 }

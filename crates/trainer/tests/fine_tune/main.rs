@@ -5,7 +5,7 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
-mod classifiers;
+mod onnx_and_core_ml;
 mod exported;
 mod refused;
 
@@ -21,7 +21,7 @@ use folders::fixture;
 use models::export::{TrainedNetwork, export_hub_folder};
 use models::hub_format::{Head, HubFolder};
 use models::merged_parameters;
-use runlog::{RunConfig, RunFolder};
+use runlog::{Quantize, RunConfig, RunFolder};
 use std::path::Path;
 use std::sync::Arc;
 use support::{random_split, samples, train_state, values, whole};
@@ -45,9 +45,13 @@ impl Tuned {
     fn config(self, folder: &Path) -> RunConfig {
         RunConfig {
             from: Some(folder.to_owned()),
-            train_only: self.train_only.map(str::to_owned),
+            train_only: self
+                .train_only
+                .map(|part| part.parse().expect("it is a part")),
             adapter_rank: self.adapter,
-            quantize: self.quantize,
+            quantize: self
+                .quantize
+                .map(|bits| Quantize::try_from(bits).expect("it is 8 or 4")),
             ..RunConfig::default()
         }
     }

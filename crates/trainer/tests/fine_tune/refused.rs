@@ -4,6 +4,7 @@
 use crate::folders::{assert_error_contains, copied, fixture};
 use crate::{Tuned, vit};
 use candle_core::{DType, Device};
+use models::pretrained::FineTuningSettings;
 use runlog::RunConfig;
 use trainer::internals::TrainState;
 
@@ -19,10 +20,8 @@ fn conflicting_settings_are_refused() {
         vit(Some("last:3"), None, None),
         &["train_only", "last:1 to last:2"],
     );
-    check(vit(Some("tail"), None, None), &["head, all"]);
     check(vit(Some("all"), Some(4), None), &["frozen weights"]);
     check(vit(None, None, Some(8)), &["--adapter RANK"]);
-    check(vit(Some("head"), None, Some(5)), &["write 8 or 4"]);
     check(
         Tuned {
             from: "gpt2",
@@ -39,6 +38,18 @@ fn conflicting_settings_are_refused() {
         },
         &["adapter_rank", "convolutions"],
     );
+    let tail = FineTuningSettings {
+        from: Some(fixture("vit")),
+        train_only: Some("tail".to_owned()),
+        ..FineTuningSettings::default()
+    };
+    assert_error_contains(models::Pretrained::open(&tail), &["head, all"]);
+    let five_bits = FineTuningSettings {
+        train_only: Some("head".to_owned()),
+        quantize: Some(5),
+        ..tail
+    };
+    assert_error_contains(models::Pretrained::open(&five_bits), &["write 8 or 4"]);
     let none = RunConfig {
         adapter_rank: Some(4),
         ..RunConfig::default()

@@ -5,7 +5,7 @@
 use candle_core::{DType, Device};
 use dataset::ImageSample;
 use models::{Balance, Heads, Network};
-use runlog::{Interval, RunConfig};
+use runlog::{CheckpointInterval, RunConfig};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng};
 use trainer::internals::{
@@ -155,7 +155,9 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         courtesy: Default::default(),
         seed: 7,
         dev_samples: None,
-        checkpoint_every: Interval::parse("10min").unwrap(),
+        checkpoint_every: CheckpointInterval::Automatic,
+        keep_checkpoints: 2,
+        keep_every: None,
         evaluate_every_epochs: 1,
         pretrained: None,
         config: RunConfig::default(),

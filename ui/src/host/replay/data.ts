@@ -2,8 +2,8 @@
 // show other cases.
 import type { DataChoices, DataClassView, DataSampleView, DataView, DuplicateGroupView, FoundDuplicates, TableView } from "../../types";
 import type { DataHost } from "../data";
-import { picture } from "./picture";
-import { inspection } from "./views";
+import { picture } from "./standInPhoto";
+import { inspection } from "./standInViews";
 
 const state = new URLSearchParams(location.search).get("data") ?? "";
 const images = state === "";
@@ -15,7 +15,7 @@ const texts = ["Are you coming home for dinner? I can pick you up at the station
 const rows = Array.from({ length: 8 }, (_, i) => [String(i + 1), texts[i % 3]!, i % 3 === 1 ? "spam" : "ham", i % 2 ? "" : "2026-10-04"]);
 const table: TableView = { file: "messages.csv", columns: ["id", "message", "label", "date"], roles: ["", "text", "label", ""], rows };
 const view: DataView = {
-  version: 1, images, choices: { text_column: null, label_column: null, targets: [], leave_out_classes: images ? ["llama"] : [], merge_classes: [], leave_duplicates_out: false },
+  version: 1, images, choices: { text_column: null, label_column: null, targets: [], leave_out_classes: images ? ["llama"] : [], merge_classes: [], leave_duplicates_out: false, held_out_fraction: null, group_by: null },
   classes: images ? inspection.classes.map(({ name, count }) => named(name, count)) : state === "none" ? [] : [named("ham", 410), named("spam", 73)],
   problems: images ? inspection.skipped : [], problem_count: images ? inspection.skipped.length : 0, table: images ? null : table,
 };

@@ -1,9 +1,9 @@
-// Made-up results for the window in a plain browser. `?results=bad|regression|language|evaluating|
-// missing|empty` shows other cases.
-import type { AnswerView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
+// Made-up results for the window in a plain browser. `?results=bad|regression|language|texts|
+// evaluating|missing|empty` shows other cases, `?suspicious` labels that may be wrong.
+import type { AnswerView, ComparisonView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
 import type { ResultsHost } from "../results";
-import { picture } from "./picture";
-import { inspection, rows } from "./views";
+import { picture } from "./standInPhoto";
+import { inspection, rows } from "./standInViews";
 
 const query = new URLSearchParams(location.search);
 const state = query.get("results") ?? "";
@@ -30,6 +30,7 @@ const mistakes: ResultSample[] = wrong.map(([is, said], id) => ({
 }));
 const none: ReportView = {
   title: "", value: "", unit: "", note: "", classes: [], confusion: [], calibration: [], calibration_note: "", mistakes: [], mistake_count: 0,
+  suspicious: [], suspicious_count: 0,
   curve: [], curve_title: "", best_epoch: 0, targets: [],
 };
 const curve = Array.from({ length: 30 }, (_, i): [number, number] => [i + 1, i === 26 ? 0.934 : 0.92 - 0.8 * Math.exp(-(i + 1) / 3.4) + 0.008 * Math.sin(i * 2.3)]);
@@ -39,6 +40,11 @@ const good: ReportView = {
   classes, confusion, mistakes, mistake_count: 16, curve, curve_title: "Accuracy by epoch", best_epoch: 27,
   calibration: [0, 0, 0, 4, 6, 9, 12, 18, 44, 150].map((count, i): [number, number, number] => [count, 0.05 + i / 10, Math.min(1, 0.02 + i / 11)]),
   calibration_note: "Too sure of itself by 4.2 points; the expected calibration error is 5.1 %.",
+};
+const texts: ReportView = {
+  ...good,
+  mistakes: mistakes.slice(0, 4).map((mistake, i) => ({ ...mistake, file: `letters.csv`, text: `Letter ${i + 1}: The parcel came on Tuesday, and what was in it was not what we ordered.` })),
+  mistake_count: 4,
 };
 const bad: ReportView = {
   ...good, value: "7.0", note: "17 of 243 images. With this many, the true value is likely between 4.4 and 10.9 %.",
@@ -62,20 +68,24 @@ const language: ReportView = {
   note: "Bits that the model needs for one byte of text that it has not seen; 8 without a model. 412 windows were evaluated.",
   curve: curve.map(([epoch, value]) => [epoch, 5 - 3 * value]), curve_title: "Bits per byte by epoch", best_epoch: 27,
 };
-const reports: Record<string, ReportView | null> = { bad, regression, language, evaluating: null, empty: null };
+const reports: Record<string, ReportView | null> = { bad, regression, language, texts, evaluating: null, empty: null };
 const judgements: Record<string, { level: string; text: string }> = {
   bad: { level: "warning", text: "Not learning: no better than guessing. The learning rate 1 is probably too high; 0.001 is usual." },
+  language: { level: "normal", text: "Learning: 2.13 bits per byte; guessing by byte frequency needs 4.45." },
   regression: { level: "normal", text: "Better than predicting the mean: calories is off by 80.1 instead of 89.5." },
 };
+const reported = state in reports ? reports[state]! : good;
+/** With the labels that may be wrong: the first mistakes, as in a real evaluation. */
+const shown: ReportView | null = reported && query.has("suspicious") ? { ...reported, suspicious: reported.mistakes.slice(0, 10), suspicious_count: 12 } : reported;
 const view: ResultsView = {
   run: { ...rows[2]!, unix_ms: Date.now() - 4e5, line: "Finished after 480 steps" },
-  task: state === "language" ? "language-model" : "image-classification", sample: state === "language" ? "window" : "image", busy: state === "empty",
-  report: state in reports ? reports[state]! : good, evaluating: state === "evaluating" ? [96, 243] : null, problem: null,
+  task: state === "language" ? "language-model" : state === "texts" ? "text-classification" : "image-classification", sample: state === "language" ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
+  report: shown, evaluating: state === "evaluating" ? [96, 243] : null, problem: null,
   facts: [
     ["Checkpoint", "epoch 27 of 30"], ["Loss", "0.241"], ["Largest class alone", "7.4 %"], ["Top-5 accuracy", "99.2 %"], ["Trained for", "17:38"],
     ["Average speed", "26.1/s"], ["Largest footprint", "6.5 GB"], ["Micro-batch", "8 to 16"],
   ],
-  judgement: state === "language" ? null : (judgements[state] ?? { level: "normal", text: "Better than guessing: 93.4 % right instead of 7.4 %." }),
+  judgement: judgements[state] ?? { level: "normal", text: "Better than guessing: 93.4 % right instead of 7.4 %." },
 };
 
 const answer = (id: number, name: string): AnswerView => {
@@ -87,6 +97,28 @@ const answer = (id: number, name: string): AnswerView => {
     problem: unread ? "It cannot be decoded (the file ends too early). Copy it here again, or remove it." : null,
   };
 };
+const wave = (steps: number, from: number, to: number, seed: number, every: number) =>
+  Array.from({ length: Math.floor(steps / every) }, (_, i): [number, number] => [(i + 1) * every, to + (from - to) * Math.exp((-5 * (i + 1) * every) / steps) + (Math.abs(from) / 60) * Math.sin(i * seed)]);
+/** The other run trains fewer samples per step. */
+const comparison: ComparisonView = {
+  value: "78.1 %",
+  note: "Of the 243 images in both evaluations, this run has 227 right, and the other run has 190 right. This run is better; chance alone hardly explains the difference (p < 0.001).",
+  axis: "samples",
+  curves: [
+    { title: "Training loss, smoothed", fraction: false, own: wave(29_160, 3, 0.35, 2.7, 64), other: wave(26_000, 3, 0.72, 1.9, 32) },
+    { title: "Held-out loss", fraction: false, own: wave(29_160, 2.9, 0.24, 2.1, 972), other: wave(26_000, 2.9, 0.87, 1.3, 972) },
+    { title: "Held-out accuracy", fraction: true, own: wave(29_160, 0.1, 0.93, 2.3, 972), other: wave(26_000, 0.1, 0.78, 1.7, 972) },
+  ],
+  settings: [
+    { key: "model", own: "vit_micro", other: "convnet" },
+    { key: "image_size", own: "224", other: "96" },
+    { key: "effective_batch", own: "64", other: "32" },
+    { key: "learning_rate", own: "0.00005", other: "0.001" },
+    { key: "memory_cap_bytes", own: "What other apps leave", other: "8.0 GB" },
+  ],
+  samples: "The runs share 1,190 samples; 25 are only in this run and 0 are only in the other run.",
+};
+
 const inputs: InputView[] = [];
 const add = (name: string, folder = false) => {
   inputs.push({ id: inputs.length, name, folder });
@@ -103,7 +135,8 @@ export const resultsHost: ResultsHost = {
     if (state === "missing") throw { code: "data_missing", message: "The folder img_caltech101_20 is not where it was. Put it back, or locate it to see the images." };
     return picture(sample);
   },
-  compare: async () => ({ value: "78.1 %", note: "Of 243 images in both evaluations, this run has 227 right and the other 190. This run is better, by more than chance explains (p = 0.000)." }),
+  compare: async () => comparison,
+  reveal: async () => {},
   locateData: async () => false,
   exportChoices: async () => [
     { kind: "hugging_face", label: "Hugging Face folder", opens: "Python programs open it with the transformers library, and the Hugging Face hub takes it as it is." },
@@ -114,14 +147,17 @@ export const resultsHost: ResultsHost = {
     { kind: "report_svg", label: "Report as SVG", opens: "Browsers and drawing programs open this page and print it sharply at any size." },
     { kind: "curves_csv", label: "Curves as CSV", opens: "Numbers, Excel and pandas open this table of loss, learning rate and evaluations." },
     { kind: "tensorboard", label: "Curves for TensorBoard", opens: "TensorBoard opens the folder that this event file is in." },
+    { kind: "run", label: "Export run", opens: "Ebb opens this file on another computer and can resume the run there: drop the file on the window, or choose “Import a run…” from the commands." },
   ],
   exportRun: async () => {
     throw { code: "failed", message: "img_caltech101_20-onnx: Ebb may not write there. Choose another place. Nothing was written." };
   },
-  chooseFiles: async () => (query.has("several") ? [add("holiday_0412.jpg"), add("bad.jpg"), add("holiday_0414.jpg")] : [add(query.has("unreadable") ? "bad.jpg" : "holiday_0412.jpg")]),
+  chooseFiles: async () => (query.has("several") ? state === "language" ? [add("morning.txt"), add("evening.txt")] : [add("holiday_0412.jpg"), add("bad.jpg"), add("holiday_0414.jpg")] : [add(query.has("unreadable") ? "bad.jpg" : "holiday_0412.jpg")]),
   addPicture: async () => add("Pasted picture"),
   addText: async (text) => add(text),
-  answers: async (_run, ids) => ids.map((id) => answer(id, inputs[id]!.name)),
+  files: async (_run, ids) => ({ request: 1, inputs: ids.slice(0, 2000), left_out: Math.max(0, ids.length - 2000) }),
+  // With `?slow`, the model never gets beyond the first 64.
+  answers: async (_run, ids, request) => (query.has("slow") && ids[0]! >= 64 ? new Promise<never>(() => {}) : { request, answers: ids.map((id) => answer(id, inputs[id]!.name)) }),
   inputPicture: async (input) => picture(input + 3),
   saliency: async () => Uint8Array.from({ length: 64 * 64 }, (_, i) => 255 * Math.exp(-((i % 64 - 32) ** 2 + (Math.floor(i / 64) - 34) ** 2) / 200)).buffer,
   saveAnswers: async () => "predictions.csv",
@@ -129,6 +165,8 @@ export const resultsHost: ResultsHost = {
   openInput: async () => ({ kind: "inspection", id: "demo", weights: null }),
   onDropped: (listener) => {
     const name = query.get("dropped");
+    const number = Number(query.get("dropped-files"));
+    if (number) setTimeout(() => listener(Array.from({ length: number }, (_, i) => add(`image_${i}.jpg`))));
     if (name) setTimeout(() => listener([add(name, name.endsWith("/"))]));
     return () => {};
   },

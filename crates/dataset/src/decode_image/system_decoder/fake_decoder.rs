@@ -105,7 +105,7 @@ fn draw(file: &[u8], properties: &ImageProperties) -> Result<RenderedImage, Unre
     let declared = u64::from(width) * u64::from(height);
     assert!(
         declared < 1 << 20,
-        "only images within the limits are decoded"
+        "only images within the size limits are decoded"
     );
     if pixels.is_empty() {
         properties.check_size(0, 0)?;

@@ -7,6 +7,7 @@ use super::interface::{
 use crate::decoded_image::DecodedImage;
 use crate::image_header::ImageHeader;
 use crate::user_messages::unreadable;
+use format::format_bytes;
 use image::metadata::Orientation;
 use std::io::Read;
 use std::panic::catch_unwind;
@@ -81,8 +82,8 @@ fn read_file(file: &mut impl Read) -> Result<Vec<u8>, Unreadable> {
         .map_err(|source| Unreadable::File(unreadable(&source)))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(Unreadable::File(format!(
-            "The file is larger than {} MiB, the limit for this format. Resize the image.",
-            MAX_FILE_BYTES >> 20
+            "The file is larger than {}, the limit for this format. Resize the image.",
+            format_bytes(MAX_FILE_BYTES)
         )));
     }
     Ok(bytes)

@@ -241,14 +241,10 @@ pub(super) fn onnx_features(
     Ok(Features::One("head", features))
 }
 
-/// A convolution of [batch, inputs, height, width] to [batch, .., outputs], with kernel, stride,
-/// padding and groups.
-fn convolution(
-    g: &mut Graph,
-    x: &str,
-    name: &str,
-    [kernel, stride, padding, groups]: [i64; 4],
-) -> error::Result<Name> {
+/// A convolution of [batch, inputs, height, width] to [batch, .., outputs]. `sizes` are kernel,
+/// stride, padding and groups.
+fn convolution(g: &mut Graph, x: &str, name: &str, sizes: [i64; 4]) -> error::Result<Name> {
+    let [kernel, stride, padding, groups] = sizes;
     let weight = g.parameter(&format!("{name}.weight"))?;
     let bias = g.parameter(&format!("{name}.bias"))?;
     let settings = vec![

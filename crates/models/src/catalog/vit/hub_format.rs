@@ -3,7 +3,7 @@
 use super::{VitArchitecture, VitPooling, VitShape, VitStyle, VitTokens};
 use crate::error;
 use crate::hub_format::json_config::JsonConfig;
-use crate::hub_format::tensor_index::TensorIndex;
+use crate::hub_format::safetensors_reader::TensorIndex;
 use crate::hub_format::{
     BlockLayout, HubImageNetwork, HubNetwork, ImageInput, LastNorm, block_parameters,
 };

@@ -5,6 +5,7 @@ use crate::core_ml::Model;
 use crate::{ModelId, Network};
 use candle_core::{DType, Device};
 use std::collections::HashMap;
+use std::fs;
 use tape::Parameters;
 use tape::device::read;
 

@@ -356,7 +356,7 @@ fn without_mem_available_the_machine_is_unreadable() {
         .expect_err("MemAvailable is missing")
         .to_string();
     assert!(
-        message.contains("meminfo, but it contains no MemAvailable"),
+        message.contains("meminfo, but found no MemAvailable"),
         "{message}"
     );
 }

@@ -1,6 +1,6 @@
 //! How the memory of other apps moves over ten minutes. It knows nothing of the trainer.
 
-use super::{END, TICK, random::Random};
+use super::{END, TICK, mersenne_twister::Random};
 
 const OTHERS: f64 = 7.0;
 

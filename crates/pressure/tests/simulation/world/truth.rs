@@ -1,6 +1,6 @@
 //! The true memory and time of a micro-batch.
 
-use super::random::Random;
+use super::mersenne_twister::Random;
 use pressure::Allocator;
 
 /// How the machine's allocator rounds.

@@ -73,27 +73,27 @@ pub fn wide_specs() -> Vec<CaseSpec> {
             gelu_linear,
         ),
         (
-            "attention of 196 tokens, heads of 64",
+            "attention over 196 tokens, head size 64",
             vec![vec![1, 196, 192]],
             |t, v| t.attention(&v[0], ALL),
         ),
         (
-            "attention of 500 tokens, heads of 64",
+            "attention over 500 tokens, head size 64",
             vec![vec![1, 500, 192]],
             |t, v| t.attention(&v[0], CAUSAL),
         ),
         (
-            "attention of 520 tokens, heads of 64",
+            "attention over 520 tokens, head size 64",
             vec![vec![1, 520, 192]],
             |t, v| t.attention(&v[0], CAUSAL),
         ),
         (
-            "attention of 520 tokens, heads of 128",
+            "attention over 520 tokens, head size 128",
             vec![vec![1, 520, 384]],
             |t, v| t.attention(&v[0], ALL),
         ),
         (
-            "attention of 2,048 tokens, heads of 64",
+            "attention over 2,048 tokens, head size 64",
             vec![vec![1, 2048, 192]],
             |t, v| t.attention(&v[0], CAUSAL),
         ),

@@ -4,10 +4,13 @@ typedef unsigned short ushort;
 typedef unsigned char uchar;
 typedef unsigned long ulong;
 #define KERNEL(name) extern "C" __global__ void name
-#define WIDE_KERNEL(name) KERNEL(name)
+// A kernel that is launched with up to 1,024 threads; the compiler limits its registers to that.
+#define WIDE_KERNEL(name) extern "C" __global__ __launch_bounds__(1024) void name
 #define IN(T, n, i) const T* __restrict__ n
 #define OUT(T, n, i) T* __restrict__ n
-#define VALUE(T, n, i) const T n
+// Without __grid_constant__, a kernel that indexes an array of its parameters copies them to local
+// memory first.
+#define VALUE(T, n, i) const __grid_constant__ T n
 #define GRID
 #define SHARED(T, n, size) __shared__ __align__(16) T n[size]
 // Four consecutive values of shared memory, aligned to 16 bytes.

@@ -46,6 +46,51 @@ fn every_module_compiles_for_cuda_if_nvcc_is_installed() {
 }
 
 #[test]
+fn wide_kernels_can_have_1024_threads_on_cuda_if_nvcc_is_installed() {
+    let Some(nvcc) = nvcc() else {
+        println!("nvcc is not installed, so the registers of wide kernels were not counted");
+        return;
+    };
+    let mut counted = 0;
+    for module in MODULES {
+        let text = source::text(source::CUDA, module);
+        let wide: Vec<&str> = text
+            .split("\nWIDE_KERNEL(")
+            .skip(1)
+            .filter_map(|kernel| kernel.split(')').next())
+            .collect();
+        if wide.is_empty() {
+            continue;
+        }
+        let name = format!("ebb-{}-wide-{module:?}.cu", std::process::id());
+        let file = scratch(&name.replace(['(', ')'], "-"));
+        std::fs::write(&file, &text).expect("the target folder");
+        let out = file.with_extension("cubin");
+        let outcome = Command::new(&nvcc)
+            .args(["-arch=sm_90", "-cubin", "-Xptxas", "-v", "-o"])
+            .args([&out, &file])
+            .output()
+            .expect("the compiler was found");
+        let printed = String::from_utf8_lossy(&outcome.stderr);
+        for kernel in wide {
+            // A multiprocessor has 65,536 registers.
+            let after = printed.split(&format!("'{kernel}' for")).nth(1);
+            let used = after.and_then(|printed| printed.split("Used ").nth(1));
+            let used = used.and_then(|used| used.split(' ').next()?.parse::<u32>().ok());
+            assert!(
+                used.is_some_and(|used| used <= 64),
+                "{kernel}: {used:?} registers\n{printed}"
+            );
+            counted += 1;
+        }
+        for made in [file, out] {
+            std::fs::remove_file(made).expect("it was just made");
+        }
+    }
+    assert!(counted > 0, "no kernel is wide");
+}
+
+#[test]
 fn tensor_core_products_compile_if_nvcc_is_installed() {
     let Some(nvcc) = nvcc() else {
         println!("nvcc is not installed, so the tensor-core products were not compiled for CUDA");

@@ -135,7 +135,7 @@ fn zeros_surround_any_axis() {
         for x in [drawn(&[3, 4, 8], dtype), drawn(&[2, 3, 5], dtype), turned] {
             for axis in 0..3 {
                 for zeros in [(1, 2), (4, 4), (0, 3), (8, 0)] {
-                    let found = emulator::with(|| copies::padded(&x, axis, zeros));
+                    let found = emulator::with(|| copies::padded(&x, axis, zeros.0, zeros.1));
                     let found = found.expect("it fits").expect("a kernel fits");
                     let dense = x.contiguous().expect("memory");
                     let expected = dense.pad_with_zeros(axis, zeros.0, zeros.1);
@@ -162,13 +162,13 @@ fn what_no_kernel_can_copy_is_left_to_candle() {
         assert!(none(copies::joined(&[&a, &half], 0)), "other types");
         assert!(none(copies::joined(&[&a, &a], 2)), "no such axis");
         assert!(none(copies::joined(&[], 0)), "no part");
-        assert!(none(copies::padded(&a, 2, (1, 1))), "no such axis");
+        assert!(none(copies::padded(&a, 2, 1, 1)), "no such axis");
         // Too many elements for 32 bits, in a view of a single one.
         let zero = Tensor::zeros(1, DType::F32, &Device::Cpu).expect("small");
         let huge = zero.broadcast_as((1 << 16, 1 << 16)).expect("a view");
         assert!(none(copies::contiguous(&huge)), "2^32 elements");
         assert!(none(copies::joined(&[&huge, &huge], 0)), "2^33 elements");
-        assert!(none(copies::padded(&huge, 0, (1, 0))), "2^32 elements");
+        assert!(none(copies::padded(&huge, 0, 1, 0)), "2^32 elements");
     });
     assert!(none(copies::contiguous(&a)), "there is no GPU");
 }

@@ -7,7 +7,7 @@ use crate::inplace::to_f64;
 use crate::kernels::emulator;
 use crate::rng::Rng;
 use crate::tape::{Kernels, Tape, Value};
-use crate::{Activation, Parameters};
+use crate::{Activation, Affine, Parameters};
 use candle_core::{DType, Device, Tensor};
 
 /// Channels with one group each, and as many values at a kink.
@@ -40,7 +40,11 @@ fn at_kinks(pixels: usize, kernels: Kernels, seed: f32) -> Result<[Vec<f64>; 3]>
         variable(w, &[CHANNELS])?,
         variable(b, &[CHANNELS])?,
     );
-    let y = tape.group_norm(&x, CHANNELS, (&w, &b), 0.0, Activation::Relu)?;
+    let affine = Affine {
+        weight: &w,
+        bias: &b,
+    };
+    let y = tape.group_norm(&x, CHANNELS, affine, 0.0, Activation::Relu)?;
     let first = |values: Vec<f64>| values.into_iter().step_by(pixels).collect::<Vec<_>>();
     let output = first(to_f64(y.tensor())?);
     let mut seeds = vec![0.0; count];

@@ -9,7 +9,7 @@ use crate::kernels::rows::{self, AttentionMask};
 use crate::rng::Rng;
 use crate::tape::{Kernels, Tape, Value};
 use crate::{
-    Activation, AttentionShape, Conv2dShape, GeluLinear, NoiseKey, Parameters, PoolDivisor,
+    Activation, Affine, AttentionShape, Conv2dShape, GeluLinear, NoiseKey, Parameters, PoolDivisor,
     PoolShape, Positions, Result,
 };
 use candle_core::{DType, Device, Tensor};
@@ -112,7 +112,7 @@ fn gathered_gradients_are_added_where_their_values_came_from() {
         (9, 130, 3),
         (4, 33, 70),
     ] {
-        let what = format!("gather, {each} of {width} values in {rows} rows");
+        let what = format!("gather {each} of {width} values in each of {rows} rows");
         check(&what, &[&[rows, width]], &|t, v| {
             let indices = (0..(rows * each) as u32).map(|i| i * i % 31 % width as u32);
             t.gather(&v[0], &indices.collect::<Vec<_>>())
@@ -195,7 +195,11 @@ fn image_kernels_work_for_any_size() {
         for images in [[3, 6, 15, 11], [3, 6, 8, 8], [1, 4, 68, 64]] {
             let shapes: [&[usize]; 3] = [&images, &[images[1]], &[images[1]]];
             check("group_norm", &shapes, &|t, v| {
-                t.group_norm(&v[0], 2, (&v[1], &v[2]), 1e-3, activation)
+                let affine = Affine {
+                    weight: &v[1],
+                    bias: &v[2],
+                };
+                t.group_norm(&v[0], 2, affine, 1e-3, activation)
             });
         }
     }

@@ -2,7 +2,7 @@
 //! recomputed all at once; `composed_blocks.rs` handles long sequences in blocks.
 
 use super::{Memory, Sizes};
-use crate::dtype::{host_tensor, widened};
+use crate::convert_dtype::{host_tensor, widened};
 use crate::error::Result;
 use crate::ops::stock_product;
 use candle_core::{D, Tensor};

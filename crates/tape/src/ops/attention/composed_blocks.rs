@@ -6,7 +6,7 @@
 
 use super::composed::{HIDDEN, joined, split, split_output};
 use super::{Memory, Sizes};
-use crate::dtype::{host_tensor, widened};
+use crate::convert_dtype::{host_tensor, widened};
 use crate::error::Result;
 use crate::ops::stock_product;
 use candle_core::{D, DType, Device, Tensor};
@@ -42,7 +42,7 @@ fn product_across(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 impl<'a> Whole<'a> {
-    fn of(sizes: &'a Sizes, qkv: &Tensor, block: usize) -> Result<Self> {
+    fn new(sizes: &'a Sizes, qkv: &Tensor, block: usize) -> Result<Self> {
         let [q, k, v] = split(sizes, qkv)?;
         let (dtype, device) = (widened_type(qkv.dtype()), qkv.device());
         let by_token = |number: fn(bool) -> f64, shape: &[usize]| -> Result<Option<Tensor>> {
@@ -168,7 +168,7 @@ impl Running {
 }
 
 pub(super) fn forward(s: &Sizes, qkv: &Tensor, block: usize) -> Result<(Tensor, Memory)> {
-    let whole = Whole::of(s, qkv, block)?;
+    let whole = Whole::new(s, qkv, block)?;
     let (mut outputs, mut sums) = (Vec::new(), Vec::new());
     for queries in whole.blocks() {
         let q = cut(&whole.q, 2, queries)?;
@@ -199,7 +199,7 @@ pub(super) fn backward(
     dy: &Tensor,
     block: usize,
 ) -> Result<Tensor> {
-    let whole = Whole::of(s, qkv, block)?;
+    let whole = Whole::new(s, qkv, block)?;
     let dtype = qkv.dtype();
     let dy = whole.without_padding(split_output(s, dy)?)?;
     // Per row, the sum of its weights times their gradients.

@@ -3,10 +3,11 @@
 //! of a block stay in the cache.
 
 use super::{Memory, Sizes};
-use crate::cpu::{Float, Matrix, Product, View, buffer, lanes, threads, to_tensor, wide};
+use crate::cpu::{Float, Matrix, Product, View, buffer, threads, to_tensor, vectorized_rows, wide};
 use crate::error::Result;
 use candle_core::Tensor;
 use rayon::prelude::*;
+use std::ops::Range;
 
 const OP: &str = "attention";
 /// Queries per block.
@@ -22,6 +23,14 @@ struct Block {
 }
 
 impl Block {
+    fn rows(self) -> Range<usize> {
+        self.rows.0..self.rows.1
+    }
+
+    fn keys(self) -> Range<usize> {
+        self.keys.0..self.keys.1
+    }
+
     fn count(self) -> usize {
         self.rows.1 - self.rows.0
     }
@@ -103,8 +112,8 @@ impl<T: Float> Sample<'_, T> {
     /// Writes the scores of a block, with its keys as the inner axis.
     fn scores(&self, block: Block, head: usize, scores: &mut [T]) {
         let s = self.sizes;
-        let q = s.part(self.qkv, 0, head, block.rows);
-        let k = s.part(self.qkv, 1, head, block.keys);
+        let q = s.part(self.qkv, 0, head, block.rows());
+        let k = s.part(self.qkv, 1, head, block.keys());
         let scaled = Product::new().scaled(T::from_constant(s.scale()));
         scaled.write(scores, block.width(), q, k.transposed());
     }
@@ -133,7 +142,7 @@ impl<T: Float> Sample<'_, T> {
                 || self.to_weights(block, &mut softmax, scores, y),
             );
             let weights = Matrix::rows(scores, block.count(), block.width());
-            let v = s.part(self.qkv, 2, head, block.keys);
+            let v = s.part(self.qkv, 2, head, block.keys());
             let product = Product::new().adding(block.keys.0 > 0);
             product.write(y, s.width, weights, v);
         }
@@ -142,7 +151,7 @@ impl<T: Float> Sample<'_, T> {
             || {
                 for i in 0..rows.1 - rows.0 {
                     let share = T::one() / softmax.totals[i];
-                    lanes::map(&mut y[i * s.width..][..s.head()], |v| v * share);
+                    vectorized_rows::map(&mut y[i * s.width..][..s.head()], |v| v * share);
                     sums[i * s.heads + head] = softmax.highest[i] + softmax.totals[i].ln();
                 }
             },
@@ -165,13 +174,13 @@ impl<T: Float> Sample<'_, T> {
             let seen = block.seen(s, self.length, i);
             let (row, hidden) = scores[i * width..(i + 1) * width].split_at_mut(seen);
             hidden.fill(T::zero());
-            let peak = num_traits::Float::max(highest[i], lanes::max(row));
+            let peak = num_traits::Float::max(highest[i], vectorized_rows::max(row));
             if block.keys.0 > 0 {
                 let fade = (highest[i] - peak).exponential();
                 totals[i] *= fade;
-                lanes::map(&mut y[i * s.width..][..s.head()], |v| v * fade);
+                vectorized_rows::map(&mut y[i * s.width..][..s.head()], |v| v * fade);
             }
-            totals[i] += lanes::map_sum(row, |v| (v - peak).exponential());
+            totals[i] += vectorized_rows::map_sum(row, |v| (v - peak).exponential());
             highest[i] = peak;
         }
     }
@@ -289,9 +298,9 @@ impl<T: Float> Past<'_, T> {
     fn block(&self, head: usize, block: Block, scratch: &mut [T], out: &mut [T], layout: Layout) {
         let Sample { sizes: s, qkv, .. } = self.sample;
         let (count, width, at) = (block.count(), block.width(), head * s.head());
-        let q = s.part(qkv, 0, head, block.rows);
-        let k = s.part(qkv, 1, head, block.keys);
-        let v = s.part(qkv, 2, head, block.keys);
+        let q = s.part(qkv, 0, head, block.rows());
+        let k = s.part(qkv, 1, head, block.keys());
+        let v = s.part(qkv, 2, head, block.keys());
         let dy = &self.dy[block.rows.0 * s.width + at..];
         let dy = Matrix::strided(dy, count, s.head(), s.width);
         let (p, ds) = scratch.split_at_mut(QUERIES * KEYS);
@@ -324,11 +333,11 @@ impl<T: Float> Past<'_, T> {
             let own = token * s.width + head * s.head();
             let sum = self.sums[token * s.heads + head];
             let (y, dy) = (&self.y[own..][..s.head()], &self.dy[own..][..s.head()]);
-            let inner = lanes::sum2(y, dy, |y, d| y * d);
+            let inner = vectorized_rows::sum2(y, dy, |y, d| y * d);
             let seen = block.seen(s, self.sample.length, i);
             p[seen..].fill(T::zero());
             ds[seen..].fill(T::zero());
-            lanes::map_pairs(&mut p[..seen], &mut ds[..seen], |p, d| {
+            vectorized_rows::map_pairs(&mut p[..seen], &mut ds[..seen], |p, d| {
                 let p = (p - sum).exponential();
                 (p, p * (d - inner))
             });

@@ -1,7 +1,7 @@
 //! Attention on the CPU that saves all weights: tokens × tokens per head.
 
 use super::{Memory, Sizes};
-use crate::cpu::{Float, Matrix, Product, View, buffer, lanes, to_tensor, wide};
+use crate::cpu::{Float, Matrix, Product, View, buffer, to_tensor, vectorized_rows, wide};
 use crate::error::Result;
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -10,14 +10,15 @@ const OP: &str = "attention";
 
 pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
     let input = View::<T>::new(OP, qkv)?;
-    let (all, square) = ((0, s.tokens), s.tokens * s.tokens);
+    let square = s.tokens * s.tokens;
     let mut p = buffer::<T>(s.samples * s.heads * square);
     p.par_chunks_mut(square.max(1))
         .enumerate()
         .for_each(|(i, p)| {
             let (n, head) = (i / s.heads, i % s.heads);
             let qkv = &input[n * s.tokens * 3 * s.width..];
-            let (q, k) = (s.part(qkv, 0, head, all), s.part(qkv, 1, head, all));
+            let q = s.part(qkv, 0, head, 0..s.tokens);
+            let k = s.part(qkv, 1, head, 0..s.tokens);
             let scaled = Product::new().scaled(T::from_constant(s.scale()));
             scaled.write(p, s.tokens, q, k.transposed());
             let length = s.length(n);
@@ -37,7 +38,7 @@ pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memo
             for head in 0..s.heads {
                 let p = &p[(n * s.heads + head) * square..][..square];
                 let p = Matrix::rows(p, s.tokens, s.tokens);
-                let v = s.part(qkv, 2, head, all);
+                let v = s.part(qkv, 2, head, 0..s.tokens);
                 Product::new().write(&mut y[head * s.head()..], s.width, p, v);
             }
         });
@@ -51,16 +52,16 @@ pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memo
 fn softmax<T: Float>(p: &mut [T], seen: usize) {
     let (seen, unseen) = p.split_at_mut(seen);
     unseen.fill(T::zero());
-    let highest = lanes::max(seen);
-    let share = T::one() / lanes::map_sum(seen, |v| (v - highest).exponential());
-    lanes::map(seen, |v| v * share);
+    let highest = vectorized_rows::max(seen);
+    let share = T::one() / vectorized_rows::map_sum(seen, |v| (v - highest).exponential());
+    vectorized_rows::map(seen, |v| v * share);
 }
 
 /// Turns the gradients of the weights `p` into those of their scores, row by row.
 #[inline(always)]
 fn softmax_backward<T: Float>(ds: &mut [T], p: &[T], tokens: usize) {
     for (ds, p) in ds.chunks_exact_mut(tokens).zip(p.chunks_exact(tokens)) {
-        let inner = lanes::sum2(ds, p, |d, p| d * p);
+        let inner = vectorized_rows::sum2(ds, p, |d, p| d * p);
         let pairs = ds.iter_mut().zip(p);
         pairs.for_each(|(d, &p)| *d = p * (*d - inner));
     }
@@ -77,7 +78,7 @@ pub(super) fn backward<T: Float>(
         View::<T>::new(OP, p)?,
         View::<T>::new(OP, dy)?,
     );
-    let (all, square, row) = ((0, s.tokens), s.tokens * s.tokens, 3 * s.width);
+    let (square, row) = (s.tokens * s.tokens, 3 * s.width);
     let mut dqkv = buffer::<T>(s.samples * s.tokens * row);
     dqkv.par_chunks_mut((s.tokens * row).max(1))
         .enumerate()
@@ -90,8 +91,9 @@ pub(super) fn backward<T: Float>(
                     let p = &p[(n * s.heads + head) * square..][..square];
                     let dy = &dy[n * s.tokens * s.width + at..];
                     let dy = Matrix::strided(dy, s.tokens, s.head(), s.width);
-                    let (q, k) = (s.part(qkv, 0, head, all), s.part(qkv, 1, head, all));
-                    let v = s.part(qkv, 2, head, all);
+                    let q = s.part(qkv, 0, head, 0..s.tokens);
+                    let k = s.part(qkv, 1, head, 0..s.tokens);
+                    let v = s.part(qkv, 2, head, 0..s.tokens);
                     Product::new().write(ds, s.tokens, dy, v.transposed());
                     wide(
                         #[inline(always)]

@@ -98,22 +98,22 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
         let (qkv, y) = (qkv.narrow(0, from, count)?, y.narrow(0, from, count)?);
         let mut table = Table::new(heads(&part), &qkv)?;
         let all = blocks(&part);
-        let p = table.scratch((queries(s).min(s.tokens), s.tokens), &qkv)?;
-        let (k, v) = (table.heads(&qkv, (1, 3), 0)?, table.heads(&qkv, (2, 3), 0)?);
+        let p = table.scratch(queries(s).min(s.tokens), s.tokens, &qkv)?;
+        let (k, v) = (table.heads(&qkv, 1, 3, 0)?, table.heads(&qkv, 2, 3, 0)?);
         let mut operands = Vec::with_capacity(all.len());
         for block in all {
-            let q = table.heads(&qkv, (0, 3), block.from)?;
-            let y = table.heads(&y, (0, 1), block.from)?;
-            let p = table.squares(&p, (block.rows, block.keys))?;
+            let q = table.heads(&qkv, 0, 3, block.from)?;
+            let y = table.heads(&y, 0, 1, block.from)?;
+            let p = table.squares(&p, block.rows, block.keys)?;
             operands.push((block, q, y, p));
         }
         table.upload()?;
         let lengths = lengths(&part, &qkv)?;
         for (block, q, y, at) in operands {
             let (rows, keys, width) = (block.rows, block.keys, s.head());
-            table.multiply([rows, keys, width], (q, k.t()), (at, 0.0))?;
+            table.multiply([rows, keys, width], q, k.t(), at, 0.0)?;
             block.weights(&part, &p, lengths.as_ref())?;
-            table.multiply([rows, width, keys], (at, v), (y, 0.0))?;
+            table.multiply([rows, width, keys], at, v, y, 0.0)?;
         }
     }
     Ok((y, Memory::Nothing))
@@ -130,22 +130,20 @@ pub(super) fn backward(s: &Sizes, qkv: &Tensor, dy: &Tensor) -> Result<Tensor> {
         let (qkv, dy, dqkv) = (cut(qkv)?, cut(&dy)?, cut(&dqkv)?);
         let mut table = Table::new(heads(&part), &qkv)?;
         let all = blocks(&part);
-        let size = (queries(s).min(s.tokens), s.tokens);
-        let (p, dp) = (table.scratch(size, &qkv)?, table.scratch(size, &qkv)?);
-        let (k, v) = (table.heads(&qkv, (1, 3), 0)?, table.heads(&qkv, (2, 3), 0)?);
-        let (dk, dv) = (
-            table.heads(&dqkv, (1, 3), 0)?,
-            table.heads(&dqkv, (2, 3), 0)?,
-        );
+        let rows = queries(s).min(s.tokens);
+        let p = table.scratch(rows, s.tokens, &qkv)?;
+        let dp = table.scratch(rows, s.tokens, &qkv)?;
+        let (k, v) = (table.heads(&qkv, 1, 3, 0)?, table.heads(&qkv, 2, 3, 0)?);
+        let (dk, dv) = (table.heads(&dqkv, 1, 3, 0)?, table.heads(&dqkv, 2, 3, 0)?);
         let mut operands = Vec::with_capacity(all.len());
         for block in all {
             operands.push(Operands {
                 block,
-                q: table.heads(&qkv, (0, 3), block.from)?,
-                y: table.heads(&dy, (0, 1), block.from)?,
-                p: table.squares(&p, (block.rows, block.keys))?,
-                dp: table.squares(&dp, (block.rows, block.keys))?,
-                dq: table.heads(&dqkv, (0, 3), block.from)?,
+                q: table.heads(&qkv, 0, 3, block.from)?,
+                y: table.heads(&dy, 0, 1, block.from)?,
+                p: table.squares(&p, block.rows, block.keys)?,
+                dp: table.squares(&dp, block.rows, block.keys)?,
+                dq: table.heads(&dqkv, 0, 3, block.from)?,
             });
         }
         table.upload()?;
@@ -155,13 +153,13 @@ pub(super) fn backward(s: &Sizes, qkv: &Tensor, dy: &Tensor) -> Result<Tensor> {
             // The queries of the last block see all keys, so this block writes what the others add
             // to.
             let keep = if i == 0 { 0.0 } else { 1.0 };
-            table.multiply([rows, keys, width], (o.q, k.t()), (o.p, 0.0))?;
+            table.multiply([rows, keys, width], o.q, k.t(), o.p, 0.0)?;
             o.block.weights(&part, &p, lengths.as_ref())?;
-            table.multiply([keys, width, rows], (o.p.t(), o.y), (dv, keep))?;
-            table.multiply([rows, keys, width], (o.y, v.t()), (o.dp, 0.0))?;
+            table.multiply([keys, width, rows], o.p.t(), o.y, dv, keep)?;
+            table.multiply([rows, keys, width], o.y, v.t(), o.dp, 0.0)?;
             softmax_backward(&o.block.of(&p)?, &o.block.of(&dp)?, s.scale())?;
-            table.multiply([rows, width, keys], (o.dp, k), (o.dq, 0.0))?;
-            table.multiply([keys, width, rows], (o.dp.t(), o.q), (dk, keep))?;
+            table.multiply([rows, width, keys], o.dp, k, o.dq, 0.0)?;
+            table.multiply([keys, width, rows], o.dp.t(), o.q, dk, keep)?;
         }
     }
     Ok(dqkv)

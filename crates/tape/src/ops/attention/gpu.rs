@@ -7,7 +7,7 @@ use super::composed_blocks::BLOCK;
 use super::{Memory, Sizes};
 use crate::error::Result;
 use crate::kernels::attention::{Attended, WIDEST, attend, attend_backward};
-use crate::kernels::elements::{Heads, join_heads, split_heads};
+use crate::kernels::elementwise::{Heads, join_heads, split_heads};
 use crate::kernels::matmul::product;
 use crate::kernels::rows::{AttentionMask, softmax, softmax_backward};
 use crate::kernels::uninit;
@@ -144,7 +144,7 @@ pub(super) fn backward(s: &Sizes, qkv: &Tensor, memory: &Memory, dy: &Tensor) ->
                 }
             };
             let lengths = lengths(s, qkv)?;
-            attend_backward(qkv, (y, sums), dy, &attended(s, lengths.as_ref()))
+            attend_backward(qkv, y, sums, dy, &attended(s, lengths.as_ref()))
         }
         #[cfg(feature = "cuda")]
         (Way::Queries, _) => super::cuda_blocks::backward(s, qkv, dy),
@@ -212,7 +212,7 @@ fn backward_within(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype::host_tensor;
+    use crate::convert_dtype::host_tensor;
     use crate::inplace::to_f64;
     use crate::kernels::emulator;
     use crate::rng::Rng;

@@ -1,10 +1,10 @@
 //! The alignment of a smaller operand with a larger one. Neighboring axes that all repeat, or all
 //! do not, are merged.
 
+use crate::convert_dtype::in_full;
 use crate::cpu::{
-    Float, View, buffer, column_sums, lanes, row_chunks, to_tensor, wide, with_float,
+    Float, View, buffer, column_sums, row_chunks, to_tensor, vectorized_rows, wide, with_float,
 };
-use crate::dtype::in_full;
 use crate::error::Result;
 use crate::ops::misfit;
 use crate::tape::Value;
@@ -164,7 +164,7 @@ fn row_sum<T: Float>(row: &[T]) -> T {
         .map(|part| {
             wide(
                 #[inline(always)]
-                || lanes::sum(part, |v| v),
+                || vectorized_rows::sum(part, |v| v),
             )
         })
         .collect();

@@ -5,8 +5,8 @@
 
 use crate::cpu::im2col::Window;
 use crate::error::Result;
-use crate::kernels::elements::swap_axes;
-use crate::kernels::images::{self, columns, image};
+use crate::kernels::elementwise::swap_axes;
+use crate::kernels::feature_maps::{self, columns, image};
 use crate::kernels::matmul::{add_product, product, product_f32};
 use candle_core::Tensor;
 
@@ -35,7 +35,8 @@ fn chunk(window: &Window, samples: usize, out: usize) -> usize {
 /// Applies `work` to each chunk of samples `(first, count)`.
 fn each<T>(
     window: &Window,
-    (samples, out): (usize, usize),
+    samples: usize,
+    out: usize,
     mut work: impl FnMut(usize, usize) -> Result<T>,
 ) -> Result<Vec<T>> {
     let chunk = chunk(window, samples, out);
@@ -69,11 +70,11 @@ fn by_channel(window: &Window, dy: &Tensor) -> Result<Tensor> {
 
 pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     if window.groups > 1 {
-        return images::grouped(x, weight, window);
+        return feature_maps::grouped(x, weight, window);
     }
     let (out, (height, width)) = (weight.dim(0)?, window.out());
     let w = weight.contiguous()?.reshape((out, window.rows()))?;
-    let parts = each(window, (x.dim(0)?, out), |from, count| {
+    let parts = each(window, x.dim(0)?, out, |from, count| {
         let y = product(&w, &columns_of(window, &x.narrow(0, from, count)?)?)?;
         let y = swap_axes(&y, [out, count, window.pixels()])?;
         Ok(y.reshape((count, out, height, width))?)
@@ -83,10 +84,10 @@ pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Te
 
 pub(super) fn weight_gradient(window: &Window, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
     if window.groups > 1 {
-        return images::grouped_weight(x, dy, window);
+        return feature_maps::grouped_weight(x, dy, window);
     }
     let mut sum = None::<Tensor>;
-    each(window, (x.dim(0)?, dy.dim(1)?), |from, count| {
+    each(window, x.dim(0)?, dy.dim(1)?, |from, count| {
         let columns = columns_of(window, &x.narrow(0, from, count)?)?;
         let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
         match &sum {
@@ -107,11 +108,11 @@ pub(super) fn weight_gradient(window: &Window, x: &Tensor, dy: &Tensor) -> Resul
 
 pub(super) fn input_gradient(window: &Window, weight: &Tensor, dy: &Tensor) -> Result<Tensor> {
     if window.groups > 1 {
-        return images::grouped_input(dy, weight, window);
+        return feature_maps::grouped_input(dy, weight, window);
     }
     let out = weight.dim(0)?;
     let w = weight.contiguous()?.reshape((out, window.rows()))?;
-    let parts = each(window, (dy.dim(0)?, out), |from, count| {
+    let parts = each(window, dy.dim(0)?, out, |from, count| {
         let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
         let columns = product(&w.t()?, &dy)?;
         if window.is_pointwise() {

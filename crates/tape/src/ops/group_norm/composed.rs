@@ -2,7 +2,7 @@
 //! everything inside are f32.
 
 use super::{Norm, Sizes, Slopes};
-use crate::dtype::widened;
+use crate::convert_dtype::widened;
 use crate::error::Result;
 use crate::ops::activation::{Activation, composed_relu, composed_relu_slope, composed_slope};
 use candle_core::Tensor;

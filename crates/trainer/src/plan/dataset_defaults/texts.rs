@@ -1,14 +1,16 @@
 //! The defaults of a plan for labeled texts or documents. Reads no file.
 
 use super::super::Compression;
-use super::super::refusal::{find_by_name, invalid_setting};
-use super::{DatasetDefaults, DatasetRef, SAMPLES_SEEN, pretrained_model, refuse, seed};
+use super::super::setting_errors::{find_by_name, invalid_setting};
+use super::{
+    DatasetDefaults, DatasetRef, SAMPLES_SEEN, class_weights, pretrained_model, refuse, seed,
+};
 use crate::error::Result;
 use crate::plan::Augmentation;
 use crate::task_conversion::model_task;
 use dataset::{Split, Task, TextInspection, TextSample, Tokenizer};
 use models::{ModelId, Pretrained, TextModel, TextSize};
-use runlog::{ClassWeights, RunConfig};
+use runlog::RunConfig;
 
 /// Windows processed in a default run of a language model.
 const WINDOWS_SEEN: u64 = 12_000;
@@ -71,12 +73,13 @@ pub(super) fn texts(
                 tokens,
                 vocabulary: config.vocabulary.unwrap_or_else(|| vocabulary(is_language)),
                 policy: compression.map(|compression| compression.policy),
+                neighbors: config.neighbors.unwrap_or(TextModel::NEIGHBORS),
             }),
         },
         input_size: tokens,
         classes: found.classes.iter().map(|c| c.name.clone()).collect(),
         columns: Vec::new(),
-        class_weights: class_weights(config, found),
+        class_weights: class_weights(config, &found.classes),
         train_samples,
         held_out_samples: count(Split::HeldOut),
         texts_bytes: texts_bytes(found, tokens),
@@ -142,11 +145,18 @@ fn refuse_foreign(
         config.image_size,
         "this setting is for images; for texts, set the length with --tokens",
     )?;
+    let images = "this setting is for images; remove it for texts";
+    refuse("targets", config.targets.as_ref(), images)?;
+    refuse("group_by", config.group_by.as_ref(), images)?;
+    // The complete config of a run on texts has "none", and so has a preset.
+    let augment = config.augment.filter(|it| *it != Augmentation::None);
+    refuse("augment", augment, images)?;
     if task != Task::TokenCompression {
         let foreign = "this setting is for --task token-compression; remove it for other tasks";
         refuse("policy", config.policy.as_ref(), foreign)?;
         refuse("keep_fraction", config.keep_fraction, foreign)?;
         refuse("keep_cost", config.keep_cost, foreign)?;
+        refuse("neighbors", config.neighbors, foreign)?;
     } else {
         let bytes = "models with token compression read raw bytes and use no tokenizer; remove this setting";
         refuse("vocabulary", config.vocabulary, bytes)?;
@@ -219,16 +229,4 @@ fn windows(found: &TextInspection, part: Split, tokens: u32) -> u64 {
     let documents = found.samples.iter().filter(|sample| sample.split == part);
     let places = documents.map(|sample| u64::from(sample.end - sample.start) + 1);
     places.sum::<u64>().div_ceil(u64::from(tokens))
-}
-
-/// Balanced class weights, if the config asks for them: `N / (K n)` for a class with n of N texts
-/// in K classes. The mean over texts is 1.
-fn class_weights(config: &RunConfig, found: &TextInspection) -> Option<Vec<f64>> {
-    if config.class_weights != Some(ClassWeights::Balanced) {
-        return None;
-    }
-    let all: u32 = found.classes.iter().map(|class| class.train).sum();
-    let mean = f64::from(all) / found.classes.len().max(1) as f64;
-    let weight = |class: &dataset::Class| mean / f64::from(class.train.max(1));
-    Some(found.classes.iter().map(weight).collect())
 }

@@ -1,0 +1,190 @@
+//! Small networks in the styles of the published families, with random weights. The device check
+//! compares them: exact GELU, norms after each residual sum, factors per channel, frozen batch
+//! norms, poolers and adapters occur in no network that is trained from scratch.
+
+use super::PretrainedFamily;
+use super::convnext::ConvNextArchitecture;
+use super::resnet::{ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle};
+use super::vit::{Vit, VitPooling, VitShape, VitStyle, VitTokens};
+use crate::gpt::Gpt;
+use crate::image_network::ImageArchitecture;
+use crate::network::Network;
+use crate::parameter_builder::{AdapterShape, ParameterBuilder};
+use crate::text_backbone::SequenceShape;
+use crate::text_encoder::{Pooling, TextEncoder, TextEncoderStyle};
+use crate::transformer::{BlockShape, Gelu, NormPlacement, ResidualScale};
+use candle_core::{DType, Device};
+use std::sync::Arc;
+use tape::{Activation, Parameters, Result};
+
+const WIDTH: usize = 64;
+const DEPTH: usize = 2;
+const HEADS: usize = 4;
+/// Side of the patches of vision transformers, in pixels.
+const PATCH: usize = 8;
+/// Added to the variance by all norms.
+const EPSILON: f64 = 1e-6;
+/// Of the adapters of a GPT-2.
+const ADAPTER: AdapterShape = AdapterShape {
+    rank: 4,
+    alpha: 8.0,
+};
+
+/// Inputs and outputs of a small network.
+#[derive(Debug, Clone, Copy)]
+pub struct SmallSizes {
+    /// Side of images in pixels; a multiple of 8.
+    pub image_size: usize,
+    /// Most tokens of a text.
+    pub tokens: usize,
+    /// Size of the vocabulary.
+    pub vocabulary: usize,
+    /// Number of outputs; language models ignore it.
+    pub outputs: usize,
+}
+
+impl PretrainedFamily {
+    /// A small network in the style of this family with random parameters in f32 on the CPU. A
+    /// GPT-2 has adapters, because without them it is the network that is trained from scratch.
+    ///
+    /// # Errors
+    /// The parameters cannot be allocated.
+    pub fn small_network(self, sizes: SmallSizes, seed: u64) -> Result<(Network, Parameters)> {
+        let mut parameters = Parameters::default();
+        let mut b = ParameterBuilder::new(&mut parameters, seed, DType::F32, &Device::Cpu);
+        let network = match self {
+            PretrainedFamily::Vit => {
+                let style = vit_style(VitTokens::Class, VitPooling::Class);
+                vit(&mut b, sizes, style)?
+            }
+            PretrainedFamily::Deit => {
+                let tokens = VitTokens::ClassAndDistillation;
+                vit(&mut b, sizes, vit_style(tokens, VitPooling::Class))?
+            }
+            PretrainedFamily::Dinov2 => {
+                let mut style = vit_style(VitTokens::Class, VitPooling::ClassAndMean);
+                style.block.scale = ResidualScale::PerChannel;
+                vit(&mut b, sizes, style)?
+            }
+            PretrainedFamily::ResNet => resnet(&mut b, sizes.outputs)?,
+            PretrainedFamily::ConvNext => Network::Image(convnext().build(&mut b, sizes.outputs)?),
+            PretrainedFamily::Bert => bert(&mut b, sizes)?,
+            PretrainedFamily::Gpt2 => gpt2(&mut b.with_adapters(Some(ADAPTER)), sizes)?,
+        };
+        Ok((network, parameters))
+    }
+}
+
+/// A pre-norm block with the exact GELU.
+fn block() -> BlockShape {
+    BlockShape {
+        epsilon: EPSILON,
+        gelu: Gelu::Erf,
+        ..BlockShape::pre_norm(WIDTH, HEADS)
+    }
+}
+
+fn vit_style(tokens: VitTokens, pooling: VitPooling) -> VitStyle {
+    VitStyle {
+        block: block(),
+        tokens,
+        pooling,
+    }
+}
+
+fn vit(b: &mut ParameterBuilder, sizes: SmallSizes, style: VitStyle) -> Result<Network> {
+    let shape = VitShape {
+        image: sizes.image_size,
+        patch: PATCH,
+        width: WIDTH,
+        depth: DEPTH,
+        heads: HEADS,
+    };
+    let network = Vit::with_style(b, shape, style, sizes.outputs)?;
+    Ok(Network::Image(Arc::new(network)))
+}
+
+/// Bottlenecks with frozen batch norms.
+fn resnet(b: &mut ParameterBuilder, outputs: usize) -> Result<Network> {
+    let shape = ResNetShape {
+        stem: ResNetStem::Pooled,
+        channels: 16,
+        blocks: vec![(32, 1), (64, 2)],
+        groups: 1,
+        activation: Activation::Relu,
+    };
+    let style = ResNetStyle {
+        branch: ResNetBranch::Bottleneck { strided: 1 },
+        norm: ResNetNorm::Frozen,
+    };
+    let network = ResNet::with_style(b, &shape, style, outputs)?;
+    Ok(Network::Image(Arc::new(network)))
+}
+
+/// The factors begin larger than in a published network, so that the blocks take part.
+fn convnext() -> ConvNextArchitecture {
+    ConvNextArchitecture {
+        widths: vec![16, 32],
+        depths: vec![1, 2],
+        patch: 4,
+        gelu: Gelu::Erf,
+        layer_scale: Some(0.5),
+        last_epsilon: EPSILON,
+    }
+}
+
+fn sequence(sizes: SmallSizes) -> SequenceShape {
+    SequenceShape {
+        tokens: sizes.tokens,
+        vocabulary: sizes.vocabulary,
+        width: WIDTH,
+        depth: DEPTH,
+        heads: HEADS,
+    }
+}
+
+fn bert(b: &mut ParameterBuilder, sizes: SmallSizes) -> Result<Network> {
+    let style = TextEncoderStyle {
+        block: BlockShape {
+            norms: NormPlacement::After,
+            ..block()
+        },
+        token_types: 2,
+        pooling: Pooling::Pooler,
+    };
+    let network = TextEncoder::with_style(b, sequence(sizes), style, sizes.outputs)?;
+    Ok(Network::TextEncoder(network))
+}
+
+fn gpt2(b: &mut ParameterBuilder, sizes: SmallSizes) -> Result<Network> {
+    let block = BlockShape {
+        causal: true,
+        gelu: Gelu::Tanh,
+        ..block()
+    };
+    Ok(Network::Gpt(Gpt::with_block(b, sequence(sizes), block)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_has_a_small_network() {
+        let sizes = SmallSizes {
+            image_size: 32,
+            tokens: 24,
+            vocabulary: 64,
+            outputs: 5,
+        };
+        for family in PretrainedFamily::all() {
+            let (network, parameters) = family.small_network(sizes, 3).expect("it is small");
+            assert!(network.depth() > 0, "{}", family.name());
+            assert!(parameters.count() < 200_000, "{}", family.name());
+        }
+        let (_, adapted) = PretrainedFamily::Gpt2
+            .small_network(sizes, 3)
+            .expect("it is small");
+        assert!(adapted.iter().any(|p| crate::lora::is_adapter(&p.name)));
+    }
+}

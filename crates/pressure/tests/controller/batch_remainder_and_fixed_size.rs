@@ -1,0 +1,106 @@
+//! Decisions without a change: a shorter rest, costly samples, and a size fixed by the user.
+
+use crate::simulated_machine::{GB, Simulation, TRAIN};
+use pressure::{
+    Action, Change, DecisionInput, Level, MemorySample, Outcome, Policy, SampleCost, decide,
+    should_cancel,
+};
+
+#[test]
+fn the_rest_of_a_batch_is_split_evenly_without_a_change() {
+    let mut simulation = Simulation {
+        policy: Policy {
+            memory_cap_bytes: Some(9 * GB),
+            ..Policy::default()
+        },
+        ..Simulation::default()
+    };
+    simulation.steps(100);
+    let decisions = simulation.steps(30);
+    assert!(
+        decisions.iter().all(|d| d.change == Change::Hold),
+        "nothing changes"
+    );
+    let sizes: Vec<u32> = decisions.iter().map(|d| d.micro_batch).collect();
+    assert!(
+        sizes.windows(3).any(|w| w == [22, 21, 21]),
+        "64 in micro-batches of 22: {sizes:?}"
+    );
+    assert!(
+        decisions
+            .iter()
+            .all(|d| d.reason == "a larger micro-batch would not fit")
+    );
+}
+
+#[test]
+fn heavy_samples_run_in_fewer_without_a_change() {
+    let mut simulation = Simulation {
+        policy: Policy {
+            memory_cap_bytes: Some(9 * GB),
+            ..Policy::default()
+        },
+        ..Simulation::default()
+    };
+    simulation.steps(100);
+    let costs: Vec<_> = (0..64)
+        .map(|i| SampleCost(if i < 22 { 8192 } else { 2048 }))
+        .collect();
+    simulation.remaining = 64;
+    let ask = DecisionInput {
+        spare_bytes: 0,
+        sample: simulation.sample(),
+        remaining: &costs,
+        kind: TRAIN,
+    };
+    let (_, decision) = decide(
+        &simulation.policy,
+        simulation.state.clone(),
+        &ask,
+        &simulation.model,
+    );
+    assert_eq!(decision.change, Change::Hold);
+    assert!((1..22).contains(&decision.micro_batch), "{decision:?}");
+    assert!(decision.predicted_peak_bytes <= decision.budget_bytes);
+}
+
+#[test]
+fn a_fixed_micro_batch_is_always_used() {
+    let policy = Policy {
+        fixed_micro_batch: Some(6),
+        ..Policy::default()
+    };
+    let mut simulation = Simulation {
+        policy,
+        ..Simulation::default()
+    };
+    for (others, level) in [
+        (6, None),
+        (25, Some(Level::Critical)),
+        (31, Some(Level::Critical)),
+        (6, None),
+    ] {
+        (simulation.others, simulation.level) = (others * GB, level);
+        for decision in simulation.steps(22) {
+            assert_eq!(decision.action, Action::Run);
+            assert!(
+                decision.micro_batch == 6 || decision.micro_batch == 4,
+                "64 = 10 x 6 + 4"
+            );
+            assert!(matches!(decision.change, Change::Hold | Change::Start));
+        }
+    }
+    simulation.end(6, Outcome::Memory);
+    assert_eq!(simulation.step().change, Change::Cancel);
+    assert_eq!(
+        should_cancel(
+            &simulation.policy,
+            &simulation.state,
+            &MemorySample {
+                available_bytes: 0,
+                ..simulation.sample()
+            }
+        ),
+        None
+    );
+}

@@ -1,0 +1,261 @@
+//! Which kernels may run. The kernels of one operation are a group: the device check refuses a
+//! group in one precision, and the operation then runs in its composed form.
+
+use candle_core::DType;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The kernels of one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KernelGroup {
+    /// ReLU, GELU and other functions of each value.
+    Activation,
+    /// Sums of tensors.
+    Add,
+    /// Attention.
+    Attention,
+    /// Average pooling.
+    AvgPool,
+    /// Convolutions.
+    Conv2d,
+    /// Copies between layouts.
+    Copy,
+    /// Cross-entropy.
+    CrossEntropy,
+    /// Dropout.
+    Dropout,
+    /// Embeddings, and gradients of gathered values.
+    Embedding,
+    /// The second half of a feed-forward layer.
+    GeluLinear,
+    /// Norm of all gradients.
+    GradientNorm,
+    /// Group normalization.
+    GroupNorm,
+    /// Layer normalization.
+    LayerNorm,
+    /// Linear layers.
+    Linear,
+    /// The head of a language model with its cross-entropy.
+    LinearCrossEntropy,
+    /// Max pooling.
+    MaxPool,
+    /// Optimizer steps.
+    Optimizer,
+    /// Quantized linear layers.
+    QuantizedLinear,
+    /// Layouts of sequences.
+    Sequence,
+    /// Accumulation of gradients.
+    Accumulate,
+}
+
+impl KernelGroup {
+    /// All groups.
+    pub const ALL: [KernelGroup; 20] = [
+        KernelGroup::Activation,
+        KernelGroup::Add,
+        KernelGroup::Attention,
+        KernelGroup::AvgPool,
+        KernelGroup::Conv2d,
+        KernelGroup::Copy,
+        KernelGroup::CrossEntropy,
+        KernelGroup::Dropout,
+        KernelGroup::Embedding,
+        KernelGroup::GeluLinear,
+        KernelGroup::GradientNorm,
+        KernelGroup::GroupNorm,
+        KernelGroup::LayerNorm,
+        KernelGroup::Linear,
+        KernelGroup::LinearCrossEntropy,
+        KernelGroup::MaxPool,
+        KernelGroup::Optimizer,
+        KernelGroup::QuantizedLinear,
+        KernelGroup::Sequence,
+        KernelGroup::Accumulate,
+    ];
+
+    /// Its name in reports: "layer normalization".
+    pub const fn name(self) -> &'static str {
+        match self {
+            KernelGroup::Activation => "activations",
+            KernelGroup::Add => "additions",
+            KernelGroup::Attention => "attention",
+            KernelGroup::AvgPool => "average pooling",
+            KernelGroup::Conv2d => "convolutions",
+            KernelGroup::Copy => "copies",
+            KernelGroup::CrossEntropy => "cross-entropy",
+            KernelGroup::Dropout => "dropout",
+            KernelGroup::Embedding => "embeddings",
+            KernelGroup::GeluLinear => "feed-forward layers",
+            KernelGroup::GradientNorm => "gradient norm",
+            KernelGroup::GroupNorm => "group normalization",
+            KernelGroup::LayerNorm => "layer normalization",
+            KernelGroup::Linear => "linear layers",
+            KernelGroup::LinearCrossEntropy => "language model head",
+            KernelGroup::MaxPool => "max pooling",
+            KernelGroup::Optimizer => "optimizer steps",
+            KernelGroup::QuantizedLinear => "quantized layers",
+            KernelGroup::Sequence => "sequence layouts",
+            KernelGroup::Accumulate => "gradient sums",
+        }
+    }
+
+    /// Its bit in the set of refused kernels: one row of bits each for f32, bf16 and f16.
+    const fn bit(self, dtype: DType) -> u64 {
+        let row = match dtype {
+            DType::BF16 => 1,
+            DType::F16 => 2,
+            _ => 0,
+        };
+        1u64 << (row * KernelGroup::ALL.len() as u32 + self as u32)
+    }
+}
+
+impl fmt::Display for KernelGroup {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The kernels that are refused, one bit for each group in each precision. A single word, so that
+/// no thread ever sees a part of a change.
+static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// The bits of f32.
+const SINGLE: u64 = (1u64 << KernelGroup::ALL.len()) - 1;
+
+/// Set when f32 products may not use tensor cores.
+static PLAIN_F32: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static USED: RefCell<BTreeSet<(KernelGroup, &'static str)>> = RefCell::default();
+}
+
+/// Allows or refuses every kernel on the GPU of this process. They are allowed until a check finds
+/// one wrong.
+pub fn allow(allowed: bool) {
+    let bits = if allowed { 0 } else { u64::MAX };
+    REFUSED.store(bits, Ordering::Relaxed);
+}
+
+/// Allows every kernel of this process except those of these groups in these element types, all at
+/// once: another thread that computes meanwhile never uses a refused kernel.
+pub fn allow_all_except(refused: impl IntoIterator<Item = (KernelGroup, DType)>) {
+    let bits = refused
+        .into_iter()
+        .fold(0u64, |bits, (group, dtype)| bits | group.bit(dtype));
+    REFUSED.store(bits, Ordering::Relaxed);
+}
+
+/// Which kernels the GPU of this process may use, for measurements that compare them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AllowedKernels {
+    /// Ebb's own kernels of every group; otherwise operations run in their composed form.
+    pub own: bool,
+    /// f32 products on tensor cores, which split operands into bf16 sums of the same precision.
+    pub tensor_cores: bool,
+}
+
+impl AllowedKernels {
+    /// What is allowed now. If kernels of some group are refused in f32, `own` is false.
+    pub fn current() -> Self {
+        AllowedKernels {
+            own: REFUSED.load(Ordering::Relaxed) & SINGLE == 0,
+            tensor_cores: !PLAIN_F32.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Allows and refuses them from now on.
+    pub fn apply(self) {
+        allow(self.own);
+        PLAIN_F32.store(!self.tensor_cores, Ordering::Relaxed);
+    }
+}
+
+/// Allows or refuses the kernels of one group in one element type.
+pub fn allow_group(group: KernelGroup, dtype: DType, allowed: bool) {
+    if allowed {
+        REFUSED.fetch_and(!group.bit(dtype), Ordering::Relaxed);
+    } else {
+        REFUSED.fetch_or(group.bit(dtype), Ordering::Relaxed);
+    }
+}
+
+/// True unless the group is refused in this element type.
+pub(super) fn is_allowed(group: KernelGroup, dtype: DType) -> bool {
+    REFUSED.load(Ordering::Relaxed) & group.bit(dtype) == 0
+}
+
+/// Remembers that kernels of a group are used.
+pub(super) fn record(group: KernelGroup, dtype: DType) {
+    USED.with_borrow_mut(|used| used.insert((group, super::suffix(dtype))));
+}
+
+/// The groups that were used on this thread since the last call, each with its precision.
+pub fn take_used() -> BTreeSet<(KernelGroup, &'static str)> {
+    USED.with_borrow_mut(std::mem::take)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Mutex, PoisonError};
+
+    /// Held by tests that refuse kernels, which belong to the process.
+    static REFUSES: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn a_group_is_refused_in_one_precision() {
+        let _alone = REFUSES.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nothing else in these tests uses quantized kernels in f16 on a GPU.
+        let group = KernelGroup::QuantizedLinear;
+        allow_group(group, DType::F16, false);
+        assert!(!is_allowed(group, DType::F16));
+        assert!(is_allowed(group, DType::F32) && is_allowed(group, DType::BF16));
+        assert!(is_allowed(KernelGroup::Linear, DType::F16));
+        allow_group(group, DType::F16, true);
+        assert!(is_allowed(group, DType::F16));
+    }
+
+    #[test]
+    fn every_group_has_a_bit_of_its_own_in_every_precision() {
+        let dtypes = [DType::F32, DType::BF16, DType::F16];
+        let of = |dtype: DType| {
+            let all = KernelGroup::ALL.into_iter();
+            all.fold(0u64, |bits, group| bits | group.bit(dtype))
+        };
+        let bits = dtypes
+            .into_iter()
+            .fold(0u64, |bits, dtype| bits | of(dtype));
+        assert_eq!(
+            bits.count_ones() as usize,
+            KernelGroup::ALL.len() * dtypes.len()
+        );
+        assert_eq!(of(DType::F32), SINGLE);
+    }
+
+    #[test]
+    fn a_refused_kernel_is_not_allowed_while_others_are_refused_again() {
+        let _alone = REFUSES.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nothing else in these tests uses quantized kernels in bf16 on a GPU.
+        let refused = (KernelGroup::QuantizedLinear, DType::BF16);
+        allow_all_except([refused]);
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    allow_all_except([refused]);
+                }
+                is_done.store(true, Ordering::Relaxed);
+            });
+            while !is_done.load(Ordering::Relaxed) {
+                assert!(!is_allowed(refused.0, refused.1));
+            }
+        });
+        allow_all_except([]);
+        assert!(is_allowed(refused.0, refused.1));
+    }
+}

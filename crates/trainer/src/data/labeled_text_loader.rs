@@ -1,0 +1,168 @@
+//! Labeled texts in batches of similar length, so that little is padded.
+
+use super::tokenizer::{on_tokenizer_thread, open_tokenizer};
+use super::{Corpus, EvalLoader, LoadedSample, Text, TrainLoader, expect_texts};
+use crate::error::Result;
+use crate::plan::Plan;
+use dataset::{Buckets, DetectedDataset, Split};
+use runlog::{RunFolder, format_count};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The tokenized texts of a run.
+pub struct TextData {
+    pub train: Arc<Corpus>,
+    pub held_out: Arc<Corpus>,
+}
+
+impl TextData {
+    /// Reads and tokenizes the texts of both splits.
+    ///
+    /// # Errors
+    /// A file is missing or has changed since the inspection.
+    pub fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<Self> {
+        let found = &*expect_texts(plan, found)?;
+        let tokenizer = &open_tokenizer(plan, found, run)?;
+        let max_tokens = plan.input_size as usize;
+        let open = |part| -> Result<Arc<Corpus>> {
+            let corpus = on_tokenizer_thread(|| Corpus::open(found, part, tokenizer, max_tokens))?;
+            Ok(Arc::new(corpus))
+        };
+        Ok(TextData {
+            train: open(Split::Train)?,
+            held_out: open(Split::HeldOut)?,
+        })
+    }
+
+    /// A warning about texts that are longer than the model reads, if there are any.
+    pub(crate) fn truncation_warning(&self, tokens: u32) -> Option<String> {
+        let truncated = self.train.truncated() + self.held_out.truncated();
+        (truncated > 0).then(|| {
+            format!(
+                "{} of {} texts are longer than {tokens} tokens and are cut; a larger maximum length (--tokens in the terminal) keeps more of each text",
+                format_count(truncated),
+                format_count((self.train.len() + self.held_out.len()) as u64)
+            )
+        })
+    }
+}
+
+/// Training texts, step by step.
+pub struct TextLoader {
+    corpus: Arc<Corpus>,
+    buckets: Buckets,
+    /// The epoch of the last step, and its order.
+    epoch: Option<(u64, Vec<u32>)>,
+    steps_per_epoch: u64,
+    effective_batch: usize,
+    /// The texts of the step that have not been fetched.
+    remaining: VecDeque<u32>,
+    longest: u64,
+}
+
+impl TextLoader {
+    /// Loads the texts of `corpus` for a plan.
+    pub fn new(plan: &Plan, corpus: &Arc<Corpus>) -> Self {
+        let buckets = Buckets::new(plan.seed, plan.effective_batch, corpus.lengths());
+        TextLoader {
+            corpus: Arc::clone(corpus),
+            steps_per_epoch: buckets.steps_per_epoch().max(1),
+            buckets,
+            epoch: None,
+            effective_batch: plan.effective_batch as usize,
+            remaining: VecDeque::new(),
+            longest: plan.sample_cost(),
+        }
+    }
+}
+
+impl TrainLoader for TextLoader {
+    type Sample = Text;
+
+    fn begin(&mut self, step: u64) -> usize {
+        let epoch = step / self.steps_per_epoch;
+        if self.epoch.as_ref().is_none_or(|(of, _)| *of != epoch) {
+            self.epoch = Some((epoch, self.buckets.epoch(epoch)));
+        }
+        let order = self.epoch.as_ref().map_or(&[][..], |(_, order)| order);
+        let first = (step % self.steps_per_epoch) as usize * self.effective_batch;
+        let batch = order.iter().skip(first).take(self.effective_batch);
+        self.remaining = batch.copied().collect();
+        // The first text of a batch is its longest.
+        let longest = self.remaining.front();
+        let longest = longest.map(|&index| self.corpus.text(index).ids.len());
+        self.longest = longest.unwrap_or(1) as u64;
+        self.remaining.len()
+    }
+
+    fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Text>> {
+        let count = count.min(self.remaining.len());
+        let next = self.remaining.drain(..count);
+        next.map(|index| Ok(self.corpus.text(index))).collect()
+    }
+
+    fn describe(&self) -> String {
+        let texts = format_count(self.corpus.len() as u64);
+        format!("Texts: {texts}, tokenized in memory")
+    }
+
+    fn sample_cost(&self, _default: u64) -> u64 {
+        self.longest
+    }
+
+    fn file(&self, index: u32) -> Option<&Path> {
+        self.corpus.file(index)
+    }
+}
+
+/// Held-out texts, the longest first.
+pub struct TextEvalLoader {
+    corpus: Arc<Corpus>,
+    order: Vec<u32>,
+    /// Places in `order` that have not been fetched.
+    remaining: Range<usize>,
+}
+
+impl TextEvalLoader {
+    /// Loads the texts of `corpus`.
+    pub fn new(corpus: Arc<Corpus>) -> Self {
+        let lengths = corpus.lengths();
+        let mut order: Vec<u32> = (0..lengths.len() as u32).collect();
+        order.sort_by_key(|&index| std::cmp::Reverse(lengths[index as usize]));
+        TextEvalLoader {
+            corpus,
+            order,
+            remaining: 0..0,
+        }
+    }
+}
+
+impl EvalLoader for TextEvalLoader {
+    type Sample = Text;
+
+    fn len(&self) -> usize {
+        self.corpus.len()
+    }
+
+    fn begin(&mut self) {
+        self.remaining = 0..self.len();
+    }
+
+    fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Text>> {
+        let next = self.remaining.by_ref().take(count);
+        next.map(|place| Ok(self.corpus.text(self.order[place])))
+            .collect()
+    }
+
+    fn file(&self, index: u32) -> Option<&Path> {
+        self.corpus.file(index)
+    }
+
+    fn sample_cost(&self, default: u64) -> u64 {
+        let last = self.order.len().saturating_sub(1);
+        let longest = self.order.get(self.remaining.start.min(last));
+        longest.map_or(default, |&index| self.corpus.text(index).ids.len() as u64)
+    }
+}

@@ -1,0 +1,125 @@
+//! One effective batch, processed in micro-batches of any sizes. Sums are added over micro-batches
+//! and divided once, so no split changes the mean. Gradients in half precision are added in f32.
+
+use crate::error::Result;
+use crate::pending_samples::SampleQueue;
+use crate::task::{ImageSample, MetricSums, MicroBatchResult};
+use candle_core::Tensor;
+use tape::inplace::add_assign_all;
+use tape::widened;
+
+/// The samples still to be processed, and the sums so far.
+pub struct EffectiveBatch<S = ImageSample> {
+    /// Samples still to be processed.
+    pub pending: SampleQueue<S>,
+    gradients: Option<Vec<Tensor>>,
+    loss: f64,
+    weight: f64,
+    micro_batches: Vec<u32>,
+    checkpoint_blocks: Vec<u32>,
+    not_finite: Vec<u32>,
+    metrics: MetricSums,
+}
+
+/// The sums of a complete effective batch.
+pub struct AccumulatedBatch {
+    /// Summed gradients, one per parameter, in f32 or f64, times the loss factor.
+    pub gradients: Vec<Tensor>,
+    /// Mean loss.
+    pub loss: f64,
+    /// What the summed gradients are divided by.
+    pub weight: f64,
+    /// Size of each micro-batch, in order.
+    pub micro_batches: Vec<u32>,
+    /// Number of checkpointed blocks of each micro-batch, if recorded.
+    pub checkpoint_blocks: Vec<u32>,
+    /// Dataset indices of samples whose own loss is not finite.
+    pub not_finite: Vec<u32>,
+    /// Sums of the task's further metrics.
+    pub metrics: MetricSums,
+}
+
+impl AccumulatedBatch {
+    /// Number of samples.
+    pub fn samples(&self) -> u32 {
+        self.micro_batches.iter().sum()
+    }
+
+    /// The sample that made the loss non-finite: the first of several. If every loss is non-finite,
+    /// no sample is to blame.
+    pub fn offending_sample(&self) -> Option<u32> {
+        let some = self.not_finite.len() < self.samples() as usize;
+        self.not_finite.first().copied().filter(|_| some)
+    }
+}
+
+impl Default for EffectiveBatch {
+    fn default() -> Self {
+        EffectiveBatch::new(0)
+    }
+}
+
+impl<S> EffectiveBatch<S> {
+    /// An empty batch for `samples` samples.
+    pub fn new(samples: usize) -> Self {
+        EffectiveBatch {
+            pending: SampleQueue::new(samples),
+            gradients: None,
+            loss: 0.0,
+            weight: 0.0,
+            micro_batches: Vec::new(),
+            checkpoint_blocks: Vec::new(),
+            not_finite: Vec::new(),
+            metrics: MetricSums::default(),
+        }
+    }
+
+    /// Number of micro-batches added so far.
+    pub fn micro_batches(&self) -> usize {
+        self.micro_batches.len()
+    }
+
+    /// Records the number of checkpointed blocks of the newest micro-batch.
+    pub(crate) fn record_checkpoint_blocks(&mut self, blocks: u32) {
+        self.checkpoint_blocks.push(blocks);
+    }
+
+    /// Adds a micro-batch that the device has confirmed.
+    ///
+    /// # Errors
+    /// The device could not add the gradients; the effective batch must be started again.
+    pub fn add(&mut self, result: MicroBatchResult) -> Result<()> {
+        match &mut self.gradients {
+            None => {
+                // One after the other: each half-precision gradient is freed once its f32 copy
+                // exists.
+                let widened = result.gradients.into_iter().map(|g| widened(&g));
+                self.gradients = Some(widened.collect::<std::result::Result<_, _>>()?);
+            }
+            Some(sums) => {
+                add_assign_all(sums, &result.gradients)?;
+            }
+        }
+        self.loss += result.loss;
+        self.weight += result.weight;
+        self.pending.done(result.samples);
+        self.micro_batches.push(result.samples as u32);
+        self.not_finite.extend(result.not_finite);
+        self.metrics.add(&result.metrics);
+        Ok(())
+    }
+
+    /// The sums, once no sample remains; `None` if not a single sample could be read.
+    pub fn finish(self) -> Option<AccumulatedBatch> {
+        let gradients = self.gradients?;
+        Some(AccumulatedBatch {
+            gradients,
+            loss: self.loss / self.weight,
+            weight: self.weight,
+            micro_batches: self.micro_batches,
+            checkpoint_blocks: self.checkpoint_blocks,
+            not_finite: self.not_finite,
+            metrics: self.metrics,
+        })
+    }
+}

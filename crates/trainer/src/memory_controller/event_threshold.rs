@@ -1,0 +1,107 @@
+//! Decides which decisions are worth an event.
+
+use pressure::{Action, Change, Decision, Phase};
+
+/// The newest training decision.
+#[derive(Default)]
+pub(super) struct Changes {
+    last: Option<(Phase, u32, Action)>,
+}
+
+/// A decision compared with the one before.
+pub(super) struct Comparison {
+    /// Whether the decision is worth an event.
+    pub changed: bool,
+    /// The steady micro-batch before.
+    pub previous: u32,
+}
+
+/// The micro-batch that the event of `decision` reports: `size` is the steady one. A run can start
+/// or continue in the middle of an effective batch, of which fewer samples are left.
+pub(super) fn reported_micro_batch(size: u32, remaining: usize, decision: &Decision) -> u32 {
+    let begins = matches!(decision.change, Change::Start | Change::Continue);
+    let is_rest = decision.micro_batch as usize == remaining;
+    if begins && is_rest && decision.action == Action::Run {
+        size.max(decision.micro_batch)
+    } else {
+        decision.micro_batch
+    }
+}
+
+impl Changes {
+    /// The steady micro-batch of the newest training decision; 0 before the first decision.
+    pub fn micro_batch(&self) -> u32 {
+        self.last.map_or(0, |(_, size, _)| size)
+    }
+
+    /// Compares and remembers a decision. `size` is the steady micro-batch: a smaller last
+    /// micro-batch of an effective batch is no change.
+    pub fn compare(&mut self, phase: Phase, size: u32, decision: &Decision) -> Comparison {
+        let now = (phase, size, decision.action);
+        let (differs, previous) = match self.last {
+            Some((last_phase, last_size, last_action)) if last_phase == phase => (
+                (last_size, last_action) != (size, decision.action),
+                last_size,
+            ),
+            // The run began with an evaluation, and this is its first training decision.
+            Some(_) if phase == Phase::Train => (decision.change != Change::Hold, 0),
+            // A return from the other phase is no change by itself.
+            Some(_) => (false, size),
+            None => (true, 0),
+        };
+        if phase == Phase::Train || self.last.is_none() {
+            self.last = Some(now);
+        }
+        let always = matches!(
+            decision.change,
+            Change::Prefetch
+                | Change::CheckpointMore
+                | Change::CheckpointLess
+                | Change::Moments
+                | Change::Pause
+                | Change::Suspend
+                | Change::Continue
+                | Change::Stop
+        );
+        Comparison {
+            changed: always || differs && phase == Phase::Train,
+            previous,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decision(change: Change, micro_batch: u32) -> Decision {
+        Decision {
+            change,
+            micro_batch,
+            ..Decision::default()
+        }
+    }
+
+    #[test]
+    fn a_start_with_the_rest_of_a_batch_reports_the_steady_size() {
+        let reported = |change, micro_batch, remaining| {
+            reported_micro_batch(16, remaining, &decision(change, micro_batch))
+        };
+        assert_eq!(reported(Change::Start, 1, 1), 16);
+        assert_eq!(reported(Change::Continue, 14, 14), 16);
+        assert_eq!(reported(Change::Start, 16, 32), 16);
+        assert_eq!(reported(Change::Start, 5, 32), 5, "less was affordable");
+        assert_eq!(reported(Change::Cancel, 3, 3), 3);
+    }
+
+    #[test]
+    fn the_first_training_decision_after_an_evaluation_is_a_start() {
+        let mut changes = Changes::default();
+        let evaluation = changes.compare(Phase::Evaluate, 8, &decision(Change::Start, 8));
+        assert!(!evaluation.changed);
+        let training = changes.compare(Phase::Train, 16, &decision(Change::Start, 16));
+        assert_eq!((training.changed, training.previous), (true, 0));
+        let later = changes.compare(Phase::Train, 8, &decision(Change::Shrink, 8));
+        assert_eq!((later.changed, later.previous), (true, 16));
+    }
+}

@@ -1,0 +1,42 @@
+//! The texts of evaluated samples, read again from the dataset.
+
+use super::Results;
+use crate::error::{Result, TrainError};
+use crate::sample_manifest;
+use crate::task::split_name;
+use dataset::{DetectedDataset, Split, TextDataset};
+use runlog::RunFolder;
+
+impl Results {
+    /// The texts of the samples at these indices of the evaluated split of the run.
+    ///
+    /// # Errors
+    /// The run has no texts, or its files have moved or changed.
+    pub fn sample_texts(&self, run: &RunFolder, indices: &[u32]) -> Result<Vec<String>> {
+        let rows = texts_of_split(run, &self.report.part)?;
+        let known = indices
+            .iter()
+            .filter(|index| (**index as usize) < rows.len());
+        Ok(known
+            .map(|index| rows.row(*index as usize).0.to_owned())
+            .collect())
+    }
+}
+
+/// All texts of a split (`held-out`, `test`) of a run.
+///
+/// # Errors
+/// The run has no texts, or its files have moved or changed.
+pub(super) fn texts_of_split(run: &RunFolder, part: &str) -> Result<TextDataset> {
+    let found = match sample_manifest::read(run)? {
+        DetectedDataset::Texts(found) => found,
+        DetectedDataset::Images(_) => {
+            let message = "this run was trained on images, which have no text".to_owned();
+            return Err(TrainError::NotTrainable { message });
+        }
+    };
+    let split = [Split::Test, Split::HeldOut, Split::Train]
+        .into_iter()
+        .find(|split| split_name(*split) == part);
+    Ok(TextDataset::open(&found, split.unwrap_or(Split::HeldOut))?)
+}

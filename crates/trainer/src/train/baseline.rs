@@ -1,0 +1,66 @@
+//! Trains the baseline of a new run before its first step: a simple model that shows how good the
+//! network has to be.
+
+use super::stop_run::emit_failed;
+use crate::data::EvalLoader;
+use crate::error::Result;
+use crate::session::Session;
+use crate::task::{BaselineInputs, MetricInputs, Task, TaskBaseline};
+use dataset::DetectedDataset;
+use runlog::{BaselineChoice, RunEvent};
+use std::time::Instant;
+
+/// Trains the baseline, if the task has one and the settings ask for it, and emits its result. A
+/// baseline that fails is a warning. It shares no random numbers with the network.
+///
+/// # Errors
+/// The event cannot be written.
+pub(super) fn train_baseline<T: Task>(
+    session: &mut Session<'_, T>,
+    found: &DetectedDataset,
+) -> Result<()> {
+    let is_disabled = session.plan.config.baseline == Some(BaselineChoice::None);
+    if is_disabled || session.loaders.held_out.len() == 0 {
+        return Ok(());
+    }
+    let started = Instant::now();
+    let control = session.control.clone();
+    let trained = T::train_baseline(&BaselineInputs {
+        plan: session.plan,
+        found,
+        run: &session.run,
+        is_stopping: &|| control.is_stopping(),
+    });
+    let emitted = match trained {
+        Ok(None) => return Ok(()),
+        Ok(Some(baseline)) => emit(session, &baseline, started.elapsed().as_secs_f64()),
+        Err(error) => session.log.warn(
+            "baseline_failed",
+            format!("the baseline could not be trained: {error}"),
+        ),
+    };
+    session.timer.restart();
+    emitted.inspect_err(|error| emit_failed(session, error))
+}
+
+fn emit<T: Task>(
+    session: &mut Session<'_, T>,
+    baseline: &TaskBaseline,
+    seconds: f64,
+) -> Result<()> {
+    let inputs = MetricInputs {
+        held_out_bytes: session.held_out_bytes,
+        heads: session.plan.heads(),
+        columns: &session.plan.columns,
+    };
+    let metrics = T::metrics(&baseline.sums, &inputs);
+    let at_ms = session.log.now_ms();
+    session.log.emit(RunEvent::Baseline {
+        at_ms,
+        name: baseline.name.to_owned(),
+        samples: baseline.samples,
+        seconds,
+        loss: metrics.loss,
+        metrics: metrics.by_name,
+    })
+}

@@ -1,0 +1,242 @@
+//! The window's plan for pretrained weights equals the terminal's: the same numbers, the same
+//! errors.
+
+use super::*;
+use dataset::{InspectOptions, TextOptions, detect};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// Images of two colors, and pretrained weights: tiny and random, as in the trainer's tests.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Place(tempfile::tempdir().expect("a temporary folder"));
+        for (class, colour) in [("jay", [20, 60, 200]), ("owl", [120, 90, 40])] {
+            let folder = place.path("birds").join(class);
+            fs::create_dir_all(&folder).expect("it can be made");
+            for number in 0..10 {
+                let image = image::RgbImage::from_pixel(24, 24 + number, image::Rgb(colour));
+                let file = folder.join(format!("{number}.png"));
+                image.save(file).expect("it can be written");
+            }
+        }
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn found(&self) -> DetectedDataset {
+        let (options, texts) = (InspectOptions::default(), TextOptions::default());
+        detect(&self.path("birds"), &options, &texts, &|_| {}).expect("it can be read")
+    }
+
+    /// A copy that may be changed.
+    fn published(&self, name: &str) -> PathBuf {
+        let fixtures = "crates/models/tests/fixtures/published";
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(fixtures)
+            .join(name);
+        let to = self.path(name);
+        fs::create_dir(&to).expect("it can be made");
+        for entry in fs::read_dir(from).expect("the fixture is there") {
+            let entry = entry.expect("it can be listed");
+            fs::copy(entry.path(), to.join(entry.file_name())).expect("it can be copied");
+        }
+        to
+    }
+}
+
+fn planned(
+    found: &DetectedDataset,
+    from: &Path,
+    trains: Option<&str>,
+) -> trainer::Result<PlanView> {
+    begun(
+        found,
+        "weights-1",
+        from.to_owned(),
+        trains,
+        &Reported::default(),
+    )
+}
+
+#[test]
+fn what_is_chosen_in_the_window_is_what_the_terminal_plans() {
+    let place = Place::new();
+    let (found, vit) = (place.found(), place.published("vit"));
+    let offered = planned(&found, &vit, None).expect("it fits").trains;
+    assert!(offered.len() > 2, "{offered:?}");
+    for (word, _) in &offered {
+        let view = planned(&found, &vit, Some(word)).expect("it is offered");
+        assert_eq!(view.settings.from.as_deref(), Some("weights-1"));
+        assert_eq!(
+            (&view.settings.trains, view.trains.len()),
+            (word, offered.len())
+        );
+        let of_page = config(&view.settings, &found, Some(vit.clone())).expect("all is allowed");
+        let of_page = Plan::check(&of_page, &found).expect("what is suggested is allowed");
+        let typed = RunConfig {
+            from: Some(vit.clone()),
+            // A word for adapters is no part of a network.
+            train_only: word.parse().ok(),
+            adapter_rank: word
+                .strip_prefix("adapter:")
+                .and_then(|rank| rank.parse().ok()),
+            ..RunConfig::default()
+        };
+        let typed = Plan::check(&typed, &found).expect("the terminal allows it");
+        let messages = |plan: &Plan| {
+            let trained = plan.trained_parameters().expect("it can be built");
+            (
+                plan.model,
+                plan.input_size,
+                plan.learning_rate.to_bits(),
+                plan.steps,
+                trained,
+            )
+        };
+        assert_eq!(messages(&of_page), messages(&typed), "{word}");
+        assert_eq!(of_page.pretrained, typed.pretrained, "{word}");
+    }
+    let view = planned(&found, &vit, None).expect("it fits");
+    assert_eq!(
+        view.models,
+        [("vit".to_owned(), "ViT, 10,741 parameters".to_owned())]
+    );
+    assert_eq!(
+        view.settings.resolution, 16,
+        "the default is the image size of the pretrained weights"
+    );
+    assert!(view.resolutions.iter().all(|side| side % 4 == 0));
+}
+
+#[test]
+fn a_head_alone_takes_less_than_everything() {
+    let place = Place::new();
+    let (found, vit) = (place.found(), place.published("vit"));
+    let of = |word: &str| {
+        let view = planned(&found, &vit, Some(word)).expect("it is offered");
+        let config = config(&view.settings, &found, Some(vit.clone())).expect("all is allowed");
+        let parameters = Plan::check(&config, &found).and_then(|plan| plan.trained_parameters());
+        parameters.expect("it can be built")
+    };
+    let (head, last, all) = (of("head"), of("last:1"), of("all"));
+    assert!(
+        head == 2 * 24 + 2 && head < last && last < all,
+        "{head} {last} {all}"
+    );
+}
+
+#[test]
+fn weights_that_cannot_be_begun_with_are_refused_in_the_terminals_words() {
+    let place = Place::new();
+    let found = place.found();
+    let check = |from: &Path, words: &[&str]| {
+        let output = planned(&found, from, None)
+            .map(|_| ())
+            .expect_err("it is refused")
+            .to_string();
+        for word in words {
+            assert!(output.contains(word), "{word}: {output}");
+        }
+    };
+    check(
+        &place.path("nowhere"),
+        &["nowhere", "there is no such folder"],
+    );
+    check(&place.path("birds"), &["birds", "no config.json"]);
+    check(
+        &place.published("gpt2"),
+        &[
+            "GPT-2",
+            "image classification",
+            "one of these networks: vit, deit, dinov2, resnet, convnext",
+        ],
+    );
+    let vit = place.published("vit");
+    let described = fs::read_to_string(vit.join("config.json")).expect("it is there");
+    let wider = described.replace("\"intermediate_size\": 40", "\"intermediate_size\": 48");
+    fs::write(vit.join("config.json"), wider).expect("it can be written");
+    check(
+        &vit,
+        &[
+            "do not match its config.json",
+            "intermediate.dense.weight has the shape [40, 24] instead of [48, 24]",
+        ],
+    );
+    fs::write(vit.join("config.json"), described).expect("it can be written");
+    fs::rename(vit.join("model.safetensors"), vit.join("pytorch_model.bin")).expect("it is there");
+    check(&vit, &["pytorch_model.bin", "could run any program"]);
+}
+
+#[test]
+fn other_settings_reach_the_config_and_only_those_that_the_page_does_not_show() {
+    let place = Place::new();
+    let found = place.found();
+    let suggested = all(&found, &Reported::default()).expect("it can be trained");
+    let with = |key: &str, text: &str| {
+        let others = [(key.to_owned(), text.to_owned())].into();
+        let settings = PlanSettings {
+            other_settings: others,
+            ..suggested[0].settings.clone()
+        };
+        config(&settings, &found, None).map_err(|error| (error.code, error.message))
+    };
+    let set = with("memory_cap_bytes", "3GB").expect("it is allowed");
+    assert_eq!(set.memory_cap_bytes, Some(3 << 30));
+    assert_eq!(set.epochs, Some(suggested[0].settings.epochs));
+    let lion = with("optimizer", "lion").expect("it is allowed");
+    let plan = Plan::check(&lion, &found).expect("it can be trained");
+    assert_eq!(plan.optimizer, trainer::OptimizerKind::Lion);
+    for (key, text, part) in [
+        ("weight_decay", "11", "must be a number from 0 to 10"),
+        ("weight", "1", "there is no key `weight`"),
+        ("epochs", "3", "already has its own field"),
+        ("folder", "/etc", "already has its own field"),
+        ("from", "/etc", "already has its own field"),
+    ] {
+        let (code, message) = with(key, text).expect_err(key);
+        assert_eq!(code, "invalid_setting");
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_plan_that_does_not_fit_is_offered_what_would_save_memory() {
+    let place = Place::new();
+    let found = place.found();
+    let config = RunConfig {
+        image_size: Some(96),
+        ..RunConfig::default()
+    };
+    // Other apps use all of the memory.
+    let full = Reported {
+        sample: MemorySample {
+            total_bytes: 8 << 30,
+            ..MemorySample::default()
+        },
+        ..Reported::default()
+    };
+    let refused = estimate(&config, &found, &full).expect("it can be estimated");
+    assert!(refused.refusal.is_some());
+    let first = &refused.recovery[0];
+    assert_eq!(first.title, "Train at 64 px instead of 96 px");
+    assert_eq!((&*first.setting, &*first.value), ("resolution", "64"));
+    let settings: Vec<&str> = refused.recovery.iter().map(|step| &*step.setting).collect();
+    assert!(!settings.contains(&"trains"), "no weights are pretrained");
+
+    let free = Reported {
+        sample: MemorySample {
+            total_bytes: 64 << 30,
+            available_bytes: 60 << 30,
+            ..MemorySample::default()
+        },
+        ..Reported::default()
+    };
+    let fits = estimate(&config, &found, &free).expect("it can be estimated");
+    assert!(fits.refusal.is_none() && fits.recovery.is_empty());
+}

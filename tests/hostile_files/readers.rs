@@ -1,0 +1,165 @@
+//! One function for each reader of files that Ebb did not write: it reads bytes with the same code
+//! as the program. The tests beside it and the targets in `fuzz/` share this file.
+
+use pressure::{JsonlController, Policy};
+use runlog::{Run, RunConfig, read_events};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+#[allow(dead_code, reason = "only what reads responses is called here")]
+#[path = "../../src-tauri/hub_download/hub_responses.rs"]
+mod hub_responses;
+#[allow(dead_code, reason = "only what reads responses is called here")]
+#[path = "../../src-tauri/hub_download/verify_checksum.rs"]
+mod verify_checksum;
+
+/// Reads a file with these bytes. An error is the sentence that a user would read.
+pub type Reader = fn(&[u8]) -> Result<(), String>;
+
+/// Every reader, by the name of its folder in `tests/corpus` and of its target in `fuzz`.
+pub const READERS: &[(&str, Reader)] = &[
+    ("images", images),
+    ("tables", tables),
+    ("texts", texts),
+    ("parquet", parquet),
+    ("safetensors", safetensors),
+    ("tokenizer", tokenizer),
+    ("config", config),
+    ("events", events),
+    ("state", state),
+    ("hub", hub),
+    ("controller", controller),
+];
+
+/// The reader of this name.
+pub fn reader(name: &str) -> Reader {
+    let found = READERS.iter().find(|(known, _)| *known == name);
+    found.expect("it is in the table").1
+}
+
+/// A temporary folder with one file.
+struct OneFile {
+    folder: TempDir,
+    path: PathBuf,
+}
+
+impl OneFile {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).expect("the folder can be written");
+        Self { folder, path }
+    }
+}
+
+fn images(bytes: &[u8]) -> Result<(), String> {
+    let image = OneFile::new("image.jpg", bytes);
+    let options = dataset::InspectOptions::default();
+    let found = dataset::inspect_images(image.folder.path(), &options, &|_| {});
+    let found = found.map_err(|error| error.to_string())?;
+    let refused = found.skipped.first().map(|file| file.reason.clone());
+    // Also a file that the inspection refuses: it may be replaced afterwards.
+    let decoded = dataset::thumbnail(&image.path, 16);
+    refused.map_or(decoded.map(drop), Err)
+}
+
+/// Inspects a file, and reads the texts that the inspection found.
+fn read_dataset(path: &Path) -> Result<(), String> {
+    let inspect = dataset::InspectOptions::default();
+    let texts = dataset::TextOptions::default();
+    let found = dataset::detect(path, &inspect, &texts, &|_| {});
+    let dataset::DetectedDataset::Texts(found) = found.map_err(|error| error.to_string())? else {
+        return Ok(());
+    };
+    for split in [dataset::Split::Train, dataset::Split::HeldOut] {
+        dataset::TextDataset::open(&found, split).map_err(|error| error.to_string())?;
+    }
+    dataset::table_rows(path, None, 10);
+    let skipped = found.skipped.into_iter().next().map(|file| file.reason);
+    skipped.or(found.refusal).map_or(Ok(()), Err)
+}
+
+fn tables(bytes: &[u8]) -> Result<(), String> {
+    let names = match bytes.trim_ascii_start().first() {
+        Some(b'{' | b'[') => ["rows.json", "rows.jsonl"],
+        _ => ["rows.csv", "rows.tsv"],
+    };
+    let read = names.map(|name| read_dataset(&OneFile::new(name, bytes).path));
+    read.into_iter().collect()
+}
+
+fn texts(bytes: &[u8]) -> Result<(), String> {
+    read_dataset(&OneFile::new("text.txt", bytes).path)
+}
+
+fn parquet(bytes: &[u8]) -> Result<(), String> {
+    read_dataset(&OneFile::new("rows.parquet", bytes).path)
+}
+
+fn safetensors(bytes: &[u8]) -> Result<(), String> {
+    const CONFIG: &str =
+        include_str!("../../crates/models/tests/fixtures/published/vit/config.json");
+    let weights = OneFile::new("model.safetensors", bytes);
+    let config = weights.folder.path().join("config.json");
+    fs::write(config, CONFIG).expect("the folder can be written");
+    let config = RunConfig {
+        from: Some(weights.folder.path().to_owned()),
+        ..RunConfig::default()
+    };
+    let opened = trainer::pretrained::open(&config);
+    opened.map(drop).map_err(|error| error.to_string())
+}
+
+fn tokenizer(bytes: &[u8]) -> Result<(), String> {
+    let file = OneFile::new("tokenizer.json", bytes);
+    let tokenizer = dataset::Tokenizer::load(&file.path).map_err(|error| error.to_string())?;
+    for text in ["A text about aaaaaaaaaaaaaaaa, 12 words.\n", "", "é\0日本"] {
+        let tokens = tokenizer
+            .encode_framed(text)
+            .map_err(|error| error.to_string())?;
+        tokenizer.decode(&tokens);
+    }
+    tokenizer.to_json();
+    Ok(())
+}
+
+fn config(bytes: &[u8]) -> Result<(), String> {
+    let read = ["config.toml", "config.json"].map(|name| {
+        let loaded = RunConfig::load(&OneFile::new(name, bytes).path);
+        loaded.map(drop).map_err(|error| error.to_string())
+    });
+    read.into_iter().collect()
+}
+
+fn events(bytes: &[u8]) -> Result<(), String> {
+    let file = OneFile::new("events.jsonl", bytes);
+    let mut run = Run::default();
+    for event in read_events(&file.path).map_err(|error| error.to_string())? {
+        run.apply(&event);
+    }
+    run.summary_line();
+    Ok(())
+}
+
+fn state(bytes: &[u8]) -> Result<(), String> {
+    let file = OneFile::new("state.json", bytes);
+    let verified = trainer::internals::checkpoint::verify(file.folder.path());
+    verified.map(drop).map_err(|error| error.to_string())
+}
+
+fn hub(bytes: &[u8]) -> Result<(), String> {
+    let commit = hub_responses::commit(bytes).map(drop);
+    let files = hub_responses::files(bytes).map(drop);
+    let parts = hub_responses::part_names(bytes).map(drop);
+    commit.and(files).and(parts)
+}
+
+fn controller(bytes: &[u8]) -> Result<(), String> {
+    let mut controller = JsonlController::new(Policy::default());
+    for line in String::from_utf8_lossy(bytes).lines() {
+        let answered = controller.handle_line(line);
+        answered.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! `ebb train` and `ebb resume` are killed at random moments of their lives: while they start, read
+//! the folder, train, evaluate, save and resume. No kill damages a checkpoint, none costs more than
+//! one interval between checkpoints, and the weights at the end are those of an undisturbed run.
+//!
+//! `EBB_KILLS` sets the number of kills, and `EBB_KILL_SEED` chooses the moments.
+
+use crate::support::{TestHome, draw_classes};
+use runlog::{RunEvent, RunFolder, RunStore, StopReason};
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const STEPS: u64 = 16;
+/// Steps between two checkpoints.
+const INTERVAL: u64 = 2;
+/// Kills in `make test`.
+const KILLS: u64 = 50;
+
+fn plan(out: &str) -> String {
+    format!(
+        "train {{birds}} --image-size 16 --effective-batch 4 --steps {STEPS} \
+         --checkpoint-every {INTERVAL}steps --out {{{out}}}"
+    )
+}
+
+fn setting(name: &str, usual: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.map_or(usual, |text| text.parse().expect("it is a number"))
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014), as a fraction from 0 to 1.
+fn draw(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut bits = *state;
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// The run of the folder `out`; `None` if it was killed before its folder existed.
+fn run_in(home: &TestHome, out: &str) -> Option<RunFolder> {
+    let runs = RunStore::open(home.path(out)).list();
+    runs.unwrap_or_default().into_iter().next()
+}
+
+fn events(run: &RunFolder) -> Vec<RunEvent> {
+    if run.events_path().exists() {
+        runlog::read_events(&run.events_path()).expect("the events can be read")
+    } else {
+        Vec::new()
+    }
+}
+
+fn is_finished(events: &[RunEvent]) -> bool {
+    let finished = |event: &RunEvent| {
+        let RunEvent::Stopped { reason, .. } = event else {
+            return false;
+        };
+        *reason == StopReason::Finished
+    };
+    events.iter().any(finished)
+}
+
+/// The step from which a run must at least resume: that of the newest reported checkpoint, and no
+/// more than an interval before the newest step.
+fn least_resumed(events: &[RunEvent]) -> u64 {
+    let steps = events.iter().map(|event| match event {
+        RunEvent::Checkpoint { step, .. } => *step,
+        RunEvent::Step { step, .. } => step.saturating_sub(INTERVAL),
+        _ => 0,
+    });
+    steps.max().unwrap_or(0)
+}
+
+/// Fails if a resumed run lost more than an interval, or found a damaged checkpoint.
+fn check(log: &[RunEvent]) {
+    for (at, event) in log.iter().enumerate() {
+        match event {
+            RunEvent::Resumed { step, .. } => {
+                let least = least_resumed(&log[..at]);
+                assert!(
+                    *step >= least,
+                    "resumed from {step}, not from {least}: {log:#?}"
+                );
+            }
+            RunEvent::Warning { code, message, .. } => {
+                assert_ne!(code, "checkpoint_damaged", "{message}");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Weights and moments of the last checkpoint. Checks that no draft of another one is left.
+fn last_checkpoint(run: &RunFolder) -> [Vec<u8>; 2] {
+    let folder = fs::read_dir(run.checkpoints_path()).expect("the folder can be listed");
+    for entry in folder.flatten() {
+        let name = entry.file_name();
+        assert!(name.to_string_lossy().starts_with("step-"), "{name:?}");
+    }
+    let mut checkpoints = run.checkpoints().expect("the checkpoints can be listed");
+    let last = checkpoints.pop().expect("there is a checkpoint");
+    assert_eq!(last.step, STEPS);
+    let read = |name: &str| fs::read(last.path.join(name)).expect("the file can be read");
+    ["model.safetensors", "optimizer.safetensors"].map(read)
+}
+
+/// Trains a run to its end in spite of kills, and returns their number. Each process lives for at
+/// most `life`.
+fn train_despite_kills(home: &TestHome, out: &str, life: Duration, state: &mut u64) -> u64 {
+    let mut kills = 0;
+    loop {
+        let run = run_in(home, out);
+        let saved = run.as_ref().is_some_and(|run| {
+            let log = events(run);
+            check(&log);
+            let checkpoints = run.checkpoints().unwrap_or_default();
+            assert!(
+                !checkpoints.is_empty() || least_resumed(&log) == 0,
+                "no checkpoint is left: {log:#?}"
+            );
+            !checkpoints.is_empty()
+        });
+        let line = match run {
+            Some(run) if is_finished(&events(&run)) => return kills,
+            Some(run) if saved => format!("resume {}", run.path.display()),
+            // Nothing was saved yet, so the run begins anew.
+            Some(_) => {
+                fs::remove_dir_all(home.path(out)).expect("it can be removed");
+                plan(out)
+            }
+            None => plan(out),
+        };
+        let training = home.start(&line);
+        thread::sleep(life.mul_f64(draw(state)));
+        training.signal("KILL");
+        let stderr = home.path("stderr");
+        match training.finish().0 {
+            None => kills += 1,
+            code => assert_eq!(
+                code,
+                Some(0),
+                "{}",
+                fs::read_to_string(stderr).unwrap_or_default()
+            ),
+        }
+    }
+}
+
+#[test]
+fn kills_at_random_moments_cost_at_most_one_interval() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 8);
+    let begin = Instant::now();
+    let (code, log) = home.start(&plan("first")).finish();
+    assert_eq!(code, Some(0), "{log:#?}");
+    let life = begin.elapsed();
+    let (wanted, mut state) = (setting("EBB_KILLS", KILLS), setting("EBB_KILL_SEED", 1));
+    let (mut kills, mut runs) = (0, 0);
+    while kills < wanted {
+        runs += 1;
+        let out = format!("killed{runs}");
+        kills += train_despite_kills(&home, &out, life, &mut state);
+        let killed = run_in(&home, &out).expect("it is finished");
+        let whole = format!("whole{runs}");
+        let line = format!("{} --replay {}", plan(&whole), killed.path.display());
+        let (code, log) = home.start(&line).finish();
+        assert_eq!(code, Some(0), "{log:#?}");
+        let whole = run_in(&home, &whole).expect("it is finished");
+        let same = last_checkpoint(&killed) == last_checkpoint(&whole);
+        assert!(same, "the weights of run {runs} differ");
+    }
+    println!("{kills} kills in {runs} runs, {:.1?} each", life);
+}

@@ -1,0 +1,157 @@
+//! The n-gram baseline of text classification: trained before the network, shown, and used.
+
+use crate::python::python;
+use crate::support::{TestHome, losses, run_command};
+use runlog::RunEvent;
+use serde_json::Value;
+use std::process::Command;
+
+const TRAIN: &str = "{sms.tsv} --tokens 16 --vocabulary 400 --effective-batch 16 --steps 4";
+
+/// Messages whose words decide the class.
+fn messages() -> TestHome {
+    let home = TestHome::new();
+    let fillers = [
+        "today",
+        "the train",
+        "at home",
+        "in town",
+        "with Ann",
+        "maybe",
+        "\u{e9}t\u{e9}",
+    ];
+    let row = |i: usize| {
+        let filler = |n: usize| fillers[(i * n + i / 7) % fillers.len()];
+        match i % 4 {
+            0 => format!("spam\twin {} cash {} now {i}\n", filler(3), filler(5)),
+            _ => format!("ham\tsee you {} {} at {i}\n", filler(3), filler(5)),
+        }
+    };
+    home.file("sms.tsv", (0..160).map(row).collect::<String>());
+    home
+}
+
+fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+fn baseline_accuracy(events: &[RunEvent]) -> Option<f64> {
+    events.iter().find_map(|event| match event {
+        RunEvent::Baseline { metrics, .. } => metrics.get("accuracy").copied(),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_baseline_is_trained_first_and_used_like_a_model() {
+    let home = messages();
+    let events = home.train(TRAIN).expect_code(0).events();
+    assert_eq!(baseline_accuracy(&events), Some(1.0));
+    let place = |wanted: fn(&RunEvent) -> bool| events.iter().position(wanted);
+    let baseline = place(|event| matches!(event, RunEvent::Baseline { .. }));
+    assert!(baseline < place(|event| matches!(event, RunEvent::Step { .. })));
+
+    let shown = home.run("runs show sms").expect_code(0).out;
+    assert!(
+        shown.contains("Baseline (word and character n-grams): 100.0 % in "),
+        "{shown}"
+    );
+    assert!(shown.contains("Not better than the baseline: "), "{shown}");
+
+    let results = home.only_run().path.join("results-held-out.json");
+    let of_model = std::fs::read(&results).expect("the run was evaluated");
+    let found = json(
+        &home
+            .run("evaluate sms --baseline --json")
+            .expect_code(0)
+            .out,
+    );
+    assert_eq!(
+        (found["accuracy"].as_f64(), found["samples"].as_u64()),
+        (Some(1.0), Some(32))
+    );
+    assert!(std::fs::read(&results).is_ok_and(|results| results == of_model));
+    let text = home.run("evaluate sms --baseline").expect_code(0).out;
+    assert!(text.contains("n-gram baseline: accuracy 100.0 %"), "{text}");
+    home.file("new.tsv", "label\ttext\nspam\twin cash\nham\tsee you\n");
+    let found = json(
+        &home
+            .run("evaluate sms {new.tsv} --baseline --json")
+            .expect_code(0)
+            .out,
+    );
+    assert_eq!(
+        (found["accuracy"].as_f64(), found["samples"].as_u64()),
+        (Some(1.0), Some(2))
+    );
+    check_export(&home, &["win cash now", "see you at home, \u{c9}t\u{e9}!"]);
+}
+
+/// The exported Python file has the probabilities that Ebb predicts.
+fn check_export(home: &TestHome, texts: &[&str]) {
+    let args = ["predict", "sms", "--baseline", "--json", "--top", "2"];
+    let mut predict = home.ebb(args.iter().chain(texts));
+    let ours = run_command(&mut predict).expect_code(0).out;
+    let ours: Vec<Value> = ours.lines().map(json).collect();
+    assert_eq!(
+        [&ours[0], &ours[1]].map(|line| line["classes"][0]["class"].as_str()),
+        [Some("spam"), Some("ham")]
+    );
+
+    let out = home
+        .run("export sms {exported} --baseline")
+        .expect_code(0)
+        .out;
+    assert!(
+        out.contains("baseline.safetensors, ngram_baseline.py"),
+        "{out}"
+    );
+    let Some(python) = python("json") else {
+        return;
+    };
+    let script = "import json, sys; from ngram_baseline import Baseline; b = Baseline('baseline.safetensors'); [print(json.dumps(b.probabilities(t))) for t in sys.argv[1:]]";
+    let mut theirs = Command::new(python);
+    theirs
+        .args(["-c", script])
+        .args(texts)
+        .current_dir(home.path("exported"));
+    let theirs = run_command(theirs.env("PYTHONDONTWRITEBYTECODE", "1"))
+        .expect_code(0)
+        .out;
+    for (ours, theirs) in ours.iter().zip(theirs.lines().map(json)) {
+        for class in ours["classes"].as_array().expect("the classes") {
+            let ours = class["probability"].as_f64().unwrap_or(f64::NAN);
+            let name = class["class"].as_str().unwrap_or_default();
+            let theirs = theirs[name].as_f64().unwrap_or(f64::NAN);
+            assert!((ours - theirs).abs() < 1e-4, "{name}: {ours} and {theirs}");
+        }
+    }
+}
+
+#[test]
+fn the_baseline_does_not_change_the_training_and_can_be_left_out() {
+    let home = messages();
+    let with = home.train(TRAIN).expect_code(0).events();
+    let without = home
+        .train(&format!("{TRAIN} --baseline none"))
+        .expect_code(0)
+        .events();
+    assert_eq!(losses(&with), losses(&without));
+    assert_eq!(
+        (baseline_accuracy(&with), baseline_accuracy(&without)),
+        (Some(1.0), None)
+    );
+    let runs = home.runs();
+    let bare = runs
+        .iter()
+        .find(|run| !run.path.join("baseline.safetensors").exists());
+    let id = bare.expect("the second run has no baseline").id();
+    let refused = home.run(&format!("predict {id} win --baseline"));
+    let refused = refused.expect_code(1).err;
+    assert!(refused.contains("this run has no baseline"), "{refused}");
+    let refused = home
+        .run("train {sms.tsv} --baseline bayes")
+        .expect_code(2)
+        .err;
+    assert!(refused.contains("ngrams"), "{refused}");
+}

@@ -1,0 +1,302 @@
+//! What a Mac needs and Linux does not notice: scripts that its bash and tools understand, and a
+//! bundle that declares what the app uses.
+
+use crate::{none, root};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+
+/// Scripts that `make run`, `make test`, `make app` and the report run on a Mac.
+const SCRIPTS: &[&str] = &[
+    "Makefile",
+    "scripts/browser-tests",
+    "scripts/bundle",
+    "scripts/check-macos-selftest",
+    "scripts/mac-report",
+    "scripts/say",
+    "scripts/setup",
+    "scripts/third-party-licences",
+    "scripts/with-display",
+];
+
+/// What bash 3.2 and the tools of macOS do not understand.
+const UNPORTABLE: &[(&str, &str)] = &[
+    ("mapfile", "bash 3.2 lacks it"),
+    ("readarray", "bash 3.2 lacks it"),
+    ("declare -A", "bash 3.2 lacks it"),
+    ("local -A", "bash 3.2 lacks it"),
+    ("local -n", "bash 3.2 lacks it"),
+    ("wait -n", "bash 3.2 lacks it"),
+    ("coproc ", "bash 3.2 lacks it"),
+    ("&>>", "bash 3.2 lacks it"),
+    ("|&", "bash 3.2 lacks it"),
+    (",,}", "bash 3.2 lacks it"),
+    ("^^}", "bash 3.2 lacks it"),
+    ("@Q}", "bash 3.2 lacks it"),
+    ("EPOCHSECONDS", "bash 3.2 lacks it"),
+    ("grep -P", "it is GNU's"),
+    ("grep -z", "it is GNU's"),
+    ("sed -i", "BSD's takes a suffix"),
+    ("sed -r", "it is GNU's"),
+    ("readlink -f", "older systems lack it"),
+    ("xargs -r", "it is GNU's"),
+    ("sort -V", "it is GNU's"),
+    ("stat -c", "it is GNU's"),
+    ("date -d", "it is GNU's"),
+    ("head -n -", "it is GNU's"),
+    ("cp -t", "it is GNU's"),
+    ("$(nproc", "macOS lacks it"),
+    ("realpath ", "older systems lack it"),
+    (" timeout ", "macOS lacks it"),
+    ("setsid ", "macOS lacks it"),
+    ("python3 -", "a bare Mac lacks it"),
+];
+
+fn unportable(path: &str, text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with('#') {
+            continue;
+        }
+        for (pattern, reason) in UNPORTABLE {
+            if line.contains(pattern) {
+                complaints.push(format!("{path}:{}: `{pattern}`: {reason}", at + 1));
+            }
+        }
+    }
+    complaints
+}
+
+/// Words before which or instead of which no program stands.
+const BUILTINS: &[&str] = &[
+    "[[", "cd", "continue", "break", "case", "echo", "esac", "eval", "exit", "export", "false",
+    "fi", "for", "function", "hash", "in", "kill", "local", "printf", "read", "return", "set",
+    "shift", "test", "trap", "true", "type", "ulimit", "unset", "wait",
+];
+/// Words after which a program stands.
+const PREFIXES: &[&str] = &[
+    "!", "{", "}", "command", "do", "done", "elif", "else", "exec", "if", "then", "until", "while",
+];
+/// Programs that the scripts run on Linux only, or only if they are there.
+const LINUX_ONLY: &[&str] = &[
+    "dpkg-query",
+    "pkg-config",
+    "pngquant",
+    "sha256sum",
+    "sudo",
+    "xvfb-run",
+];
+
+/// Characters until after the first `end`.
+fn past(text: &[char], end: &str) -> usize {
+    let text: String = text.iter().collect();
+    let found = text.split_once(end);
+    found.map_or(text.chars().count(), |(before, _)| {
+        before.chars().count() + end.chars().count()
+    })
+}
+
+/// A script without comments, quoted text, here-documents and values of arrays. A substitution
+/// begins a line of its own, and so does the body of a function.
+fn shell_code(script: &str) -> String {
+    let text: Vec<char> = script.chars().collect();
+    let (mut code, mut inside, mut at) = (String::new(), Vec::new(), 0);
+    while at < text.len() {
+        let rest = &text[at..];
+        let is_quoted = inside.last() == Some(&'"');
+        at += match rest {
+            ['\\', ..] => 2,
+            ['$', '(', '(', ..] => past(rest, "))"),
+            ['$', '(', ..] => {
+                inside.push('(');
+                code.push('\n');
+                2
+            }
+            ['$', '{', ..] => past(rest, "}"),
+            ['"', ..] => {
+                if is_quoted {
+                    inside.pop();
+                } else {
+                    inside.push('"');
+                }
+                code.push('_');
+                1
+            }
+            _ if is_quoted => 1,
+            ['\'', quoted @ ..] => {
+                code.push('_');
+                1 + past(quoted, "'")
+            }
+            ['#', ..] if code.is_empty() || code.ends_with([' ', '\n']) => {
+                code.push('\n');
+                past(rest, "\n")
+            }
+            ['<', '<', letter, ..] if letter.is_ascii_uppercase() => {
+                let name: String = rest[2..].iter().take_while(|c| **c != '\n').collect();
+                code.push('\n');
+                past(rest, &format!("\n{name}\n"))
+            }
+            ['(', ')', ..] => {
+                code.push_str(" ()\n");
+                2
+            }
+            other => {
+                let (written, used) = bracket(other, &mut inside);
+                code.push_str(&written);
+                used
+            }
+        };
+    }
+    code
+}
+
+/// What a character outside quotes is replaced with, and how many were read.
+fn bracket(rest: &[char], inside: &mut Vec<char>) -> (String, usize) {
+    match rest {
+        ['=', '(', ..] => ("=".to_owned(), past(rest, ")")),
+        ['(', ..] => {
+            inside.push('(');
+            ("\n".to_owned(), 1)
+        }
+        [')', ..] if inside.last() == Some(&'(') => {
+            inside.pop();
+            (" _ ".to_owned(), 1)
+        }
+        [letter, ..] => (letter.to_string(), 1),
+        [] => (String::new(), 1),
+    }
+}
+
+/// The programs and functions that a script runs, and the functions that it defines.
+fn commands(script: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let is_prefix = |word: &&str| {
+        let name = word.split_once('=').map_or("", |(name, _)| name);
+        let is_assignment = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        // The pattern of a case ends with a bracket.
+        PREFIXES.contains(word) || is_assignment || word.ends_with(')')
+    };
+    let is_name = |word: &str| {
+        let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_+-".contains(c);
+        word.starts_with(|c: char| c.is_ascii_lowercase()) && word.chars().all(known)
+    };
+    let (mut run, mut defined) = (BTreeSet::new(), BTreeSet::new());
+    for part in shell_code(script).split(['\n', ';', '|', '&']) {
+        let mut words = part.split_whitespace().skip_while(is_prefix);
+        match (words.next(), words.next()) {
+            (Some(name), Some("()")) => {
+                defined.insert(name.to_owned());
+            }
+            (Some(name), _) if is_name(name) && !BUILTINS.contains(&name) => {
+                run.insert(name.to_owned());
+            }
+            _ => {}
+        }
+    }
+    (run, defined)
+}
+
+/// Programs that scripts run and the guide's table does not list.
+fn unlisted(scripts: &[(&str, String)], guide: &str) -> Vec<String> {
+    let (_, appendix) = guide
+        .split_once("## Appendix: programs")
+        .expect("the guide has the table");
+    let rows = appendix.lines().filter(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    let quoted = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let listed: BTreeSet<&str> = quoted.flat_map(str::split_whitespace).collect();
+    let read = scripts.iter().map(|(path, text)| (path, commands(text)));
+    let read: Vec<_> = read.collect();
+    let defined: BTreeSet<&String> = read.iter().flat_map(|(_, (_, defined))| defined).collect();
+    let mut complaints = Vec::new();
+    for (path, (run, _)) in &read {
+        let known = |name: &str| listed.contains(name) || LINUX_ONLY.contains(&name);
+        let unknown = run
+            .iter()
+            .filter(|name| !known(name) && !defined.contains(name));
+        complaints.extend(unknown.map(|name| {
+            format!("{path} runs {name}, which the appendix of docs/guide/mac.md does not list")
+        }));
+    }
+    complaints
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Keys and values that the property list lacks.
+fn undeclared(plist: &str) -> Vec<String> {
+    let needed = [
+        "<string>public.folder</string>",
+        "<key>NSDesktopFolderUsageDescription</key>",
+        "<key>NSDocumentsFolderUsageDescription</key>",
+        "<key>NSDownloadsFolderUsageDescription</key>",
+        "<key>NSRemovableVolumesUsageDescription</key>",
+        "<key>NSNetworkVolumesUsageDescription</key>",
+    ];
+    let missing = needed.iter().filter(|needed| !plist.contains(**needed));
+    missing
+        .map(|needed| format!("Info.plist lacks {needed}"))
+        .collect()
+}
+
+#[test]
+fn scripts_run_with_the_tools_of_macos() {
+    let found = SCRIPTS
+        .iter()
+        .flat_map(|path| unportable(path, &text(path)));
+    none(&found.collect::<Vec<_>>());
+    let planted = "# mapfile in a comment\nmapfile -t lines <file\nx=${name,,}\n";
+    assert_eq!(unportable("planted", planted).len(), 2);
+}
+
+#[test]
+fn the_guide_lists_every_program_that_a_script_for_the_mac_runs() {
+    let bash = SCRIPTS.iter().filter(|path| **path != "Makefile");
+    let bash: Vec<_> = bash.map(|path| (*path, text(path))).collect();
+    let guide = text("docs/guide/mac.md");
+    none(&unlisted(&bash, &guide));
+    let (run, _) = commands(&text("scripts/bundle"));
+    assert!(
+        run.contains("codesign") && run.contains("hdiutil"),
+        "{run:?}"
+    );
+    let planted = "helper() { curl x; } # wget\n\
+        if ! lipo -info \"$(otool -L \"a; say b\")\" 'nm'; then helper | vtool; fi\n\
+        case $x in\n  Darwin) files=(dwarfdump) HOME=/ dsymutil ;;\n esac\n\
+        cat <<END\nlldb\nEND\n";
+    let complaints = unlisted(&[("planted", planted.to_owned())], &guide);
+    let named = |name: &str| complaints.iter().any(|c| c.contains(&format!(" {name},")));
+    for program in ["lipo", "otool", "vtool", "dsymutil"] {
+        assert!(named(program), "{program}: {complaints:?}");
+    }
+    assert_eq!(complaints.len(), 4, "{complaints:?}");
+}
+
+#[test]
+fn the_bundle_declares_folders_and_reasons() {
+    none(&undeclared(&text("Info.plist")));
+    assert_eq!(undeclared("").len(), 6);
+}
+
+#[test]
+fn only_the_bundle_sends_notifications() {
+    let config: Value = serde_json::from_str(&text("tauri.conf.json")).expect("it is JSON");
+    let identifier = format!("const IDENTIFIER: &str = {};", config["identifier"]);
+    assert!(text("src-tauri/os_integration/macos.rs").contains(&identifier));
+}
+
+#[test]
+fn one_oldest_system_is_named_everywhere() {
+    let source = text("crates/tape/src/device/mac_support.rs");
+    let (_, rest) = source
+        .split_once("OLDEST_MACOS: u32 = ")
+        .expect("the oldest system is declared");
+    let oldest = rest.split(';').next().expect("a number follows");
+    let config: Value = serde_json::from_str(&text("tauri.conf.json")).expect("it is JSON");
+    let bundle = &config["bundle"]["macOS"];
+    assert_eq!(bundle["minimumSystemVersion"], format!("{oldest}.0"));
+    assert_eq!(bundle["signingIdentity"], "-", "signed ad hoc by default");
+    assert!(text("README.md").contains(&format!("macOS {oldest}")));
+    assert!(text("docs/guide/mac.md").contains(&format!("macOS {oldest} or later")));
+}

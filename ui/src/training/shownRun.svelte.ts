@@ -1,0 +1,168 @@
+// The run that is shown: its latest pull, the time range, and the requests that it accepts.
+import { host } from "../host/selectHost";
+import { toCommandError } from "../host/host";
+import { smoothedSteps } from "../chart/viewOptions";
+import { options } from "../chart/viewOptions.svelte";
+import { noTops, type StressSpan, type Tops } from "../chart/scene";
+import { savedSpan, saveSpan } from "../chart/savedSpans";
+import { firstSpan, timeRange, type Span } from "../chart/timeRange";
+import { attempt, leaveUnknown, session } from "../appState.svelte";
+import type { Mark, RunRequest, RunRow, RunStatus } from "../types";
+import { unpack, type Pull } from "../unpackPull";
+
+/** A pull reaches this far beyond the last known time, to include what has happened since. */
+const AHEAD_MS = 2000;
+/** How long a button waits for the run to respond. */
+const TIMEOUT_MS = 5000;
+
+/** Columns of a pull that has every change of the run. */
+const ALL_COLUMNS = 16_384;
+
+export class ShownRun {
+  pull = $state.raw<Pull | null>(null);
+  span = $state.raw<Span>(firstSpan("starting"));
+  /** Position of the cursor, and whether it stays when the pointer leaves. */
+  cursorMs = $state<number | null>(null);
+  pinned = $state(false);
+  /** The run's row in the store: whether it trains in this process, and whether it can be
+   * resumed. */
+  row = $state.raw<RunRow | null>(null);
+  /** A request that the run has not responded to yet. */
+  pending = $state.raw<RunRequest | "resume" | null>(null);
+  /** Pixel columns of the plots. */
+  columns = 800;
+  tops: Tops = noTops();
+  /** Stress tests since the page was loaded. */
+  stress = $state.raw<StressSpan[]>([]);
+  #drawn = "";
+  #busy = false;
+
+  constructor(readonly run: string) {
+    this.span = savedSpan(run) ?? this.span;
+  }
+
+  get header() {
+    return this.pull?.header ?? null;
+  }
+  get nowMs() {
+    return this.header?.now_ms ?? 0;
+  }
+  get status(): RunStatus {
+    return this.header?.status ?? "starting";
+  }
+  get active() {
+    return this.status === "starting" || this.status === "training" || this.status === "paused";
+  }
+  /** Runs of the terminal can be watched, but not controlled. */
+  get here() {
+    return this.row?.here ?? true;
+  }
+  get canResume() {
+    return !this.active && this.status !== "finished" && (this.row?.can_resume ?? true);
+  }
+
+  /** Pulls once. If the range was drawn already, its version is sent, so that an unchanged run
+   * sends no data. */
+  async refresh() {
+    if (this.#busy) return;
+    this.#busy = true;
+    try {
+      const before = this.status;
+      const { fromMs, toMs } = timeRange(this.span, this.nowMs);
+      const smoothed = smoothedSteps(options.current.smoothing, this.header?.figures.step ?? 0);
+      const key = `${fromMs} ${toMs} ${this.columns} ${smoothed}`;
+      const seen = key === this.#drawn ? (this.header?.version ?? 0) : 0;
+      const query = { run: this.run, fromMs, toMs: this.span.follow ? toMs + AHEAD_MS : toMs, columns: this.columns, seen, smoothedSteps: smoothed };
+      const pull = unpack(await host.pull({ ...query, fromMs: Math.floor(query.fromMs), toMs: Math.ceil(query.toMs) }));
+      const first = this.pull === null;
+      if (!pull.header.unchanged) this.#accept(pull);
+      this.#drawn = key;
+      // Drawn by the next pull.
+      if (first && !savedSpan(this.run)) this.span = firstSpan(this.status);
+      if (first || before !== this.status) void this.#loadRow(3);
+    } catch (thrown) {
+      if (toCommandError(thrown).code === "unknown_id") leaveUnknown(thrown);
+      else session.error = toCommandError(thrown).message;
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  #accept(pull: Pull) {
+    if (this.pending && pull.header.status !== this.status) this.pending = null;
+    this.pull = pull;
+  }
+
+  /** The list of runs may be older than the run itself; then this tries again. */
+  async #loadRow(tries: number) {
+    const rows = await host.runs().catch(() => []);
+    this.row = rows.find((row) => row.id === this.run) ?? null;
+    if (this.row?.status !== this.status && tries > 0) setTimeout(() => void this.#loadRow(tries - 1), 1000);
+  }
+
+  /** A stress test holds memory now. */
+  stressed(bytes: number) {
+    const last = this.stress.at(-1);
+    const goesOn = last && last.bytes === bytes && this.nowMs - last.toMs < 2000;
+    const span = { fromMs: goesOn ? last.fromMs : this.nowMs, toMs: this.nowMs, bytes };
+    this.stress = [...(goesOn ? this.stress.slice(0, -1) : this.stress), span];
+  }
+
+  show(span: Span) {
+    this.span = span;
+    saveSpan(this.run, span);
+    void this.refresh();
+  }
+
+  /** Shows the last `lengthMs`. */
+  chooseRange(lengthMs: number) {
+    this.show({ follow: true, lengthMs });
+  }
+
+  /** Shows a range that the reader wants to see closely: the axes of curves may shrink. */
+  zoomTo(span: Span) {
+    this.tops = { ...noTops(), memory: this.tops.memory, micro: this.tops.micro };
+    this.show(span);
+  }
+
+  /** Moves the cursor to a time, and the range if it is outside. */
+  goTo(ms: number) {
+    const { fromMs, toMs } = timeRange(this.span, this.nowMs);
+    if (ms < fromMs || ms > toMs) {
+      const length = Math.min(toMs - fromMs, this.nowMs);
+      const from = Math.min(Math.max(0, ms - length / 2), Math.max(0, this.nowMs - length));
+      this.show({ follow: false, fromMs: from, toMs: from + length });
+    }
+    this.cursorMs = ms;
+    this.pinned = true;
+  }
+
+  /** Every change of the run, oldest first. */
+  async changes(): Promise<Mark[]> {
+    const query = { run: this.run, fromMs: 0, toMs: Math.ceil(this.nowMs) + AHEAD_MS, columns: ALL_COLUMNS, seen: 0, smoothedSteps: 1 };
+    return unpack(await host.pull(query)).header.marks;
+  }
+
+  async control(request: RunRequest) {
+    if (!this.active || !this.here || this.pending === "stop") return;
+    if (request !== "checkpoint") this.pending = request;
+    if (request === "pause" || request === "continue") setTimeout(() => this.#giveUp(request), TIMEOUT_MS);
+    if (!(await attempt(() => host.control(this.run, request)))) this.pending = null;
+  }
+
+  /** Sends a request that no button waits for. Returns why it was refused. */
+  async send(request: RunRequest): Promise<string | null> {
+    return host.control(this.run, request).then(() => null, (thrown: unknown) => toCommandError(thrown).message);
+  }
+
+  /** A run that waits for memory may not respond; the button must not wait forever. */
+  #giveUp(request: RunRequest) {
+    if (this.pending === request) this.pending = null;
+  }
+
+  async resume() {
+    if (!this.canResume || this.pending) return;
+    this.pending = "resume";
+    if (!(await attempt(() => host.resume(this.run)))) this.pending = null;
+  }
+}
