@@ -7,9 +7,9 @@ use crate::error::{Result, TapeError};
 /// Operations use a kernel only for tensors with fewer elements, and another form for larger ones.
 pub(crate) const FEWER_ELEMENTS: usize = 1 << 31;
 
-/// The most elements that a launch may index. Tensors that an operation makes on the way, such as the
-/// columns of a convolution, are larger than those that it was chosen for. Threads count up to a
-/// few thousand elements beyond the end before they stop, so that the last 65,536 are left out.
+/// The most elements that a launch may index. Tensors that an operation makes on the way, such as
+/// the columns of a convolution, are larger than those that it was chosen for. Threads count up to
+/// a few thousand elements beyond the end before they stop, so that the last 65,536 are left out.
 const MOST_INDEXED: usize = u32::MAX as usize - (1 << 16);
 
 /// The number of thread groups, and of simdgroups (32 lanes) in each; the simdgroups of a group
