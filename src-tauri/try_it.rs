@@ -28,7 +28,7 @@ const TOKENS: usize = 160;
 pub struct InputView {
     /// Its id.
     pub id: u32,
-    /// Name of the file; "Pasted picture"; the beginning of a text.
+    /// Name of the file; "Picture"; the beginning of a text.
     pub name: String,
     /// Whether it is a folder, on which the model can be evaluated.
     pub folder: bool,
@@ -186,7 +186,7 @@ impl TryIt {
         inputs.push(Input::Pasted(path));
         Ok(InputView {
             id: inputs.len() as u32 - 1,
-            name: "Pasted picture".to_owned(),
+            name: "Picture".to_owned(),
             folder: false,
         })
     }
@@ -354,7 +354,7 @@ fn file_name(path: &Path) -> String {
 fn input_answer(model: &TrainedModel, id: u32, input: Input) -> Result<AnswerView, CommandError> {
     match input {
         Input::File(path) => file_answer(model, id, file_name(&path), &path),
-        Input::Pasted(path) => file_answer(model, id, "Pasted picture".to_owned(), &path),
+        Input::Pasted(path) => file_answer(model, id, "Picture".to_owned(), &path),
         Input::Text(text) => text_answer(model, id, String::new(), &text),
     }
 }

@@ -228,6 +228,7 @@ fn text(path: &str) -> String {
 fn undeclared(plist: &str) -> Vec<String> {
     let needed = [
         "<string>public.folder</string>",
+        "<key>NSCameraUsageDescription</key>",
         "<key>NSDesktopFolderUsageDescription</key>",
         "<key>NSDocumentsFolderUsageDescription</key>",
         "<key>NSDownloadsFolderUsageDescription</key>",
@@ -276,7 +277,12 @@ fn the_guide_lists_every_program_that_a_script_for_the_mac_runs() {
 #[test]
 fn the_bundle_declares_folders_and_reasons() {
     none(&undeclared(&text("Info.plist")));
-    assert_eq!(undeclared("").len(), 6);
+    assert_eq!(undeclared("").len(), 7);
+    // The hardened runtime refuses what the entitlements do not name.
+    assert!(text("Entitlements.plist").contains("<key>com.apple.security.device.camera</key>"));
+    let config: Value = serde_json::from_str(&text("tauri.conf.json")).expect("it is JSON");
+    let bundle = &config["bundle"]["macOS"];
+    assert_eq!(bundle["entitlements"], "Entitlements.plist");
 }
 
 #[test]

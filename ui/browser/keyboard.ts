@@ -300,6 +300,44 @@ test("tries images", async ({ page }) => {
   await expect(page.locator("#try-it")).toContainText("Saved as predictions.csv");
 });
 
+/** A page with a camera. It films a drawing, or is refused with this error. */
+const withCamera = (page: Page, error = "") =>
+  page.addInitScript((name) => {
+    const film = async () => {
+      if (name) throw new DOMException("", name);
+      const canvas = document.createElement("canvas");
+      [canvas.width, canvas.height] = [320, 240];
+      canvas.getContext("2d")?.fillRect(40, 40, 80, 80);
+      const stream = canvas.captureStream(10);
+      Object.assign(window, { filmed: stream });
+      return stream;
+    };
+    const devices = { enumerateDevices: async () => [{ kind: "videoinput" }], getUserMedia: film };
+    Object.defineProperty(navigator, "mediaDevices", { value: devices });
+  }, error);
+
+test("tries a picture of the camera", async ({ page }) => {
+  await withCamera(page);
+  await open(page, results);
+  await choose(page, "#open-camera");
+  await expect(page.locator("#try-it video")).toBeVisible();
+  await expect.poll(() => page.locator("#try-it video").evaluate((video: HTMLVideoElement) => video.videoWidth)).toBe(320);
+  await choose(page, "#camera-take");
+  await expect(page.locator("#try-it")).toContainText("91 %");
+  // The camera is released.
+  const state = () => page.evaluate(() => (window as unknown as { filmed: MediaStream }).filmed.getTracks()[0]!.readyState);
+  await expect.poll(state).toBe("ended");
+});
+
+test("says why the camera does not open", async ({ page }) => {
+  await withCamera(page, "NotAllowedError");
+  await open(page, results);
+  await choose(page, "#open-camera");
+  await expect(page.locator("#camera-problem")).toContainText("Allow it in System Settings");
+  await choose(page, "#camera-close");
+  await expect(page.locator("#open-camera")).toBeVisible();
+});
+
 test("tries a text and a dropped folder", async ({ page }) => {
   await open(page, "/?results=language#/results/r3");
   await tabTo(page, page.locator("#try-text"));

@@ -9,7 +9,7 @@ export type InputView = {
  */
 id: number, 
 /**
- * Name of the file; "Pasted picture"; the beginning of a text.
+ * Name of the file; "Picture"; the beginning of a text.
  */
 name: string, 
 /**

@@ -153,7 +153,7 @@ export const resultsHost: ResultsHost = {
     throw { code: "failed", message: "img_caltech101_20-onnx: Ebb may not write there. Choose another place. Nothing was written." };
   },
   chooseFiles: async () => (query.has("several") ? state === "language" ? [add("morning.txt"), add("evening.txt")] : [add("holiday_0412.jpg"), add("bad.jpg"), add("holiday_0414.jpg")] : [add(query.has("unreadable") ? "bad.jpg" : "holiday_0412.jpg")]),
-  addPicture: async () => add("Pasted picture"),
+  addPicture: async () => add("Picture"),
   addText: async (text) => add(text),
   files: async (_run, ids) => ({ request: 1, inputs: ids.slice(0, 2000), left_out: Math.max(0, ids.length - 2000) }),
   // With `?slow`, the model never gets beyond the first 64.
