@@ -88,7 +88,8 @@ fn show(sample: &MemorySample, levels: &mut LevelTracker, args: &args::Memory) {
 }
 
 /// Describes heat and power saving, for example as "; hot: the processors are slowed; saving
-/// power". Empty if the machine is cool and does not save power, or does not report them.
+/// power". Empty if the machine is cool and does not save power. A value that the machine does not
+/// report is left out.
 fn condition(sample: &MemorySample) -> String {
     let heat = match sample.thermal {
         None | Some(Thermal::Nominal) => "",

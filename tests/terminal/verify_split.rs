@@ -85,7 +85,7 @@ fn the_table_ends_with_the_largest_difference() {
         .expect("a name")
         .trim_start_matches("the");
     assert!(
-        outcome.starts_with("The split does not change the training"),
+        outcome.starts_with("The sizes of the micro-batches do not change the gradient"),
         "{outcome}"
     );
     assert!(outcome.contains(name), "{largest} {outcome}");

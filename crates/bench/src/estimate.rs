@@ -72,7 +72,7 @@ pub fn estimate_workload(
 /// `None` for another device.
 ///
 /// # Errors
-/// The rate cannot be measured for want of memory or threads.
+/// The rate cannot be measured because memory or threads are missing.
 pub fn seconds_per_step(
     workload: Workload,
     effective_batch: u32,

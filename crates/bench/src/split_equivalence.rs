@@ -1,5 +1,6 @@
-//! Checks that the split does not change the training: the gradient of one effective batch,
-//! computed in several splits, is compared with the unsplit gradient, parameter by parameter.
+//! Checks that the sizes of the micro-batches do not change the gradient: the gradient of one
+//! effective batch, computed in several splits, is compared with the unsplit gradient, parameter by
+//! parameter.
 //!
 //! `difference = |split - unsplit| / |unsplit|`, with Euclidean norms over all values of a
 //! parameter's mean gradient.
@@ -56,18 +57,18 @@ impl SplitCheck {
         let (name, split, precision) = (&worst.name, &worst.split, self.precision.name());
         if self.passed() {
             return format!(
-                "the split does not change the training: the largest difference is {:.1e} (in {name}, with micro-batches of {split} samples), and rounding in {precision} explains differences up to {bound:.0e}",
+                "the sizes of the micro-batches do not change the gradient: the largest difference is {:.1e} (in {name}, with micro-batches of {split} samples), and rounding in {precision} explains differences up to {bound:.0e}",
                 worst.difference
             );
         }
         let next = match self.precision {
             ElementType::Single => {
-                "; run again with --double: if the split then changes nothing, the difference comes only from rounding, because the gradients of single samples nearly cancel"
+                "; run again with --double: if the gradient then stays the same, the difference comes only from rounding, because the gradients of single samples nearly cancel"
             }
             ElementType::Double => "",
         };
         format!(
-            "the split changes the training: {name} differs by {:.1e} with micro-batches of {split} samples, but rounding in {precision} explains differences only up to {bound:.0e}{next}",
+            "the sizes of the micro-batches change the gradient: {name} differs by {:.1e} with micro-batches of {split} samples, but rounding in {precision} explains differences only up to {bound:.0e}{next}",
             worst.difference
         )
     }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_limit_counts() {
+    fn the_smallest_limit_is_used() {
         let history = History::default();
         let device = MemorySample {
             device_limit_bytes: 20 * GB,

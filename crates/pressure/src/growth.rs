@@ -12,7 +12,7 @@ use format::format_bytes;
 /// The reason to stay at the throughput plateau.
 const NO_FASTER: &str = "a larger micro-batch is no faster here";
 /// The reason to return to the throughput plateau.
-const AS_FAST: &str = "this size is as fast and needs less memory";
+const AS_FAST: &str = "this size is as fast as a larger one and needs less memory";
 
 /// The reason to grow if memory was not short before.
 const ROOM_FOR_MORE: &str = "there is memory for a larger micro-batch";

@@ -68,7 +68,7 @@ choice! {
         AdamW8bit = "adamw8bit",
         /// Stochastic gradient descent with momentum 0.9.
         Sgd = "sgd",
-        /// The sign of a momentum, with half the state of AdamW (Chen et al. 2023).
+        /// Uses only the sign of its momentum, and has half the state of AdamW (Chen et al. 2023).
         Lion = "lion",
     }
 }
@@ -90,13 +90,13 @@ choice! {
 choice! {
     /// How two images of a batch are mixed.
     MixChoice {
-        /// Not at all.
+        /// Images are not mixed.
         None = "none",
-        /// Weighted mean of two images (Zhang et al. 2018).
+        /// Replaces an image by the weighted mean of two images (Zhang et al. 2018).
         Mixup = "mixup",
-        /// A rectangle of one image in the other (Yun et al. 2019).
+        /// Pastes a rectangle of one image into the other (Yun et al. 2019).
         CutMix = "cutmix",
-        /// One of the two, chosen per sample.
+        /// Mixup or CutMix, chosen per sample.
         Both = "both",
     }
 }
@@ -114,7 +114,7 @@ choice! {
 }
 
 choice! {
-    /// The model that is trained before the network, as a bar for it.
+    /// The simple model that Ebb trains before the network and compares the network with.
     BaselineChoice {
         /// A linear model of word and character n-grams.
         Ngrams = "ngrams",

@@ -212,7 +212,7 @@ settings! {
     /// weights
     loss_balance: LossBalance = { Allowed::Words(LossBalance::WORDS), Training, flag: "loss-balance" "fixed|uncertainty", default: "fixed" };
     /// Column that groups images: a group is never divided between training and held-out images;
-    /// none disables groups
+    /// write none for no groups
     group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "timestamps in file names, if there are any" };
     /// Classes to leave out, separated by commas; put a name that contains a comma in double quotes
     leave_out_classes: String = { Allowed::Name, Data, flag: "leave-out-classes" "CLASSES", default: "every class is used" };
@@ -232,7 +232,8 @@ settings! {
     effective_batch: u32 = { Allowed::Integer(1, 65_536), Training, flag: "effective-batch" "SAMPLES", default: "chosen from the number of samples" };
     /// Fixed number of samples that are processed at once
     micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "micro-batch" "auto|SAMPLES", default: "automatic: follows the free memory" };
-    /// Size of the first micro-batch; Ebb then measures and chooses
+    /// Size of the first micro-batch; Ebb measures its memory and then chooses larger or smaller
+    /// sizes
     first_micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "" "SAMPLES", default: "1" };
     /// Optimizer that updates the weights
     optimizer: OptimizerChoice = { Allowed::Words(OptimizerChoice::WORDS), Training, flag: "optimizer" "NAME", default: "adamw" };

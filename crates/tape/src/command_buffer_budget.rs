@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_time_between_a_launch_and_the_wait_for_it_counts() {
+    fn only_the_time_between_a_launch_and_the_wait_for_it_is_measured() {
         let (mut pace, mut clock) = (Pace::new(), Clock::new());
         // The host prepares the samples, and reads a value in between.
         clock.after_ms(5000);

@@ -56,11 +56,11 @@ pub struct Requirement {
     pub micro_batch: u32,
     /// Samples per step.
     pub effective_batch: u32,
-    /// Whether samples that are decoded ahead count.
+    /// Whether the footprint includes samples that are decoded in advance.
     pub prefetched: Prefetched,
 }
 
-/// Whether samples that are decoded ahead count.
+/// Whether the footprint includes samples that are decoded in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetched {
     /// They are part of the footprint.

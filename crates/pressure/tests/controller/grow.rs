@@ -78,7 +78,10 @@ fn the_size_returns_to_the_throughput_plateau() {
     let decisions = simulation.steps(900);
     let lowered = decisions.iter().find(|d| d.change == Change::Shrink);
     let lowered = lowered.expect("the size was lowered");
-    assert_eq!(lowered.reason, "this size is as fast and needs less memory");
+    assert_eq!(
+        lowered.reason,
+        "this size is as fast as a larger one and needs less memory"
+    );
     let last = decisions.last().expect("there were decisions");
     assert_eq!(simulation.state.micro_batch(TRAIN), 8);
     assert_eq!(

@@ -209,7 +209,7 @@ pub fn case_specs(n: usize) -> Vec<CaseSpec> {
             |t, v| t.conv2d(&v[0], &v[1], conv(1, 3, 3)),
         ),
         (
-            "conv2d patches with a rest",
+            "conv2d patches with a remainder",
             vec![vec![n, 3, 9, 6], vec![5, 3, 4, 4]],
             |t, v| t.conv2d(&v[0], &v[1], conv(4, 0, 1)),
         ),

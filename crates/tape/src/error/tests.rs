@@ -190,7 +190,7 @@ fn a_device_that_ignores_work_is_lost() {
 }
 
 #[test]
-fn the_most_severe_of_several_faults_counts() {
+fn the_most_severe_of_several_faults_is_reported() {
     let error = command_buffer(
         "Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout); \
          Ignored (for causing prior/excessive GPU errors) (00000004:kIOGPUCommandBufferCallbackErrorSubmissionsIgnored)",

@@ -54,7 +54,7 @@ fn describe_loaders<T: Task>(session: &Session<'_, T>) -> String {
             "evaluations of at most {} samples",
             format_count(most.into())
         ),
-        None => "evaluations of as many samples as fit".to_owned(),
+        None => "evaluations of as many samples as fit into memory".to_owned(),
     };
     // Other devices read the memory of the host.
     let pinned = match session.chosen.kind {

@@ -84,7 +84,7 @@ fn a_free_machine_is_read_from_meminfo() {
 }
 
 #[test]
-fn the_tighter_limit_of_machine_and_group_counts() {
+fn of_the_limits_of_machine_and_cgroup_the_tighter_one_is_used() {
     for (max, high, total, available) in [
         ("max", "max", 16 * GB, 10 * GB),
         ("4294967296", "max", 4 * GB, 3 * GB + 200 * MB), // file cache of the group is headroom
@@ -104,7 +104,7 @@ fn the_tighter_limit_of_machine_and_group_counts() {
 }
 
 #[test]
-fn a_limit_on_a_parent_group_counts() {
+fn a_limit_on_a_parent_cgroup_is_used() {
     let mut files = V2.to_vec();
     files.push(("sys/fs/cgroup/app.slice/job/memory.max", "max"));
     files.push(("sys/fs/cgroup/app.slice/memory.max", "2147483648"));
@@ -179,7 +179,7 @@ fn a_limit_on_the_process_narrows_the_sample() {
 }
 
 #[test]
-fn the_tightest_limit_on_the_process_counts() {
+fn the_tightest_limit_on_the_process_is_used() {
     let data = "Max data size  1073741824 unlimited bytes\n";
     for (address, headroom) in [("1610612736", 512 * MB), ("1140850688", 64 * MB)] {
         let limits = format!("{data}Max address space  {address} unlimited bytes\n");
@@ -298,7 +298,7 @@ fn a_lost_reading_is_left_out_and_reported_once() {
 }
 
 #[test]
-fn the_larger_stall_of_machine_and_group_counts() {
+fn of_the_stalls_of_machine_and_cgroup_the_longer_one_is_used() {
     let mut files = V2.to_vec();
     files.push(("proc/pressure/memory", "some avg10=0.00 total=1000000\n"));
     files.push((

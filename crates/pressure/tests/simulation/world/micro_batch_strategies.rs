@@ -193,7 +193,7 @@ impl Strategy for Ebb {
 
 /// Whether a change was not needed: growth, or the step down to the plateau.
 fn is_voluntary(decision: &Decision) -> bool {
-    let plateau = "this size is as fast and needs less memory";
+    let plateau = "this size is as fast as a larger one and needs less memory";
     decision.change == Change::Grow
         || decision.change == Change::Shrink && decision.reason == plateau
 }

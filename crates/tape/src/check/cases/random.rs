@@ -69,10 +69,10 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
         ("gumbel_softmax", vec![vec![n, 3, 7]], |t, v| {
             keyed(&v[0], |key| t.gumbel_softmax(&v[0], 0.7, Choice::Soft, key))
         }),
-        ("keep three of some", vec![vec![n, 7]], |t, v| {
+        ("keep three tokens", vec![vec![n, 7]], |t, v| {
             keep(t, &v[0], Some(3))
         }),
-        ("keep what wants to be kept", vec![vec![n, 7]], |t, v| {
+        ("keep any number of tokens", vec![vec![n, 7]], |t, v| {
             keep(t, &v[0], None)
         }),
     ]
