@@ -1,4 +1,4 @@
-//! Closing the window while a training runs: the training goes on, and the window can be opened
+//! Closing the window while a training runs: the training continues, and the window can be opened
 //! again from the Dock, the tray, or by starting Ebb once more.
 
 use crate::app_state::Shell;
@@ -14,7 +14,7 @@ use tauri::{AppHandle, Manager};
 pub struct Closing {
     /// Whether there is a tray icon to open the window from.
     pub has_tray: AtomicBool,
-    /// Whether the user knows that the training goes on.
+    /// Whether the user knows that the training continues.
     explained: AtomicBool,
 }
 

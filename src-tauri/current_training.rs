@@ -93,8 +93,8 @@ impl Active {
         last.filter(|training| training.is_running())
     }
 
-    /// Memory that another app must take so that the running training has to shrink, in bytes: what
-    /// its budget leaves, and half of its activations.
+    /// Bytes that another app must take to make the running training use a smaller micro-batch: the
+    /// unused part of its budget, and half of its activations.
     pub fn bytes_to_shrink(&self) -> Option<u64> {
         let training = self.running()?;
         let run = training.run();

@@ -21,7 +21,8 @@ pub struct Action {
     pub label: String,
     /// What it is called where there is no Finder.
     pub elsewhere: Option<String>,
-    /// The menu of the menu bar in which it is; `None` if the system has an item of its own.
+    /// The menu of the menu bar that contains the action; `None` if the system has its own item for
+    /// it.
     pub menu: Option<String>,
     /// The key that performs it together with the command key: "o", or "shift+o".
     pub key: Option<String>,

@@ -556,8 +556,8 @@ mod tests {
         assert!(note(0.0).starts_with("The model is right as often as its percentages predict"));
     }
 
-    /// 60 ants and 60 bees that the model recognizes, but for 12 of the ants, which it takes for
-    /// bees, the later ones with more confidence.
+    /// 60 ants and 60 bees. The model recognizes all except 12 of the ants. It predicts that these
+    /// are bees, with more confidence for later ones.
     fn with_wrong_labels() -> Results {
         let sample = |index: u32| {
             let class = index % 2;

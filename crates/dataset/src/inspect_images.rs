@@ -229,7 +229,7 @@ fn classify_all<'a>(
     images
 }
 
-/// Reads the table beside the images. It no longer counts as ignored then.
+/// Reads the table beside the images, and removes it from the list of ignored files.
 fn read_table(
     listing: &Listing,
     images: &[&Entry],

@@ -4,8 +4,8 @@ use crate::plain_sync;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 
-/// Error numbers by which a volume refuses to sync as asked, on macOS and Linux: `EINVAL`,
-/// `ENOTTY`, and `ENOTSUP` under the three numbers it has there.
+/// Error numbers with which a volume on macOS or Linux refuses a sync: `EINVAL`, `ENOTTY`, and the
+/// three numbers of `ENOTSUP`.
 const REFUSALS: [i32; 5] = [22, 25, 45, 95, 102];
 
 /// Waits until the content and length of `file` are on the disk.

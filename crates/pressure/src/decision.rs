@@ -172,8 +172,8 @@ pub struct Decision {
     pub change: Change,
     /// Release cached memory before the micro-batch starts.
     pub release_caches: bool,
-    /// Checkpoint the last complete step first, unless the newest checkpoint has it: the run may be
-    /// suspended soon.
+    /// Save a checkpoint first, unless the newest checkpoint already contains the last completed
+    /// step: the run may be suspended soon.
     #[serde(default)]
     pub checkpoint_first: bool,
     /// How far ahead samples are decoded from now on.

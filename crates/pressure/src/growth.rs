@@ -32,7 +32,8 @@ impl State {
         self.grown_ms.max(self.shrunk_ms)
     }
 
-    /// Takes a shrink by need. If it reverts a recent growth, the required calm doubles.
+    /// Records that lack of memory made the micro-batch smaller. If this reverts a recent growth,
+    /// the required calm period doubles.
     pub(crate) fn record_shrink(&mut self, policy: &Policy, now_ms: u64) {
         let grown_lately = self
             .grown_ms

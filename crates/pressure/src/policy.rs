@@ -338,7 +338,7 @@ pub(crate) const MIN_BOUND_MARGIN: f64 = 0.02;
 pub(crate) const RESIDUAL_MARGIN: f64 = 1.5;
 /// The largest underestimate is multiplied by this after each micro-batch.
 pub(crate) const RESIDUAL_DECAY: f64 = 0.98;
-/// A peak that was observed is multiplied by this after each micro-batch.
+/// Each stored peak is multiplied by this after every micro-batch.
 pub(crate) const OBSERVED_DECAY: f64 = 0.999;
 /// With an exact allocator, peaks closer than this are stored as one, in samples.
 pub(crate) const SAME_SIZE_SAMPLES: f64 = 0.5;
@@ -348,8 +348,8 @@ pub(crate) const SAME_SIZE_FRACTION: f64 = 0.02;
 pub(crate) const LINE_FORGETTING: f64 = 0.985;
 /// Uncertainty of the line before its first point; so large that the start values have no weight.
 pub(crate) const LINE_INITIAL_UNCERTAINTY: f64 = 1e6;
-/// No forgetting above this uncertainty: while the size never changes, there is no data to relearn
-/// a slope from.
+/// Above this uncertainty, the fit forgets nothing: while the micro-batch size stays the same, no
+/// new data could restore a forgotten slope.
 pub(crate) const LINE_MAX_UNCERTAINTY: f64 = 10.0;
 /// Fractions of a sample's memory assumed to be exact rather than rounded; 1.0 is fitted besides.
 pub(crate) const EXACT_FRACTIONS: [f64; 3] = [0.0, 1.0 / 3.0, 2.0 / 3.0];

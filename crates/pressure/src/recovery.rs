@@ -27,9 +27,9 @@ pub(crate) struct State {
     /// Checkpointed blocks, if that is more than was asked for.
     blocks: u32,
     moments: Moments,
-    /// Since when memory has held the training down, and how.
+    /// Since when memory has been short, and how this affects the training.
     shortage: Option<(u64, Shortage)>,
-    /// Since when memory has not held the training down.
+    /// Since when memory has not been short.
     calm_since_ms: Option<u64>,
     taken_ms: Option<u64>,
     undone_ms: Option<u64>,
@@ -37,7 +37,7 @@ pub(crate) struct State {
     calm_needed_ms: u64,
 }
 
-/// How memory holds a run down.
+/// How the lack of memory slows a run down or stops it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shortage {
     /// Not even one sample was given memory.

@@ -40,7 +40,8 @@ pub(crate) fn shrink(ctx: &DecisionContext, size: u32) -> RuleOutcome {
     RuleOutcome::run(size, cause, reason).releasing_caches(true)
 }
 
-/// Takes a shrink by need, or a wait: the slow start ends, and the prefetch is shortened too.
+/// Records that lack of memory made the micro-batch smaller or made the run wait: the slow start
+/// ends, and the prefetch is shortened too.
 pub(crate) fn record(
     ctx: &DecisionContext,
     growth: &mut growth::State,

@@ -259,8 +259,8 @@ pub fn discard(lost: Device) {
     metal_peak_memory::reset();
 }
 
-/// Tells the pool of kernel outputs that a micro-batch has ended: what none of the last few used is
-/// freed. Synchronize the device first.
+/// Tells the pool of kernel outputs that a micro-batch has ended. The pool frees each buffer that
+/// none of the last few micro-batches used. Synchronize the device first.
 pub fn trim_old(device: &Device) {
     metal::trim_old(device);
 }

@@ -142,7 +142,8 @@ impl KinkCursor {
         (at, from..from + count)
     }
 
-    /// Records the sides that `count` values took at the operation that has just run.
+    /// Records for `count` inputs of the operation that has just run on which side of the kink each
+    /// one was.
     pub fn record(
         &self,
         kink: Kink,

@@ -110,7 +110,7 @@ impl Quantized {
     /// Makes a matrix of `shape` [rows, columns] from saved codes and scales.
     ///
     /// # Errors
-    /// They belong to another shape or to another number of bits.
+    /// The codes and scales belong to another shape or to another number of bits.
     pub fn restore(bits: Bits, shape: [usize; 2], codes: Tensor, scales: Tensor) -> Result<Self> {
         let [rows, columns] = shape;
         let blocks = columns.div_ceil(BLOCK);

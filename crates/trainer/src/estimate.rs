@@ -42,8 +42,8 @@ const RECOMPUTE_FRACTION: f64 = 0.33;
 pub enum Variants {
     /// The number in the plan.
     Planned,
-    /// The number in the plan; if that does not fit also all blocks, and the smallest number that
-    /// fits.
+    /// The number in the plan. If the plan does not fit into memory: also all blocks, and the
+    /// smallest number with which it fits.
     MinCheckpointing(Requirement),
 }
 

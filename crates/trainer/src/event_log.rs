@@ -50,7 +50,7 @@ pub struct EventLog<'a> {
     observer: Observer<'a>,
     live: LiveMemory,
     last_memory_ms: Option<u64>,
-    /// Time of the newest prediction, and the phase and micro-batch it was for.
+    /// The newest prediction of a peak: when it was made, and for which phase and micro-batch size.
     last_prediction: Option<(u64, (Phase, u32))>,
     /// Files that were reported as skipped, each with the reason.
     skipped_files: HashSet<(PathBuf, String)>,

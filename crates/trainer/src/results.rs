@@ -89,7 +89,7 @@ impl SampleResult {
 }
 
 impl Results {
-    /// The results that a report and the predictions for its samples come to.
+    /// The results that follow from a report and the predictions for its samples.
     pub fn new(task: Task, report: EvaluationReport, samples: Vec<SampleResult>) -> Self {
         Results {
             version: VERSION,

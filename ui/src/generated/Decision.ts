@@ -26,8 +26,8 @@ change: Change,
  */
 release_caches: boolean, 
 /**
- * Checkpoint the last complete step first, unless the newest checkpoint has it: the run may be
- * suspended soon.
+ * Save a checkpoint first, unless the newest checkpoint already contains the last completed
+ * step: the run may be suspended soon.
  */
 checkpoint_first: boolean, 
 /**

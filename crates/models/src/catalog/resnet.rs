@@ -405,7 +405,7 @@ mod tests {
     use tape::inplace::to_f64;
     use tape::{Cancel, Kernels, Parameters, Rng};
 
-    /// Does not divide into parts of eight.
+    /// A number of samples that is not a multiple of eight.
     const SAMPLES: usize = 11;
 
     /// Gradients of every parameter if `checkpointed` blocks are recomputed as on a GPU or a CPU.

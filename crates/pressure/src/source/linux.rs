@@ -160,7 +160,7 @@ impl Machine {
             own_bytes,
             ..newest
         };
-        // Without stalls, they are read with every second fast sample.
+        // If there were no stalls, every second fast sample reads them.
         if self.stalls_reused || self.stall_fraction.is_some_and(|fraction| fraction > 0.0) {
             self.read_stalls();
         } else {

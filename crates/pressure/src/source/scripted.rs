@@ -18,9 +18,9 @@ pub enum Advance {
     Sample,
 }
 
-/// A footprint in bytes.
+/// Returns the footprint in bytes.
 type Footprint = Box<dyn FnMut() -> u64 + Send>;
-/// A highest footprint since the last call, in bytes.
+/// Returns the highest footprint since its last call, in bytes.
 type Peak = Box<dyn FnMut() -> Option<u64> + Send>;
 
 /// One line of a script.

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::launch_grid::FEWER_ELEMENTS;
 use candle_core::Tensor;
 
-/// The least size of both axes of a tile for which shared memory pays.
+/// If both axes of a tile have at least this size, copying through shared memory is faster.
 const TILED: usize = 16;
 /// Rows and columns of a tile.
 const TILE: usize = 32;

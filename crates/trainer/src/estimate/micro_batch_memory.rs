@@ -79,8 +79,9 @@ fn position(low: &Recording, high: &Recording, samples: u32) -> f64 {
     }
 }
 
-/// The highest of the intervals, each of which grows linearly with the samples. If the recordings
-/// have different operations, their peaks grow linearly.
+/// The peak memory of `samples` samples. The peak of each interval is a linear function of the
+/// samples, and the highest one is returned. If the recordings have different intervals, their
+/// highest peaks are interpolated.
 fn exact(low: &Recording, high: &Recording, samples: u32) -> f64 {
     let position = position(low, high, samples);
     let line =

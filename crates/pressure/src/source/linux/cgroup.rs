@@ -1,5 +1,5 @@
-//! The control group of this process, version 2 or 1: how much memory it may still take. Limits of
-//! parent groups count too. File cache is headroom, since the kernel drops it before it kills a
+//! The control group of this process, version 2 or 1: how much memory it may still take. The limits
+//! of parent groups apply too. File cache is headroom, since the kernel drops it before it kills a
 //! process.
 
 use super::fast_estimate::FullReading;
