@@ -3,8 +3,9 @@
 //! there is a result, every later run of the process uses it, so that no check runs while a run
 //! computes with the kernels that it would allow and refuse.
 
+use super::DeviceCheck;
+use super::check_observer::CheckObserver;
 use super::compare_with_cpu::Finding;
-use super::{CheckObserver, DeviceCheck};
 use crate::error::{Result, TrainError};
 use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
