@@ -71,17 +71,18 @@ impl DeviceText {
     }
 }
 
-/// Checks the GPU if it has no saved result, and if nothing stands against it now.
+/// Checks the GPU if there is no saved result, unless a training runs or memory is short.
 pub fn check_now(runs: &RunStore, level: Level, active: &Active) {
     let new = || BackgroundCheck::new(&device_check_path());
     if let Some(check) = reserve(runs, level, active, new) {
-        // The first training meets an error again, and shows it.
+        // If the check fails with an error, the first training has the same error and shows it.
         drop(check.run());
         active.purge();
     }
 }
 
-/// What `check` reserves, unless a training runs, here or in another process, or memory is short.
+/// Returns the result of `check`, or `None` if a training runs in this or another process, or if
+/// memory is short.
 fn reserve<C>(
     runs: &RunStore,
     level: Level,

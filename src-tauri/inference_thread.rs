@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use trainer::{DevicePreference, STACK_BYTES, TrainedModel};
 
-/// Ends what a model computes now and later. Any thread may call it.
+/// Cancels the current computation of a model and all later ones. Any thread may call it.
 pub type Canceller = Box<dyn Fn() + Send>;
 
 /// A model that the thread can own.

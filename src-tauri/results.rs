@@ -262,8 +262,8 @@ impl OpenResults {
         Ok(samples)
     }
 
-    /// Adds the beginnings of their texts to samples of a text run. They stay without if the
-    /// dataset has moved or changed.
+    /// Adds to each sample of a text run the beginning of its text. If the dataset has moved or
+    /// changed, the samples get no texts.
     fn add_texts(&self, folder: &RunFolder, results: &Results, samples: &mut [ResultSample]) {
         let is_on_texts = Task::from_name(&results.task) == Some(Task::TextClassification);
         if !is_on_texts || samples.is_empty() {

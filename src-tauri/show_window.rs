@@ -56,8 +56,8 @@ pub fn show_window(app: &AppHandle) {
     }
 }
 
-/// Shows the window if it is hidden or minimized. A Mac's menu bar can be used all the same, and
-/// nothing would show what its actions do.
+/// Shows the window if it is hidden or minimized. The menu bar of a Mac can be used while the
+/// window is hidden, but the results of its actions would then not be visible.
 pub fn show_if_hidden(app: &AppHandle) {
     let Some(window) = app.get_webview_window("main") else {
         return;

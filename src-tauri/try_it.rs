@@ -1,5 +1,5 @@
-//! Try it: files, pictures and texts that are not part of the dataset, by id, and what the model of
-//! the open page makes of them.
+//! Try it: files, pictures and texts that are not part of the dataset, by id, and the answers of
+//! the open page's model.
 
 use crate::lock_mutex::lock;
 use crate::predictions::{Answer, InputKind, MAX_TEXT_BYTES, files_in, to_csv};

@@ -5,8 +5,8 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Steps of each training that do not count: the first includes set-up, and the controller starts
-/// with small micro-batches.
+/// Number of first steps of each training that are not measured: the first includes set-up, and the
+/// controller starts with small micro-batches.
 const WARM_UP: usize = 10;
 
 /// Seconds of each step of one training.

@@ -100,7 +100,8 @@ impl Task {
         self.words().sample_noun
     }
 
-    /// The singular noun for what a step counts. Documents are packed into windows: "window".
+    /// The singular noun for the units that a step counts. For documents it is "window", because
+    /// documents are packed into windows.
     pub fn step_noun(self) -> &'static str {
         self.words().step_noun
     }

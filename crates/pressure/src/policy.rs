@@ -133,8 +133,9 @@ pub struct Policy {
     /// forever.
     #[serde(alias = "parked_most_ms")]
     pub max_suspended_ms: u64,
-    /// Free disk below which a run ends while a checkpoint still fits, in bytes. A run that began
-    /// with less than twice as much ends at half of what it began with.
+    /// Free disk space in bytes below which a run ends, while a checkpoint still fits on the disk.
+    /// If there was less than twice this space when the run began, the limit is half of the space
+    /// that was free then.
     #[serde(alias = "disk_least_bytes")]
     pub min_disk_bytes: u64,
     /// How long the disk must be short, in milliseconds: others write and remove large files.

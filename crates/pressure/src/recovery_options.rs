@@ -144,7 +144,7 @@ pub(crate) const RECOVERY_STEPS: [RecoveryOption; 14] = [
     other_result(RecoveryStep::FreezeBlocks, "Train only the second half of a pretrained network", Freed::ActivationsAndMomentsFraction(0.5), 0.0),
 ];
 
-/// What a run lacks, and what it has that could be freed.
+/// The memory that a run lacks, and the memory that it could free.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Shortage {
     /// How much must be freed, in bytes.

@@ -23,7 +23,7 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("ultra_safe", "low_memory"),
 ];
 
-/// Begins the line of a preset that says what it reached.
+/// The beginning of the line with the measured results of a preset.
 const MEASURED: &str = "# Measured: ";
 
 fn find(name: &str) -> Option<(&'static str, &'static str)> {

@@ -64,9 +64,9 @@ impl Grid {
         self.groups.saturating_mul(32 * self.simds)
     }
 
-    /// Refuses what 32 bits cannot count. `counts` are the numbers that the kernel gets, `elements`
-    /// those of each of its tensors from the first to the last one. `kernel` names the kernel in
-    /// the error.
+    /// Refuses a launch if one of its numbers does not fit into 32 bits. `counts` are the numbers
+    /// that the kernel gets, `elements` those of each of its tensors from the first to the last
+    /// one. `kernel` names the kernel in the error.
     ///
     /// # Errors
     /// [`TapeError::Memory`], as if a tensor did not fit into memory: a smaller micro-batch helps.

@@ -1,4 +1,4 @@
-//! What a new run takes over from the run that it branches from.
+//! The weights that a new run takes from the run that it branches from.
 
 use crate::checkpoint::Loaded;
 

@@ -272,7 +272,7 @@ fn disk_space(parent: &Path, error: &io::Error, learner: &TrainState) -> String 
     }
 }
 
-/// Refuses whatever could be read for ever, such as a pipe.
+/// Refuses anything but a file: reading a pipe, for example, could take forever.
 fn expect_file(path: &Path) -> io::Result<()> {
     if fs::metadata(path)?.is_file() {
         Ok(())

@@ -270,8 +270,9 @@ impl DeviceCheck {
         }
     }
 
-    /// What stands beside the name of a device that passed: what is not used there, and how many
-    /// operations were checked. Begins with a comma. `machine` is `Mac` or `machine`.
+    /// The text after the name of a device that passed the check: which kernels and precisions are
+    /// not used on it, and how many operations were checked. Begins with a comma. `machine` is
+    /// `Mac` or `machine`.
     fn passed(&self, machine: &str) -> String {
         let groups = self.refused_kernels.iter().map(|r| r.group.as_str());
         let groups: BTreeSet<&str> = groups.collect();

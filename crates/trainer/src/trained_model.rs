@@ -125,7 +125,7 @@ impl Progress {
         (done, total)
     }
 
-    /// Ends what the model computes now and later with an error.
+    /// Makes the current computation of the model and all later ones end with an error.
     pub fn cancel(&self) {
         self.cancel.store(true, Ordering::Relaxed);
     }
@@ -326,7 +326,7 @@ impl TrainedModel {
         }
     }
 
-    /// The evaluation that `sums` come to. `bytes` is the size of the evaluated documents, `part`
+    /// Computes the evaluation from `sums`. `bytes` is the size of the evaluated documents, `part`
     /// the name of the split.
     fn evaluation(&self, sums: EvaluationSums, bytes: u64, part: &'static str) -> Evaluation {
         let EvaluationSums {

@@ -116,7 +116,7 @@ impl MachineReport {
 }
 
 impl DoctorReport {
-    /// Collects what the check left.
+    /// Makes the report from the results of the check.
     pub fn new(
         machine: MachineReport,
         chosen: &SelectedDevice,

@@ -13,7 +13,7 @@ pub const MAX_BYTES: u64 = 16 << 20;
 const MAX_FILES: usize = 50_000;
 /// The headers of a tar archive have space for paths up to about this length.
 const MAX_PATH_BYTES: usize = 240;
-/// Length of a run's id, which leaves space for what is added to it.
+/// Maximum length of a run's id. File names may be longer, so that a prefix or number can be added.
 const MAX_ID_BYTES: usize = 200;
 /// Levels of folders.
 const MAX_DEPTH: usize = 8;

@@ -84,7 +84,8 @@ fn batch(
     (batch, end)
 }
 
-/// Seven arguments: the last tensor also stands for the missing ones, which no group works on.
+/// Seven arguments. If there are fewer tensors, the last one is repeated; no thread group works on
+/// the repetitions.
 fn bind<'a>(
     tensors: impl Iterator<Item = &'a Tensor>,
     how: fn(&'a Tensor) -> Argument<'a>,

@@ -1,5 +1,5 @@
-//! The part of the footprint that does not depend on the micro-batch, by what it is for. Counted
-//! from shapes.
+//! The part of the footprint that does not depend on the micro-batch, by purpose. It is computed
+//! from the shapes of tensors.
 
 use super::Target;
 use crate::error::Result;

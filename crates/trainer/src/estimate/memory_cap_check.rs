@@ -8,7 +8,8 @@ use pressure::{
 };
 use runlog::{CheckpointBlocks, RunConfig, format_bytes};
 
-/// Memory of a machine that is larger than any, so that only the cap counts.
+/// Memory of an imaginary machine that is larger than any real one, so that only the cap limits the
+/// run.
 const UNLIMITED_BYTES: u64 = 1 << 60;
 
 impl Plan {

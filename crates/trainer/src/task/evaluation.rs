@@ -1,4 +1,4 @@
-//! Sums over the micro-batches of an evaluation, and the metrics they come to.
+//! Sums over the micro-batches of an evaluation, and the metrics that are computed from these sums.
 
 use super::class_scores::{Ranking, confidence};
 use super::{Heads, MetricSums, RegressionErrors, regression_metrics};

@@ -35,7 +35,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// The class probabilities that class scores come to.
+    /// The class probabilities of class scores.
     pub(crate) fn from_scores(scores: &[f64]) -> Self {
         Prediction {
             classes: class_probabilities(scores),

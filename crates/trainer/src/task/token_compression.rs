@@ -217,7 +217,7 @@ impl CompressionTask {
     }
 }
 
-/// A compressed sequence, and what the language model makes of it.
+/// A compressed sequence, and its reconstruction by the language model.
 pub(crate) struct Reconstruction {
     /// Which tokens are kept.
     pub kept: Vec<bool>,

@@ -1,6 +1,6 @@
 //! Time in which at least one process waited for memory (PSI `some`), on the whole machine and in
-//! Ebb's cgroup. Ebb uses the longer of the two. It computes both from the running totals, since the
-//! kernel updates its averages only every 2 s.
+//! Ebb's cgroup. Ebb uses the longer of the two. It computes both from the running totals, since
+//! the kernel updates its averages only every 2 s.
 
 use super::kernel_file::KernelFile;
 use std::collections::VecDeque;

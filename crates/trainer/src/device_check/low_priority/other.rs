@@ -1,6 +1,6 @@
 //! Same surface as `macos.rs`.
 
-/// How far the thread stands behind others, as `nice` counts.
+/// Niceness of the thread: a larger number is a lower priority.
 const NICE: i32 = 10;
 
 /// Lowers the priority of this thread. A failure is ignored: the work is then done as usual.

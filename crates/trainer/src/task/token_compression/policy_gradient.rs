@@ -2,9 +2,9 @@
 //!
 //! A dropped token costs its loss `l`; a kept one costs the price `c`. The learned baseline
 //! predicts the cost of dropping, `v`. With `p` the probability of keeping, the expected cost is
-//! `(1 - p) v + p c`. The advantage of a decision is the expected cost minus the actual one, plus
-//! half of what its neighbors' losses fell below their expectation, a quarter of that of the next
-//! neighbors, and so on.
+//! `(1 - p) v + p c`. The advantage of a decision is the expected cost minus the actual one.
+//! Neighboring tokens add to it: the amount by which a neighbor's loss is below its expected loss
+//! is added with the factor 1/2 for the nearest neighbors, 1/4 for the next ones, and so on.
 
 /// The outcome for one sequence, one value per token.
 #[derive(Debug, Clone, Copy)]
