@@ -38,6 +38,8 @@ test-long: setup-test ui/dist/index.html
 	EBB_DISK_FAULTS=all cargo nextest run --release --workspace --test disk_faults --no-capture
 	$(step) 'killing the training 1,000 times'
 	EBB_KILLS=1000 cargo nextest run --release --workspace -E 'test(/^random_kills::/)' --no-capture
+	$(step) 'simulating machines of ten sizes'
+	EBB_ALL_MACHINES=1 cargo nextest run --release --workspace -E 'test(machines_of_all_sizes)' --no-capture
 	$(step) 'reading mutated files for a minute each'
 	EBB_MUTATION_SECONDS=60 cargo nextest run --release --workspace -E 'binary(hostile_files)'
 	$(step) 'training under real memory pressure'

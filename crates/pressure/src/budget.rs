@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_small_machine_keeps_the_floor_but_at_most_a_fifth() {
-        for (total, floor) in [(10 * GB, 1.5), (4 * GB, 0.8)] {
+        for (total, floor) in [(5 * GB, 0.75), (2 * GB, 0.4)] {
             let sample = MemorySample {
                 total_bytes: total,
                 available_bytes: total,

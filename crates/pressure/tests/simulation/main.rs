@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use world::{
-    Comparison, END, Fixed, Outcome, Rounding, TRACES, Trace, Truth, Who, compare, others, run,
+    ARRIVALS, Comparison, END, Fixed, Outcome, Rounding, TRACES, Trace, Truth, Who, compare,
+    compare_on, others, run,
 };
 
 const TUNED: Range<u32> = 0..10;
@@ -17,16 +18,20 @@ const HELD_OUT: Range<u32> = 10..20;
 /// The slow start is over, seconds.
 const STARTED: f64 = 30.0;
 
-/// All runs of these machines, on all cores.
-fn compare_all(seeds: Range<u32>, rounding: Rounding) -> Vec<(Trace, Comparison)> {
-    let jobs: Vec<_> = TRACES
-        .into_iter()
-        .flat_map(|trace| seeds.clone().map(move |seed| (trace, seed)))
+/// All runs of these machines, on all cores. `machine` makes the machine of a seed.
+fn compare_all(
+    traces: &[Trace],
+    seeds: Range<u32>,
+    machine: impl Fn(u32) -> Truth + Sync,
+) -> Vec<(Trace, Comparison)> {
+    let jobs: Vec<_> = traces
+        .iter()
+        .flat_map(|trace| seeds.clone().map(move |seed| (*trace, seed)))
         .collect();
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(&(trace, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let comparison = compare(trace, seed, rounding);
+            let comparison = compare_on(&machine(seed), trace, seed);
             done.lock()
                 .expect("no run panics")
                 .push((trace, comparison));
@@ -116,7 +121,8 @@ fn table(seeds: Range<u32>, rounding: Rounding) -> Row {
         "{:9} seeds killed over % oracle-> worst react50   p99 voluntary in-60 chg/m recovery worst",
         "trace"
     );
-    let runs = compare_all(seeds.clone(), rounding);
+    let machine = |seed| Truth::new(seed, rounding);
+    let runs = compare_all(&TRACES, seeds.clone(), machine);
     for trace in TRACES {
         let of = runs.iter().filter(|(t, _)| *t == trace);
         let of: Vec<_> = of.map(|(_, run)| run).collect();
@@ -206,7 +212,7 @@ fn without_pressure_ebb_reaches_99_percent_of_the_best_size() {
     let (mut steady, mut complete) = (Vec::new(), Vec::new());
     for seed in TUNED.start..HELD_OUT.end {
         let truth = Truth::new(seed, Rounding::Exact);
-        let calm = others(Trace::Calm, seed);
+        let calm = others(truth.ram, Trace::Calm, seed);
         let ebb = compare(Trace::Calm, seed, Rounding::Exact).ebb;
         let fixed = (1..=64).rev().map(|count| 64u32.div_ceil(count));
         let safe = fixed.filter_map(|size| {
@@ -270,7 +276,8 @@ const ELSEWHERE: [(Trace, u32, f64, f64, f64, u32, f64); 27] = [
 #[test]
 fn an_independent_implementation_gives_the_same_results() {
     for (trace, seed, used, oracle, done, killed, over_s) in ELSEWHERE {
-        let (truth, others) = (Truth::new(seed, Rounding::Exact), others(trace, seed));
+        let truth = Truth::new(seed, Rounding::Exact);
+        let others = others(truth.ram, trace, seed);
         let mean = others.iter().sum::<f64>() / others.len() as f64;
         let best = run(Who::Oracle, &truth, &others, seed);
         let fixed = run(Who::Strategy(&mut Fixed(16)), &truth, &others, seed);
@@ -306,5 +313,43 @@ fn a_step_of_8_gb_is_answered_before_memory_is_critical() {
         );
         let back = comparison.recovery_s.expect("others leave at 301 s");
         assert!(back <= 8.0, "seed {seed}: .90 of the speed after {back} s");
+    }
+}
+
+/// Memory of the machines of the last test, in GB. With `EBB_ALL_MACHINES` set, more sizes run.
+const SIZES: [f64; 4] = [8.0, 16.0, 36.0, 128.0];
+const MORE_SIZES: [f64; 6] = [18.0, 24.0, 64.0, 96.0, 192.0, 512.0];
+
+/// Machines of all sizes, with trainings of 3 to 60 % of their memory, and also other apps that no
+/// rule was tuned for. Large machines are killed in a few runs: another app takes all memory faster
+/// than their training state can be written to the disk.
+#[test]
+fn machines_of_all_sizes_reach_their_targets() {
+    let traces: Vec<_> = TRACES.into_iter().chain(ARRIVALS).collect();
+    let mut sizes = SIZES.to_vec();
+    if std::env::var_os("EBB_ALL_MACHINES").is_some() {
+        sizes.extend(MORE_SIZES);
+    }
+    let seeds = 0..4;
+    for ram in sizes {
+        let machine = |seed| Truth::with_ram(ram, seed);
+        let runs = compare_all(&traces, seeds.clone(), machine);
+        let all: Vec<_> = runs.iter().map(|(_, run)| run).collect();
+        let row = Row::new(&all);
+        row.print(&format!("{ram} GB"), &seeds);
+        if ram < 64.0 {
+            assert!(
+                row.killed == 0 && row.of_oracle >= 0.86,
+                "{ram} GB: {row:?}"
+            );
+        }
+        assert!(
+            row.killed <= 5 && row.of_oracle >= 0.75,
+            "{ram} GB: {row:?}"
+        );
+        assert!(
+            row.late_reaction_s <= 1.5 && row.over_percent <= 0.5,
+            "{ram} GB: {row:?}"
+        );
     }
 }

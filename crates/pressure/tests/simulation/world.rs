@@ -13,26 +13,23 @@ use pressure::{Action, Level, Outcome as Result, Policy};
 
 pub use micro_batch_strategies::{Ebb, Fixed, Strategy};
 pub use outcome::Outcome;
-pub use trace::{TRACES, Trace, others};
+pub use trace::{ARRIVALS, TRACES, Trace, others};
 pub use truth::{Rounding, Truth};
 
 use micro_batch_strategies::{Choice, Ended, Reading, oracle};
 
 const GB: f64 = (1u64 << 30) as f64;
-const RAM: f64 = 36.0;
-const DEVICE: f64 = 28.08;
 const BATCH: u32 = 64;
 const TICK: f64 = 0.05;
 pub const END: f64 = 600.0;
 const WARNING: f64 = 0.85;
 const LINE: f64 = 0.90;
 const CRITICAL: f64 = 0.95;
-/// GB of a suspended trainer, GB/s of the disk, GB/s at which new memory is first touched.
+/// GB of a suspended trainer, and GB/s of the disk.
 const SUSPENDED: f64 = 0.4;
 const DISK: f64 = 3.0;
 /// Fraction of the state that a checkpoint has: everything except the gradients.
 const SAVED: f64 = 0.7;
-const FIRST_TOUCH: f64 = 12.0;
 /// Seconds for an optimizer step, for releasing the pool, for a refused allocation and for a
 /// restart.
 const UPDATE: f64 = 0.05;
@@ -55,18 +52,22 @@ pub struct Comparison {
     pub recovery_s: Option<f64>,
 }
 
-/// Ten minutes of Ebb and of the oracle on machine `seed`.
+/// Ten minutes of Ebb and of the oracle on machine `seed` of 36 GB.
 pub fn compare(trace: Trace, seed: u32, rounding: Rounding) -> Comparison {
-    let truth = Truth::new(seed, rounding);
-    let others = others(trace, seed);
-    let mut ebb = Ebb::new(Policy::default(), rounding.allocator());
-    let ebb = run(Who::Strategy(&mut ebb), &truth, &others, seed);
-    let oracle = run(Who::Oracle, &truth, &others, seed);
+    compare_on(&Truth::new(seed, rounding), trace, seed)
+}
+
+/// Ten minutes of Ebb and of the oracle on this machine. Other apps are drawn from `seed`.
+pub fn compare_on(truth: &Truth, trace: Trace, seed: u32) -> Comparison {
+    let others = others(truth.ram, trace, seed);
+    let mut ebb = Ebb::new(Policy::default(), truth);
+    let ebb = run(Who::Strategy(&mut ebb), truth, &others, seed);
+    let oracle = run(Who::Oracle, truth, &others, seed);
     Comparison {
         of_oracle: ebb.done / oracle.done,
         recovery_s: trace
             .free_again_s()
-            .map(|free| ebb.recovery_s(&oracle, &truth, free)),
+            .map(|free| ebb.recovery_s(&oracle, truth, free)),
         ebb,
     }
 }
@@ -100,6 +101,11 @@ impl SystemLevel {
         }
         self.level
     }
+}
+
+/// GB/s at which new memory is first touched on a machine with `ram` GB: 12 on one with 36.
+fn first_touch(ram: f64) -> f64 {
+    12.0 * (ram / 36.0).sqrt()
 }
 
 fn level_of(used: f64) -> Level {
@@ -187,9 +193,9 @@ impl Machine<'_> {
             return;
         }
         if self.suspended {
-            self.pool = SUSPENDED;
+            self.pool = SUSPENDED.min(self.truth.state);
         }
-        let used = (self.others[i] + self.pool) / RAM;
+        let used = (self.others[i] + self.pool) / self.truth.ram;
         if self.is_killed(t, used) {
             return;
         }
@@ -246,7 +252,7 @@ impl Machine<'_> {
         let one = self
             .truth
             .one(running.map(|micro_batch| micro_batch.length));
-        if used > LINE && theirs + one <= LINE * RAM {
+        if used > LINE && theirs + one <= LINE * self.truth.ram {
             self.out.over_s += TICK;
             self.over_since.get_or_insert(t);
         } else if let Some(since) = self.over_since.take() {
@@ -264,9 +270,10 @@ impl Machine<'_> {
             return;
         };
         let running = self.running.as_ref();
+        let noise = 0.05 * self.truth.ram / 36.0;
         self.seen = Reading {
             t,
-            others: self.others[i.saturating_sub(2)] + 0.05 * self.random.normal(),
+            others: self.others[i.saturating_sub(2)] + noise * self.random.normal(),
             pool: self.pool,
             live: running.map_or(self.truth.state, |micro_batch| micro_batch.needs),
             level,
@@ -418,7 +425,7 @@ impl Machine<'_> {
             began: t,
             slowed: false,
         };
-        if micro_batch.needs > DEVICE {
+        if micro_batch.needs > self.truth.device {
             self.out.refused += 1;
             (self.pool, self.left) = (self.truth.state, REFUSED);
             if let Who::Strategy(strategy) = &mut self.who {
@@ -428,7 +435,7 @@ impl Machine<'_> {
         }
         let touched = match self.who {
             Who::Oracle => 0.0,
-            Who::Strategy(_) => (micro_batch.needs - self.pool).max(0.0) / FIRST_TOUCH,
+            Who::Strategy(_) => (micro_batch.needs - self.pool).max(0.0) / self.truth.first_touch(),
         };
         self.pool = self.pool.max(micro_batch.needs);
         self.left += self.truth.seconds(samples) + touched;

@@ -1,7 +1,7 @@
 //! Strategies for the micro-batch: the oracle, a fixed size, and Ebb's controller. Only the oracle
 //! knows the machine; the others get readings.
 
-use super::{BATCH, DEVICE, GB, LINE, RAM, TICK, truth::Truth};
+use super::{BATCH, GB, LINE, TICK, truth::Truth};
 use pressure::{
     Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
     MemorySample, MicroBatchKind, MicroBatchRecord, Outcome as Result, Policy, SampleCost, decide,
@@ -97,17 +97,23 @@ pub struct Ebb {
     state: ControllerState,
     model: MemoryModel,
     allocator: Allocator,
+    /// Memory of the machine, and the limit of the device, in GB.
+    ram: f64,
+    device: f64,
     kind: MicroBatchKind,
     sample: MemorySample,
 }
 
 impl Ebb {
-    pub fn new(policy: Policy, allocator: Allocator) -> Self {
+    pub fn new(policy: Policy, truth: &Truth) -> Self {
+        let allocator = truth.rounding.allocator();
         Self {
             policy,
             state: ControllerState::default(),
             model: MemoryModel::new(allocator),
             allocator,
+            ram: truth.ram,
+            device: truth.device,
             kind: MicroBatchKind {
                 element_bytes: 4,
                 input_size: TOKENS as u32,
@@ -123,12 +129,12 @@ impl Strategy for Ebb {
         let others = seen.others.max(0.0);
         self.sample = MemorySample {
             at_ms: ms(seen.t),
-            total_bytes: bytes(RAM),
-            available_bytes: bytes((RAM - others - seen.pool).max(0.0)),
+            total_bytes: bytes(self.ram),
+            available_bytes: bytes((self.ram - others - seen.pool).max(0.0)),
             own_bytes: bytes(seen.pool),
             device_live_bytes: bytes(seen.live),
             device_allocated_bytes: bytes(seen.pool),
-            device_limit_bytes: bytes(DEVICE),
+            device_limit_bytes: bytes(self.device),
             kernel_level: Some(seen.level),
             ..MemorySample::default()
         };
@@ -187,7 +193,9 @@ impl Strategy for Ebb {
     }
 
     fn killed(&mut self) {
-        *self = Self::new(self.policy.clone(), self.allocator);
+        self.state = ControllerState::default();
+        self.model = MemoryModel::new(self.allocator);
+        self.sample = MemorySample::default();
     }
 }
 
@@ -215,7 +223,7 @@ pub fn oracle(truth: &Truth, others: &[f64], now: usize, length: f64) -> Option<
         let seconds = truth.seconds(samples);
         let until = (now + (seconds / TICK) as usize + 1).min(others.len() - 1);
         let most = others[now..=until].iter().copied().fold(0.0, f64::max);
-        (truth.need(samples) <= (LINE * RAM - most).min(DEVICE))
+        (truth.need(samples) <= (LINE * truth.ram - most).min(truth.device))
             .then_some((seconds / f64::from(m), m))
     });
     fits.reduce(|a, b| if b.0 < a.0 { b } else { a })

@@ -1,8 +1,14 @@
 //! How the memory of other apps moves over ten minutes. It knows nothing of the trainer.
 
-use super::{END, TICK, mersenne_twister::Random};
+use super::{END, TICK, first_touch, mersenne_twister::Random};
 
+/// The machine on which the heights of the traces were chosen, and what other apps always use there.
+const RAM: f64 = 36.0;
 const OTHERS: f64 = 7.0;
+/// What the system and a few apps use on the smallest machine, GB.
+const SYSTEM: f64 = 2.0;
+/// Other apps never take more than this fraction of the memory.
+const MOST: f64 = 0.93;
 
 /// A pattern of other apps' use.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,6 +24,14 @@ pub enum Trace {
     NoWayOut,
     /// Not among the nine: a step of 8 GB that ends again.
     StepAndBack,
+    /// Apps of heavy-tailed sizes come and go at random.
+    Apps,
+    /// Builds: bursts of several compilers.
+    Builds,
+    /// Half of the memory is taken for 20 s, and free for 20 s.
+    Square,
+    /// Two large programs begin within 2 s.
+    TwoHogs,
 }
 
 /// The nine traces of the targets.
@@ -33,6 +47,9 @@ pub const TRACES: [Trace; 9] = [
     Trace::NoWayOut,
 ];
 
+/// Other apps that no rule was tuned for.
+pub const ARRIVALS: [Trace; 4] = [Trace::Apps, Trace::Builds, Trace::Square, Trace::TwoHogs];
+
 impl Trace {
     /// The second at which the memory that was taken is free again.
     pub fn free_again_s(self) -> Option<f64> {
@@ -45,13 +62,22 @@ impl Trace {
     }
 }
 
-/// GB held by others at every tick.
-pub fn others(trace: Trace, seed: u32) -> Vec<f64> {
+/// GB held by others at every tick, on a machine with `ram` GB.
+pub fn others(ram: f64, trace: Trace, seed: u32) -> Vec<f64> {
     let mut random = Random::new(1000 + seed);
+    let always = SYSTEM + (OTHERS - SYSTEM) * ram / RAM;
+    let room = ram - always;
+    let scale = room / (RAM - OTHERS);
+    let arrivals = arrivals(ram, trace, &mut random);
     let ramp = |t: f64, from: f64, to: f64, height: f64| {
         height * ((t - from) / (to - from)).clamp(0.0, 1.0)
     };
-    let mut drift = 0.0;
+    let (mut drift, mut taken) = (0.0, 0.0);
+    // No program takes memory faster than it can touch it, however high its trace is.
+    let fastest = match ram {
+        ram if ram > RAM => first_touch(ram) * TICK,
+        _ => f64::INFINITY,
+    };
     let at = |i: usize| {
         let t = i as f64 * TICK;
         drift += -drift / 20.0 * TICK + 0.9 * TICK.sqrt() * random.normal();
@@ -66,8 +92,81 @@ pub fn others(trace: Trace, seed: u32) -> Vec<f64> {
             Trace::Noise => (6.0 + 1.1 * drift).clamp(0.0, 19.0),
             Trace::Leak => ramp(t, 30.0, 600.0, 20.0),
             Trace::NoWayOut => ramp(t, 200.0, 206.0, 24.5) - ramp(t, 260.0, 262.0, 24.5),
+            Trace::Apps | Trace::Builds | Trace::Square | Trace::TwoHogs => {
+                arrivals.iter().map(|app| app.held(t)).sum::<f64>() / scale
+            }
         };
-        OTHERS + extra.max(0.0) + 0.10 * random.normal().abs()
+        taken = (scale * extra.max(0.0)).min(taken + fastest);
+        let held = always + taken + scale * 0.10 * random.normal().abs();
+        held.min(MOST * ram)
     };
     (0..=(END / TICK) as usize).map(at).collect()
+}
+
+/// A program that takes memory for a while.
+struct App {
+    /// From when to when, in seconds.
+    from: f64,
+    to: f64,
+    /// Seconds until it has all of it.
+    rise: f64,
+    gb: f64,
+}
+
+impl App {
+    fn held(&self, t: f64) -> f64 {
+        let rises = ((t - self.from) / self.rise).clamp(0.0, 1.0);
+        let falls = ((t - self.to) / 0.5).clamp(0.0, 1.0);
+        self.gb * (rises - falls).max(0.0)
+    }
+}
+
+/// The programs of a trace that has such.
+fn arrivals(ram: f64, trace: Trace, random: &mut Random) -> Vec<App> {
+    let mut apps = Vec::new();
+    let mut t = 20.0;
+    while t < END {
+        match trace {
+            Trace::Apps => {
+                // Half of them take under 2 % of the memory, a few take a quarter.
+                let gb = (0.02 * (1.2 * random.normal()).exp()).min(0.25) * ram;
+                let (rise, stays) = (random.between(0.3, 4.0), -90.0 * (1.0 - random.unit()).ln());
+                let to = t + rise + stays;
+                apps.push(App {
+                    from: t,
+                    to,
+                    rise,
+                    gb,
+                });
+                t -= 15.0 * (1.0 - random.unit()).ln();
+            }
+            Trace::Builds => {
+                for _ in 0..8 {
+                    let from = t + random.between(0.0, 25.0);
+                    let (rise, gb) = (random.between(1.0, 5.0), random.between(0.01, 0.08) * ram);
+                    let to = from + rise + random.between(1.0, 8.0);
+                    apps.push(App { from, to, rise, gb });
+                }
+                t += random.between(45.0, 90.0);
+            }
+            Trace::Square => {
+                let (from, to, rise) = (t, t + 20.0, 1.0);
+                apps.push(App {
+                    from,
+                    to,
+                    rise,
+                    gb: 0.3 * ram,
+                });
+                t += 40.0;
+            }
+            Trace::TwoHogs => {
+                let (rise, gb) = (random.between(1.5, 6.0), random.between(0.15, 0.3) * ram);
+                let (from, to) = (100.0 + t / 10.0, random.between(200.0, 400.0));
+                apps.push(App { from, to, rise, gb });
+                t += END / 2.0 - 10.0;
+            }
+            _ => return apps,
+        }
+    }
+    apps
 }

@@ -1,5 +1,6 @@
 //! The true memory and time of a micro-batch.
 
+use super::first_touch;
 use super::mersenne_twister::Random;
 use pressure::Allocator;
 
@@ -22,23 +23,33 @@ impl Rounding {
     }
 }
 
+/// The machine whose speeds are known.
+const RAM: f64 = 36.0;
+
 /// What the controller has to learn, in GB and seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Truth {
+    /// Memory of the machine.
+    pub ram: f64,
+    /// What the device may allocate.
+    pub device: f64,
     pub state: f64,
     sample: f64,
     fixed_s: f64,
     sample_s: f64,
     plateau: f64,
-    rounding: Rounding,
+    pub rounding: Rounding,
 }
 
 impl Truth {
-    /// Machine 0 is fixed; the others are drawn.
+    /// A machine of 36 GB. Machine 0 is fixed; the others are drawn.
     pub fn new(seed: u32, rounding: Rounding) -> Self {
+        let (ram, device) = (36.0, 28.08);
         let mut r = Random::new(77 + seed);
         match seed {
             0 => Self {
+                ram,
+                device,
                 state: 6.0,
                 sample: 0.34,
                 fixed_s: 0.020,
@@ -47,6 +58,8 @@ impl Truth {
                 rounding,
             },
             _ => Self {
+                ram,
+                device,
                 state: r.between(3.0, 8.0),
                 sample: r.between(0.12, 0.6),
                 fixed_s: r.between(0.01, 0.05),
@@ -55,6 +68,37 @@ impl Truth {
                 rounding,
             },
         }
+    }
+
+    /// A machine with `ram` GB, and a training that takes 3 to 60 % of them at some size between 4
+    /// samples and the whole batch. The device's limits are those that macOS sets.
+    pub fn with_ram(ram: f64, seed: u32) -> Self {
+        let mut r = Random::new(7_000 + 100 * ram as u32 + seed);
+        let device = match ram {
+            ram if ram < 16.0 => 0.67,
+            ram if ram < 36.0 => 0.74,
+            ram if ram < 64.0 => 0.78,
+            _ => 0.81,
+        };
+        let state = ram * r.between(0.015, 0.22);
+        let at_size = 4.0 * r.between(0.0, 4.0).exp2();
+        let peak = r.between(2.0 * state, 0.60 * ram);
+        Self {
+            ram,
+            device: device * ram,
+            state,
+            sample: (peak - state) / at_size,
+            fixed_s: r.between(0.01, 0.05),
+            // A sample that needs more memory takes longer. Larger machines are also faster.
+            sample_s: r.between(0.004, 0.02) * (ram / RAM).sqrt(),
+            plateau: r.between(3.0, 14.0),
+            rounding: Rounding::Exact,
+        }
+    }
+
+    /// GB/s at which new memory is first touched: more on a larger machine.
+    pub fn first_touch(&self) -> f64 {
+        first_touch(self.ram)
     }
 
     pub fn need(&self, samples: f64) -> f64 {
