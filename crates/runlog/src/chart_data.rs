@@ -2,12 +2,13 @@
 //! `PullHeader` describes the wire format.
 
 use crate::decimate::{self, Decimated, Rule};
-use crate::fold_events::{LOSS_COLUMNS, Run, STEP_COLUMNS};
+use crate::fold_events::Run;
 use crate::live_state::MEMORY_COLUMNS;
 use crate::loss_smoothing::smoothed;
 use crate::metric_text::{describe_metrics, metric_name, metric_value};
 use crate::run_view::{Mark, PackedArray, PullHeader};
 use crate::series::{Columns, Series};
+use crate::step_series::{LOSS_COLUMNS, STEP_COLUMNS};
 
 /// A curve of the loss panel. The window has its own table, `ui/src/chart/series.ts`.
 pub(crate) struct LossCurve {
@@ -21,7 +22,7 @@ pub(crate) struct LossCurve {
     pub has_own_scale: bool,
 }
 
-/// The curves of the loss panel, in the order of the first columns of `Run::loss`.
+/// The curves of the loss panel, in the order of the first columns of `Run::steps`.
 pub(crate) const LOSS_CURVES: [LossCurve; LOSS_COLUMNS] = [
     LossCurve {
         array: "loss.raw",
@@ -57,7 +58,7 @@ const MEMORY_ARRAYS: [&str; 1 + MEMORY_COLUMNS] = [
     "memory.thermal",
 ];
 
-/// The further columns of `Run::loss`.
+/// The further columns of `Run::steps`.
 const STEP_ARRAYS: [&str; STEP_COLUMNS - LOSS_COLUMNS] = [
     "loss.gradient_norm",
     "loss.samples_per_second",
@@ -84,7 +85,7 @@ const MEMORY_RULES: [Rule; MEMORY_COLUMNS] = [
     Rule::Last,
 ];
 
-/// How the columns of `Run::loss` are decimated.
+/// How the columns of `Run::steps` are decimated.
 const STEP_RULES: [Rule; STEP_COLUMNS] = [
     Rule::Extremes,
     Rule::Last,
@@ -192,7 +193,7 @@ impl Run {
         let names: Vec<&str> = std::iter::once("loss.at")
             .chain(curves)
             .chain(STEP_ARRAYS)
-            .filter(|name| self.has_command_buffers || *name != COMMAND_BUFFER_ARRAY)
+            .filter(|name| self.steps.has_command_buffers() || *name != COMMAND_BUFFER_ARRAY)
             .collect();
         let steps = query.smoothed_steps.unwrap_or(SMOOTHED_STEPS);
         pull.add(&names, self.steps_within(from, to, columns, steps));
@@ -211,7 +212,7 @@ impl Run {
         columns: u32,
         smoothed_steps: f64,
     ) -> Decimated<STEP_COLUMNS> {
-        let mut all = self.loss.all();
+        let mut all = self.steps.all();
         let first = all.at_ms.partition_point(|at| *at < from).saturating_sub(1);
         let end = all.at_ms.partition_point(|at| *at <= to) + 1;
         let average = smoothed(all.values[0], first..end, smoothed_steps);

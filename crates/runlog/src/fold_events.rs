@@ -4,23 +4,20 @@
 
 use crate::event::{FULL_SPEED, MemoryLimits, RESTS, RunEvent, Started, StopReason};
 use crate::gradient_health::GradientHealth;
+use crate::level_spans::LevelSpans;
 use crate::live_state::{Live, MEMORY_COLUMNS, memory_values};
-use crate::loss_smoothing::LossSmoother;
 use crate::memory_before_crash::CrashReport;
 use crate::records::{
     BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation,
 };
-use crate::run_view::{Figures, LevelSpan, Mark, RunStatus, StatusLine};
+use crate::run_view::{Figures, Mark, RunStatus, StatusLine};
 use crate::series::Series;
 use crate::status_text::{self, StatusText};
+use crate::step_series::StepSeries;
 use crate::throughput::Throughput;
 use pressure::{Action, Change, Level, Phase};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Values of the loss panel per step.
-pub(crate) const LOSS_COLUMNS: usize = 3;
-/// All values per step.
-pub(crate) const STEP_COLUMNS: usize = 8;
 /// Largest number of warnings and skipped files in memory.
 const MAX_NOTES: usize = 20;
 
@@ -40,7 +37,7 @@ pub struct Run {
     pub(crate) figures: Figures,
     pub(crate) status_line: StatusLine,
     pub(crate) marks: Vec<Mark>,
-    pub(crate) spans: Vec<LevelSpan>,
+    pub(crate) spans: LevelSpans,
     pub(crate) notes: VecDeque<String>,
     pub(crate) gradient_health: GradientHealth,
     /// Why training rests, while it does.
@@ -59,15 +56,7 @@ pub struct Run {
     pub(crate) live: Live,
     /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
-    /// Raw and smoothed loss, and the learning rate. Then the gradient norm, the samples per
-    /// second, the milliseconds that the step waited for data, its number, and the GPU's
-    /// milliseconds per command buffer, NaN if they were not measured.
-    pub(crate) loss: Series<STEP_COLUMNS>,
-    /// Whether the GPU's time per command buffer was measured in any step.
-    pub(crate) has_command_buffers: bool,
-    /// Step of each point of `loss`.
-    steps: Vec<u64>,
-    smoother: LossSmoother,
+    pub(crate) steps: StepSeries,
     throughput: Throughput,
 }
 
@@ -89,20 +78,9 @@ impl Run {
             RunEvent::Baseline { .. } => self.apply_baseline(event),
             RunEvent::Memory { .. } => self.apply_memory(event),
             RunEvent::Decision { .. } => self.apply_decision(event),
-            RunEvent::Prediction {
-                at_ms,
-                micro_batch,
-                predicted_peak_bytes,
-                measured_peak_bytes,
-                error_fraction,
-                ..
-            } => self.predictions.push(PredictionRecord {
-                at_ms: *at_ms,
-                micro_batch: *micro_batch,
-                predicted_peak_bytes: *predicted_peak_bytes,
-                measured_peak_bytes: *measured_peak_bytes,
-                error_fraction: *error_fraction,
-            }),
+            RunEvent::Prediction { .. } => {
+                self.predictions.extend(PredictionRecord::from_event(event));
+            }
             RunEvent::Step { .. } => self.apply_step(event),
             RunEvent::Evaluation { .. } => self.apply_evaluation(event),
             RunEvent::Checkpoint { .. } => self.apply_checkpoint(event),
@@ -201,31 +179,15 @@ impl Run {
     }
 
     fn apply_baseline(&mut self, event: &RunEvent) {
-        let RunEvent::Baseline {
-            at_ms,
-            name,
-            samples,
-            seconds,
-            loss,
-            metrics,
-        } = event
-        else {
+        let Some(baseline) = BaselineRecord::from_event(event) else {
             return;
-        };
-        let baseline = BaselineRecord {
-            name: name.clone(),
-            samples: *samples,
-            seconds: *seconds,
-            loss: *loss,
-            accuracy: metrics.get("accuracy").copied().filter(|a| a.is_finite()),
-            metrics: metrics.clone(),
         };
         let train_samples = self
             .started
             .as_ref()
             .map_or(0, |started| started.train_samples);
         let text = status_text::baseline(&baseline, train_samples);
-        self.set_status_text(*at_ms, text);
+        self.set_status_text(event.at_ms(), text);
         self.baseline = Some(baseline);
     }
 
@@ -259,24 +221,10 @@ impl Run {
     }
 
     fn set_level(&mut self, at_ms: u64, level: Level) {
-        if let Some(span) = self
-            .spans
-            .last_mut()
-            .filter(|_| self.figures.level != Level::Normal)
-        {
-            span.to_ms = at_ms.max(span.from_ms);
-        }
-        if level == self.figures.level {
-            return;
-        }
-        (self.figures.level, self.figures.level_since_ms) = (level, at_ms);
-        self.status_line.level = level;
-        if level != Level::Normal {
-            self.spans.push(LevelSpan {
-                from_ms: at_ms,
-                to_ms: at_ms,
-                level,
-            });
+        self.spans.add(at_ms, level);
+        if level != self.figures.level {
+            (self.figures.level, self.figures.level_since_ms) = (level, at_ms);
+            self.status_line.level = level;
         }
     }
 
@@ -361,10 +309,7 @@ impl Run {
             epoch,
             loss,
             learning_rate,
-            gradient_norm,
             samples_per_second,
-            wait_ms,
-            command_buffer_ms,
             micro_batches,
             metrics,
             ..
@@ -376,20 +321,7 @@ impl Run {
             self.status = RunStatus::Training;
         }
         self.live.progress = None;
-        let smoothed = self.smoother.next(*loss);
-        let values = [
-            *loss,
-            smoothed.unwrap_or(f64::NAN),
-            *learning_rate,
-            *gradient_norm,
-            *samples_per_second,
-            *wait_ms,
-            *step as f64,
-            command_buffer_ms.unwrap_or(f64::NAN),
-        ];
-        self.has_command_buffers |= command_buffer_ms.is_some();
-        self.loss.push(*at_ms as f64, values);
-        self.steps.push(*step);
+        let smoothed = self.steps.push(event);
         if let Some(size) = micro_batches.iter().max().filter(|_| self.micro.len() == 0) {
             self.set_micro_batch(*at_ms, *size);
         }
@@ -408,26 +340,7 @@ impl Run {
     }
 
     fn apply_evaluation(&mut self, event: &RunEvent) {
-        let RunEvent::Evaluation {
-            at_ms,
-            step,
-            epoch,
-            loss,
-            metrics,
-            ..
-        } = event
-        else {
-            return;
-        };
-        let accuracy = metrics.get("accuracy").copied().filter(|a| a.is_finite());
-        self.evaluations.push(EvaluationRecord {
-            at_ms: *at_ms,
-            step: *step,
-            epoch: *epoch,
-            loss: *loss,
-            accuracy,
-            metrics: metrics.clone(),
-        });
+        self.evaluations.extend(EvaluationRecord::from_event(event));
         self.live.progress = None;
         self.update_held_out_figures();
     }
@@ -481,9 +394,7 @@ impl Run {
         self.now_ms = at_ms;
         self.live = Live::default();
         self.rest_reason = None;
-        let valid = self.steps.partition_point(|done| *done <= step);
-        self.steps.truncate(valid);
-        self.loss.truncate(valid);
+        self.steps.truncate_after(step);
         self.evaluations
             .retain(|evaluation| evaluation.step <= step);
         self.checkpoints
@@ -496,14 +407,7 @@ impl Run {
         self.memory.truncate_after(at_ms as f64);
         self.micro.truncate_after(at_ms as f64);
         self.marks.retain(|mark| mark.at_ms <= at_ms);
-        self.spans.retain(|span| span.from_ms <= at_ms);
-        for span in &mut self.spans {
-            span.to_ms = span.to_ms.min(at_ms);
-        }
-        self.smoother = LossSmoother::default();
-        for loss in self.loss.column(0) {
-            self.smoother.next(f64::from(*loss));
-        }
+        self.spans.truncate_after(at_ms);
         self.throughput.reset();
         self.stop_reason = None;
         self.is_suspended = false;
@@ -537,14 +441,11 @@ impl Run {
             .as_ref()
             .map_or(0, |started| started.steps_per_epoch);
         let completed_epochs = step.saturating_sub(1).checked_div(steps_per_epoch);
-        let last_loss = self.loss.last().map(|(_, losses)| losses);
         Figures {
             step,
             epoch: completed_epochs.map_or(0, |epochs| epochs + 1),
-            loss: last_loss.map(|[raw, ..]| raw),
-            smoothed_loss: last_loss
-                .map(|[_, smoothed, ..]| smoothed)
-                .filter(|loss| loss.is_finite()),
+            loss: self.steps.last_loss(),
+            smoothed_loss: self.steps.last_smoothed_loss(),
             changes: self.marks.len() as u32,
             skipped: self.figures.skipped,
             step_metrics: std::mem::take(&mut self.figures.step_metrics),

@@ -4,7 +4,6 @@ use crate::event::RunEvent;
 use crate::fold_events::Run;
 use crate::live_state::Sample;
 use crate::run_view::{Figures, LevelSpan, StepProgress};
-use pressure::Level;
 
 impl Run {
     /// Shows a memory sample that is no event of the run: a `RunEvent::Memory` whose `sample` was
@@ -78,24 +77,13 @@ impl Run {
 
     /// The periods of elevated level, with the newest sample.
     pub(crate) fn live_spans(&self) -> Vec<LevelSpan> {
-        let mut spans = self.spans.clone();
         let Some(newest) = self.live_sample() else {
-            return spans;
+            return self.spans.all().to_vec();
         };
-        if newest.level == Level::Normal {
-            return spans;
-        }
-        match spans
-            .last_mut()
-            .filter(|_| self.figures.level == newest.level)
-        {
-            Some(span) => span.to_ms = newest.at_ms,
-            None => spans.push(LevelSpan {
-                from_ms: newest.level_since_ms,
-                to_ms: newest.at_ms,
-                level: newest.level,
-            }),
-        }
-        spans
+        self.spans.with_newest(LevelSpan {
+            from_ms: newest.level_since_ms,
+            to_ms: newest.at_ms,
+            level: newest.level,
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! Records of a run: its baseline, evaluations, checkpoints and predictions. Plain values.
 
+use crate::event::RunEvent;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -61,6 +62,86 @@ pub struct PredictionRecord {
     pub measured_peak_bytes: u64,
     /// `predicted / measured - 1`.
     pub error_fraction: f64,
+}
+
+impl BaselineRecord {
+    /// The record of a `RunEvent::Baseline`; `None` for other events.
+    pub(crate) fn from_event(event: &RunEvent) -> Option<Self> {
+        let RunEvent::Baseline {
+            name,
+            samples,
+            seconds,
+            loss,
+            metrics,
+            ..
+        } = event
+        else {
+            return None;
+        };
+        Some(BaselineRecord {
+            name: name.clone(),
+            samples: *samples,
+            seconds: *seconds,
+            loss: *loss,
+            accuracy: accuracy(metrics),
+            metrics: metrics.clone(),
+        })
+    }
+}
+
+impl EvaluationRecord {
+    /// The record of a `RunEvent::Evaluation`; `None` for other events.
+    pub(crate) fn from_event(event: &RunEvent) -> Option<Self> {
+        let RunEvent::Evaluation {
+            at_ms,
+            step,
+            epoch,
+            loss,
+            metrics,
+            ..
+        } = event
+        else {
+            return None;
+        };
+        Some(EvaluationRecord {
+            at_ms: *at_ms,
+            step: *step,
+            epoch: *epoch,
+            loss: *loss,
+            accuracy: accuracy(metrics),
+            metrics: metrics.clone(),
+        })
+    }
+}
+
+impl PredictionRecord {
+    /// The record of a `RunEvent::Prediction`; `None` for other events.
+    pub(crate) fn from_event(event: &RunEvent) -> Option<Self> {
+        let RunEvent::Prediction {
+            at_ms,
+            micro_batch,
+            predicted_peak_bytes,
+            measured_peak_bytes,
+            error_fraction,
+            ..
+        } = event
+        else {
+            return None;
+        };
+        Some(PredictionRecord {
+            at_ms: *at_ms,
+            micro_batch: *micro_batch,
+            predicted_peak_bytes: *predicted_peak_bytes,
+            measured_peak_bytes: *measured_peak_bytes,
+            error_fraction: *error_fraction,
+        })
+    }
+}
+
+/// The accuracy among the metrics of an event, if it is a finite number.
+fn accuracy(metrics: &BTreeMap<String, f64>) -> Option<f64> {
+    let accuracy = metrics.get("accuracy").copied();
+    accuracy.filter(|accuracy| accuracy.is_finite())
 }
 
 /// The evaluation with the highest accuracy, or with the lowest loss if there is no accuracy. Of

@@ -11,8 +11,6 @@ use crate::run_view::{Figures, Mark, RunStatus, StatusLine};
 
 /// Code of an error of a run whose smallest micro-batch does not fit into memory.
 const OUT_OF_MEMORY: &str = "out_of_memory";
-/// The column of `Run::loss` that holds the samples per second.
-const SPEED_COLUMN: usize = 4;
 /// A run with fewer steps has no median speed.
 const MIN_SPEEDS: usize = 3;
 
@@ -49,7 +47,7 @@ impl Run {
 
     /// Median throughput of the steps, in samples per second; `None` if only a few were measured.
     pub fn median_samples_per_second(&self) -> Option<f64> {
-        let speeds = self.loss.column(SPEED_COLUMN).iter();
+        let speeds = self.steps.samples_per_second().iter();
         let mut speeds: Vec<f32> = speeds.copied().filter(|speed| *speed > 0.0).collect();
         if speeds.len() < MIN_SPEEDS {
             return None;
@@ -158,8 +156,8 @@ impl Run {
     /// The smoothed loss in at most `points` points, including the first and the last.
     pub fn sparkline(&self, points: usize) -> Vec<f64> {
         let all: Vec<f64> = self
-            .loss
-            .column(1)
+            .steps
+            .smoothed_losses()
             .iter()
             .map(|v| f64::from(*v))
             .filter(|v| v.is_finite())

@@ -6,9 +6,6 @@ use crate::loss_smoothing::smoothed;
 use crate::metric_text::{metric_name, metric_value};
 use crate::series::Series;
 
-/// The column of `Run::loss` that holds the number of the step.
-const STEP_COLUMN: usize = 6;
-
 /// The curves of a run: step and value of each point. Values that are not finite are left out.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StepCurves {
@@ -26,10 +23,11 @@ impl Run {
     /// The curves of the whole run, each in at most `points` points (8 or more). The loss is
     /// smoothed over about `smoothed_steps` steps.
     pub fn step_curves(&self, points: u32, smoothed_steps: f64) -> StepCurves {
-        let average = smoothed(self.loss.column(0), 0..self.loss.len(), smoothed_steps);
+        let losses = self.steps.raw_losses();
+        let average = smoothed(losses, 0..losses.len(), smoothed_steps);
         let mut loss = Series::<1>::default();
-        for (step, value) in self.loss.column(STEP_COLUMN).iter().zip(average) {
-            loss.push(f64::from(*step), [f64::from(value)]);
+        for (step, value) in self.steps.numbers().iter().zip(average) {
+            loss.push(*step as f64, [f64::from(value)]);
         }
         let targets = self
             .started()
