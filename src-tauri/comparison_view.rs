@@ -1,7 +1,8 @@
 //! Two runs beside each other, as the window shows them: their results, their curves over each
 //! other, and the settings and samples that differ.
 
-use crate::results_view::{headline, noun};
+use crate::judge_run::noun;
+use crate::results_headline::headline;
 use crate::task_labels::capital;
 use runlog::{
     Allowed, CheckpointBlocks, RunConfig, SETTINGS, Setting, Started, StepCurves, format_bytes,

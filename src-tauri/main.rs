@@ -82,6 +82,8 @@ mod comparison_view;
 #[cfg(feature = "desktop")]
 mod results_commands;
 #[cfg(feature = "desktop")]
+mod results_headline;
+#[cfg(feature = "desktop")]
 mod results_view;
 #[cfg(feature = "desktop")]
 mod run_commands;

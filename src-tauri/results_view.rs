@@ -1,8 +1,8 @@
 //! The results of a run as the window shows them: numbers for its charts, and everything else as
 //! text.
 
-use crate::judge_run::facts_of_training;
-pub use crate::judge_run::noun;
+use crate::judge_run::{facts_of_training, noun};
+use crate::results_headline::{headline, in_unit};
 use crate::window_types::{CommandError, RunRow};
 use runlog::{
     MISSING, Run, RunConfig, format_bytes, format_count, format_duration, format_percent,
@@ -252,7 +252,7 @@ pub fn folder_report(results: &Results) -> ReportView {
     ReportView {
         classes: results.report.classes.iter().map(class).collect(),
         targets: targets(results),
-        ..headline(results)
+        ..headline_view(results)
     }
 }
 
@@ -289,7 +289,7 @@ fn report(run: &Run, results: &Results) -> ReportView {
         curve_title: curve_title.to_owned(),
         best_epoch: best.map_or(0, |evaluation| evaluation.epoch),
         targets: targets(results),
-        ..headline(results)
+        ..headline_view(results)
     }
 }
 
@@ -316,93 +316,15 @@ fn curve_metric(report: &EvaluationReport) -> (&'static str, Option<&'static str
     })
 }
 
-/// The large number, its title and what it means.
-pub fn headline(results: &Results) -> ReportView {
-    let part = match &*results.report.part {
-        "test" => "Test",
-        "whole" => "Folder",
-        _ => "Held-out",
-    };
-    let shown = accuracy_headline(results)
-        .or_else(|| text_headline(&results.report))
-        .or_else(|| target_headline(results))
-        .unwrap_or_else(|| ReportView {
-            title: "loss".to_owned(),
-            value: format!("{:.3}", results.report.loss),
-            ..ReportView::default()
-        });
+fn headline_view(results: &Results) -> ReportView {
+    let headline = headline(results);
     ReportView {
-        title: format!("{part} {}", shown.title),
-        ..shown
+        title: headline.title,
+        value: headline.value,
+        unit: headline.unit,
+        note: headline.note,
+        ..ReportView::default()
     }
-}
-
-/// "93.4 %: 227 of 243 images."
-fn accuracy_headline(results: &Results) -> Option<ReportView> {
-    let report = &results.report;
-    let accuracy = *report.metrics.get("accuracy")?;
-    let (low, high) = report.accuracy_interval?;
-    let correct = (accuracy * report.samples as f64).round() as u64;
-    Some(ReportView {
-        title: "accuracy".to_owned(),
-        value: format!("{:.1}", 100.0 * accuracy),
-        unit: "%".to_owned(),
-        note: format!(
-            "{} of {} {}s. With this many samples, the true accuracy is likely between {:.1} and {:.1} %.",
-            format_count(correct),
-            format_count(report.samples),
-            noun(&results.task),
-            100.0 * low,
-            100.0 * high
-        ),
-        ..ReportView::default()
-    })
-}
-
-/// Bits per byte of a language model, or the kept tokens of a compression.
-fn text_headline(report: &EvaluationReport) -> Option<ReportView> {
-    let metric = |name: &str| report.metrics.get(name).copied();
-    let windows = format_count(report.samples);
-    if let Some(bits) = metric("bits_per_byte") {
-        return Some(ReportView {
-            title: "text".to_owned(),
-            value: format!("{bits:.2}"),
-            unit: "bits per byte".to_owned(),
-            note: format!(
-                "The model needs this many bits for one byte of unseen text; without a model, one byte takes 8 bits. {windows} windows were evaluated."
-            ),
-            ..ReportView::default()
-        });
-    }
-    let kept = metric("kept_fraction")?;
-    let lost = metric("loss_per_dropped").unwrap_or(f64::NAN);
-    Some(ReportView {
-        title: "compression".to_owned(),
-        value: format!("{:.1}", 100.0 * kept),
-        unit: "%".to_owned(),
-        note: format!(
-            "of the tokens are kept. Filling in a dropped token costs {lost:.2} nats. {windows} windows were evaluated."
-        ),
-        ..ReportView::default()
-    })
-}
-
-/// The error of the first regression target.
-fn target_headline(results: &Results) -> Option<ReportView> {
-    let target = results.report.targets.first()?;
-    Some(ReportView {
-        title: "error".to_owned(),
-        value: in_unit(target.mean_absolute_error),
-        unit: target.name.clone(),
-        note: format!(
-            "Predictions of {} are off by this much on average. Always predicting the mean would be off by {}. {} {}s were evaluated.",
-            target.name,
-            in_unit(target.mean_baseline_error),
-            format_count(results.report.samples),
-            noun(&results.task)
-        ),
-        ..ReportView::default()
-    })
 }
 
 fn class(class: &trainer::ClassReport) -> ClassResultView {
@@ -474,15 +396,6 @@ pub fn samples(results: &Results, places: &[usize]) -> Vec<ResultSample> {
         })
     };
     places.iter().filter_map(|place| shown(*place)).collect()
-}
-
-/// "80.1", or "0.82" below 10.
-fn in_unit(value: f64) -> String {
-    if value.abs() < 10.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.1}")
-    }
 }
 
 fn targets(results: &Results) -> Vec<TargetResultView> {
