@@ -8,7 +8,7 @@ mod prediction_error;
 mod process_memory;
 mod micro_batch_cost;
 
-use crate::error::{Result, TrainError, samples};
+use crate::error::{Result, TrainError};
 use crate::keep_awake::{self, Activity};
 use crate::live::LiveMemory;
 use crate::machine::{Machine, SharedDevice};
@@ -17,10 +17,10 @@ use crate::replay::{Position, Replay};
 use crate::run_control::Control;
 use crate::saved_controller_state::{Environment, SavedControllerState, StateFile};
 use crate::threads::stack_bytes;
-use admission::{Admission, Situation};
+use admission::{Admission, Refusal, Situation};
 use candle_core::Device;
 use event_threshold::{Changes, reported_micro_batch};
-use in_flight::InFlight;
+use in_flight::{InFlight, Measurement};
 use micro_batch_cost::Workload;
 use pressure::{
     Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
@@ -364,16 +364,7 @@ impl MemoryController {
         }
         let size = self.state.micro_batch(kind);
         let comparison = self.changes.compare(phase, size, &decision);
-        let previous = comparison.previous;
-        if comparison.changed && previous > 0 && decision.change == Change::Start {
-            // The first training decision after an evaluation: to the user this is a change of
-            // size.
-            decision.change = if size > previous {
-                Change::Grow
-            } else {
-                Change::Shrink
-            };
-        }
+        decision.change = comparison.change;
         // Smaller micro-batches leave holes in the heap that larger ones do not fit into.
         let grows = decision.change == Change::Grow;
         if decision.release_caches || decision.action != Action::Run || grows {
@@ -384,7 +375,7 @@ impl MemoryController {
             reported_micro_batch: reported_micro_batch(size, remaining, &decision),
             decision,
             sample,
-            previous_micro_batch: previous,
+            previous_micro_batch: comparison.previous,
             changed: comparison.changed,
         })
     }
@@ -482,15 +473,13 @@ impl MemoryController {
         if let Some(live) = &self.live {
             live.exact_peak(running.started, peak_bytes);
         }
-        let measured = MicroBatchRecord {
-            at_ms: running.started_at_ms + ms as u64,
-            kind: running.kind,
-            micro_batch: running.micro_batch,
-            cost: self.workload.cost(running.micro_batch),
-            peak_bytes: peak_bytes.saturating_sub(running.prefetched_bytes),
+        let cost = self.workload.cost(running.micro_batch);
+        let measured = Measurement {
+            cost,
+            peak_bytes,
             ms,
-            outcome,
         };
+        let measured = running.record(measured, outcome);
         if outcome == Outcome::Ok {
             self.admission.confirmed();
             self.confirmed = Some(measured);
@@ -581,21 +570,12 @@ impl MemoryController {
             self.wait(control);
             return Ok(late);
         };
-        if outcome == Outcome::TooLong {
-            return Err(TrainError::DeviceFailed {
-                what: format!("a micro-batch of {}", samples(micro_batch)),
-                times,
-                source: Box::new(error),
-                next: "resume from the newest checkpoint, or start a new run with smaller images, fewer --tokens or --device cpu",
-            });
-        }
-        let advice = self.advice(micro_batch, 1);
-        Err(TrainError::DeviceOutOfMemory {
+        Err(self.situation().refused(Refusal {
             micro_batch,
+            outcome,
             times,
-            source: Box::new(error),
-            next: advice.unwrap_or_else(|| "train on --device cpu".to_owned()),
-        })
+            error,
+        }))
     }
 
     /// Waits for the device after a failure and returns cached memory to the system. Returns the

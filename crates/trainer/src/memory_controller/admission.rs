@@ -1,13 +1,14 @@
-//! Rejects micro-batches that cannot fit. On the CPU a failed allocation ends the process, so the
-//! controller rejects first: a micro-batch larger than the machine, its cgroup or the limits on
-//! this process allow, and a wait for memory that no other app can free.
+//! Rejects micro-batches that cannot fit, and gives up those that the device refuses. On the CPU a
+//! failed allocation ends the process, so the controller rejects first: a micro-batch larger than
+//! the machine, its cgroup or the limits on this process allow, and a wait for memory that no other
+//! app can free.
 
 use super::micro_batch_cost::Workload;
 use super::process_memory::Usage;
-use crate::error::TrainError;
+use crate::error::{TrainError, samples};
 use pressure::{
     Action, Change, ControllerState, Decision, MemoryModel, MemorySample, MicroBatchKind, Monitor,
-    Phase, Policy, Shortage, cheapest_setting, settings_that_help,
+    Outcome, Phase, Policy, Shortage, cheapest_setting, settings_that_help,
 };
 use runlog::format_bytes;
 
@@ -22,6 +23,7 @@ const SAFETY: u64 = 4;
 
 const SMALLER: &str = "choose a smaller --micro-batch, or auto";
 const RAISE: &str = "use smaller images, shorter texts (--tokens) or another model, or raise the limit set on this process (ulimit -v, ulimit -d)";
+const LESS_WORK: &str = "resume from the newest checkpoint, or start a new run with smaller images, fewer --tokens or --device cpu";
 /// Reason of a decision while a limit on this process is the cause.
 const LIMITED: &str = "the limit set on this process allows no more memory";
 
@@ -41,6 +43,17 @@ pub(super) struct Situation<'a> {
     pub monitor: &'a Monitor,
     pub workload: &'a Workload,
     pub usage: &'a Usage,
+}
+
+/// A micro-batch that cannot be smaller and that the device refused too often.
+pub(super) struct Refusal {
+    pub micro_batch: u32,
+    /// How it ended, each time.
+    pub outcome: Outcome,
+    /// Number of consecutive refusals.
+    pub times: u32,
+    /// The device's last error.
+    pub error: TrainError,
 }
 
 /// A micro-batch that does not fit.
@@ -197,6 +210,31 @@ impl Situation<'_> {
             ..self.shortage(kind, needed_bytes, missing_bytes)
         });
         help.map(|help| format!("try this first: {help}"))
+    }
+
+    /// The error that ends the run after a refusal.
+    pub fn refused(&self, refusal: Refusal) -> TrainError {
+        let Refusal {
+            micro_batch,
+            outcome,
+            times,
+            error,
+        } = refusal;
+        if outcome == Outcome::TooLong {
+            return TrainError::DeviceFailed {
+                what: format!("a micro-batch of {}", samples(micro_batch)),
+                times,
+                source: Box::new(error),
+                next: LESS_WORK,
+            };
+        }
+        let advice = self.advice(micro_batch, 1);
+        TrainError::DeviceOutOfMemory {
+            micro_batch,
+            times,
+            source: Box::new(error),
+            next: advice.unwrap_or_else(|| "train on --device cpu".to_owned()),
+        }
     }
 
     /// Footprint that a micro-batch is expected to reach, in bytes. Without a prediction it is

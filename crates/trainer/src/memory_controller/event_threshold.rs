@@ -1,4 +1,4 @@
-//! Decides which decisions are worth an event.
+//! Decides which decisions are worth an event, and what change the event reports.
 
 use pressure::{Action, Change, Decision, Phase};
 
@@ -14,6 +14,8 @@ pub(super) struct Comparison {
     pub changed: bool,
     /// The steady micro-batch before.
     pub previous: u32,
+    /// What the decision changes for the user.
+    pub change: Change,
 }
 
 /// The micro-batch that the event of `decision` reports: `size` is the steady one. A run can start
@@ -63,9 +65,22 @@ impl Changes {
                 | Change::Continue
                 | Change::Stop
         );
+        let changed = always || differs && phase == Phase::Train;
+        let change = if changed && previous > 0 && decision.change == Change::Start {
+            // The first training decision after an evaluation: to the user this is a change of
+            // size.
+            if size > previous {
+                Change::Grow
+            } else {
+                Change::Shrink
+            }
+        } else {
+            decision.change
+        };
         Comparison {
-            changed: always || differs && phase == Phase::Train,
+            changed,
             previous,
+            change,
         }
     }
 }
@@ -103,5 +118,18 @@ mod tests {
         assert_eq!((training.changed, training.previous), (true, 0));
         let later = changes.compare(Phase::Train, 8, &decision(Change::Shrink, 8));
         assert_eq!((later.changed, later.previous), (true, 16));
+    }
+
+    #[test]
+    fn a_start_with_another_size_than_before_is_a_change_of_size() {
+        let mut changes = Changes::default();
+        let mut started = |size| {
+            let compared = changes.compare(Phase::Train, size, &decision(Change::Start, size));
+            compared.change
+        };
+        assert_eq!(started(16), Change::Start);
+        assert_eq!(started(8), Change::Shrink);
+        assert_eq!(started(12), Change::Grow);
+        assert_eq!(started(12), Change::Start, "the size is the same");
     }
 }

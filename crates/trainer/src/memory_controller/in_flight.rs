@@ -1,6 +1,6 @@
-//! The micro-batch that is running, and how long it takes.
+//! The micro-batch that is running, and the record of it once it has ended.
 
-use pressure::MicroBatchKind;
+use pressure::{MicroBatchKind, MicroBatchRecord, Outcome};
 use std::time::Instant;
 
 /// The micro-batch that is running.
@@ -19,10 +19,61 @@ pub(super) struct InFlight {
     pub scripted_ms: Option<f64>,
 }
 
+/// What was measured of a micro-batch that has ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measurement {
+    /// Sum of the samples' costs.
+    pub cost: u64,
+    /// Highest footprint meanwhile, with prefetched samples.
+    pub peak_bytes: u64,
+    /// Its duration in milliseconds.
+    pub ms: f64,
+}
+
 impl InFlight {
     /// Time since it started, in milliseconds.
     pub fn duration_ms(&self) -> f64 {
         let elapsed_ms = || self.started.elapsed().as_secs_f64() * 1000.0;
         self.scripted_ms.unwrap_or_else(elapsed_ms)
+    }
+
+    /// The record of this micro-batch, which ended with `outcome`.
+    pub fn record(&self, measured: Measurement, outcome: Outcome) -> MicroBatchRecord {
+        MicroBatchRecord {
+            at_ms: self.started_at_ms + measured.ms as u64,
+            kind: self.kind,
+            micro_batch: self.micro_batch,
+            cost: measured.cost,
+            peak_bytes: measured.peak_bytes.saturating_sub(self.prefetched_bytes),
+            ms: measured.ms,
+            outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_excludes_prefetched_samples_and_ends_after_its_duration() {
+        let running = InFlight {
+            kind: MicroBatchKind::default(),
+            micro_batch: 4,
+            prefetched_bytes: 300,
+            started: Instant::now(),
+            started_at_ms: 1000,
+            scripted_ms: Some(50.0),
+        };
+        let record = |peak_bytes| {
+            let measured = Measurement {
+                cost: 64,
+                peak_bytes,
+                ms: running.duration_ms(),
+            };
+            running.record(measured, Outcome::Ok)
+        };
+        assert_eq!((record(1000).at_ms, record(1000).peak_bytes), (1050, 700));
+        assert_eq!(record(200).peak_bytes, 0, "the prefetch was shortened");
     }
 }
