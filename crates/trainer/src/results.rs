@@ -198,15 +198,18 @@ mod tests {
         }
     }
 
-    fn sample(index: u32, class: u32, predicted: u32, probability: f64) -> SampleResult {
+    /// A sample of class 0 or 1. The model gives it class 1 with probability `of_one`.
+    pub(super) fn sample_of_two_classes(index: u32, class: u32, of_one: f64) -> SampleResult {
+        let predicted = u32::from(of_one > 0.5);
+        let probability = |class| if class == 1 { of_one } else { 1.0 - of_one };
         SampleResult {
             index,
             file: format!("{index}.jpg"),
             class: Some(ClassPrediction {
                 class,
                 predicted,
-                probability,
-                class_probability: 0.1,
+                probability: probability(predicted),
+                class_probability: probability(class),
             }),
             targets: Vec::new(),
         }
@@ -215,9 +218,9 @@ mod tests {
     fn results(part: &str, step: u64) -> Results {
         let classes = vec![class_report("ant", 3, 1.0), class_report("bee", 1, 0.0)];
         let samples = vec![
-            sample(0, 0, 0, 0.9),
-            sample(1, 0, 1, 0.6),
-            sample(2, 1, 0, 0.8),
+            sample_of_two_classes(0, 0, 0.1),
+            sample_of_two_classes(1, 0, 0.6),
+            sample_of_two_classes(2, 1, 0.2),
         ];
         Results::new(
             Task::ImageClassification,

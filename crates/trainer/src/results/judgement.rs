@@ -312,9 +312,9 @@ fn join(first: Option<String>, second: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::SampleResult;
-    use super::super::tests::{class_report, report};
+    use super::super::tests::{class_report, report, sample_of_two_classes as sample};
     use super::*;
-    use crate::task::{ClassPrediction, RegressionReport};
+    use crate::task::RegressionReport;
     use dataset::Task;
 
     fn facts() -> TrainingFacts {
@@ -453,17 +453,6 @@ mod tests {
 
     #[test]
     fn a_label_that_is_probably_wrong_is_named() {
-        let sample = |index: u32, class: u32, of_bee: f64| SampleResult {
-            index,
-            file: String::new(),
-            class: Some(ClassPrediction {
-                class,
-                predicted: u32::from(of_bee > 0.5),
-                probability: of_bee.max(1.0 - of_bee),
-                class_probability: if class == 1 { of_bee } else { 1.0 - of_bee },
-            }),
-            targets: Vec::new(),
-        };
         let right = (0..40).map(|i| sample(i, i % 2, if i % 2 == 1 { 0.8 } else { 0.2 }));
         let samples: Vec<SampleResult> = right.chain([sample(40, 0, 0.99)]).collect();
         let classes = vec![

@@ -80,27 +80,9 @@ impl Results {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{class_report, report};
+    use super::super::tests::{class_report, report, sample_of_two_classes as sample};
     use super::*;
-    use crate::task::ClassPrediction;
     use dataset::Task;
-
-    /// A sample of class 0 or 1 with the probability of class 1.
-    fn sample(index: u32, class: u32, of_bee: f64) -> SampleResult {
-        let predicted = u32::from(of_bee > 0.5);
-        let probability = |class| if class == 1 { of_bee } else { 1.0 - of_bee };
-        SampleResult {
-            index,
-            file: format!("{index}.jpg"),
-            class: Some(ClassPrediction {
-                class,
-                predicted,
-                probability: probability(predicted),
-                class_probability: probability(class),
-            }),
-            targets: Vec::new(),
-        }
-    }
 
     fn results(samples: Vec<SampleResult>) -> Results {
         let class = |class: u32, name: &str| {
