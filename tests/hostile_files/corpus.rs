@@ -2,42 +2,22 @@
 
 use crate::corpus_of;
 use crate::readers::READERS;
+use crate::small_child::{CHILD, run_in_small_child};
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Environment variable of the child process.
-const CHILD: &str = "EBB_TEST_READS_CORPUS";
 /// What the child prints last.
 const DONE: &str = "read the whole corpus";
 /// Longest time for one file. Most take less than a millisecond.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Runs itself in a child process, because a refused allocation aborts the process.
+/// Runs itself in a child process with 2 GB of address space.
 #[test]
 fn every_file_is_read_or_refused_with_a_sentence() {
     if std::env::var_os(CHILD).is_some() {
         return read_corpus();
     }
-    let thread = std::thread::current();
-    let out = Command::new("sh")
-        // macOS has no such limit; the sentences are checked there all the same.
-        .args([
-            "-c",
-            "ulimit -v 2000000 2>/dev/null; exec \"$0\" --exact \"$1\" --nocapture",
-        ])
-        .arg(std::env::current_exe().expect("the test has a path"))
-        .arg(thread.name().expect("test threads have names"))
-        .env(CHILD, "1")
-        .output()
-        .expect("sh can be started");
-    let text =
-        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    assert!(
-        out.status.success() && text.contains(DONE),
-        "{} {text}",
-        out.status
-    );
+    run_in_small_child(2_000_000, "1", DONE);
 }
 
 /// Runs in the child process, whose output names the file that ended it.

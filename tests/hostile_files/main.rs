@@ -5,6 +5,9 @@ mod corpus;
 mod mutations;
 mod readers;
 
+#[path = "../support/small_child.rs"]
+mod small_child;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,8 @@
 //! Folders as users have them, and files that lie. None of them may abort the process, hang it, or
 //! count as a class.
 
-use crate::support::{
-    CHILD_FOLDER, Folder, jpeg, jpeg_declaring, plain, png, png_declaring, read_in_small_child,
-    scene,
-};
+use crate::small_child::{CHILD, run_in_small_child};
+use crate::support::{Folder, jpeg, jpeg_declaring, plain, png, png_declaring, scene};
 use dataset::{InspectOptions, inspect_images};
 use std::fs;
 use std::path::Path;
@@ -153,7 +151,7 @@ fn links_are_judged_by_their_targets() {
 /// test can catch.
 #[test]
 fn no_file_aborts_the_process() {
-    if let Some(folder) = std::env::var_os(CHILD_FOLDER) {
+    if let Some(folder) = std::env::var_os(CHILD) {
         return read_everything(Path::new(&folder));
     }
     let folder = Folder::with_images(&["ant/1.jpg", "bee/1.jpg", "bee/2.jpg", "ant/2.jpg"]);
@@ -167,7 +165,7 @@ fn no_file_aborts_the_process() {
     ] {
         folder.put(&format!("ant/{name}"), &jpeg(&scene(40, 30)));
     }
-    read_in_small_child(folder.path(), 4_000_000, "read everything");
+    run_in_small_child(4_000_000, folder.path(), "read everything");
 }
 
 /// Runs in the child process.

@@ -1,7 +1,8 @@
 //! Broken, huge or malicious files of texts: each is left out with a reason, and memory stays
 //! bounded.
 
-use crate::support::{CHILD_FOLDER, Folder, read_in_small_child};
+use crate::small_child::{CHILD, run_in_small_child};
+use crate::support::Folder;
 use crate::text_tables::{found, look_at};
 use dataset::{Split, Task, TextDataset, TextInspection, TextOptions, Tokenizer};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
@@ -305,12 +306,12 @@ fn put_expanding_tables(folder: &Folder) {
 /// test can catch.
 #[test]
 fn no_table_expands_to_gigabytes() {
-    if let Some(folder) = std::env::var_os(CHILD_FOLDER) {
+    if let Some(folder) = std::env::var_os(CHILD) {
         return read_expanding_tables(Path::new(&folder));
     }
     let folder = Folder::new();
     put_expanding_tables(&folder);
-    read_in_small_child(folder.path(), 2_000_000, "read every table");
+    run_in_small_child(2_000_000, folder.path(), "read every table");
 }
 
 /// Runs in the child process.

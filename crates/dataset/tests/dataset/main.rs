@@ -1,6 +1,8 @@
 //! Tests of detection, inspection and loading on generated folders. They need no network, and no
 //! files of this machine except in `dirty_folder.rs`.
 
+#[path = "../../../../tests/support/small_child.rs"]
+mod small_child;
 mod support;
 
 mod class_folders;

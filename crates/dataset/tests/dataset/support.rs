@@ -195,30 +195,3 @@ pub fn cmyk_jpeg() -> Vec<u8> {
     ]
     .concat()
 }
-
-/// Environment variable of the child process: the folder to read.
-pub const CHILD_FOLDER: &str = "DATASET_TEST_FOLDER";
-
-/// Runs the calling test again in a child process that may use `kilobytes` of memory, because a
-/// refused allocation aborts the process. The child finds `folder` in [`CHILD_FOLDER`], and prints
-/// `done` at its end.
-pub fn read_in_small_child(folder: &Path, kilobytes: u64, done: &str) {
-    let thread = std::thread::current();
-    // macOS has no such limit; what the child expects is checked there all the same.
-    let limited =
-        format!("ulimit -v {kilobytes} 2>/dev/null; exec \"$0\" --exact \"$1\" --nocapture");
-    let out = std::process::Command::new("sh")
-        .args(["-c", limited.as_str()])
-        .arg(std::env::current_exe().expect("the test has a path"))
-        .arg(thread.name().expect("test threads have names"))
-        .env(CHILD_FOLDER, folder)
-        .output()
-        .expect("sh can be started");
-    let text =
-        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    assert!(
-        out.status.success() && text.contains(done),
-        "{} {text}",
-        out.status
-    );
-}
