@@ -3,7 +3,7 @@
 
 use crate::SOON;
 use crate::support::driver::{SmallDisk, fill};
-use crate::support::home::Home;
+use crate::support::home::{Home, events_in};
 use crate::support::until;
 use crate::support::window::Window;
 use serde_json::Value;
@@ -14,17 +14,9 @@ const DISK_MB: u64 = 256;
 /// Space that is left: less than half of the disk, and enough for a checkpoint.
 const LEFT_BYTES: u64 = 100_000_000;
 
-fn events(run: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(run.join("events.jsonl")).unwrap_or_default();
-    let lines = text
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok());
-    lines.collect()
-}
-
 /// The newest event of this kind.
 fn newest(run: &Path, kind: &str) -> Option<Value> {
-    let mut events = events(run).into_iter().rev();
+    let mut events = events_in(run).into_iter().rev();
     events.find(|event| event["kind"] == kind)
 }
 

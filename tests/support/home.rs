@@ -4,6 +4,15 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
+/// Complete events in the folder of a run; none before the run has begun.
+pub fn events_in(run: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(run.join("events.jsonl")).unwrap_or_default();
+    let lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    lines.collect()
+}
+
 /// `EBB_HOME` of one test.
 pub struct Home(TempDir);
 
@@ -39,10 +48,7 @@ impl Home {
 
     /// Complete events of a run.
     pub fn events(&self, id: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.run(id).join("events.jsonl")).unwrap_or_default();
-        text.lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect()
+        events_in(&self.run(id))
     }
 
     /// The newest step of a run; 0 before the first.

@@ -1,6 +1,8 @@
 //! Runs the built binary: each test has its own home folder, generated images and parsed events.
 
-use runlog::{RunEvent, RunFolder, RunStore};
+use runlog::{RunEvent, RunFolder, RunStore, read_events};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
@@ -43,6 +45,11 @@ pub fn event(line: &str) -> RunEvent {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{line} is not an event: {error}"))
 }
 
+/// Parses one line of JSON that is not an event.
+pub fn json(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
 /// A memory script for a machine with `total_bytes`: the memory of other apps, one line per
 /// `interval_ms`.
 pub fn memory_script(
@@ -64,6 +71,26 @@ pub fn losses(events: &[RunEvent]) -> Vec<f64> {
         _ => None,
     };
     events.iter().filter_map(loss).collect()
+}
+
+/// The bits of the loss of every step of a run. A repeated step counts once, with its last loss.
+pub fn loss_bits(run: &RunFolder) -> Vec<u64> {
+    let mut by_step = BTreeMap::new();
+    for event in read_events(&run.events_path()).expect("the events can be read") {
+        if let RunEvent::Step { step, loss, .. } = event {
+            by_step.insert(step, loss.to_bits());
+        }
+    }
+    by_step.into_values().collect()
+}
+
+/// The metric with this name in every evaluation that has it.
+pub fn evaluated(events: &[RunEvent], metric: &str) -> Vec<f64> {
+    let found = |event: &RunEvent| match event {
+        RunEvent::Evaluation { metrics, .. } => metrics.get(metric).copied(),
+        _ => None,
+    };
+    events.iter().filter_map(found).collect()
 }
 
 impl TestHome {

@@ -1,8 +1,8 @@
 //! Fine-tuning of pretrained models: they are planned, trained, resumed without their source
 //! folder, evaluated and used. Models that do not fit are refused before the training starts.
 
-use crate::support::{TestHome, draw_classes, losses};
-use runlog::{RunEvent, RunFolder, read_events};
+use crate::support::{TestHome, draw_classes, evaluated, json, loss_bits, losses};
+use runlog::RunEvent;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -81,35 +81,13 @@ const SMS: &str =
 const BOOK: &str =
     "{book} --from {gpt2} --tokens 10 --effective-batch 6 --micro-batch 4 --learning-rate 0.01";
 
-fn json_value(line: &str) -> Value {
-    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
-}
-
-fn metric(events: &[RunEvent], wanted: &str) -> Vec<f64> {
-    let found = |event: &RunEvent| match event {
-        RunEvent::Evaluation { metrics, .. } => metrics.get(wanted).copied(),
-        _ => None,
-    };
-    events.iter().filter_map(found).collect()
-}
-
-fn bits(run: &RunFolder) -> Vec<u64> {
-    let mut by_step = std::collections::BTreeMap::new();
-    for event in read_events(&run.events_path()).expect("the events can be read") {
-        if let RunEvent::Step { step, loss, .. } = event {
-            by_step.insert(step, loss.to_bits());
-        }
-    }
-    by_step.into_values().collect()
-}
-
 #[test]
 fn fine_tuned_classifiers_work_without_the_pretrained_folder() {
     let home = messages();
     for options in ["", "--train-only last:1", "--adapter 4 --quantize 8"] {
         let line = format!("{SMS} {options} --epochs 12 --out {{runs}}");
         let events = home.train(&line).expect_code(0).events();
-        let accuracy = metric(&events, "accuracy");
+        let accuracy = evaluated(&events, "accuracy");
         let best = accuracy.iter().copied().fold(0.0, f64::max);
         assert!(best > 0.95, "{options}: {accuracy:?}");
         let started = events.iter().find_map(|event| match event {
@@ -129,7 +107,7 @@ fn fine_tuned_classifiers_work_without_the_pretrained_folder() {
             crate::support::run_command(&mut command).expect_code(0).out
         };
         let sms = home.path("sms.tsv").display().to_string();
-        let found = json_value(&words(&["evaluate", &run, &sms, "--json"]));
+        let found = json(&words(&["evaluate", &run, &sms, "--json"]));
         assert!(found["accuracy"].as_f64() > Some(0.95), "{found}");
         let out = words(&[
             "predict",
@@ -140,11 +118,11 @@ fn fine_tuned_classifiers_work_without_the_pretrained_folder() {
         ]);
         let best: Vec<Value> = out
             .lines()
-            .map(|line| json_value(line)["classes"][0]["class"].clone())
+            .map(|line| json(line)["classes"][0]["class"].clone())
             .collect();
         assert_eq!(best, ["spam", "ham"], "{out}");
         let out = words(&["verify-split", &run, "--json"]);
-        assert_eq!(json_value(&out)["holds"], true, "{out}");
+        assert_eq!(json(&out)["holds"], true, "{out}");
     }
 }
 
@@ -154,7 +132,7 @@ fn fine_tuned_language_models_generate_text() {
     for options in ["", "--adapter 4 --quantize 4", "--train-only last:1"] {
         let line = format!("{BOOK} {options} --epochs 3 --out {{runs}}");
         let events = home.train(&line).expect_code(0).events();
-        let found = metric(&events, "bits_per_byte");
+        let found = evaluated(&events, "bits_per_byte");
         // Nine random words of 37 bytes in all would need 0.8 bits per byte.
         assert!(found.last() < Some(&0.5), "{options}: {found:?}");
         // The length of an epoch is counted in tokens, not in bytes.
@@ -175,7 +153,7 @@ fn fine_tuned_language_models_generate_text() {
         let found = home
             .run(&format!("evaluate {run} {{book}} --json"))
             .expect_code(0);
-        assert!(json_value(&found.out)["bits_per_byte"].as_f64() < Some(0.5));
+        assert!(json(&found.out)["bits_per_byte"].as_f64() < Some(0.5));
     }
 }
 
@@ -204,7 +182,7 @@ fn check_resume(home: &TestHome, line: &str, folder: &str) {
         .finish();
     assert_eq!(code, Some(0), "{events:#?}");
     assert_eq!(whole.len(), 24);
-    assert_eq!(bits(&killed[0]), whole);
+    assert_eq!(loss_bits(&killed[0]), whole);
 }
 
 #[test]
@@ -274,12 +252,12 @@ fn a_pretrained_vit_is_planned_and_fine_tuned() {
     let planned = home
         .run(&format!("plan {line} --device cpu --json"))
         .expect_code(0);
-    let planned = json_value(&planned.out);
+    let planned = json(&planned.out);
     let baseline = |options: &str| {
         let out = home.run(&format!(
             "plan {{birds}} --from {{vit}} {options} --device cpu --json"
         ));
-        json_value(&out.expect_code(0).out)["models"][0]["baseline"].clone()
+        json(&out.expect_code(0).out)["models"][0]["baseline"].clone()
     };
     assert_eq!(planned["chosen"]["model"], "vit");
     assert_eq!(planned["chosen"]["resolution"], 16);
@@ -290,7 +268,7 @@ fn a_pretrained_vit_is_planned_and_fine_tuned() {
     let events = home
         .train(&format!("{line} --epochs 30 --effective-batch 6"))
         .expect_code(0);
-    let best = metric(&events.events(), "accuracy")
+    let best = evaluated(&events.events(), "accuracy")
         .into_iter()
         .fold(0.0, f64::max);
     assert!(best > 0.9, "{best}");

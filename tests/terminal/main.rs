@@ -52,3 +52,5 @@ mod verify_split;
 mod python;
 #[path = "../support/terminal.rs"]
 mod support;
+#[path = "../support/text_datasets.rs"]
+mod text_datasets;

@@ -1,6 +1,6 @@
 //! Commands that use a trained run: evaluate, predict, runs and report. Also memory and doctor.
 
-use crate::support::{TestHome, draw_classes};
+use crate::support::{TestHome, draw_classes, json};
 use serde_json::Value;
 
 fn trained() -> TestHome {
@@ -9,10 +9,6 @@ fn trained() -> TestHome {
     let line = "{birds} --image-size 16 --steps 24 --effective-batch 16 --augment none";
     home.train(line).expect_code(0);
     home
-}
-
-fn json(line: &str) -> Value {
-    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
 #[test]

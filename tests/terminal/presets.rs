@@ -1,6 +1,6 @@
 //! Every bundled preset trains and has a purpose.
 
-use crate::support::{COMMON_ARGS, TestHome, draw_classes, run_command};
+use crate::support::{TestHome, draw_classes};
 use runlog::{RunEvent, preset_names, preset_purpose};
 use std::path::Path;
 
@@ -16,23 +16,23 @@ fn birds_and_book() -> TestHome {
     home
 }
 
+/// Whether a preset is for documents. The others are for images.
+fn is_for_documents(preset: &str) -> bool {
+    let task = runlog::preset(preset).and_then(|preset| preset.task);
+    task == Some(runlog::TaskChoice::TokenCompression)
+}
+
 #[test]
 fn every_preset_trains() {
     let home = birds_and_book();
     for name in preset_names() {
-        let task = runlog::preset(name).and_then(|preset| preset.task);
-        let needs_texts = task == Some(runlog::TaskChoice::TokenCompression);
-        let (folder, smaller) = if needs_texts {
-            (home.path("book"), ["--model", "compress_micro"])
+        let (folder, smaller) = if is_for_documents(name) {
+            ("{book}", "--model compress_micro")
         } else {
-            (home.path("birds"), ["--image-size", "32"])
+            ("{birds}", "--image-size 32")
         };
-        let folder = folder.to_str().expect("a UTF-8 path");
-        let args = [
-            "train", folder, "--preset", name, "--steps", "2", smaller[0], smaller[1], "--json",
-        ];
-        let output = run_command(&mut home.ebb(args.iter().chain(&COMMON_ARGS)));
-        assert_eq!(output.code, Some(0), "{name}: {}", output.err);
+        let line = format!("{folder} --preset {name} --steps 2 {smaller}");
+        let output = home.train(&line).expect_code(0);
         let steps = output
             .events()
             .into_iter()
@@ -143,10 +143,10 @@ fn a_measured_preset_names_accuracy_data_time_and_command() {
 fn every_preset_fits_a_mac_with_4_gb() {
     let home = birds_and_book();
     for name in preset_names() {
-        let task = runlog::preset(name).and_then(|preset| preset.task);
-        let (folder, model) = match task {
-            Some(runlog::TaskChoice::TokenCompression) => ("{book}", "compress_micro"),
-            _ => ("{birds}", "convnet"),
+        let (folder, model) = if is_for_documents(name) {
+            ("{book}", "compress_micro")
+        } else {
+            ("{birds}", "convnet")
         };
         let line = format!("plan {folder} --preset {name} --model {model} --for 4GB --within 0");
         home.run(&line).expect_code(0);

@@ -1,9 +1,8 @@
 //! Regression targets from a table beside images: they are trained, resumed, evaluated in their
 //! units and predicted.
 
-use crate::support::{TestHome, draw_classes, losses};
-use runlog::{RunEvent, RunFolder, RunStore, read_events};
-use serde_json::Value;
+use crate::support::{TestHome, draw_classes, evaluated, json, loss_bits, losses};
+use runlog::{RunEvent, RunStore};
 use std::fs;
 
 /// Images of three birds in one folder, and a table with their masses and lengths. Three masses are
@@ -41,20 +40,9 @@ fn plates() -> TestHome {
 
 const LINE: &str = "{plates} --image-size 16 --effective-batch 12 --augment none";
 
-fn json(line: &str) -> Value {
-    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
-}
-
 fn metric(events: &[RunEvent], wanted: &str) -> f64 {
-    let found = |event: &RunEvent| match event {
-        RunEvent::Evaluation { metrics, .. } => metrics.get(wanted).copied(),
-        _ => None,
-    };
-    events
-        .iter()
-        .filter_map(found)
-        .next_back()
-        .unwrap_or(f64::NAN)
+    let last = evaluated(events, wanted).pop();
+    last.unwrap_or(f64::NAN)
 }
 
 #[test]
@@ -134,17 +122,6 @@ fn check_predictions(home: &TestHome) {
     assert!(text.contains("owl_000.png: mass_g "), "{text}");
 }
 
-/// The bits of the loss of every step. A repeated step counts once, with its last loss.
-fn bits(run: &RunFolder) -> Vec<u64> {
-    let mut by_step = std::collections::BTreeMap::new();
-    for event in read_events(&run.events_path()).expect("the events can be read") {
-        if let RunEvent::Step { step, loss, .. } = event {
-            by_step.insert(step, loss.to_bits());
-        }
-    }
-    by_step.into_values().collect()
-}
-
 #[test]
 fn a_killed_run_resumes_with_the_same_targets_and_loss_weights() {
     let home = plates();
@@ -171,7 +148,7 @@ fn a_killed_run_resumes_with_the_same_targets_and_loss_weights() {
         .finish();
     assert_eq!(code, Some(0), "{events:#?}");
     let whole: Vec<u64> = whole.into_iter().map(f64::to_bits).collect();
-    assert_eq!((whole.len(), bits(&killed[0])), (24, whole));
+    assert_eq!((whole.len(), loss_bits(&killed[0])), (24, whole));
 }
 
 #[test]

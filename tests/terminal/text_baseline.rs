@@ -1,7 +1,8 @@
 //! The n-gram baseline of text classification: trained before the network, shown, and used.
 
 use crate::python::python;
-use crate::support::{TestHome, losses, run_command};
+use crate::support::{TestHome, json, losses, run_command};
+use crate::text_datasets;
 use runlog::RunEvent;
 use serde_json::Value;
 use std::process::Command;
@@ -10,8 +11,7 @@ const TRAIN: &str = "{sms.tsv} --tokens 16 --vocabulary 400 --effective-batch 16
 
 /// Messages whose words decide the class.
 fn messages() -> TestHome {
-    let home = TestHome::new();
-    let fillers = [
+    text_datasets::messages(&[
         "today",
         "the train",
         "at home",
@@ -19,20 +19,7 @@ fn messages() -> TestHome {
         "with Ann",
         "maybe",
         "\u{e9}t\u{e9}",
-    ];
-    let row = |i: usize| {
-        let filler = |n: usize| fillers[(i * n + i / 7) % fillers.len()];
-        match i % 4 {
-            0 => format!("spam\twin {} cash {} now {i}\n", filler(3), filler(5)),
-            _ => format!("ham\tsee you {} {} at {i}\n", filler(3), filler(5)),
-        }
-    };
-    home.file("sms.tsv", (0..160).map(row).collect::<String>());
-    home
-}
-
-fn json(line: &str) -> Value {
-    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    ])
 }
 
 fn baseline_accuracy(events: &[RunEvent]) -> Option<f64> {

@@ -1,27 +1,10 @@
 //! Token compression: models are trained, resumed, evaluated and used to compress texts.
 
-use crate::support::{TestHome, losses, run_command};
+use crate::support::{TestHome, json, losses, run_command};
+use crate::text_datasets::book;
 use runlog::RunEvent;
-use serde_json::Value;
-
-fn book() -> TestHome {
-    let home = TestHome::new();
-    std::fs::create_dir(home.path("book")).expect("the folder can be created");
-    for i in 0..12 {
-        let text = format!(
-            "Chapter {i}. {}",
-            "It rained all day and we stayed in. ".repeat(20 + i)
-        );
-        home.file(&format!("book/{i:02}.txt"), text);
-    }
-    home
-}
 
 const BOOK: &str = "{book} --task token-compression --model compress_micro --tokens 32 --effective-batch 6 --micro-batch 4";
-
-fn json(line: &str) -> Value {
-    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
-}
 
 #[test]
 fn a_compression_is_trained_evaluated_and_used() {

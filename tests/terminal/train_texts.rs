@@ -1,13 +1,13 @@
 //! Text classifiers and language models: they are trained, resumed, evaluated and used.
 
-use crate::support::{TestHome, losses};
-use runlog::{RunEvent, RunFolder, read_events};
+use crate::support::{TestHome, evaluated, json, loss_bits, losses};
+use crate::text_datasets::{self, book};
+use runlog::RunEvent;
 use serde_json::Value;
 
-/// Messages of two classes that differ in a few text.
+/// Messages of two classes that differ in a few words.
 fn messages() -> TestHome {
-    let home = TestHome::new();
-    let fillers = [
+    text_datasets::messages(&[
         "today",
         "the train",
         "at home",
@@ -16,57 +16,11 @@ fn messages() -> TestHome {
         "maybe",
         "again",
         "soon",
-    ];
-    let row = |i: usize| {
-        let filler = |n: usize| fillers[(i * n + i / 7) % fillers.len()];
-        match i % 4 {
-            0 => format!("spam\twin {} cash {} now {i}\n", filler(3), filler(5)),
-            _ => format!("ham\tsee you {} {} at {i}\n", filler(3), filler(5)),
-        }
-    };
-    home.file("sms.tsv", (0..160).map(row).collect::<String>());
-    home
-}
-
-/// Documents that repeat one sentence.
-fn book() -> TestHome {
-    let home = TestHome::new();
-    std::fs::create_dir(home.path("book")).expect("the folder can be created");
-    for i in 0..12 {
-        let text = format!(
-            "Chapter {i}. {}",
-            "It rained all day and we stayed in. ".repeat(20 + i)
-        );
-        home.file(&format!("book/{i:02}.txt"), text);
-    }
-    home
+    ])
 }
 
 const SMS: &str = "{sms.tsv} --tokens 16 --vocabulary 400 --effective-batch 10 --micro-batch 4";
 const BOOK: &str = "{book} --model gpt_micro --tokens 32 --effective-batch 6 --micro-batch 4";
-
-fn json(line: &str) -> Value {
-    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
-}
-
-/// The bits of the loss of every step. A repeated step counts once, with its last loss.
-fn bits(run: &RunFolder) -> Vec<u64> {
-    let mut by_step = std::collections::BTreeMap::new();
-    for event in read_events(&run.events_path()).expect("the events can be read") {
-        if let RunEvent::Step { step, loss, .. } = event {
-            by_step.insert(step, loss.to_bits());
-        }
-    }
-    by_step.into_values().collect()
-}
-
-fn metric(events: &[RunEvent], wanted: &str) -> Vec<f64> {
-    let found = |event: &RunEvent| match event {
-        RunEvent::Evaluation { metrics, .. } => metrics.get(wanted).copied(),
-        _ => None,
-    };
-    events.iter().filter_map(found).collect()
-}
 
 #[test]
 fn a_text_classifier_is_trained_and_used() {
@@ -88,7 +42,10 @@ fn a_text_classifier_is_trained_and_used() {
         ),
         ("text-classification", "text_micro", 2)
     );
-    let (accuracy, f1) = (metric(&events, "accuracy"), metric(&events, "macro_f1"));
+    let (accuracy, f1) = (
+        evaluated(&events, "accuracy"),
+        evaluated(&events, "macro_f1"),
+    );
     assert_eq!((accuracy.len(), f1.len()), (6, 6));
     assert!(accuracy[5] > 0.95 && f1[5] > 0.95, "{accuracy:?} {f1:?}");
 
@@ -182,7 +139,7 @@ fn a_language_model_is_trained_and_generates_text() {
         .train(&format!("{BOOK} --steps 60"))
         .expect_code(0)
         .events();
-    let bits = metric(&events, "bits_per_byte");
+    let bits = evaluated(&events, "bits_per_byte");
     let last = bits.last().copied().unwrap_or(f64::NAN);
     // Random bytes need 8 bits each; a repeated sentence needs far fewer.
     assert!(last < 3.0, "{bits:?}");
@@ -269,7 +226,7 @@ fn a_language_model_is_trained_on_byte_pairs() {
         (started.steps_per_epoch, started.steps),
         (per_epoch, 8 * per_epoch)
     );
-    let bits = metric(&events, "bits_per_byte");
+    let bits = evaluated(&events, "bits_per_byte");
     let best = bits.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(best < 3.0, "{bits:?}");
     assert!(home.only_run().path.join("tokenizer.json").is_file());
@@ -347,7 +304,7 @@ fn check_resume(home: &TestHome, line: &str) {
     );
     let whole: Vec<u64> = whole.into_iter().map(f64::to_bits).collect();
     assert_eq!(whole.len(), 24);
-    assert_eq!(bits(&killed[0]), whole);
+    assert_eq!(loss_bits(&killed[0]), whole);
 }
 
 #[test]
