@@ -4,35 +4,22 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/noise_images.rs"]
+mod noise_images;
 mod support;
 
 use candle_core::{DType, Device, Tensor};
+use noise_images::write_noise_images;
 use pressure::Change;
 use runlog::{DeviceChoice, PrecisionChoice, RunConfig, RunEvent, RunStore};
 use std::fmt::Write;
-use std::path::Path;
 use support::{SIDE, build};
-use tape::{Cancel, Kernels, Rng, Tape, Value};
+use tape::{Cancel, Kernels, Tape, Value};
 use trainer::{Machine, MemoryScript, ModelId, Plan, Result, RunContext, RunOutcome, ScriptBy};
 
 /// Samples per micro-batch that fit on the device.
 const FITS: usize = 3;
 const STEPS: u64 = 12;
-
-fn draw(folder: &Path) {
-    for (label, class) in ["jay", "owl"].into_iter().enumerate() {
-        std::fs::create_dir_all(folder.join(class)).unwrap();
-        for number in 0..12u32 {
-            let stream = Rng::new(label as u64).at(u64::from(number));
-            let image = image::RgbImage::from_fn(SIDE as u32, SIDE as u32, |x, y| {
-                let shade = stream.uniform(u64::from(SIDE as u32 * y + x)) * 200.0;
-                image::Rgb([shade as u8, 40 * label as u8, 90])
-            });
-            let path = folder.join(class).join(format!("{number}.png"));
-            image.save(path).unwrap();
-        }
-    }
-}
 
 /// Bytes that a micro-batch of `samples` saves for its backward pass.
 fn saved_bytes(samples: usize) -> u64 {
@@ -51,7 +38,7 @@ fn trained(
 ) -> (Result<RunOutcome>, Vec<RunEvent>) {
     let folder = tempfile::tempdir().unwrap();
     let images = folder.path().join("birds");
-    draw(&images);
+    write_noise_images(&images, 12, SIDE as u32);
     // 250 ms per decision, with plenty of memory.
     let mut script = String::new();
     for line in 0..400 {

@@ -4,31 +4,18 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/noise_images.rs"]
+mod noise_images;
+
 use dataset::inspect_images;
+use noise_images::write_noise_images;
 use runlog::{Augmentation, CheckpointInterval, DeviceChoice, RunConfig, RunEvent, RunStore};
 use std::fmt::Write;
-use std::path::Path;
-use tape::Rng;
 use tape::fault_injection::{Fault, Injection, ScheduledFault};
 use trainer::{Machine, MemoryScript, Plan, Result, RunContext, RunOutcome, ScriptBy};
 
 const SIDE: u32 = 16;
 const STEPS: u64 = 6;
-
-fn draw(folder: &Path) {
-    for (label, class) in ["jay", "owl"].into_iter().enumerate() {
-        std::fs::create_dir_all(folder.join(class)).unwrap();
-        for number in 0..6u32 {
-            let stream = Rng::new(label as u64).at(u64::from(number));
-            let image = image::RgbImage::from_fn(SIDE, SIDE, |x, y| {
-                let shade = stream.uniform(u64::from(SIDE * y + x)) * 200.0;
-                image::Rgb([shade as u8, 40 * label as u8, 90])
-            });
-            let path = folder.join(class).join(format!("{number}.png"));
-            image.save(path).unwrap();
-        }
-    }
-}
 
 /// A run and its events.
 struct Trained {
@@ -60,7 +47,7 @@ impl Trained {
 fn trained(faults: Vec<ScheduledFault>) -> Trained {
     let folder = tempfile::tempdir().unwrap();
     let images = folder.path().join("birds");
-    draw(&images);
+    write_noise_images(&images, 6, SIDE);
     let mut script = String::new();
     for line in 0..2000 {
         let at_ms = 250 * line;

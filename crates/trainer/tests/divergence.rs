@@ -4,28 +4,14 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/noise_images.rs"]
+mod noise_images;
+
 use dataset::InspectOptions;
+use noise_images::write_noise_images;
 use runlog::{CheckpointInterval, DeviceChoice, RunConfig, RunEvent, RunFolder, RunStore};
 use std::path::Path;
-use tape::Rng;
 use trainer::{Plan, RunContext, TrainError};
-
-/// Two classes of noise, six images each.
-fn draw(folder: &Path) {
-    for (label, class) in ["jay", "owl"].into_iter().enumerate() {
-        std::fs::create_dir_all(folder.join(class)).unwrap();
-        for number in 0..6u32 {
-            let stream = Rng::new(label as u64).at(u64::from(number));
-            let image = image::RgbImage::from_fn(16, 16, |x, y| {
-                let shade = stream.uniform(u64::from(16 * y + x)) * 200.0;
-                image::Rgb([shade as u8, 40 * label as u8, 90])
-            });
-            image
-                .save(folder.join(class).join(format!("{number}.png")))
-                .unwrap();
-        }
-    }
-}
 
 /// A run that diverges. A decay factor of 100 per step flips the sign of each weight and grows it:
 /// it reaches the largest f32 after about twenty steps.
@@ -47,7 +33,7 @@ fn config(images: &Path) -> RunConfig {
 
 /// Trains until the run fails: the error and all events.
 fn diverged(images: &Path, run: &RunFolder) -> (TrainError, Vec<RunEvent>) {
-    draw(images);
+    write_noise_images(images, 6, 16);
     let inspection = dataset::inspect_images(images, &InspectOptions::default(), &|_| {}).unwrap();
     let plan = Plan::check(&config(images), &inspection).unwrap();
     let (context, mut events) = (RunContext::default(), Vec::new());

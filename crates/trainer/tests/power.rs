@@ -4,7 +4,11 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/noise_images.rs"]
+mod noise_images;
+
 use dataset::InspectOptions;
+use noise_images::write_noise_images;
 use pressure::{
     BeforeSleep, Change, PowerSource, PowerState, ScriptedPower, ScriptedSleep, SleepWatch,
 };
@@ -14,25 +18,7 @@ use runlog::{
 };
 use std::path::Path;
 use std::sync::mpsc::channel;
-use tape::Rng;
 use trainer::{Control, Machine, MemoryScript, Plan, Request, RunContext, ScriptBy};
-
-/// Two classes of noise, six images each.
-fn draw(folder: &Path) {
-    for (label, class) in ["jay", "owl"].into_iter().enumerate() {
-        std::fs::create_dir_all(folder.join(class)).unwrap();
-        for number in 0..6u32 {
-            let stream = Rng::new(label as u64).at(u64::from(number));
-            let image = image::RgbImage::from_fn(16, 16, |x, y| {
-                let shade = stream.uniform(u64::from(16 * y + x)) * 200.0;
-                image::Rgb([shade as u8, 40 * label as u8, 90])
-            });
-            image
-                .save(folder.join(class).join(format!("{number}.png")))
-                .unwrap();
-        }
-    }
-}
 
 fn plugged_in() -> Box<dyn PowerSource> {
     Box::new(ScriptedPower::new(vec![PowerState::default()]))
@@ -54,7 +40,7 @@ fn events(
 ) -> Vec<RunEvent> {
     let folder = tempfile::tempdir().unwrap();
     let images = folder.path().join("birds");
-    draw(&images);
+    write_noise_images(&images, 6, 16);
     let config = RunConfig {
         folder: Some(images.clone()),
         image_size: Some(16),
@@ -166,7 +152,7 @@ fn sleeps_during(
 ) -> (Vec<RunEvent>, Vec<u64>) {
     let folder = tempfile::tempdir().unwrap();
     let images = folder.path().join("birds");
-    draw(&images);
+    write_noise_images(&images, 6, 16);
     // No checkpoint is due and no evaluation, and the run would not end by itself.
     let config = RunConfig {
         folder: Some(images.clone()),

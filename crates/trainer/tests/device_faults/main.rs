@@ -10,6 +10,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod compare_with_fault_free_run;
+#[path = "../support/noise_images.rs"]
+mod noise_images;
 mod run;
 mod training_setups;
 mod schedule;

@@ -1,5 +1,6 @@
 //! The runs that the schedules disturb: small ones of the four tasks.
 
+use crate::noise_images::write_noise_images;
 use crate::schedule::STEPS;
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{Augmentation, DeviceChoice, OptimizerChoice, PrecisionChoice, RunConfig, TaskChoice};
@@ -207,17 +208,10 @@ const WORDS: [&str; 8] = ["rain", "cash", "win", "home", "see", "you", "soon", "
 /// Images in two classes, with a number each.
 fn images(folder: &Path) {
     let mut table = "image,calories\n".to_owned();
-    for (label, class) in ["jay", "owl"].into_iter().enumerate() {
-        std::fs::create_dir_all(folder.join(class)).unwrap();
-        for number in 0..7u32 {
-            let stream = Rng::new(label as u64).at(u64::from(number));
-            let image = image::RgbImage::from_fn(16, 16, |x, y| {
-                let shade = stream.uniform(u64::from(16 * y + x)) * 200.0;
-                image::Rgb([shade as u8, 40 * label as u8, 90])
-            });
-            let name = format!("{class}/{number}.png");
-            image.save(folder.join(&name)).unwrap();
-            writeln!(table, "{name},{}", 100 + 7 * number + label as u32).unwrap();
+    write_noise_images(folder, 7, 16);
+    for (class, least) in [("jay", 100), ("owl", 101)] {
+        for number in 0..7 {
+            writeln!(table, "{class}/{number}.png,{}", least + 7 * number).unwrap();
         }
     }
     std::fs::write(folder.join("labels.csv"), table).unwrap();

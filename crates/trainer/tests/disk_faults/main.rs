@@ -9,6 +9,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+#[path = "../support/noise_images.rs"]
+mod noise_images;
 mod scenario;
 
 use check::{Expected, next_start};

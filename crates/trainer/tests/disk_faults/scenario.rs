@@ -1,6 +1,7 @@
 //! What the disk disturbs: a run that is started, saves, evaluates, removes old checkpoints, stops,
 //! resumes and ends, its notes, its report, an export, and a run folder that is removed.
 
+use crate::noise_images::write_noise_images;
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use disk::simulated::SimulatedDisk;
 use runlog::{
@@ -10,7 +11,6 @@ use runlog::{
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tape::Rng;
 use tempfile::TempDir;
 use trainer::{
     Control, DevicePreference, ExportFormat, Machine, MemoryScript, Plan, Request, Result,
@@ -108,28 +108,11 @@ pub fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Images in two classes.
-fn write_images(folder: &Path) {
-    for (label, class) in ["jay", "owl"].into_iter().enumerate() {
-        fs::create_dir_all(folder.join(class)).unwrap();
-        for number in 0..7u32 {
-            let stream = Rng::new(label as u64).at(u64::from(number));
-            let image = image::RgbImage::from_fn(16, 16, |x, y| {
-                let shade = stream.uniform(u64::from(16 * y + x)) * 200.0;
-                image::Rgb([shade as u8, 40 * label as u8, 90])
-            });
-            image
-                .save(folder.join(format!("{class}/{number}.png")))
-                .unwrap();
-        }
-    }
-}
-
 impl Scenario {
     pub fn new(draws_report: bool) -> Scenario {
         let folder = temporary_folder();
         let data = folder.path().join("data");
-        write_images(&data);
+        write_noise_images(&data, 7, 16);
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let script = folder.path().join("script");
         let line = r#"{"at_ms":0,"total_bytes":16000000000,"others_bytes":1000000000}"#;
