@@ -1,4 +1,5 @@
-//! What the system asks of the app beyond its window: quitting, opened folders, the menu.
+//! Handles what the system sends to the app itself and not to its window: requests to quit, opened
+//! folders, and actions of the menu bar.
 
 #[cfg_attr(target_os = "macos", path = "app_hooks/macos.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "app_hooks/other.rs")]

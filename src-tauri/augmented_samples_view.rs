@@ -1,4 +1,4 @@
-//! Images as training draws them.
+//! Shows the first images of a run as the training would use them, after augmentation.
 
 use crate::window_types::CommandError;
 use dataset::{DetectedDataset, ImageSample, encode_jpeg};

@@ -1,5 +1,6 @@
 //! Declares the window's commands to the desktop shell, so that the capability file decides which
-//! of them the window may call, and tells the program which commit and features it was built from.
+//! of them the window may call. Also stores the commit and the features of the build in the
+//! program.
 
 use std::process::Command;
 

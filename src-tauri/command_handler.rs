@@ -1,4 +1,5 @@
-//! Every command that the window may call.
+//! The list of all commands that the window may call. Other modules, such as `commands.rs`, contain
+//! the commands themselves.
 
 use crate::{
     app_commands, commands, data_commands, plan_setting_commands, queue_commands, results_commands,

@@ -1,5 +1,6 @@
-//! The commands that the window may call. They take ids and return views; they never take a path
-//! from the page. Each command is a line or two; other modules do the work.
+//! The commands of the start page and the plan page, and those that start, control and show a
+//! training. Commands take ids and return views; they never take a path from the page. Each command
+//! is a line or two; other modules do the work.
 
 use crate::app_state::Shell;
 use crate::earlier_speed::samples_per_second;

@@ -1,4 +1,5 @@
-//! What of a folder is used, as chosen on the data page. A config can express all of it.
+//! The choices on the data page: which columns, classes and samples of a folder are used, and how
+//! they are split. A config can express all of them.
 
 use dataset::{ClassSelection, MergedClass};
 use runlog::{DuplicatesChoice, RunConfig};

@@ -1,4 +1,4 @@
-//! What the data page shows of duplicates.
+//! Converts the duplicates of a folder into what the data page shows.
 
 use crate::data_page::{DataSampleView, described};
 use crate::duplicate_search::Progress;

@@ -1,5 +1,5 @@
-//! The speed of earlier runs, from which follows how long a plan takes on a GPU: Ebb computes
-//! nothing there before the training.
+//! Finds an earlier run of the same network on this machine. Ebb estimates the time of a plan on a
+//! GPU from the speed of this run, because it computes nothing on a GPU before the training.
 
 use crate::run_registry::Runs;
 use runlog::{EventReader, RunEvent, RunFolder, Started};

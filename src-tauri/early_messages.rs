@@ -1,5 +1,5 @@
-//! What the program wants the page to show and to report before the page listens: folders dropped
-//! on the Dock icon of an app that is not open, or a target of the command line.
+//! Keeps messages for a page that is not loaded yet: folders dropped on the Dock icon of an app
+//! that is not open, or a target of the command line.
 
 use crate::lock_mutex::lock;
 use crate::window_types::{NoticeView, Show};

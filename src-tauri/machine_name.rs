@@ -1,5 +1,5 @@
-//! What this machine is called: its chip, its model and its system. Linux has these names in files,
-//! macOS in the output of a command. What is unknown is empty.
+//! The names of this machine: its chip, its model and its system. Linux has these names in files,
+//! macOS prints them with a command. An unknown name is empty.
 
 use std::process::Command;
 use std::sync::OnceLock;

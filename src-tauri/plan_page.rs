@@ -1,5 +1,5 @@
-//! The plan that Ebb suggests for a folder, and the config of the page's settings. It contains only
-//! numbers that were counted or measured.
+//! The plan that Ebb suggests for a folder, and the config that the settings of the plan page
+//! describe. Every number of a plan was counted or measured.
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! The recovery steps that change the result of a training: what each saves and costs, and the
-//! setting that takes it. Only the user may choose them, so nothing here is applied.
+//! The recovery steps that change the result of a training: what each step saves and costs, and
+//! which setting applies it. Ebb never applies them by itself; the user chooses.
 
 use dataset::Task;
 use pressure::{RecoveryOption, RecoveryStep, Shortage, options_needing_consent};

@@ -1,5 +1,5 @@
-//! The results of a run as the window shows them: numbers for its charts, and everything else as
-//! text.
+//! Converts the results of a run into what the results page shows. The page receives numbers for
+//! its charts, and everything else as text.
 
 use crate::judge_run::{facts_of_training, noun};
 use crate::results_headline::{headline, in_unit};

@@ -1,4 +1,5 @@
-//! Where the window keeps the value of each setting, so that none is kept twice.
+//! Names the place where the window keeps the value of each setting. No value is kept in two
+//! places.
 
 use serde::Serialize;
 use ts_rs::TS;

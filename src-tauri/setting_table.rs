@@ -1,6 +1,6 @@
-//! The table of settings as the window shows it, exported to `settings.json` beside the exported
-//! types. The page imports it, so that its sheet needs no request and the program no copy. The plan
-//! page loads only the limits of its own fields, from `limits.json`.
+//! The table of settings for the window, written to `settings.json` beside the exported types. The
+//! sheet of all settings imports this file, so that it needs no request. The plan page imports only
+//! `limits.json`, the limits of its own fields.
 
 use crate::setting_location::{SettingOwner, owner};
 use crate::window_types::tests::current_types;

@@ -1,5 +1,5 @@
-//! The runs that wait for their turn. They are saved, so that they survive a restart. The queue
-//! holds after a restart and after a stop by the user; then the user starts it again.
+//! The runs that wait for their turn. They are saved, so that they survive a restart. After a
+//! restart, and after the user stops a run, the queue waits until the user starts it again.
 
 use crate::lock_mutex::lock;
 use crate::window_types::CommandError;

@@ -1,6 +1,5 @@
 //! Gradients of one effective batch of a run or a folder, computed as training computes them. The
 //! split check compares them over different splits.
-//!
 
 use crate::checkpoint::{self, OptimizerState};
 use crate::data::{PrefetchOptions, TrainLoader};

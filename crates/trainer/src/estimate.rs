@@ -1,4 +1,4 @@
-//! Estimates the memory of a run before it starts, by model, resolution, micro-batch,
+//! Estimates the memory of a run before it starts, from its model, input size, micro-batch,
 //! checkpointed blocks, precision and optimizer. The state is counted from shapes; a micro-batch is
 //! measured in a dry run.
 

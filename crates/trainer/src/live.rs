@@ -1,5 +1,6 @@
-//! What happens between two decisions. The monitor's thread passes every memory sample on, so that
-//! a slow micro-batch hides nothing, and keeps the highest footprint for the next memory event.
+//! What a run shows between two events. The monitor's thread passes every memory sample on, so that
+//! the display is current during a slow micro-batch. The highest footprint is kept for the next
+//! memory event.
 
 use crate::memory_reading::MemoryReading;
 use pressure::{LevelTracker, MemorySample, pressure};

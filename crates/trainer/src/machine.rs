@@ -1,5 +1,5 @@
-//! The machine a run trains on: the source of its memory samples and how its caches are released.
-//! Real or scripted.
+//! What a run needs from the machine: the source of its memory samples, the states of its power,
+//! and how cached memory is released. A script can replace the memory samples.
 
 use crate::error::Result;
 use candle_core::Device;

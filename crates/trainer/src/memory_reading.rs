@@ -1,4 +1,4 @@
-//! One memory reading with what the controller made of it.
+//! A memory sample, with the pressure, the level, the budget and the limit at that time.
 
 use pressure::{Level, MemorySample, Reading};
 use runlog::{MemoryPeak, RunEvent};

@@ -1,6 +1,6 @@
-//! A text classifier without a network, trained in seconds: a linear softmax over hashed n-grams
-//! of words and characters. It is the bar that a trained network should clear, and a model that
-//! can be kept. The weights start as the log-count ratios of naive Bayes (Wang and Manning 2012).
+//! A text classifier without a network, trained in seconds: a linear softmax over hashed n-grams of
+//! words and characters. It is the baseline of a trained network, and can be exported and used
+//! instead. The weights start as the log-count ratios of naive Bayes (Wang and Manning 2012).
 
 mod fit;
 mod model_file;

@@ -1,5 +1,5 @@
-//! A plan: everything that a run does, decided. It is checked once against the config and the
-//! dataset, then trusted.
+//! A plan: all decisions about a run before it starts. It is checked once against the config and
+//! the dataset. The rest of the crate relies on it without further checks.
 
 mod augmentation;
 mod checks;

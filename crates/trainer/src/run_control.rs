@@ -1,4 +1,4 @@
-//! Requests of the user on their way into the loop. Any thread may send one; the loop polls between
+//! Passes the user's requests to the training loop. Any thread may send one; the loop polls between
 //! micro-batches.
 
 use std::collections::VecDeque;

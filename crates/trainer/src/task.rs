@@ -1,6 +1,6 @@
 //! The tasks that Ebb trains. Everything that depends on the task lives in its module: what one
-//! sample is, how samples are loaded, the forward pass and the loss, the metrics, and how a result
-//! reads. The training loop is generic over [`Task`].
+//! sample is, how samples are loaded, the forward pass and the loss, the metrics, and the text of a
+//! result. The training loop is generic over [`Task`].
 //!
 //! To add a task, write its module and add a row to [`with_task!`].
 

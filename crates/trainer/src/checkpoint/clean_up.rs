@@ -1,4 +1,5 @@
-//! Which checkpoints stay, and what becomes of those that a crash interrupted.
+//! Removes old checkpoints, except the best one and those that the config retains. After a crash,
+//! completes or removes the checkpoints that it interrupted.
 
 use super::{replace_checkpoint, state_json, verify};
 use crate::error::{Result, TrainError, at};

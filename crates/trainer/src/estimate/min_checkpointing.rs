@@ -1,6 +1,6 @@
-//! How many blocks to checkpoint: as planned if that fits, else the smallest number that fits.
-//! Every candidate needs a dry run, so the number is guessed first, on a straight line between none
-//! and all.
+//! How many blocks to checkpoint: as planned if that fits, otherwise the smallest number that fits.
+//! Every candidate needs a dry run, so Ebb first interpolates linearly between no block and all
+//! blocks.
 
 use super::dry_run::DryRun;
 use super::micro_batch_memory::HeapProfile;

@@ -1,4 +1,5 @@
-//! The device that an estimate is for: its form of the operations, its allocator, its threads.
+//! The device that an estimate is for: which form of the operations it runs, how its allocator
+//! rounds, and how many threads it has.
 
 use crate::plan::Plan;
 use pressure::{Allocator, own_footprint_bytes};

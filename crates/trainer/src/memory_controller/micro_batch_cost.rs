@@ -1,4 +1,4 @@
-//! What a micro-batch of this run costs before anything is measured.
+//! Describes the micro-batches of a run, and roughly estimates their memory before any is measured.
 
 use crate::plan::Plan;
 use dataset::Task;

@@ -1,4 +1,5 @@
-//! The entropy of the bytes of a text, which a language model that has learned something is below.
+//! The entropy of the bytes of a text. A language model that has learned something needs fewer bits
+//! per byte.
 
 use super::Results;
 use super::evaluated_texts::texts_of_split;

@@ -1,4 +1,4 @@
-//! Two models on the same samples.
+//! Compares two models on the samples that both were evaluated on.
 
 use super::Results;
 use std::collections::BTreeMap;

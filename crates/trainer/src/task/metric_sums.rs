@@ -1,5 +1,5 @@
-//! Further metrics of a task as sums: for each name, the sum and its divisor. No mean is formed
-//! before the last micro-batch.
+//! Metrics of a task beside its loss, as sums: for each name, the sum and its divisor. The means
+//! are computed after the last micro-batch.
 
 use crate::skipped_steps::Skipped;
 use std::collections::BTreeMap;

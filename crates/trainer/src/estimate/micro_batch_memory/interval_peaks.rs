@@ -1,4 +1,4 @@
-//! A recording cut between its operations, with the peak of each interval.
+//! The peak of the heap in each interval between two operations of a recording.
 
 use std::collections::BTreeMap;
 use tape::HeapEvent;
