@@ -6,42 +6,18 @@
 
 mod exports;
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 use exports::core_ml::{Package, check, runtime};
-use exports::{assert_close, classes, moved, scores};
-use models::export::{RegressionTarget, TokenizerFile, TrainedNetwork, export_core_ml};
-use models::{ImageModel, ModelId, Network, TextModel, TextSize};
-use tape::Parameters;
+use exports::{TEXT_TOKENS, assert_close, built, classes, scores, text_model, tokenizer};
+use models::export::{RegressionTarget, TrainedNetwork, export_core_ml};
+use models::{ImageModel, ModelId, Network, TextSize};
 
 const SIDE: usize = 32;
-/// Longest text in tokens.
-const TOKENS: u32 = 12;
-
-fn texts(size: TextSize) -> ModelId {
-    ModelId::Text(TextModel {
-        size,
-        tokens: TOKENS,
-        vocabulary: 40,
-        policy: None,
-        neighbors: TextModel::NEIGHBORS,
-    })
-}
-
-fn built(kind: ModelId, outputs: usize) -> (Network, Parameters) {
-    let (network, mut parameters) =
-        Network::build(kind, SIDE, outputs, 9, DType::F32, &Device::Cpu).unwrap();
-    moved(&mut parameters);
-    (network, parameters)
-}
 
 #[test]
 fn the_operations_of_every_network_compute_the_same_scores() {
     let Some(python) = runtime() else { return };
-    let tokenizer = TokenizerFile {
-        json: "{}".to_owned(),
-        boundary: None,
-        special_tokens: vec!["[PAD]"],
-    };
+    let tokenizer = tokenizer();
     let sized = [
         ImageModel::ResNet18,
         ImageModel::ResNet50,
@@ -49,15 +25,15 @@ fn the_operations_of_every_network_compute_the_same_scores() {
         ImageModel::ConvNextTiny,
     ];
     let kinds = sized.map(ModelId::Image);
-    let texts = [texts(TextSize::TextMicro), texts(TextSize::TextMini)];
+    let texts = [TextSize::TextMicro, TextSize::TextMini].map(text_model);
     let all = ModelId::SMALL.into_iter().chain(kinds).chain(texts);
     let classes = classes();
     let packages = all.map(|kind| {
-        let (network, parameters) = built(kind, classes.len());
+        let (network, parameters) = built(kind, SIDE, classes.len());
         let of_texts = matches!(kind, ModelId::Text(_));
         let trained = TrainedNetwork {
             model: kind,
-            input_size: if of_texts { TOKENS } else { SIDE as u32 },
+            input_size: if of_texts { TEXT_TOKENS } else { SIDE as u32 },
             classes: &classes,
             targets: &[],
             parameters: &parameters,
@@ -95,7 +71,7 @@ fn regression_targets_are_exported_in_their_units() {
     let (mut packages, mut values) = (Vec::new(), Vec::new());
     for classes in [classes(), Vec::new()] {
         let outputs = classes.len() + columns.len();
-        let (network, parameters) = built(ModelId::CONV_NET, outputs);
+        let (network, parameters) = built(ModelId::CONV_NET, SIDE, outputs);
         let trained = TrainedNetwork {
             model: ModelId::CONV_NET,
             input_size: SIDE as u32,
@@ -128,11 +104,11 @@ fn regression_targets_are_exported_in_their_units() {
 #[test]
 fn networks_without_classes_are_refused_and_leave_no_files() {
     for size in [TextSize::GptMicro, TextSize::CompressMicro] {
-        let kind = texts(size);
+        let kind = text_model(size);
         let (_, parameters) = Network::with_zeros(kind, SIDE, 0, DType::F32).unwrap();
         let trained = TrainedNetwork {
             model: kind,
-            input_size: TOKENS,
+            input_size: TEXT_TOKENS,
             classes: &[],
             targets: &[],
             parameters: &parameters,

@@ -7,7 +7,7 @@
 mod exports;
 
 use candle_core::{DType, Device};
-use exports::{answer, assert_close, classes, moved, python, scores};
+use exports::{answer, assert_close, built, classes, python, scores};
 use models::Network;
 use models::export::{TrainedNetwork, export_hub_folder};
 use models::hub_format::{FineTuning, Head, HubFolder, LoadOptions};
@@ -20,10 +20,7 @@ const SIDE: usize = 32;
 
 /// A network with parameters as after some training.
 fn trained(kind: ModelId) -> (Network, Parameters) {
-    let built = Network::build(kind, SIDE, classes().len(), 9, DType::F32, &Device::Cpu);
-    let (network, mut parameters) = built.unwrap();
-    moved(&mut parameters);
-    (network, parameters)
+    built(kind, SIDE, classes().len())
 }
 
 fn written(kind: ModelId, parameters: &Parameters, folder: &Path) {

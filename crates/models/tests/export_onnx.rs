@@ -6,33 +6,18 @@
 
 mod exports;
 
-use candle_core::{DType, Device};
+use candle_core::DType;
 use exports::onnx::{check, runtime};
-use exports::{classes, moved, scores};
-use models::Network;
-use models::export::{RegressionTarget, TokenizerFile, TrainedNetwork, export_onnx};
-use models::{ImageModel, ModelId, TextModel, TextSize};
+use exports::{built, classes, scores, text_model, tokenizer};
+use models::export::{RegressionTarget, TrainedNetwork, export_onnx};
+use models::{ImageModel, ModelId, Network, TextSize};
 
 const SIDE: usize = 32;
-
-fn texts(size: TextSize) -> ModelId {
-    ModelId::Text(TextModel {
-        size,
-        tokens: 12,
-        vocabulary: 40,
-        policy: None,
-        neighbors: TextModel::NEIGHBORS,
-    })
-}
 
 #[test]
 fn onnxruntime_computes_the_same_scores() {
     let Some(python) = runtime() else { return };
-    let tokenizer = TokenizerFile {
-        json: "{}".to_owned(),
-        boundary: None,
-        special_tokens: vec!["[PAD]"],
-    };
+    let tokenizer = tokenizer();
     let sized = [
         ImageModel::ResNet18,
         ImageModel::ResNet34,
@@ -41,13 +26,11 @@ fn onnxruntime_computes_the_same_scores() {
         ImageModel::ConvNextTiny,
     ];
     let kinds = sized.map(ModelId::Image);
-    let texts = [texts(TextSize::TextMicro), texts(TextSize::TextMini)];
+    let texts = [TextSize::TextMicro, TextSize::TextMini].map(text_model);
     let all = ModelId::SMALL.into_iter().chain(kinds).chain(texts);
     for kind in all {
         let classes = classes();
-        let built = Network::build(kind, SIDE, classes.len(), 9, DType::F32, &Device::Cpu);
-        let (network, mut parameters) = built.unwrap();
-        moved(&mut parameters);
+        let (network, parameters) = built(kind, SIDE, classes.len());
         let trained = TrainedNetwork {
             model: kind,
             input_size: SIDE as u32,
@@ -78,9 +61,7 @@ fn regression_targets_are_exported_in_their_units() {
     for classes in [classes(), Vec::new()] {
         let outputs = classes.len() + columns.len();
         let kind = ModelId::CONV_NET;
-        let built = Network::build(kind, SIDE, outputs, 9, DType::F32, &Device::Cpu);
-        let (network, mut parameters) = built.unwrap();
-        moved(&mut parameters);
+        let (network, parameters) = built(kind, SIDE, outputs);
         let trained = TrainedNetwork {
             model: kind,
             input_size: SIDE as u32,
@@ -112,7 +93,7 @@ fn regression_targets_are_exported_in_their_units() {
 #[test]
 fn networks_without_classes_are_refused_and_leave_no_files() {
     for size in [TextSize::GptMicro, TextSize::CompressMicro] {
-        let kind = texts(size);
+        let kind = text_model(size);
         let (_, parameters) = Network::with_zeros(kind, SIDE, 0, DType::F32).unwrap();
         let trained = TrainedNetwork {
             model: kind,

@@ -11,13 +11,17 @@ mod python;
 
 pub use python::python;
 
-use candle_core::{Device, Tensor};
-use models::Network;
+use candle_core::{DType, Device, Tensor};
+use models::export::TokenizerFile;
+use models::{ModelId, Network, TextModel, TextSize};
 use serde_json::Value as Json;
 use std::path::Path;
 use std::process::Command;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape, Value};
+
+/// Longest text of [`text_model`] in tokens.
+pub const TEXT_TOKENS: u32 = 12;
 
 /// Largest allowed distance between two scores.
 const APART: f64 = 1e-4;
@@ -27,6 +31,34 @@ pub fn classes() -> Vec<String> {
     ["apple", "Brot & Käse", "\"soup\""]
         .map(str::to_owned)
         .to_vec()
+}
+
+/// A text network of this size with a small vocabulary.
+pub fn text_model(size: TextSize) -> ModelId {
+    ModelId::Text(TextModel {
+        size,
+        tokens: TEXT_TOKENS,
+        vocabulary: 40,
+        policy: None,
+        neighbors: TextModel::NEIGHBORS,
+    })
+}
+
+/// A tokenizer for [`text_model`]. Its vocabulary is left out.
+pub fn tokenizer() -> TokenizerFile {
+    TokenizerFile {
+        json: "{}".to_owned(),
+        boundary: None,
+        special_tokens: vec!["[PAD]"],
+    }
+}
+
+/// A network for images of `side` pixels, or for texts, with parameters as after some training.
+pub fn built(kind: ModelId, side: usize, outputs: usize) -> (Network, Parameters) {
+    let built = Network::build(kind, side, outputs, 9, DType::F32, &Device::Cpu);
+    let (network, mut parameters) = built.unwrap();
+    moved(&mut parameters);
+    (network, parameters)
 }
 
 /// Changes every trained parameter, including norms and biases, as training would.
