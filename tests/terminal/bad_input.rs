@@ -313,21 +313,28 @@ fn remove_permissions(folder: &std::path::Path) {
     assert!(done.is_ok_and(|status| status.success()));
 }
 
-#[test]
-fn a_folder_without_permission_is_refused() {
-    let home = birds();
-    remove_permissions(&home.path("birds"));
+/// A training on `birds` without permissions for `folder` is refused with a message that has these
+/// parts.
+fn check_training_without_permission(home: &TestHome, folder: &str, parts: &[&str]) {
+    remove_permissions(&home.path(folder));
     let line = format!(
         "exec \"$EBB\" train {} {QUICK}",
         home.path("birds").display()
     );
-    let Some(output) = run_with_permissions(&home, &line) else {
+    let Some(output) = run_with_permissions(home, &line) else {
         return;
     };
     let output = output.expect_code(1);
-    for part in ["no permission to read", "birds", "Allow access"] {
+    for part in parts {
         assert!(output.err.contains(part), "{output:?}");
     }
+}
+
+#[test]
+fn a_folder_without_permission_is_refused() {
+    let home = birds();
+    let parts = ["no permission to read", "birds", "Allow access"];
+    check_training_without_permission(&home, "birds", &parts);
     assert_eq!(home.leftover_files(), Vec::<std::path::PathBuf>::new());
 }
 
@@ -382,18 +389,8 @@ fn a_permission_that_is_revoked_during_a_run_ends_it_with_a_checkpoint() {
 fn a_store_without_permission_is_refused() {
     let home = birds();
     fs::create_dir(home.path("home")).expect("the folder can be created");
-    remove_permissions(&home.path("home"));
-    let line = format!(
-        "exec \"$EBB\" train {} {QUICK}",
-        home.path("birds").display()
-    );
-    let Some(output) = run_with_permissions(&home, &line) else {
-        return;
-    };
-    let output = output.expect_code(1);
-    for part in ["runs could not be created", "home", "allow Ebb to use"] {
-        assert!(output.err.contains(part), "{output:?}");
-    }
+    let parts = ["runs could not be created", "home", "allow Ebb to use"];
+    check_training_without_permission(&home, "home", &parts);
 }
 
 /// Trains with the runs on a disk of 4 MB; the checkpoint needs 15 MB. The disk is unmounted with
