@@ -2,8 +2,8 @@
 
 use crate::support::TestHome;
 
-/// `sms.tsv`: messages of two classes, each with its number and two of the `fillers`. The fillers do
-/// not depend on the class.
+/// `sms.tsv`: messages of two classes, each with its number and two of the `fillers`, which do not
+/// depend on the class.
 pub fn messages(fillers: &[&str]) -> TestHome {
     let home = TestHome::new();
     let row = |i: usize| {
