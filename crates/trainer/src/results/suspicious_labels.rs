@@ -1,12 +1,21 @@
 //! Labels that are probably wrong, found by confident learning (Northcutt et al. 2021): the model
 //! has not trained on the evaluated samples, and is as sure of another class as it usually is of
-//! this class's own samples.
+//! this class's own samples. Confident learning assumes a model that is mostly right, so Ebb also
+//! requires that the model is accurate and that the other class is more probable than all others
+//! together.
 
 use super::{Results, SampleResult};
 use std::collections::BTreeMap;
 
 /// The usual confidence in a class is unknown below this many samples of the class.
 const MIN_CLASS_SAMPLES: u64 = 5;
+/// The model must give at least this probability to the other class. The usual confidence of a
+/// model with many classes can be as low as 10 %, which contradicts no label.
+const MIN_PROBABILITY: f64 = 0.5;
+/// The model must make at most this fraction of the mistakes of always predicting the most frequent
+/// class, at the lower bound of the accuracy. With more mistakes, most contradictions are mistakes
+/// of the model and not of the labels.
+const MAX_MISTAKES_FRACTION: f64 = 0.5;
 
 /// A sample whose label is probably wrong.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,10 +43,9 @@ struct OwnConfidence {
 
 impl Results {
     /// The samples whose labels are probably wrong, the most suspicious one first. Empty if the
-    /// model is not clearly better than guessing, because then its confidence means nothing.
+    /// model makes too many mistakes to judge labels.
     pub fn suspicious_labels(&self) -> Vec<SuspiciousLabel<'_>> {
-        let interval = self.report.accuracy_interval.zip(self.guessing_accuracy);
-        if interval.is_none_or(|((low, _), guessing)| low <= guessing) {
+        if !self.can_judge_labels() {
             return Vec::new();
         }
         let usual = self.usual_confidence();
@@ -45,7 +53,8 @@ impl Results {
         let mut found: Vec<SuspiciousLabel<'_>> = (self.samples.iter().enumerate())
             .filter_map(|(place, sample)| {
                 let mistake = sample.mistake()?;
-                let is_sure = mistake.probability >= *usual.get(&mistake.predicted)?;
+                let usual = *usual.get(&mistake.predicted)?;
+                let is_sure = mistake.probability >= usual.max(MIN_PROBABILITY);
                 is_sure.then_some(SuspiciousLabel {
                     place,
                     sample,
@@ -59,6 +68,15 @@ impl Results {
         let margin = |label: &SuspiciousLabel<'_>| label.probability - label.label_probability;
         found.sort_by(|a, b| margin(b).total_cmp(&margin(a)));
         found
+    }
+
+    /// Whether the model is much better than always predicting the most frequent class. False
+    /// without classes.
+    fn can_judge_labels(&self) -> bool {
+        let known = self.report.accuracy_interval.zip(self.guessing_accuracy);
+        known.is_some_and(|((low, _), guessing)| {
+            guessing < 1.0 && 1.0 - low <= MAX_MISTAKES_FRACTION * (1.0 - guessing)
+        })
     }
 
     /// For each class with enough samples, the mean probability that the model gives to the class
@@ -134,6 +152,50 @@ mod tests {
         for i in 0..20 {
             samples[i as usize] = sample(i, i % 2, if i % 2 == 1 { 0.1 } else { 0.9 });
         }
+        assert!(results(samples).suspicious_labels().is_empty());
+    }
+
+    /// `correct` of 400 samples of 20 classes are recognized. The model gives each class that it
+    /// predicts this probability.
+    fn of_twenty_classes(correct: u32, probability: f64) -> Results {
+        let sample = |index: u32| {
+            let class = index % 20;
+            let is_correct = index < correct;
+            let rest = (1.0 - probability) / 19.0;
+            SampleResult {
+                class: Some(ClassPrediction {
+                    class,
+                    predicted: if is_correct { class } else { (class + 1) % 20 },
+                    probability,
+                    class_probability: if is_correct { probability } else { rest },
+                }),
+                ..sample(index, 0, 0.0)
+            }
+        };
+        let recall = f64::from(correct) / 400.0;
+        let class = |number: u32| class_report(&format!("class {number}"), 20, recall);
+        let report = report("held-out", 3, (0..20).map(class).collect());
+        let samples = (0..400).map(sample).collect();
+        Results::new(Task::ImageClassification, report, samples)
+    }
+
+    #[test]
+    fn a_weak_model_of_many_classes_finds_nothing() {
+        // Much better than guessing (5 %), but most contradictions are its own mistakes.
+        assert!(of_twenty_classes(52, 0.9).suspicious_labels().is_empty());
+        assert!(of_twenty_classes(200, 0.9).suspicious_labels().is_empty());
+        assert_eq!(of_twenty_classes(320, 0.9).suspicious_labels().len(), 80);
+    }
+
+    #[test]
+    fn a_class_below_one_half_contradicts_no_label() {
+        assert!(of_twenty_classes(320, 0.49).suspicious_labels().is_empty());
+        assert_eq!(of_twenty_classes(320, 0.5).suspicious_labels().len(), 80);
+    }
+
+    #[test]
+    fn a_single_class_has_no_wrong_labels() {
+        let samples = (0..40).map(|index| sample(index, 0, 0.1)).collect();
         assert!(results(samples).suspicious_labels().is_empty());
     }
 
