@@ -5,7 +5,7 @@ use crate::decode_image::system_decoder;
 use crate::detected_dataset::DetectedDataset;
 use crate::duplicates::find_duplicates;
 use crate::error::DatasetError;
-use crate::folder_listing::{Listing, resolve};
+use crate::folder_listing::{Listing, is_archive, resolve};
 use crate::image_inspection::ImageInspection;
 use crate::inspect_images::inspect_listing;
 use crate::model_folder::{self, is_model_folder};
@@ -13,6 +13,7 @@ use crate::options::{InspectOptions, TextOptions};
 use crate::readers::FileFormat;
 use crate::task::Task;
 use crate::text::{TextInspection, inspect_texts};
+use crate::user_messages;
 use std::path::Path;
 
 /// Detects the contents of a folder or a single file. `on_progress` gets the number of files read
@@ -60,7 +61,14 @@ fn detect_all(
     let listing =
         Listing::from_file(&root).map_err(|source| DatasetError::from_io(path, source))?;
     let found = inspect_texts(listing, options, texts, on_progress)?;
-    found.map(DetectedDataset::Texts).ok_or_else(not_a_folder)
+    let refused = || {
+        if is_archive(&root) {
+            let path = path.to_path_buf();
+            return DatasetError::Archive { path };
+        }
+        not_a_folder()
+    };
+    found.map(DetectedDataset::Texts).ok_or_else(refused)
 }
 
 fn detect_folder(
@@ -70,6 +78,20 @@ fn detect_folder(
     on_progress: &dyn Fn(u64),
 ) -> Result<DetectedDataset, DatasetError> {
     let listing = Listing::from_folder(root)?;
+    let archives = archives(&listing);
+    let found = detect_listed(listing, options, texts, on_progress)?;
+    Ok(match user_messages::still_packed(&archives) {
+        Some(sentence) => refuse_packed(found, sentence),
+        None => found,
+    })
+}
+
+fn detect_listed(
+    listing: Listing,
+    options: &InspectOptions,
+    texts: &TextOptions,
+    on_progress: &dyn Fn(u64),
+) -> Result<DetectedDataset, DatasetError> {
     let wants_images = texts.task == Some(Task::ImageClassification);
     let wants_texts = texts.task.is_some() && !wants_images || texts.text_column.is_some();
     let mut for_images = options.clone();
@@ -90,7 +112,7 @@ fn detect_folder(
     if wants_images || !wants_texts && is_image_dataset(&images, &listing) {
         return Ok(DetectedDataset::Images(images));
     }
-    if !wants_texts && is_model_folder(root) {
+    if !wants_texts && is_model_folder(&listing.root) {
         // The model's vocabulary and readme are not a corpus.
         return Ok(DetectedDataset::Images(ImageInspection {
             refusal: Some(model_folder::REFUSAL.to_owned()),
@@ -104,6 +126,34 @@ fn detect_folder(
         }
         _ => Ok(DetectedDataset::Images(images)),
     }
+}
+
+/// The names of the archives of a folder.
+fn archives(listing: &Listing) -> Vec<String> {
+    let files = listing.files.iter();
+    let archives = files.filter(|file| is_archive(&file.path));
+    archives.map(|file| file.names.join("/")).collect()
+}
+
+/// Refuses with `sentence` what is beside archives, if there is nothing to train on: no image, or
+/// only documents that are refused, such as a readme.
+fn refuse_packed(mut found: DetectedDataset, sentence: String) -> DetectedDataset {
+    match &mut found {
+        DetectedDataset::Images(images) => {
+            if images.files.is_empty()
+                && images.skipped.is_empty()
+                && !is_model_folder(&images.folder)
+            {
+                images.refusal = Some(sentence);
+            }
+        }
+        DetectedDataset::Texts(texts) => {
+            if texts.task == Task::LanguageModel && texts.refusal.is_some() {
+                texts.refusal = Some(sentence);
+            }
+        }
+    }
+    found
 }
 
 /// Whether there are classes or regression targets, and not many more texts than images.

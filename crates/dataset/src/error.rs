@@ -22,6 +22,12 @@ pub enum DatasetError {
         /// The path that was asked for.
         path: PathBuf,
     },
+    /// The path is an archive or a compressed file.
+    #[error("{} is an archive or a compressed file, which Ebb does not unpack. Unpack it, then choose the unpacked folder or file.", path.display())]
+    Archive {
+        /// The path that was asked for.
+        path: PathBuf,
+    },
     /// The system refuses to list the folder.
     #[error("Ebb has no permission to read {}. Allow access in the folder's permissions and, on a Mac, in System Settings > Privacy & Security > Files and Folders. Then try again.", folder.display())]
     NoPermission {

@@ -260,6 +260,15 @@ fn is_left_by_system(name: &str) -> bool {
         || LEFT_BY_SYSTEMS.contains(&name.to_lowercase().as_str())
 }
 
+/// Whether the file is named like an archive or a compressed file, which Ebb does not unpack.
+pub(crate) fn is_archive(path: &Path) -> bool {
+    const ENDINGS: [&str; 13] = [
+        "7z", "bz2", "gz", "rar", "tar", "tbz", "tbz2", "tgz", "txz", "tzst", "xz", "zip", "zst",
+    ];
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| ENDINGS.contains(&ending.to_lowercase().as_str()))
+}
+
 /// Whether a hidden file is a text that a user may have written, not a system's sidecar.
 fn is_hidden_text(name: &str) -> bool {
     let name = name.to_lowercase();

@@ -66,6 +66,16 @@ pub(crate) fn refusal(counts: &ImageCounts) -> Option<String> {
     }
 }
 
+/// Why a folder of archives cannot be trained on; `None` without archives.
+pub(crate) fn still_packed(archives: &[String]) -> Option<String> {
+    (!archives.is_empty()).then(|| {
+        format!(
+            "Ebb does not unpack archives or compressed files. Unpack {}, then choose the folder again.",
+            listed(archives)
+        )
+    })
+}
+
 /// Classes with fewer than half the samples of the largest class. `noun` names one sample.
 pub(crate) fn imbalance(noun: &str, classes: &[Class]) -> Option<String> {
     let largest = classes.iter().max_by_key(|c| c.samples())?;

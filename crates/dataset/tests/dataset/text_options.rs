@@ -172,6 +172,46 @@ fn a_model_folder_is_not_a_dataset() {
 }
 
 #[test]
+fn a_folder_of_archives_names_what_to_unpack() {
+    let refusal = |path: &Path| match detect(
+        path,
+        &InspectOptions::default(),
+        &TextOptions::default(),
+        &|_| {},
+    ) {
+        Ok(DetectedDataset::Images(found)) => found.refusal.unwrap_or_default(),
+        Ok(DetectedDataset::Texts(found)) => found.refusal.unwrap_or_default(),
+        Err(error) => error.to_string(),
+    };
+    let unpack = |names: &str| {
+        format!(
+            "Ebb does not unpack archives or compressed files. Unpack {names}, then choose the folder again."
+        )
+    };
+    let folder = Folder::new();
+    let archive = folder.put("images/birds.TAR", b"not read");
+    assert_eq!(refusal(folder.path()), unpack("images/birds.TAR"));
+    folder.put("README.txt", "Images of birds.\n".repeat(45).as_bytes());
+    assert_eq!(refusal(folder.path()), unpack("images/birds.TAR"));
+    folder.put("labels.csv.gz", b"not read");
+    let both = unpack("images/birds.TAR, labels.csv.gz");
+    assert_eq!(refusal(folder.path()), both);
+    let alone = refusal(&archive);
+    assert!(
+        alone.contains("birds.TAR is an archive or a compressed file, which Ebb does not unpack"),
+        "{alone}"
+    );
+    // An archive beside data, such as the one that the data came in, is not in the way.
+    let rows = "ham\tgood day\nspam\twin now\n".repeat(6);
+    folder.put("train.tsv", format!("label\ttext\n{rows}").as_bytes());
+    assert_eq!(refusal(folder.path()), "");
+    let one_class = Folder::with_images(&["ant/1.jpg", "ant/2.jpg"]);
+    one_class.put("ant.zip", b"not read");
+    let text = refusal(one_class.path());
+    assert!(text.contains("This folder has one class, ant"), "{text}");
+}
+
+#[test]
 fn changed_and_missing_files_are_errors() {
     let folder = Folder::new();
     let path = folder.put("rows.csv", b"text,label\none,a\ntwo,b\nthree,a\n");
