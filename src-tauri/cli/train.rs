@@ -141,10 +141,22 @@ pub fn base_config(
     file: Option<&Path>,
     total_bytes: impl Fn() -> u64,
 ) -> Result<RunConfig, Failure> {
-    let preset = match preset_name {
-        None => RunConfig::default(),
-        Some(name) => preset_settings(name)?,
-    };
+    file_over(preset_or_default(preset_name)?, file, total_bytes)
+}
+
+fn preset_or_default(name: Option<&str>) -> Result<RunConfig, Failure> {
+    match name {
+        None => Ok(RunConfig::default()),
+        Some(name) => preset_settings(name),
+    }
+}
+
+/// The settings of the config file; `preset` supplies the absent ones.
+fn file_over(
+    preset: RunConfig,
+    file: Option<&Path>,
+    total_bytes: impl Fn() -> u64,
+) -> Result<RunConfig, Failure> {
     let file = file.map(RunConfig::load_with_notes).transpose()?;
     let (file, notes) = file.unwrap_or_default();
     for note in notes {
@@ -161,8 +173,17 @@ pub fn base_config(
 /// The settings of the command line. The config file supplies the absent ones, and the preset
 /// supplies those that are absent from both.
 fn config(args: &args::Train) -> Result<RunConfig, Failure> {
+    config_over(args, preset_or_default(args.preset.as_deref())?)
+}
+
+/// The settings of the command line and the config file; `preset` supplies the absent ones. A
+/// search for a learning rate replaces the rate of a preset.
+fn config_over(args: &args::Train, mut preset: RunConfig) -> Result<RunConfig, Failure> {
+    if args.find_learning_rate {
+        preset.learning_rate = None;
+    }
     let total_bytes = || total_bytes(&machine(&args.script));
-    let base = base_config(args.preset.as_deref(), args.config.as_deref(), total_bytes)?;
+    let base = file_over(preset, args.config.as_deref(), total_bytes)?;
     let folder = args.folder.clone().or(base.folder.clone());
     let flags = args.settings.over(RunConfig::default());
     if let (Some(epochs), Some(steps)) = (flags.epochs, flags.steps) {
@@ -227,4 +248,33 @@ pub fn discard_unstarted(run: &RunFolder, error: trainer::TrainError) -> Failure
         let _ = disk::remove_dir_all(&run.path);
     }
     error.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn a_search_replaces_the_learning_rate_of_a_preset_only() {
+        let rate = |flags: &[&str]| {
+            let line = [&["ebb", "train", "birds"][..], flags].concat();
+            let parsed = args::Ebb::try_parse_from(line).map(|parsed| parsed.command);
+            let Ok(Some(args::Command::Train(train))) = parsed else {
+                panic!("{flags:?} cannot be parsed");
+            };
+            let preset = RunConfig {
+                learning_rate: Some(0.25),
+                ..RunConfig::default()
+            };
+            let Ok(config) = config_over(&train, preset) else {
+                panic!("{flags:?} is refused");
+            };
+            config.learning_rate
+        };
+        assert_eq!(rate(&[]), Some(0.25));
+        assert_eq!(rate(&["--find-learning-rate"]), None);
+        let given = ["--find-learning-rate", "--learning-rate", "0.5"];
+        assert_eq!(rate(&given), Some(0.5), "refused later");
+    }
 }
