@@ -36,6 +36,18 @@ pub enum HubError {
         "there is no folder {name}; to download {name} from a hub, set {ENDPOINT} to the address of the hub (https://…)"
     )]
     NoEndpoint { name: String },
+    /// Another program has downloaded only a part of the repository, and `HF_ENDPOINT` is not set.
+    #[error(
+        "{name} was downloaded by another program, but {} has no {missing}; download {missing} too, or set {ENDPOINT} to the address of a hub (https://…)",
+        .folder.display()
+    )]
+    Incomplete {
+        /// The repository.
+        name: String,
+        folder: PathBuf,
+        /// The files that are missing.
+        missing: String,
+    },
     /// The hub's address is not encrypted.
     #[error(
         "{endpoint} is not the address of an encrypted hub; set {ENDPOINT} to an address that starts with https://"
@@ -163,23 +175,55 @@ pub fn folder(name: &str, home: &Path, print: &dyn Fn(&str)) -> Result<PathBuf, 
         ));
         return Ok(folder);
     }
-    if let Some(folder) = local_cache::folder(name) {
+    let snapshot = local_cache::snapshot(name);
+    if let Some(snapshot) = &snapshot
+        && snapshot.missing.is_empty()
+    {
         print(&format!(
             "{name} was downloaded by another program: {}",
-            folder.display()
+            snapshot.folder.display()
         ));
-        return Ok(folder);
+        return Ok(snapshot.folder.clone());
     }
     let endpoint = std::env::var(ENDPOINT).unwrap_or_default();
     let endpoint = endpoint.trim_end_matches('/');
     if endpoint.is_empty() {
-        let name = name.to_owned();
-        return Err(HubError::NoEndpoint { name });
+        return Err(not_here(name, snapshot));
     }
+    if let Some(snapshot) = snapshot {
+        print(&format!(
+            "{name} was downloaded by another program, but {} has no {}, so Ebb downloads {name}",
+            snapshot.folder.display(),
+            snapshot.missing.join(", ")
+        ));
+    }
+    download(name, &place, endpoint, print)
+}
+
+/// Why a repository that is not complete here cannot be used without a hub.
+fn not_here(name: &str, snapshot: Option<local_cache::Snapshot>) -> HubError {
+    let name = name.to_owned();
+    match snapshot {
+        None => HubError::NoEndpoint { name },
+        Some(snapshot) => HubError::Incomplete {
+            name,
+            folder: snapshot.folder,
+            missing: snapshot.missing.join(", "),
+        },
+    }
+}
+
+/// Downloads a repository into `place`, unless another process has just done so.
+fn download(
+    name: &str,
+    place: &Path,
+    endpoint: &str,
+    print: &dyn Fn(&str),
+) -> Result<PathBuf, HubError> {
     let access = Access::from_environment(endpoint)?;
     let repository = Repository { name, endpoint };
-    let _lock = lock(&place, name, print)?;
-    if let Some(folder) = whole(&place) {
+    let _lock = lock(place, name, print)?;
+    if let Some(folder) = whole(place) {
         return Ok(folder);
     }
     let hub = fetch::Hub::new(repository, access);

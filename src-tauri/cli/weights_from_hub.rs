@@ -27,7 +27,9 @@ pub fn with_downloaded_weights(mut config: RunConfig) -> Result<RunConfig, Failu
 impl From<HubError> for Failure {
     fn from(error: HubError) -> Self {
         match error {
-            HubError::NoEndpoint { .. } => Failure::usage(error.to_string()),
+            HubError::NoEndpoint { .. } | HubError::Incomplete { .. } => {
+                Failure::usage(error.to_string())
+            }
             error => Failure::new(error.to_string()),
         }
     }

@@ -5,14 +5,16 @@ use super::verify_checksum::RemoteFile;
 use super::{HubError, disk, hub_responses};
 use std::path::Path;
 
-const MODEL: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+pub const CONFIG: &str = "config.json";
+pub const TOKENIZER: &str = "tokenizer.json";
+pub const MODEL: &str = "model.safetensors";
+pub const INDEX: &str = "model.safetensors.index.json";
 /// Most bytes of the index. Those of the largest models have a few million.
 pub const MAX_INDEX_BYTES: u64 = 64 << 20;
 /// Downloaded if they exist.
 const SMALL: [&str; 4] = [
     "preprocessor_config.json",
-    "tokenizer.json",
+    TOKENIZER,
     "1_Pooling/config.json",
     INDEX,
 ];
@@ -49,9 +51,7 @@ impl Listing {
             reason,
         };
         let none = "the repository has no config.json; choose a model that transformers can open";
-        let config = self
-            .file("config.json")
-            .ok_or_else(|| unfit(none.to_owned()))?;
+        let config = self.file(CONFIG).ok_or_else(|| unfit(none.to_owned()))?;
         let model = self.file(MODEL);
         if model.is_none() && self.file(INDEX).is_none() {
             let pickled = self.files.iter().map(|file| file.path.as_str());

@@ -1,15 +1,26 @@
 //! Weights that other programs have downloaded, in the cache of the Hugging Face libraries:
 //! `models--ORG--NAME/snapshots/COMMIT`, with the commit of the newest download in `refs/main`.
 
-use super::listing::MAX_INDEX_BYTES;
+use super::listing::{CONFIG, INDEX, MAX_INDEX_BYTES, MODEL, TOKENIZER};
+use dataset::Task;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use trainer::{PretrainedFamily, model_task};
 
 /// Folder of the cache, and folder that contains it. The first one that is set counts.
 const CACHE: &str = "HF_HUB_CACHE";
 const HOME: &str = "HF_HOME";
+
+/// Most bytes of `config.json`. Those of published models have a few thousand.
+const MAX_CONFIG_BYTES: u64 = 4 << 20;
+
+/// The part of `config.json` that names the network.
+#[derive(Deserialize)]
+struct ModelConfig {
+    model_type: String,
+}
 
 /// The index of weights in several files.
 #[derive(Deserialize)]
@@ -29,59 +40,118 @@ fn root() -> Option<PathBuf> {
     variable(CACHE).or_else(home).or_else(usual)
 }
 
-/// The folder of a repository in the cache of this user; `None` if it is not complete there.
-pub(super) fn folder(name: &str) -> Option<PathBuf> {
+/// What the cache of this user holds of a repository.
+#[derive(Debug, PartialEq)]
+pub(super) struct Snapshot {
+    pub folder: PathBuf,
+    /// Names of the files that Ebb needs and that are not there.
+    pub missing: Vec<String>,
+}
+
+/// The newest snapshot of a repository in the cache of this user; `None` if there is none.
+pub(super) fn snapshot(name: &str) -> Option<Snapshot> {
     cached(&root()?, name)
 }
 
-fn cached(root: &Path, name: &str) -> Option<PathBuf> {
+fn cached(root: &Path, name: &str) -> Option<Snapshot> {
     let place = root.join(format!("models--{}", name.replace('/', "--")));
     let commit = fs::read_to_string(place.join("refs/main")).ok()?;
     let commit = commit.trim();
     let is_plain = !commit.is_empty() && commit.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let folder = place.join("snapshots").join(commit);
-    let is_complete = is_plain && folder.join("config.json").is_file() && has_weights(&folder);
-    is_complete.then_some(folder)
+    if !is_plain || !folder.is_dir() {
+        return None;
+    }
+    let config = name_if_missing(&folder, CONFIG);
+    let tokenizer = name_if_missing(&folder, TOKENIZER).filter(|_| reads_texts(&folder));
+    let missing = config.into_iter().chain(missing_weights(&folder));
+    let missing = missing.chain(tokenizer).collect();
+    Some(Snapshot { folder, missing })
 }
 
-fn has_weights(folder: &Path) -> bool {
-    if folder.join("model.safetensors").is_file() {
-        return true;
-    }
-    let index = folder.join("model.safetensors.index.json");
-    let index = ::disk::read_limited(&index, MAX_INDEX_BYTES).ok();
+/// The name of the file if the folder does not have it.
+fn name_if_missing(folder: &Path, name: &str) -> Option<String> {
+    (!folder.join(name).is_file()).then(|| name.to_owned())
+}
+
+/// Whether the network in a folder reads texts, so that it needs a tokenizer.
+fn reads_texts(folder: &Path) -> bool {
+    let config = ::disk::read_limited(&folder.join(CONFIG), MAX_CONFIG_BYTES).ok();
+    let config = config.and_then(|text| serde_json::from_slice::<ModelConfig>(&text).ok());
+    let images = model_task(Task::ImageClassification);
+    let mut of_texts = PretrainedFamily::all().filter(|family| family.task() != images);
+    config.is_some_and(|config| of_texts.any(|family| family.name() == config.model_type))
+}
+
+/// The files of weights that are missing. Weights in several files have an index.
+fn missing_weights(folder: &Path) -> Vec<String> {
+    let Some(model) = name_if_missing(folder, MODEL) else {
+        return Vec::new();
+    };
+    let index = ::disk::read_limited(&folder.join(INDEX), MAX_INDEX_BYTES).ok();
     let index = index.and_then(|text| serde_json::from_slice::<WeightIndex>(&text).ok());
-    index.is_some_and(|index| {
-        let mut files = index.weight_map.values();
-        !index.weight_map.is_empty() && files.all(|file| folder.join(file).is_file())
-    })
+    match index {
+        Some(index) if !index.weight_map.is_empty() => {
+            let parts: BTreeSet<&String> = index.weight_map.values().collect();
+            let missing = parts
+                .into_iter()
+                .filter_map(|part| name_if_missing(folder, part));
+            missing.collect()
+        }
+        _ => vec![model],
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("it can be created");
+        fs::write(path, text).expect("it can be written");
+    }
+
     #[test]
-    fn a_repository_is_found_if_it_is_complete() {
+    fn a_snapshot_names_the_files_that_it_lacks() {
         let root = tempfile::tempdir().expect("a temporary folder");
         let place = root.path().join("models--org--bert-tiny");
-        let snapshot = place.join("snapshots/abc123");
-        let write = |path: PathBuf, text: &str| {
-            fs::create_dir_all(path.parent().expect("a folder")).expect("it can be created");
-            fs::write(path, text).expect("it can be written");
-        };
+        let folder = place.join("snapshots/abc123");
         let found = || cached(root.path(), "org/bert-tiny");
-        write(snapshot.join("config.json"), "{}");
-        write(snapshot.join("part-1.safetensors"), "");
+        let missing = || found().expect("there is a snapshot").missing;
+        write(&folder.join("part-1.safetensors"), "");
         assert_eq!(found(), None, "no commit is named");
-        write(place.join("refs/main"), "abc123\n");
-        assert_eq!(found(), None, "there are no weights");
+        write(&place.join("refs/main"), "abc123\n");
+        assert_eq!(missing(), ["config.json", "model.safetensors"]);
+        write(&folder.join("config.json"), "{}");
+        assert_eq!(missing(), ["model.safetensors"]);
         let index = r#"{"weight_map": {"a": "part-1.safetensors", "b": "part-2.safetensors"}}"#;
-        write(snapshot.join("model.safetensors.index.json"), index);
-        assert_eq!(found(), None, "a file is missing");
-        write(snapshot.join("part-2.safetensors"), "");
-        assert_eq!(found(), Some(snapshot));
-        write(place.join("refs/main"), "../../other");
+        write(&folder.join("model.safetensors.index.json"), index);
+        assert_eq!(missing(), ["part-2.safetensors"]);
+        write(&folder.join("part-2.safetensors"), "");
+        let missing = Vec::new();
+        assert_eq!(found(), Some(Snapshot { folder, missing }));
+        write(&place.join("refs/main"), "../../other");
         assert_eq!(found(), None, "a commit is no path");
+    }
+
+    #[test]
+    fn only_a_network_that_reads_texts_needs_a_tokenizer() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let place = root.path().join("models--org--model");
+        let folder = place.join("snapshots/abc123");
+        write(&place.join("refs/main"), "abc123");
+        write(&folder.join("model.safetensors"), "");
+        let missing = |model_type: &str| {
+            let config = format!(r#"{{"model_type": "{model_type}"}}"#);
+            write(&folder.join("config.json"), &config);
+            cached(root.path(), "org/model").map(|snapshot| snapshot.missing)
+        };
+        for (model_type, needs_it) in [("bert", true), ("gpt2", true), ("vit", false)] {
+            let expected = needs_it.then(|| "tokenizer.json".to_owned());
+            let expected = Some(expected.into_iter().collect::<Vec<_>>());
+            assert_eq!(missing(model_type), expected, "{model_type}");
+        }
+        write(&folder.join("tokenizer.json"), "{}");
+        assert_eq!(missing("bert"), Some(Vec::new()));
     }
 }

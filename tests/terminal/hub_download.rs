@@ -357,17 +357,20 @@ fn failed_downloads_suggest_a_remedy() {
     check(planned, 1, &["the repository has no config.json"]);
 }
 
-#[test]
-fn weights_that_another_program_has_downloaded_are_used() {
+/// Puts a model of the model tests into the cache of the Hugging Face libraries, and trains from
+/// it.
+fn train_from_cache(model: &str) -> CommandOutput {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 8);
-    let place = home.path("huggingface/hub/models--tiny--vit");
+    let place = home.path(&format!("huggingface/hub/models--tiny--{model}"));
     let snapshot = place.join("snapshots").join(COMMIT);
     fs::create_dir_all(&snapshot).expect("the folder can be created");
     fs::create_dir_all(place.join("refs")).expect("the folder can be created");
     fs::write(place.join("refs/main"), COMMIT).expect("the commit can be written");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let fixture = here.join("crates/models/tests/fixtures/published/vit");
+    let fixture = here
+        .join("crates/models/tests/fixtures/published")
+        .join(model);
     for entry in fs::read_dir(fixture)
         .expect("the fixture is there")
         .flatten()
@@ -376,15 +379,21 @@ fn weights_that_another_program_has_downloaded_are_used() {
     }
     let birds = home.path("birds");
     let folder = birds.to_str().expect("a UTF-8 path");
+    let from = format!("tiny/{model}");
     let words = [
-        "train", folder, "--from", "tiny/vit", "--steps", "1", "--device", "cpu",
+        "train", folder, "--from", &from, "--steps", "1", "--device", "cpu",
     ];
     let mut command = home.ebb(words);
     command
         .env("HF_HOME", home.path("huggingface"))
         .env_remove("HF_HUB_CACHE")
         .env_remove("HF_ENDPOINT");
-    let output = run_command(&mut command).expect_code(0);
+    run_command(&mut command)
+}
+
+#[test]
+fn weights_that_another_program_has_downloaded_are_used() {
+    let output = train_from_cache("vit").expect_code(0);
     assert!(
         output
             .err
@@ -392,6 +401,17 @@ fn weights_that_another_program_has_downloaded_are_used() {
         "{}",
         output.err
     );
+}
+
+#[test]
+fn a_text_model_without_a_tokenizer_is_not_completely_downloaded() {
+    let output = train_from_cache("bert").expect_code(2);
+    for part in [
+        "tiny/bert was downloaded by another program, but",
+        "has no tokenizer.json; download tokenizer.json too, or set HF_ENDPOINT",
+    ] {
+        assert!(output.err.contains(part), "{part}: {}", output.err);
+    }
 }
 
 #[test]
