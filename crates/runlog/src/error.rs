@@ -114,6 +114,14 @@ pub enum RunlogError {
         /// Id of the other process, if it is known.
         process: Option<u32>,
     },
+    /// The notes of a run are too long to be saved.
+    #[error("the notes of {run} were not saved: {problem}")]
+    NotesNotSaved {
+        /// Id of the run.
+        run: String,
+        /// Why, and what to do.
+        problem: String,
+    },
     /// A run was not exported as an archive.
     #[error("{run} was not exported: {problem}")]
     NotExported {
