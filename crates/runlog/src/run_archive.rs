@@ -11,9 +11,13 @@ mod manifest;
 use crate::run_folder::RunFolder;
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
+use tar::Header;
 
 /// Bytes that are copied at once.
 const BLOCK: usize = 1 << 18;
+/// Bytes for the name in the header of an entry. GNU tar writes a longer path into an entry of its
+/// own before the file, and the beginning of the path into the header.
+const HEADER_NAME_BYTES: usize = 100;
 
 /// An archive that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +41,11 @@ pub struct ImportedRun {
     pub files: usize,
     /// Bytes of these files.
     pub bytes: u64,
+}
+
+/// Whether the header of an entry has no space for this path, not even if it is divided at a `/`.
+fn needs_long_name(path: &str) -> bool {
+    path.len() > HEADER_NAME_BYTES && Header::new_ustar().set_path(path).is_err()
 }
 
 /// The sum as hexadecimal digits.

@@ -6,6 +6,7 @@
 
 use disk::simulated::{Fault, SimulatedDisk, Survivors};
 use flate2::Compression;
+use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use runlog::{EventWriter, RunConfig, RunEvent, RunFolder, RunNotes, RunStore};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use tar::{Builder, EntryType, Header};
+use tar::{Archive, Builder, EntryType, Header};
 use tempfile::TempDir;
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -123,6 +124,48 @@ fn an_export_never_replaces_a_file_and_never_reads_a_running_run() {
     let missing = home.path().join("missing/new.ebbrun");
     assert!(refused(&missing).contains("could not be written"));
     assert_eq!(names(home.path()), ["birds.ebbrun", "runs"]);
+}
+
+/// The paths in an archive, as any tar program reads them.
+fn paths_in(archive: &Path) -> Vec<String> {
+    let file = fs::File::open(archive).unwrap();
+    let mut archive = Archive::new(GzDecoder::new(file));
+    let entries = archive.entries().unwrap().map(Result::unwrap);
+    let paths = entries.map(|entry| entry.path_bytes().into_owned());
+    paths.map(|path| String::from_utf8(path).unwrap()).collect()
+}
+
+#[test]
+fn long_names_are_exported_and_imported() {
+    let home = tempfile::tempdir().unwrap();
+    let run = RunStore::open(home.path().join("runs"))
+        .create("birds")
+        .unwrap();
+    run.write_config(&RunConfig::default()).unwrap();
+    let longest = [
+        "a".repeat(100),
+        "b".repeat(101),
+        "c".repeat(180),
+        // The letter after 99 bytes has two.
+        format!("{}{}", "d".repeat(99), "é".repeat(70)),
+        // A header has space for it in two parts.
+        format!("{}/{}", "e".repeat(150), "e".repeat(100)),
+        format!("{}/{}", "f".repeat(180), "f".repeat(180)),
+    ];
+    for path in &longest {
+        let place = run.path.join(path);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::write(place, path).unwrap();
+    }
+    let archive = home.path().join("birds.ebbrun");
+    run.export_archive(&archive).unwrap();
+    let paths = paths_in(&archive);
+    for path in &longest {
+        assert!(paths.contains(path), "{path}: {paths:?}");
+    }
+    let other = RunStore::open(home.path().join("others"));
+    let imported = other.import_archive(&archive).unwrap();
+    assert_eq!(files(&imported.folder.path), files(&run.path));
 }
 
 /// One entry of an archive: path, type, content.
@@ -241,6 +284,45 @@ fn links_devices_and_extensions_are_refused() {
         let reason = "its entry for notes.json differs from the manifest";
         refuse(&archive(&listed, &entries), reason);
     }
+}
+
+#[test]
+fn a_long_name_that_differs_from_the_manifest_is_refused() {
+    let path = "c".repeat(180);
+    let listed = manifest(&[CONFIG, (path.as_str(), b"x".as_slice())]);
+    let (in_header, whole) = (&path[..100], format!("{path}\0"));
+    let (other, huge) = (format!("../{}\0", &path[3..]), "c".repeat(1 << 20));
+    let reason = format!("its entry for {path} differs from the manifest");
+    let import = |name: Option<&str>, in_header: &str| {
+        let long_name = name.map(|name| Entry {
+            path: "././@LongLink",
+            kind: EntryType::GNULongName,
+            content: name.as_bytes(),
+        });
+        let file = Entry::file(in_header, b"x".as_slice());
+        let config = Entry::file(CONFIG.0, CONFIG.1);
+        let entries: Vec<Entry> = [config]
+            .into_iter()
+            .chain(long_name)
+            .chain([file])
+            .collect();
+        archive(&listed, &entries)
+    };
+    for (name, in_header) in [
+        (None, in_header),
+        (Some(other.as_str()), in_header),
+        (Some(path.as_str()), in_header),
+        (Some(huge.as_str()), in_header),
+        (Some(whole.as_str()), "notes.json"),
+    ] {
+        refuse(&import(name, in_header), &reason);
+    }
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("birds.ebbrun");
+    fs::write(&file, import(Some(whole.as_str()), in_header)).unwrap();
+    let store = RunStore::open(home.path().join("runs"));
+    let imported = store.import_archive(&file).unwrap();
+    assert_eq!(files(&imported.folder.path)[&path], b"x");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Writes a run archive.
 
 use super::manifest::{self, ArchivedFile, FORMAT, Manifest, is_left_out};
-use super::{BLOCK, ExportedRun, hexadecimal};
+use super::{BLOCK, ExportedRun, HEADER_NAME_BYTES, hexadecimal, needs_long_name};
 use crate::RunlogError;
 use crate::run_folder::RunFolder;
 use flate2::Compression;
@@ -108,6 +108,9 @@ impl RunFolder {
     ) -> Result<(), RunlogError> {
         let place = self.path.join(&expected.path);
         let failed = |error| RunlogError::disk("exported", &place)(error);
+        if needs_long_name(&expected.path) {
+            append_long_name(archive, &expected.path).map_err(failed)?;
+        }
         let head = header(&expected.path, expected.bytes).map_err(failed)?;
         let mut file = File::open(&place).map_err(failed)?;
         let mut summed = Summed::new(&mut file);
@@ -153,16 +156,39 @@ impl Read for Summed<'_> {
     }
 }
 
-/// The header of a file. Times, owners and permissions of this machine are not in it.
+/// Appends an entry with the path of the next file.
+fn append_long_name(archive: &mut Builder<impl Write>, path: &str) -> io::Result<()> {
+    const NAME: &[u8] = b"././@LongLink";
+    // GNU tar ends the path with a zero.
+    let content = [path.as_bytes(), b"\0".as_slice()].concat();
+    let mut header = Header::new_gnu();
+    header.as_old_mut().name[..NAME.len()].copy_from_slice(NAME);
+    complete(&mut header, EntryType::GNULongName, content.len() as u64);
+    archive.append(&header, content.as_slice())
+}
+
+/// The header of a file.
 fn header(path: &str, bytes: u64) -> io::Result<Header> {
-    let mut header = Header::new_ustar();
-    header.set_path(path)?;
-    header.set_entry_type(EntryType::Regular);
+    let mut header;
+    if needs_long_name(path) {
+        header = Header::new_gnu();
+        let start = &path.as_bytes()[..HEADER_NAME_BYTES];
+        header.as_old_mut().name.copy_from_slice(start);
+    } else {
+        header = Header::new_ustar();
+        header.set_path(path)?;
+    }
+    complete(&mut header, EntryType::Regular, bytes);
+    Ok(header)
+}
+
+/// Completes a header. Times, owners and permissions of this machine are not in it.
+fn complete(header: &mut Header, kind: EntryType, bytes: u64) {
+    header.set_entry_type(kind);
     header.set_size(bytes);
     header.set_mode(0o600);
     header.set_mtime(0);
     header.set_cksum();
-    Ok(header)
 }
 
 /// Adds the paths of all files in a folder of the run, sorted. `within` is that folder's path in

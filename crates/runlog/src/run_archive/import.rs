@@ -1,7 +1,7 @@
 //! Reads a run archive into a store.
 
 use super::manifest::{self, ArchivedFile, MAX_BYTES, Manifest};
-use super::{BLOCK, ImportedRun, hexadecimal};
+use super::{BLOCK, HEADER_NAME_BYTES, ImportedRun, hexadecimal, needs_long_name};
 use crate::RunlogError;
 use crate::run_folder::{Claim, RunFolder};
 use crate::run_store::RunStore;
@@ -34,7 +34,7 @@ impl RunStore {
         let file = File::open(archive).map_err(RunlogError::disk("read", archive))?;
         let reader = GzDecoder::new(BufReader::with_capacity(BLOCK, file));
         let mut reader = Archive::new(reader);
-        // Raw: the extensions of the format for long names and links are entries, and refused.
+        // Raw: an extension of the format is an entry. Only long names are allowed.
         let entries = reader.entries().map_err(|error| source.damaged(&error))?;
         let mut entries = entries.raw(true);
         let manifest = source.manifest(&mut entries)?;
@@ -126,10 +126,10 @@ fn is_taken(error: &io::Error) -> bool {
     taken.contains(&error.kind())
 }
 
-/// Whether an entry is a plain file with this path.
-fn is_file(entry: &Entry, path: &str) -> bool {
+/// Whether an entry is a plain file with this path in its header.
+fn is_file(entry: &Entry, path: &[u8]) -> bool {
     let is_regular = entry.header().entry_type() == EntryType::Regular;
-    is_regular && *entry.path_bytes() == *path.as_bytes()
+    is_regular && *entry.path_bytes() == *path
 }
 
 /// The archive that is read.
@@ -161,6 +161,48 @@ impl Source<'_> {
         entry.map_err(|error| self.damaged(&error))
     }
 
+    /// The entry of the next file. A path that does not fit into its header is an entry before it.
+    fn next_file<'a>(
+        &self,
+        entries: &mut Entries<'a, GzDecoder<BufReader<File>>>,
+        expected: &ArchivedFile,
+    ) -> Result<Entry<'a>, RunlogError> {
+        let missing = || self.refused(format!("{} is missing", expected.path));
+        let differs = || {
+            self.refused(format!(
+                "its entry for {} differs from the manifest",
+                expected.path
+            ))
+        };
+        let mut in_header = expected.path.as_bytes();
+        let mut entry = self.next(entries)?.ok_or_else(missing)?;
+        if needs_long_name(&expected.path) {
+            if !self.is_long_name(&mut entry, &expected.path)? {
+                return Err(differs());
+            }
+            entry = self.next(entries)?.ok_or_else(missing)?;
+            in_header = &in_header[..HEADER_NAME_BYTES];
+        }
+        if !is_file(&entry, in_header) || entry.size() != expected.bytes {
+            return Err(differs());
+        }
+        Ok(entry)
+    }
+
+    /// Whether an entry holds this path, as GNU tar writes it: with a zero at the end. An entry of
+    /// another length is not read.
+    fn is_long_name(&self, entry: &mut Entry, path: &str) -> Result<bool, RunlogError> {
+        let is_long_name = entry.header().entry_type() == EntryType::GNULongName;
+        if !is_long_name || entry.size() != path.len() as u64 + 1 {
+            return Ok(false);
+        }
+        let mut content = Vec::new();
+        entry
+            .read_to_end(&mut content)
+            .map_err(|error| self.damaged(&error))?;
+        Ok(content.strip_suffix(b"\0".as_slice()) == Some(path.as_bytes()))
+    }
+
     /// Reads the first entry.
     fn manifest(
         &self,
@@ -168,7 +210,7 @@ impl Source<'_> {
     ) -> Result<Manifest, RunlogError> {
         let first = self.next(entries)?;
         let mut entry = first
-            .filter(|entry| is_file(entry, manifest::NAME))
+            .filter(|entry| is_file(entry, manifest::NAME.as_bytes()))
             .ok_or_else(|| self.refused("it is not a run archive of Ebb: it has no manifest"))?;
         if entry.size() > MAX_BYTES {
             return Err(self.refused("its manifest is too long"));
@@ -192,15 +234,7 @@ impl Source<'_> {
         };
         let claim = folder.claim()?;
         for expected in &manifest.files {
-            let Some(entry) = self.next(entries)? else {
-                return Err(self.refused(format!("{} is missing", expected.path)));
-            };
-            if !is_file(&entry, &expected.path) || entry.size() != expected.bytes {
-                return Err(self.refused(format!(
-                    "its entry for {} differs from the manifest",
-                    expected.path
-                )));
-            }
+            let entry = self.next_file(entries, expected)?;
             self.write_file(entry, expected, draft)?;
         }
         if let Some(entry) = self.next(entries)? {

@@ -11,8 +11,8 @@ pub const FORMAT: u32 = 1;
 pub const MAX_BYTES: u64 = 16 << 20;
 /// A run has a few dozen files.
 const MAX_FILES: usize = 50_000;
-/// The headers of a tar archive have space for paths up to about this length.
-const MAX_PATH_BYTES: usize = 240;
+/// Longest path of a file. macOS opens no longer one.
+const MAX_PATH_BYTES: usize = 1024;
 /// Maximum length of a run's id. File names may be longer, so that a prefix or number can be added.
 const MAX_ID_BYTES: usize = 200;
 /// Levels of folders.
