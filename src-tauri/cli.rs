@@ -2,6 +2,7 @@
 //! by request, 1 failure, 2 wrong usage.
 
 mod output;
+mod config_file;
 mod args;
 mod doctor;
 mod completions;

@@ -126,7 +126,7 @@ pub struct Train {
     /// A preset: quick, few_images, low_memory or token_compression
     #[arg(long)]
     pub preset: Option<String>,
-    /// A config file, TOML or JSON
+    /// A config file, TOML or JSON; - reads standard input
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Train on 100 samples for 2 epochs, to check that everything works

@@ -61,7 +61,7 @@ pub struct Plan {
     /// A preset: quick, few_images, low_memory or token_compression
     #[arg(long)]
     pub preset: Option<String>,
-    /// A config file, TOML or JSON
+    /// A config file, TOML or JSON; - reads standard input
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Time limit for estimating the listed models; models for which no time remains are left out

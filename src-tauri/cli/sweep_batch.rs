@@ -3,6 +3,7 @@
 
 use super::args::SweepBatch;
 use super::compare_controller;
+use super::config_file::is_standard_input;
 use super::failure::Failure;
 use super::interrupt::AtWork;
 use super::output::out;
@@ -39,6 +40,12 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
         let row = measure(args, args.batches.first().copied().unwrap_or(1))?;
         out!("{}", json(&row));
         return Ok(());
+    }
+    let config = args.tried.config.as_deref();
+    if config.is_some_and(is_standard_input) {
+        return Err(Failure::usage(
+            "sweep-batch starts a process for each batch size, and only one can read standard input; write the config to a file",
+        ));
     }
     // A config that is refused for every batch size is refused once.
     let config = with_downloaded_weights(args.tried.config()?)?;

@@ -1,6 +1,7 @@
 //! `ebb train` and `ebb resume`.
 
 use super::args::{self, Script};
+use super::config_file::read_config;
 use super::failure::Failure;
 use super::find_lr::{STEPS, suggest_rate};
 use super::interrupt::AtWork;
@@ -157,12 +158,7 @@ fn file_over(
     file: Option<&Path>,
     total_bytes: impl Fn() -> u64,
 ) -> Result<RunConfig, Failure> {
-    let file = file.map(RunConfig::load_with_notes).transpose()?;
-    let (file, notes) = file.unwrap_or_default();
-    for note in notes {
-        status!("{note}");
-    }
-    let base = file.over(preset);
+    let base = read_config(file)?.over(preset);
     if base.by_memory.is_empty() {
         Ok(base)
     } else {

@@ -1,7 +1,7 @@
 //! Edge cases: larger models, a deleted run folder, interrupted searches, other file types,
 //! terminal escapes, a full disk and a missing display.
 
-use crate::support::{TestHome, draw_classes, losses};
+use crate::support::{TestHome, draw_classes, losses, run_command};
 use runlog::RunEvent;
 use std::fs;
 use std::process::{Command, Stdio};
@@ -23,6 +23,32 @@ fn larger_models_can_be_trained() {
         let stepped = |event: &RunEvent| matches!(event, RunEvent::Step { step: 1, .. });
         assert!(events.iter().any(stepped), "{model}: {events:?}");
     }
+}
+
+#[test]
+fn a_config_is_read_from_standard_input() {
+    let home = birds();
+    let config = home.file("piped", "steps = 2\nimage_size = 16\nseed = 31\n");
+    let run = |command: &str, config_name: &str| {
+        let birds = home.path("birds");
+        let folder = birds.to_str().expect("a UTF-8 path");
+        let mut command = home.ebb([command, folder, "--config", config_name, "--device", "cpu"]);
+        command.stdin(fs::File::open(&config).expect("it can be read"));
+        run_command(&mut command)
+    };
+    for name in ["-", "/dev/stdin"] {
+        run("train", name).expect_code(0);
+    }
+    for run in home.runs() {
+        let config = run.config().expect("a config");
+        assert_eq!((config.steps, config.seed), (Some(2), Some(31)));
+    }
+    assert_eq!(home.runs().len(), 2);
+    let refused = run("sweep-batch", "-").expect_code(2).err;
+    assert!(refused.contains("write the config to a file"), "{refused}");
+    home.file("piped", "steps = 2\nstepps = 3\n");
+    let refused = run("train", "-").expect_code(2).err;
+    assert!(refused.contains("standard input, line 2"), "{refused}");
 }
 
 #[test]

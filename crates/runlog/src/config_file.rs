@@ -3,8 +3,10 @@
 use crate::settings::setting;
 use crate::settings_check::check;
 use crate::{RunConfig, RunlogError};
+use format::format_bytes;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 use toml::Spanned;
 
@@ -47,6 +49,35 @@ impl RunConfig {
             Some("toml") => checked(from_toml(&text, &name)?, &name),
             Some("json") => checked(from_json(&text, &name)?, &name),
             _ => Err(RunlogError::ConfigFormat { path: path.into() }),
+        }
+    }
+
+    /// Reads a stream, such as standard input, with a sentence for each key that has another name
+    /// today. Text that begins with `{` is JSON, and other text is TOML. Messages call it `name`.
+    ///
+    /// # Errors
+    /// The stream cannot be read, is too long or is no text, or a key, type or value is wrong.
+    pub fn read_with_notes(
+        stream: impl Read,
+        name: &str,
+    ) -> Result<(RunConfig, Vec<String>), RunlogError> {
+        let syntax = |reason: String| RunlogError::ConfigSyntax {
+            place: name.to_owned(),
+            reason,
+        };
+        let mut bytes = Vec::new();
+        let read = stream.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+        read.map_err(RunlogError::disk("read", name))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            let most = format_bytes(MAX_BYTES);
+            return Err(syntax(format!("the config is larger than {most}")));
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|_| syntax("the config is not UTF-8 text".to_owned()))?;
+        if text.trim_start().starts_with('{') {
+            checked(from_json(&text, name)?, name)
+        } else {
+            checked(from_toml(&text, name)?, name)
         }
     }
 

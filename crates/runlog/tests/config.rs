@@ -119,6 +119,39 @@ fn broken_text_is_refused_by_line() {
 }
 
 #[test]
+fn a_stream_is_toml_or_json_and_has_the_same_limit_as_a_file() {
+    let read = |text: &[u8]| {
+        let read = RunConfig::read_with_notes(text, "standard input");
+        read.map(|(config, notes)| (config.epochs, notes.len()))
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(read(b"epochs = 3\n"), Ok((Some(3), 0)));
+    assert_eq!(read(b"\n {\"epochs\": 4}"), Ok((Some(4), 0)));
+    assert_eq!(read(b"politeness = 0.5\n"), Ok((None, 1)));
+    assert_eq!(read(b""), Ok((None, 0)));
+    let mut long = b"#".repeat(4 << 20);
+    assert_eq!(read(&long), Ok((None, 0)));
+    long.push(b'#');
+    for (text, part) in [
+        (&long[..], "standard input: the config is larger than"),
+        (
+            b"\xFF".as_slice(),
+            "standard input: the config is not UTF-8 text",
+        ),
+        (
+            b"epochs = 3\nepoch = 4".as_slice(),
+            "standard input, line 2: ",
+        ),
+    ] {
+        let refused = read(text).expect_err(part);
+        assert!(refused.contains(part), "{refused}");
+    }
+    // What never ends is not read to its end.
+    let endless = RunConfig::read_with_notes(std::io::repeat(b'#'), "standard input");
+    assert!(endless.is_err());
+}
+
+#[test]
 fn a_missing_file_is_named_with_the_next_move() {
     let message = RunConfig::load("nowhere/run.toml".as_ref()).map_err(|e| e.to_string());
     let expected = "nowhere/run.toml could not be read: not found; check the path";

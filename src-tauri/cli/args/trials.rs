@@ -2,7 +2,7 @@
 //! and `ebb tune`.
 
 use super::settings::{Settings, Shared};
-use crate::cli::output::status;
+use crate::cli::config_file::read_config;
 use clap::Args;
 use runlog::RunConfig;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub struct Tried {
     pub folder: PathBuf,
     #[command(flatten)]
     pub settings: Settings<Shared>,
-    /// A config file, TOML or JSON
+    /// A config file, TOML or JSON; - reads standard input
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print JSON
@@ -29,11 +29,7 @@ impl Tried {
             folder: Some(self.folder.clone()),
             ..RunConfig::default()
         };
-        let file = self.config.as_deref().map(RunConfig::load_with_notes);
-        let (file, notes) = file.transpose()?.unwrap_or_default();
-        for note in notes {
-            status!("{note}");
-        }
+        let file = read_config(self.config.as_deref())?;
         Ok(typed.over(self.settings.over(file)))
     }
 }
