@@ -229,6 +229,7 @@ fn undeclared(plist: &str) -> Vec<String> {
     let needed = [
         "<string>public.folder</string>",
         "<key>NSCameraUsageDescription</key>",
+        "<key>UTExportedTypeDeclarations</key>",
         "<key>NSDesktopFolderUsageDescription</key>",
         "<key>NSDocumentsFolderUsageDescription</key>",
         "<key>NSDownloadsFolderUsageDescription</key>",
@@ -277,12 +278,38 @@ fn the_guide_lists_every_program_that_a_script_for_the_mac_runs() {
 #[test]
 fn the_bundle_declares_folders_and_reasons() {
     none(&undeclared(&text("Info.plist")));
-    assert_eq!(undeclared("").len(), 7);
+    assert_eq!(undeclared("").len(), 8);
     // The hardened runtime refuses what the entitlements do not name.
     assert!(text("Entitlements.plist").contains("<key>com.apple.security.device.camera</key>"));
     let config: Value = serde_json::from_str(&text("tauri.conf.json")).expect("it is JSON");
     let bundle = &config["bundle"]["macOS"];
     assert_eq!(bundle["entitlements"], "Entitlements.plist");
+}
+
+#[test]
+fn finder_opens_an_exported_run_with_ebb() {
+    let plist: String = text("Info.plist").split_whitespace().collect();
+    let config: Value = serde_json::from_str(&text("tauri.conf.json")).expect("it is JSON");
+    let identifier = config["identifier"].as_str().expect("it is text");
+    let kind = format!("<string>{identifier}.run</string>");
+    let declared = format!("<key>UTTypeIdentifier</key>{kind}");
+    assert!(plist.contains(&declared), "the type is declared");
+    let opened = format!("<key>LSItemContentTypes</key><array>{kind}</array>");
+    assert!(plist.contains(&opened), "Ebb opens the type");
+    let source = text("src-tauri/import_run.rs");
+    let (_, rest) = source
+        .split_once("ENDING: &str = \"")
+        .expect("the ending is declared");
+    let ending = rest.split('"').next().expect("text follows");
+    let named =
+        format!("<key>public.filename-extension</key><array><string>{ending}</string></array>");
+    assert!(plist.contains(&named), "files are known by their ending");
+    // The event of Finder goes the way of a dropped file.
+    let hooks = text("src-tauri/app_hooks/macos.rs");
+    let (_, event) = hooks
+        .split_once("RunEvent::Opened")
+        .expect("the event is handled");
+    assert!(event.contains("shell.open_first(&app, &paths)"));
 }
 
 #[test]
