@@ -228,9 +228,11 @@ pub enum RunEvent {
         item: String,
         /// Why it was skipped, and what the user can do.
         reason: String,
-        /// The gradients that were not finite if a step was skipped; empty for a file.
-        #[serde(default)]
-        gradients: Vec<NonFiniteGradient>,
+        /// The gradients that were not finite if a step was skipped; empty for a file. Missing in
+        /// runs of early versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[ts(optional)]
+        gradients: Option<Vec<NonFiniteGradient>>,
     },
     /// Something that the user should know; the training continues.
     Warning {

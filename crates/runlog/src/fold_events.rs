@@ -92,7 +92,7 @@ impl Run {
                 ..
             } => {
                 self.figures.skipped += 1;
-                self.gradient_health.add(*step, gradients);
+                self.gradient_health.add(*step, gradients.as_deref());
                 self.add_note(format!("{item}: {reason}"));
             }
             RunEvent::Warning { code, message, .. } => self.apply_warning(code, message),

@@ -7,6 +7,8 @@ use crate::event::NonFiniteGradient;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct GradientHealth {
     skipped: Vec<SkippedStep>,
+    /// Steps at which an early version skipped a file or a step, without saying which.
+    unknown: Vec<u64>,
 }
 
 /// A step whose gradients were not finite.
@@ -18,8 +20,13 @@ struct SkippedStep {
 }
 
 impl GradientHealth {
-    /// Adds a step. `gradients` is empty if a file was skipped instead.
-    pub fn add(&mut self, step: u64, gradients: &[NonFiniteGradient]) {
+    /// Adds a step. `gradients` is empty if a file was skipped instead, and `None` if an early
+    /// version did not count them.
+    pub fn add(&mut self, step: u64, gradients: Option<&[NonFiniteGradient]>) {
+        let Some(gradients) = gradients else {
+            self.unknown.push(step);
+            return;
+        };
         if !gradients.is_empty() {
             self.skipped.push(SkippedStep {
                 step,
@@ -32,11 +39,13 @@ impl GradientHealth {
     /// Discards the steps after `step`, from which the run was resumed.
     pub fn truncate_after(&mut self, step: u64) {
         self.skipped.retain(|skipped| skipped.step <= step);
+        self.unknown.retain(|unknown| *unknown <= step);
     }
 
-    /// Sums up the run until `step`; `None` before the first step.
+    /// Sums up the run until `step`; `None` before the first step, and if an early version did not
+    /// count.
     pub fn describe(&self, step: u64) -> Option<String> {
-        if step == 0 {
+        if step == 0 || !self.unknown.is_empty() {
             return None;
         }
         let steps = counted(step, "step", "steps");
@@ -77,9 +86,9 @@ mod tests {
             describe(&health),
             "no NaN or infinite gradients in 1,200 steps"
         );
-        health.add(7, &[]);
-        health.add(8, &[gradient(1000, 0), gradient(500, 2)]);
-        health.add(9, &[gradient(1, 1)]);
+        health.add(7, Some(&[]));
+        health.add(8, Some(&[gradient(1000, 0), gradient(500, 2)]));
+        health.add(9, Some(&[gradient(1, 1)]));
         assert_eq!(
             describe(&health),
             "2 of 1,200 steps skipped: 1,501 NaN and 3 infinite values in gradients"
@@ -89,5 +98,13 @@ mod tests {
             describe(&health),
             "1 of 1,200 steps skipped: 1,500 NaN and 2 infinite values in gradients"
         );
+    }
+    #[test]
+    fn what_an_early_version_did_not_count_is_unknown() {
+        let mut health = GradientHealth::default();
+        health.add(8, None);
+        assert_eq!(health.describe(1200), None);
+        health.truncate_after(7);
+        assert!(health.describe(1200).is_some(), "that step is repeated");
     }
 }

@@ -105,7 +105,7 @@ impl Run {
     }
 
     /// How many steps were skipped because gradients were NaN or infinite; `None` before the first
-    /// step.
+    /// step, and if an early version of Ebb did not count them.
     pub fn describe_gradients(&self) -> Option<String> {
         self.gradient_health.describe(self.figures.step)
     }

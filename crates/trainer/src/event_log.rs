@@ -247,7 +247,7 @@ impl<'a> EventLog<'a> {
                 step,
                 item: error.file.display().to_string(),
                 reason: error.reason,
-                gradients: Vec::new(),
+                gradients: Some(Vec::new()),
             })?;
         }
         Ok(())
@@ -260,7 +260,7 @@ impl<'a> EventLog<'a> {
             step,
             reason: skipped.reason(),
             item: skipped.item,
-            gradients: skipped.gradients,
+            gradients: Some(skipped.gradients),
         })
     }
 }

@@ -64,7 +64,7 @@ fn check_skipped(events: &[RunEvent], error: &TrainError) {
         .filter_map(|event| match event {
             RunEvent::Skipped {
                 item,
-                gradients,
+                gradients: Some(gradients),
                 reason,
                 ..
             } => Some((item, gradients, reason)),

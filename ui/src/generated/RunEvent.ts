@@ -280,9 +280,10 @@ item: string,
  */
 reason: string, 
 /**
- * The gradients that were not finite if a step was skipped; empty for a file.
+ * The gradients that were not finite if a step was skipped; empty for a file. Missing in
+ * runs of early versions.
  */
-gradients: Array<NonFiniteGradient>, } | { "kind": "warning", 
+gradients?: Array<NonFiniteGradient>, } | { "kind": "warning", 
 /**
  * Milliseconds on the run's clock.
  */

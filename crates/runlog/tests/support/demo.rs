@@ -113,7 +113,7 @@ impl Demo {
                 step,
                 item: "ibis/image_0031.jpg".into(),
                 reason: "it ends after 12 of 48 kB; copy it again to use it".into(),
-                gradients: Vec::new(),
+                gradients: Some(Vec::new()),
             });
         }
     }
