@@ -6,6 +6,7 @@ mod settings;
 mod trials;
 mod allow_negative_numbers;
 mod former_names;
+mod unknown_flags;
 mod inference;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

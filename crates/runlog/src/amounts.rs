@@ -1,10 +1,9 @@
 //! Amounts as a user reads and writes them, for the rest of this crate. See the `format` crate.
 
 use crate::RunlogError;
-pub(crate) use format::nearest;
 pub use format::{
     MISSING, counted, format_bytes, format_count, format_duration, format_io_error, format_percent,
-    most_like,
+    most_like, nearest,
 };
 
 /// Reads "8GB", "1.5 GB", "512MB", "64kB" or plain bytes. A GB is 2^30 bytes.

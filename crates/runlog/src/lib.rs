@@ -94,7 +94,7 @@ pub mod typescript_bindings;
 
 pub use amounts::{
     MISSING, counted, format_bytes, format_count, format_duration, format_io_error, format_percent,
-    most_like, parse_bytes,
+    most_like, nearest, parse_bytes,
 };
 pub use baseline_text::describe_baseline;
 pub use chart_data::{Pull, Query};

@@ -2,6 +2,7 @@
 
 use super::Ebb;
 use super::former_names::former_names;
+use super::unknown_flags::with_sensible_tip;
 use crate::cli::output::status;
 use clap::{CommandFactory, FromArgMatches};
 
@@ -10,7 +11,8 @@ impl Ebb {
     /// for a value such as -1 names the allowed range instead of an unknown flag. Prints a message
     /// for each former name of a command or flag.
     pub fn parse_args() -> Self {
-        let matches = with_negative_numbers(Ebb::command()).get_matches();
+        let matches = with_negative_numbers(Ebb::command()).try_get_matches();
+        let matches = matches.unwrap_or_else(|error| with_sensible_tip(error).exit());
         let ebb = Ebb::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let arguments = std::env::args_os().skip(1);
         let arguments: Vec<String> = arguments

@@ -1,0 +1,55 @@
+//! The tip below the error for a flag that does not exist.
+
+use clap::Error;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use runlog::nearest;
+
+/// Flags that users look for, and what Ebb has instead.
+const INSTEAD: [(&str, &str); 1] = [(
+    "--name",
+    "a run has the name of its data; rename the run in the window, or tag it: ebb runs tag RUN +TAG",
+)];
+
+/// Removes the tip to use another flag unless the two are as similar as everywhere else in Ebb, and
+/// says what to do instead of the flag if that is known.
+pub(super) fn with_sensible_tip(mut error: Error) -> Error {
+    let typed = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(typed)) if error.kind() == ErrorKind::UnknownArgument => {
+            typed.clone()
+        }
+        _ => return error,
+    };
+    let name = |flag: &str| flag.trim_start_matches('-').to_owned();
+    if let Some(ContextValue::String(flag)) = error.get(ContextKind::SuggestedArg)
+        && nearest(&name(&typed), [name(flag).as_str()]).is_none()
+    {
+        error.remove(ContextKind::SuggestedArg);
+    }
+    if let Some((_, instead)) = INSTEAD.iter().find(|(flag, _)| *flag == typed) {
+        let tips = ContextValue::StyledStrs(vec![(*instead).into()]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::Ebb;
+    use clap::CommandFactory;
+
+    fn refusal(line: &str) -> String {
+        let words = ["ebb"].into_iter().chain(line.split_whitespace());
+        let error = Ebb::command().try_get_matches_from(words);
+        with_sensible_tip(error.expect_err("there is no such flag")).to_string()
+    }
+
+    #[test]
+    fn only_a_similar_flag_is_suggested() {
+        let text = refusal("train birds --learning-rat 0.1");
+        assert!(text.contains("'--learning-rate'"), "{text}");
+        let text = refusal("train birds --name owls");
+        assert!(!text.contains("similar argument"), "{text}");
+        assert!(text.contains("ebb runs tag RUN +TAG"), "{text}");
+    }
+}
