@@ -13,15 +13,15 @@ use runlog::{CheckpointBlocks, RunConfig, RunFolder, RunNotes, Started, TrainOnl
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tauri::{State, WebviewWindow};
+use tauri::{LogicalPosition, State, WebviewWindow};
 use tauri_plugin_dialog::DialogExt;
 use trainer::RunDataset;
 
 /// Longest name of a run, in characters.
 const MAX_NAME_CHARS: usize = 200;
 
-/// Shows a context menu at the pointer: that of a run, or the one of the part of the page that `on`
-/// names. `enabled` are the actions that it offers.
+/// Shows a context menu at a place of the page, or at the pointer: that of a run, or the one of the
+/// part of the page that `on` names. `enabled` are the actions that it offers.
 #[tauri::command]
 pub async fn context_menu(
     window: WebviewWindow,
@@ -29,6 +29,7 @@ pub async fn context_menu(
     on: String,
     run: Option<String>,
     enabled: Vec<String>,
+    at: Option<LogicalPosition<f64>>,
 ) -> Answer<()> {
     status(shell, move |shell| {
         if let Some(run) = &run {
@@ -39,7 +40,7 @@ pub async fn context_menu(
     })
     .await?;
     let menu = menu_actions::context_menu(tauri::Manager::app_handle(&window), &on, &enabled);
-    let shown = menu.and_then(|menu| context_menu::show(window, menu));
+    let shown = menu.and_then(|menu| context_menu::show(window, menu, at));
     shown
         .map_err(|error| CommandError::new("failed", format!("The menu cannot be shown: {error}.")))
 }

@@ -3,19 +3,21 @@
 use block2::RcBlock;
 use objc2_foundation::NSTimer;
 use std::ptr::NonNull;
-use tauri::menu::Menu;
-use tauri::{Manager, WebviewWindow, Wry};
+use tauri::AppHandle;
 
-/// Shows the menu, from a timer of the main run loop. A task of `run_on_main_thread` is a callback
-/// of the toolkit, which holds a lock meanwhile (tao 0.37, `Handler::callback`). A click on the
-/// Dock icon, a folder that is dropped there, and quitting take the same lock on the same thread
-/// (`AppState::reopen`, `open_urls`, `exit`): in the menu's event loop they would hang the app.
-pub fn show(window: WebviewWindow, menu: Menu<Wry>) -> tauri::Result<()> {
-    let app = window.app_handle().clone();
+/// Opens a menu with `popup`, from a timer of the main run loop. A task of `run_on_main_thread` is
+/// a callback of the toolkit, which holds a lock meanwhile (tao 0.37, `Handler::callback`). A click
+/// on the Dock icon, a folder that is dropped there, and quitting take the same lock on the same
+/// thread (`AppState::reopen`, `open_urls`, `exit`): in the menu's event loop they would hang the
+/// app.
+pub fn open(
+    app: &AppHandle,
+    popup: impl Fn() -> tauri::Result<()> + Send + 'static,
+) -> tauri::Result<()> {
     app.run_on_main_thread(move || {
         let show = RcBlock::new(move |_: NonNull<NSTimer>| {
             // Fails only if the window is closing.
-            let _ = window.popup_menu(&menu);
+            let _ = popup();
         });
         // SAFETY: this is the main thread, and its run loop calls the block on the main thread.
         let timer =

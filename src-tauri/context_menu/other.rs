@@ -1,9 +1,8 @@
 //! Other systems show a menu and return at once. Same surface as `macos.rs`.
 
-use tauri::menu::Menu;
-use tauri::{WebviewWindow, Wry};
+use tauri::AppHandle;
 
-/// Shows the menu.
-pub fn show(window: WebviewWindow, menu: Menu<Wry>) -> tauri::Result<()> {
-    window.popup_menu(&menu)
+/// Opens a menu with `popup`.
+pub fn open(_app: &AppHandle, popup: impl Fn() -> tauri::Result<()>) -> tauri::Result<()> {
+    popup()
 }

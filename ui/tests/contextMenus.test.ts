@@ -13,14 +13,26 @@ vi.stubGlobal("addEventListener", () => {});
 vi.stubGlobal("HTMLElement", class {});
 const page = { activeElement: null as unknown, querySelector: () => null };
 vi.stubGlobal("document", page);
-vi.stubGlobal("MouseEvent", Event);
+/** An event with its place, as browsers make it. */
+class PlacedEvent extends Event {
+  clientX: number;
+  clientY: number;
+  constructor(type: string, options: MouseEventInit = {}) {
+    super(type, options);
+    [this.clientX, this.clientY] = [options.clientX ?? 0, options.clientY ?? 0];
+  }
+}
+vi.stubGlobal("MouseEvent", PlacedEvent);
+/** The text scale that is saved. */
+let scale: string | null = null;
+vi.stubGlobal("localStorage", { getItem: () => scale });
 vi.stubGlobal("window", { __TAURI_INTERNALS__: {} });
 const writeText = vi.fn(async (_text: string) => {});
 vi.stubGlobal("navigator", { clipboard: { writeText } });
 vi.mock("../src/host/selectHost", () => ({ host: { contextMenu: async (...menu: unknown[]) => void asked.push(menu) } }));
 
-const { isEnabled, perform } = await import("../src/actions/perform.svelte");
-const { onMenuKey } = await import("../src/shell/manners");
+const { isEnabled, perform, runMenu } = await import("../src/actions/perform.svelte");
+const { menuPosition, onMenuKey } = await import("../src/shell/manners");
 const { classCommands, classMenu, offerFocused, sampleCommands, sampleMenu } = await import("../src/actions/partMenus");
 const { fileAddress, fill } = await import("../src/welcome/dragRun");
 const { chartCommands } = await import("../src/training/chartMenu");
@@ -29,7 +41,14 @@ const idsOf = (on: string) => actions.filter((action) => action.on === on).map((
 const row = (name: string): ClassResultView => ({ name, samples: 10, correct: 7, precision: 0.875, recall: 0.7, f1: null });
 const classes = ["jay", "owl", "wren"].map(row);
 const report = { classes, confusion: [[0, 0, 7], [0, 1, 1], [0, 2, 2], [1, 1, 10]] } as unknown as ReportView;
-const event = () => ({ preventDefault: vi.fn() }) as unknown as Event;
+/** A click of the pointer. */
+const event = () => ({ preventDefault: vi.fn(), isTrusted: true }) as unknown as MouseEvent;
+
+/** An element with this place. */
+const focusedAt = (left: number, top: number, width: number, height: number, dispatchEvent: (event: MouseEvent) => unknown) => ({
+  getBoundingClientRect: () => ({ left, top, width, height }),
+  dispatchEvent,
+});
 
 beforeEach(() => {
   asked.length = 0;
@@ -48,7 +67,7 @@ test("the menu of a class shows its samples and copies its row", () => {
   const opened = event();
   classMenu(opened, report, classes[0]!, (cell) => selected.push(cell));
   expect(opened.preventDefault).toHaveBeenCalled();
-  expect(asked).toEqual([["class", null, idsOf("class")]]);
+  expect(asked).toEqual([["class", null, idsOf("class"), null]]);
   perform("class-right");
   perform("class-mistake");
   expect(selected).toEqual([[0, 0], [0, 2]]);
@@ -77,7 +96,7 @@ test("the palette offers the actions of the class that has the focus", () => {
 
 test("the menu key and Shift+F10 open the menu of what has the focus", () => {
   const opened: string[] = [];
-  page.activeElement = { dispatchEvent: ({ type, bubbles }: Event) => opened.push(`${type} ${bubbles}`) };
+  page.activeElement = focusedAt(0, 0, 10, 10, ({ type, bubbles }) => opened.push(`${type} ${bubbles}`));
   const press = (key: string, more: Partial<KeyboardEvent> = {}) => {
     const pressed = { key, shiftKey: false, repeat: false, preventDefault: vi.fn(), ...more };
     onMenuKey(pressed as unknown as KeyboardEvent);
@@ -94,6 +113,23 @@ test("the menu key and Shift+F10 open the menu of what has the focus", () => {
   page.activeElement = null;
 });
 
+test("the menu key opens the menu beside what has the focus, on a larger page, too", () => {
+  const press = (left: number, top: number, width: number, height: number) => {
+    page.activeElement = focusedAt(left, top, width, height, (sent) => {
+      // The test's events have no place of their own.
+      classMenu({ ...sent, isTrusted: false, preventDefault: () => {} }, report, classes[1]!, () => {});
+      runMenu("r4", menuPosition({ ...sent, isTrusted: false }));
+    });
+    onMenuKey({ key: "ContextMenu", repeat: false, preventDefault: () => {} } as unknown as KeyboardEvent);
+    return asked.splice(0).map((menu) => [menu[0], menu[3]]);
+  };
+  expect(press(20, 300, 400, 30)).toEqual([["class", { x: 20, y: 330 }], ["run", { x: 20, y: 330 }]]);
+  scale = "1.5";
+  expect(press(20, 100, 400, 600)[0]).toEqual(["class", { x: 330, y: 600 }]);
+  scale = null;
+  page.activeElement = null;
+});
+
 test("an item does nothing once another page is shown", () => {
   const reveal = vi.fn();
   sampleMenu(event(), "jay/1.jpg", reveal);
@@ -105,22 +141,22 @@ test("an item does nothing once another page is shown", () => {
 
 test("a class without a mistake has no item for mistakes", () => {
   classMenu(event(), report, classes[1]!, () => {});
-  expect(asked).toEqual([["class", null, ["class-right", "copy-class"]]]);
+  expect(asked).toEqual([["class", null, ["class-right", "copy-class"], null]]);
 });
 
 test("the menu of a sample shows its file, and copies its name", () => {
   const reveal = vi.fn();
   sampleMenu(event(), "jay/image 1.jpg", reveal);
-  expect(asked).toEqual([["sample", null, ["reveal-sample", "copy-sample"]]]);
+  expect(asked).toEqual([["sample", null, ["reveal-sample", "copy-sample"], null]]);
   perform("reveal-sample");
   expect(reveal).toHaveBeenCalledOnce();
   perform("copy-sample");
   expect(writeText).toHaveBeenCalledWith("image 1.jpg");
   const text = Object.assign(new HTMLElement(), { closest: () => ({}) });
-  sampleMenu({ preventDefault: vi.fn(), target: text } as unknown as Event, "reviews.csv", reveal);
+  sampleMenu({ preventDefault: vi.fn(), target: text } as unknown as MouseEvent, "reviews.csv", reveal);
   expect(asked).toHaveLength(1);
   sampleMenu(event(), "", reveal);
-  expect(asked.at(-1)).toEqual(["sample", null, ["reveal-sample"]]);
+  expect(asked.at(-1)).toEqual(["sample", null, ["reveal-sample"], null]);
 });
 
 test("a system that refuses the clipboard is named", async () => {

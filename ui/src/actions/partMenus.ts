@@ -2,7 +2,7 @@
 import { session } from "../appState.svelte";
 import { percent } from "../format";
 import type { ClassResultView, ReportView } from "../types";
-import { isText } from "../shell/manners";
+import { isText, menuPosition } from "../shell/manners";
 import { contextMenu, offer } from "./perform.svelte";
 
 /** Copies a text. Call it at once when a menu item was chosen: the system allows it only then. */
@@ -49,14 +49,14 @@ export const offerFocused = (list: () => Element | null, commands: (place: numbe
     return place < 0 ? {} : commands(place);
   });
 
-export const classMenu = (event: Event, ...about: Parameters<typeof classCommands>) => {
+export const classMenu = (event: MouseEvent, ...about: Parameters<typeof classCommands>) => {
   event.preventDefault();
-  void contextMenu("class", classCommands(...about));
+  void contextMenu("class", classCommands(...about), menuPosition(event));
 };
 
 /** A text keeps the system's menu, which copies the selected part. */
-export const sampleMenu = (event: Event, ...about: Parameters<typeof sampleCommands>) => {
+export const sampleMenu = (event: MouseEvent, ...about: Parameters<typeof sampleCommands>) => {
   if (isText(event.target)) return;
   event.preventDefault();
-  void contextMenu("sample", sampleCommands(...about));
+  void contextMenu("sample", sampleCommands(...about), menuPosition(event));
 };

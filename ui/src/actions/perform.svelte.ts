@@ -1,4 +1,5 @@
 // Performs actions: by the button that does the same, or here if no page has one.
+import type { MenuPosition } from "../host/host";
 import { host } from "../host/selectHost";
 import { go, inspectionHash, route, runHash } from "../route.svelte";
 import { attempt, chooseFolder, openRun, openSample, session } from "../appState.svelte";
@@ -140,14 +141,22 @@ let offered: Commands = {};
 /** The page that it belongs to: another one has other charts and samples. */
 let offeredAt = "";
 
+/** Shows a menu at a place of the page or at the pointer. A larger page has larger pixels than the
+ * window. */
+const showMenu = (on: string, run: string | null, enabled: string[], at: MenuPosition | null) =>
+  attempt(() => host.contextMenu(on, run, enabled, at && { x: at.x * scale(), y: at.y * scale() }));
+
 /** Shows the context menu of a chart, a class or a sample with these actions. */
-export const contextMenu = (on: string, commands: Commands) => {
+export const contextMenu = (on: string, commands: Commands, at: MenuPosition | null) => {
   [offered, offeredAt] = [commands, location.hash];
-  return attempt(() => host.contextMenu(on, null, Object.keys(commands)));
+  return showMenu(on, null, Object.keys(commands), at);
 };
 
 /** The ids of the actions that can be performed now. */
 export const enabledActions = (run: string | null = shownRun()) => actions.filter(({ id }) => isEnabled(id, run)).map(({ id }) => id);
+
+/** Shows the context menu of a run. */
+export const runMenu = (run: string, at: MenuPosition | null) => showMenu("run", run, enabledActions(run), at);
 
 export const perform = (id: string, run: string | null = shownRun()) => {
   if (offered[id] && offeredAt === location.hash) return void offered[id]();

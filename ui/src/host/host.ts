@@ -21,6 +21,12 @@ export type SettingChange = [string, string];
  * dropped. */
 export type Drag = { name: string } | null;
 
+/** A place of the page in pixels from its upper left corner. */
+export interface MenuPosition {
+  x: number;
+  y: number;
+}
+
 export interface Host {
   welcome(): Promise<Welcome>;
   machine(): Promise<MachineView>;
@@ -58,8 +64,8 @@ export interface Host {
   pull(query: PullQuery): Promise<ArrayBuffer>;
   reportError(message: string): Promise<void>;
   /** Shows the context menu of a run or of another part of the page, with the actions in
-   * `enabled`. A chosen one arrives at `onAction`. */
-  contextMenu(on: string, run: string | null, enabled: string[]): Promise<void>;
+   * `enabled`, at a place of the page or at the pointer. A chosen one arrives at `onAction`. */
+  contextMenu(on: string, run: string | null, enabled: string[], at: MenuPosition | null): Promise<void>;
   /** Saves the name, the note and the tags of a run. An empty name restores the dataset's. */
   editRun(run: string, name: string, note: string, tags: string[]): Promise<void>;
   /** What a new plan takes over from a run. */

@@ -165,7 +165,7 @@ export const host: Host = {
   },
   pull: async ({ seen }) => pullAt(nowMs(), seen),
   reportError: async (message) => console.error(toCommandError(message).message),
-  contextMenu: async (on, run, enabled) => console.info(on, run, enabled),
+  contextMenu: async (on, run, enabled, at) => console.info(on, run, enabled, at),
   editRun: async (run, name, note, tags) => {
     const same = listed.filter((row) => row.name.toLowerCase() === name.toLowerCase());
     if (same.length > 0 && !same.some((row) => row.id === run)) throw { code: "name_taken", message: `Another run is called ${name}. Choose another name.` };

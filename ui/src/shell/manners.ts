@@ -1,6 +1,11 @@
 // Turns off what a browser does and a native app does not: the browser's context menu, dragging
 // links, and a button that keeps the focus after a click, so that Space would press it again.
 
+import type { MenuPosition } from "../host/host";
+
+/** A menu opens below what has the focus, or in the middle of what is higher, in pixels. */
+const MAX_HEIGHT = 200;
+
 /** Whether text can be selected here. */
 export const isText = (target: EventTarget | null) => target instanceof HTMLElement && target.closest("input, textarea, .path") !== null;
 
@@ -9,6 +14,15 @@ const onContextMenu = (event: Event) => {
   if (!isText(event.target)) event.preventDefault();
 };
 
+/** Where the menu of an element opens if the keyboard asks for it. */
+const besideElement = (element: Element): { clientX: number; clientY: number } => {
+  const { left, top, width, height } = element.getBoundingClientRect();
+  return height > MAX_HEIGHT ? { clientX: left + width / 2, clientY: top + height / 2 } : { clientX: left, clientY: top + height };
+};
+
+/** Where the menu of an event opens; `null` at the pointer. Only `onMenuKey` makes such events. */
+export const menuPosition = ({ isTrusted, clientX, clientY }: MouseEvent): MenuPosition | null => (isTrusted ? null : { x: clientX, y: clientY });
+
 /** Opens the menu of what has the focus, also on a Mac, which has no key for it. */
 export const onMenuKey = (event: KeyboardEvent) => {
   if (event.key !== "ContextMenu" && !(event.shiftKey && event.key === "F10")) return;
@@ -16,7 +30,7 @@ export const onMenuKey = (event: KeyboardEvent) => {
   if (!focused || isText(focused)) return;
   // Otherwise some systems send the same event again.
   event.preventDefault();
-  if (!event.repeat) focused.dispatchEvent(new MouseEvent("contextmenu", { bubbles: true, cancelable: true }));
+  if (!event.repeat) focused.dispatchEvent(new MouseEvent("contextmenu", { bubbles: true, cancelable: true, ...besideElement(focused) }));
 };
 
 /** A click of the keyboard has no detail; the focus stays where the keyboard is. */

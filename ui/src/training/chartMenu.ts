@@ -6,6 +6,7 @@ import type { Scene } from "../chart/scene";
 import { wholeRun, type Span } from "../chart/timeRange";
 import { clock } from "../format";
 import { chartHost } from "../host/charts";
+import type { MenuPosition } from "../host/host";
 import { picture } from "./chartPicture";
 import { readingAt } from "./valuesAtCursor";
 
@@ -29,4 +30,4 @@ export const chartCommands = ({ scene, ms, panels, zoomTo }: ShownCharts) => ({
   "whole-run": () => zoomTo({ follow: true, lengthMs: wholeRun }),
 });
 
-export const chartMenu = (shown: ShownCharts) => contextMenu("chart", chartCommands(shown));
+export const chartMenu = (shown: ShownCharts, at: MenuPosition | null) => contextMenu("chart", chartCommands(shown), at);
