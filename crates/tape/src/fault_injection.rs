@@ -154,6 +154,8 @@ impl Injection {
             aliases_next: None,
             lacks_f64: false,
             allocated_bytes: 0,
+            measure: None,
+            measured: Vec::new(),
             dispatches: 0,
             garbage: 0,
             rng: Rng::new(seed),
@@ -200,6 +202,18 @@ impl Injection {
         }
     }
 
+    /// Calls `measure` at every synchronization from now on. It must not use the device.
+    pub fn measure_at_waits(&self, measure: fn() -> u64) {
+        if let Some(device) = &mut *device() {
+            device.measure = Some(measure);
+        }
+    }
+
+    /// What [`Injection::measure_at_waits`] has measured, in order.
+    pub fn measured_at_waits(&self) -> Vec<u64> {
+        read(|device| device.measured.clone())
+    }
+
     /// Makes the device refuse conversions to and from f64, as Metal does. The host still converts.
     pub fn remove_f64(&self) {
         if let Some(device) = &mut *device() {
@@ -238,6 +252,9 @@ struct FaultyDevice {
     /// It converts nothing to or from f64.
     lacks_f64: bool,
     allocated_bytes: u64,
+    /// What a test measures at every synchronization.
+    measure: Option<fn() -> u64>,
+    measured: Vec<u64>,
     dispatches: u64,
     garbage: u64,
     rng: Rng,
@@ -389,7 +406,12 @@ pub(crate) fn read_back(mut values: Vec<f64>) -> Result<Vec<f64>> {
 /// Called when all work of the device was awaited: reports the failure since the last call.
 #[inline]
 pub(crate) fn synchronized() -> Result<()> {
-    if is_installed() { report() } else { Ok(()) }
+    if is_installed() {
+        measure_slow();
+        report()
+    } else {
+        Ok(())
+    }
 }
 
 /// Called when a device is made: it works again.
@@ -471,6 +493,15 @@ fn dispatch_slow() -> Fate {
     device
         .as_mut()
         .map_or(Fate::Correct, FaultyDevice::dispatch)
+}
+
+#[cold]
+fn measure_slow() {
+    if let Some(device) = &mut *device() {
+        device
+            .measured
+            .extend(device.measure.map(|measure| measure()));
+    }
 }
 
 #[cold]

@@ -7,7 +7,7 @@ use crate::error::{Result, TapeError};
 use crate::fault_injection;
 use crate::inplace::add_assign;
 use crate::unshared_copy::copy;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use std::sync::atomic::Ordering;
 
 /// Gradients by value.
@@ -17,12 +17,47 @@ pub struct Gradients {
     cancel: Cancel,
     /// True if nothing else holds the gradient that was given to the current operation.
     current_is_owned: bool,
+    /// The value of each element of that gradient, if the host knows it.
+    current_constant: Option<f64>,
 }
 
 #[derive(Debug)]
 struct Slot {
     tensor: Tensor,
     owned: bool,
+    /// The value of each element, if the host knows it.
+    constant: Option<f64>,
+}
+
+/// The gradient of a root, with which a backward pass begins.
+pub(crate) struct Seed {
+    tensor: Tensor,
+    /// The value of each element, if the host knows it.
+    constant: Option<f64>,
+}
+
+impl Seed {
+    /// `value` for each element of a tensor like `root`.
+    pub(crate) fn with_constant(root: &Tensor, value: f64) -> Result<Self> {
+        Ok(Seed {
+            tensor: (root.ones_like()? * value)?,
+            // Rounded as the device rounds it.
+            constant: match root.dtype() {
+                DType::F64 => Some(value),
+                DType::F32 => Some(f64::from(value as f32)),
+                _ => None,
+            },
+        })
+    }
+}
+
+impl From<Tensor> for Seed {
+    fn from(tensor: Tensor) -> Self {
+        Seed {
+            tensor,
+            constant: None,
+        }
+    }
 }
 
 impl Gradients {
@@ -31,7 +66,21 @@ impl Gradients {
             slots: (0..values).map(|_| None).collect(),
             cancel,
             current_is_owned: false,
+            current_constant: None,
         }
+    }
+
+    /// Adds the gradient of a root. It is never written to.
+    pub(crate) fn add_seed(&mut self, id: Option<usize>, seed: Seed) -> Result<()> {
+        let Some(index) = id else {
+            return self.add_shared(None, seed.tensor);
+        };
+        let is_first = self.slots[index].is_none();
+        self.add_shared(id, seed.tensor)?;
+        if let Some(slot) = &mut self.slots[index] {
+            slot.constant = seed.constant.filter(|_| is_first);
+        }
+        Ok(())
     }
 
     /// The flag that cancels the backward pass, for operations that check it while they work.
@@ -73,9 +122,13 @@ impl Gradients {
                 *slot = Some(Slot {
                     tensor: gradient,
                     owned,
+                    constant: None,
                 })
             }
-            Some(held) if held.owned => add_assign(&mut held.tensor, &gradient)?,
+            Some(held) if held.owned => {
+                held.constant = None;
+                add_assign(&mut held.tensor, &gradient)?;
+            }
             Some(_) if owned => {
                 let mut sum = gradient;
                 if let Some(held) = slot.take() {
@@ -84,6 +137,7 @@ impl Gradients {
                 *slot = Some(Slot {
                     tensor: sum,
                     owned: true,
+                    constant: None,
                 });
             }
             Some(held) => {
@@ -91,6 +145,7 @@ impl Gradients {
                 *held = Slot {
                     tensor,
                     owned: true,
+                    constant: None,
                 };
             }
         }
@@ -109,7 +164,14 @@ impl Gradients {
     pub(crate) fn take_for_backward(&mut self, id: usize) -> Option<Tensor> {
         let slot = self.slots[id].take()?;
         self.current_is_owned = slot.owned;
+        self.current_constant = slot.constant;
         Some(slot.tensor)
+    }
+
+    /// The value of each element of the gradient of the current operation's output, if the host
+    /// knows it: then no operation has to read it from the device, which would wait for it.
+    pub(crate) fn current_constant(&self) -> Option<f64> {
+        self.current_constant
     }
 
     /// True if the current operation may write to the gradient of its output.

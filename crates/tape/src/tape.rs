@@ -5,7 +5,7 @@ use crate::cancel::Cancel;
 use crate::dry_run;
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
-use crate::gradients::Gradients;
+use crate::gradients::{Gradients, Seed};
 use crate::kernels::{KernelGroup, run_on};
 use crate::kinks::KinkCursor;
 use crate::parameters::{Frozen, ParameterId, Parameters, Place};
@@ -354,13 +354,22 @@ impl<'a> Tape<'a> {
         roots: Vec<(Value, Tensor)>,
         inputs: &[Value],
     ) -> Result<BackwardOutput> {
+        let seeded = roots.into_iter().map(|(root, seed)| (root, seed.into()));
+        self.backward_from_seeds(seeded.collect(), inputs)
+    }
+
+    fn backward_from_seeds(
+        &self,
+        roots: Vec<(Value, Seed)>,
+        inputs: &[Value],
+    ) -> Result<BackwardOutput> {
         let Some(recording) = &self.recording else {
             return Ok(BackwardOutput::default());
         };
         let mut gradients =
             Gradients::with_capacity(recording.borrow().values, self.cancel.clone());
         for (root, seed) in roots {
-            gradients.add_shared(root.id, seed)?;
+            gradients.add_seed(root.id, seed)?;
         }
         loop {
             let Some(node) = recording.borrow_mut().nodes.pop() else {
@@ -395,11 +404,11 @@ impl<'a> Tape<'a> {
         let seeded = roots
             .into_iter()
             .map(|(root, factor)| {
-                let seed = (root.tensor.ones_like()? * factor)?;
+                let seed = Seed::with_constant(&root.tensor, factor)?;
                 Ok((root, seed))
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(self.backward_from(seeded, &[])?.parameters)
+        Ok(self.backward_from_seeds(seeded, &[])?.parameters)
     }
 
     /// The gradient of `root`, weighted by `seed` of the same shape, with respect to `input`, which

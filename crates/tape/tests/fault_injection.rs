@@ -125,6 +125,42 @@ fn values_of_failed_work_are_not_read() {
     assert_eq!(to_f64(&x).unwrap(), [1.0, 2.0]);
 }
 
+/// The gradient of the sum of two losses, each with these factors, and the number of waits for the
+/// device until then.
+fn gradient_of_losses(factors: &[f64]) -> (Vec<f64>, usize) {
+    let parameters = parameters();
+    let injection = install(&[]);
+    injection.measure_at_waits(|| 1);
+    let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+    let weight = tape.parameter(parameters.ids().next().unwrap());
+    let x = Value::constant(Tensor::new(&[[1.0, 2.0, 3.0]], &CPU).unwrap());
+    let y = tape.linear(&x, &weight, None).unwrap();
+    let losses = [
+        tape.cross_entropy(&y, &[1], 0.0).unwrap(),
+        tape.linear_cross_entropy(&x, &weight, &[0]).unwrap(),
+    ];
+    let roots = losses.iter().flat_map(|loss| {
+        let root = move |&factor: &f64| (loss.sum.clone(), factor);
+        factors.iter().map(root)
+    });
+    let gradient = tape.backward(roots.collect()).unwrap()[0].clone().unwrap();
+    let waits = injection.measured_at_waits().len();
+    (to_f64(&gradient).unwrap(), waits)
+}
+
+#[test]
+fn the_backward_pass_of_a_loss_waits_for_nothing_if_the_host_knows_its_factor() {
+    let (expected, waits) = gradient_of_losses(&[2.0]);
+    assert_eq!(waits, 0);
+    // The sum of two factors is known to the device only.
+    let (found, waits) = gradient_of_losses(&[0.5, 1.5]);
+    assert_eq!((found, waits), (expected, 2));
+    let (unscaled, waits) = gradient_of_losses(&[1.0]);
+    let doubled: Vec<f64> = unscaled.iter().map(|value| 2.0 * value).collect();
+    let (expected, _) = gradient_of_losses(&[2.0]);
+    assert_eq!((doubled, waits), (expected, 0));
+}
+
 #[test]
 fn in_place_passes_of_a_failed_device_leave_garbage_in_the_weights() {
     use tape::optim::{AdamWStep, adamw};

@@ -6,13 +6,13 @@
 //! [vocabulary, width]. Half types are widened and everything is f32, because a loss scale is
 //! applied only after the products. On a GPU bf16 needs no scale and enters the products as it is.
 
+use super::loss::factor_of;
 use super::{Form, Loss, axes, expect_filled, expect_shape};
 use crate::convert_dtype::widened;
 use crate::cpu::{
     Float, Matrix, Product, View, buffer, to_tensor, vectorized_rows, wide, with_float,
 };
 use crate::error::{Result, TapeError};
-use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
 use crate::kernels::matmul::{add_product, product_f32};
 use crate::kernels::multi_tensor;
@@ -85,8 +85,7 @@ impl Tape<'_> {
         };
         let (x_id, w_id) = (x.id(), weight.id());
         let sum = self.push(total, &[&dx.clone(), &dw.clone()], move |factor, sink| {
-            // Reads a scalar back: one GPU sync per loss term.
-            let factor = to_f64(&factor)?[0];
+            let factor = factor_of(&factor, sink)?;
             let scaled =
                 |t: Tensor| -> Result<Tensor> { Ok(if factor == 1.0 { t } else { (t * factor)? }) };
             sink.add_owned(x_id, scaled(dx)?.to_dtype(dtype)?)?;

@@ -3,6 +3,7 @@
 //! its targets alone.
 
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::inplace::to_f64;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -24,10 +25,18 @@ pub(super) fn record_loss(tape: &Tape, x: &Value, per_sample: Tensor, dx: Tensor
     }
     let (id, dtype) = (x.id(), x.tensor().dtype());
     let sum = tape.push(total, &[&dx.clone()], move |factor, sink| {
-        // Reads a scalar back: one GPU sync per loss term.
-        let factor = to_f64(&factor)?[0];
+        let factor = factor_of(&factor, sink)?;
         let dx = if factor == 1.0 { dx } else { (dx * factor)? };
         sink.add_owned(id, dx.to_dtype(dtype)?)
     });
     Ok(Loss { sum, per_sample })
+}
+
+/// The gradient of the sum of a loss, a scalar. The host knows it if the sum is only a root of the
+/// backward pass. Otherwise this reads it, which waits for the device.
+pub(super) fn factor_of(gradient: &Tensor, sink: &Gradients) -> Result<f64> {
+    match sink.current_constant() {
+        Some(factor) => Ok(factor),
+        None => Ok(to_f64(gradient)?[0]),
+    }
 }
