@@ -23,7 +23,8 @@ pub struct EffectiveBatch<S = ImageSample> {
 
 /// The sums of a complete effective batch.
 pub struct AccumulatedBatch {
-    /// Summed gradients, one per parameter, in f32 or f64, times the loss factor.
+    /// Summed gradients, one per parameter, in f32 or f64, times the loss factor; empty after
+    /// [`AccumulatedBatch::free_gradients`].
     pub gradients: Vec<Tensor>,
     /// Mean loss.
     pub loss: f64,
@@ -43,6 +44,13 @@ impl AccumulatedBatch {
     /// Number of samples.
     pub fn samples(&self) -> u32 {
         self.micro_batches.iter().sum()
+    }
+
+    /// Frees the gradients, also while the device still reads them: it uses their memory for later
+    /// work only. Freeing them takes the host some time, one after the other, so call this while
+    /// the device updates the weights, before the wait for the update.
+    pub fn free_gradients(&mut self) {
+        self.gradients = Vec::new();
     }
 
     /// The sample that made the loss non-finite: the first of several. If every loss is non-finite,

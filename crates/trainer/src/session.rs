@@ -420,7 +420,8 @@ impl<'a, T: Task> Session<'a, T> {
         late.filter(|_| has_sums).map_or(Ok(()), Err)
     }
 
-    /// Waits until the device has accumulated a whole effective batch, and measures the gradients.
+    /// Measures the gradients of a whole effective batch. Reading the measurements waits until the
+    /// device has accumulated the gradients.
     ///
     /// # Errors
     /// The device failed: the gradients are lost, the weights are not.
@@ -428,21 +429,19 @@ impl<'a, T: Task> Session<'a, T> {
         if let Some(fault) = self.checkpointer.take_reported_fault() {
             return Err(fault);
         }
-        with_autorelease_pool(|| {
-            synchronize(&self.chosen.device)?;
-            Ok(health(&batch.gradients)?)
-        })
+        with_autorelease_pool(|| Ok(health(&batch.gradients)?))
     }
 
     /// Performs one optimizer step and emits it.
     ///
     /// # Errors
     /// The run has diverged. After a fault of the device the weights may be those of two steps.
-    pub(crate) fn update(&mut self, batch: AccumulatedBatch, health: &Health) -> Result<()> {
+    pub(crate) fn update(&mut self, mut batch: AccumulatedBatch, health: &Health) -> Result<()> {
         let step = self.state.step;
         self.checkpointer.begin_update();
         let update = with_autorelease_pool(|| {
             let update = self.learner.apply(&batch, health, step)?;
+            batch.free_gradients();
             synchronize(&self.chosen.device)?;
             Ok(update)
         });

@@ -11,8 +11,13 @@ use dataset::inspect_images;
 use noise_images::write_noise_images;
 use runlog::{Augmentation, CheckpointInterval, DeviceChoice, RunConfig, RunEvent, RunStore};
 use std::fmt::Write;
+use std::path::Path;
+use tape::counting_allocator::{CountingAllocator, live_bytes};
 use tape::fault_injection::{Fault, Injection, ScheduledFault};
 use trainer::{Machine, MemoryScript, Plan, Result, RunContext, RunOutcome, ScriptBy};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
 
 const SIDE: u32 = 16;
 const STEPS: u64 = 6;
@@ -23,6 +28,10 @@ struct Trained {
     events: Vec<RunEvent>,
     /// Dispatches at the end of each step.
     dispatches: Vec<u64>,
+    /// Waits for the device at the end of each step.
+    waits: Vec<usize>,
+    /// Bytes on the heap at each wait for the device.
+    bytes_at_waits: Vec<u64>,
 }
 
 impl Trained {
@@ -37,17 +46,26 @@ impl Trained {
         losses
     }
 
+    fn micro_batches_of_second_step(&self) -> usize {
+        let second = self.events.iter().find_map(|event| match event {
+            RunEvent::Step {
+                step: 2,
+                micro_batches,
+                ..
+            } => Some(micro_batches.len()),
+            _ => None,
+        });
+        second.unwrap()
+    }
+
     fn warned(&self, expected: &str) -> bool {
         let mut events = self.events.iter();
         events.any(|event| matches!(event, RunEvent::Warning { code, .. } if code == expected))
     }
 }
 
-/// Trains in micro-batches of 2 with these failures.
-fn trained(faults: Vec<ScheduledFault>) -> Trained {
-    let folder = tempfile::tempdir().unwrap();
-    let images = folder.path().join("birds");
-    write_noise_images(&images, 6, SIDE);
+/// Writes the memory readings of a machine on which nothing else needs memory.
+fn write_memory_script(path: &Path) {
     let mut script = String::new();
     for line in 0..2000 {
         let at_ms = 250 * line;
@@ -57,8 +75,16 @@ fn trained(faults: Vec<ScheduledFault>) -> Trained {
         )
         .unwrap();
     }
+    std::fs::write(path, script).unwrap();
+}
+
+/// Trains in micro-batches of 2 with these failures.
+fn trained(faults: Vec<ScheduledFault>) -> Trained {
+    let folder = tempfile::tempdir().unwrap();
+    let images = folder.path().join("birds");
+    write_noise_images(&images, 6, SIDE);
     let path = folder.path().join("script");
-    std::fs::write(&path, script).unwrap();
+    write_memory_script(&path);
     let config = RunConfig {
         folder: Some(images.clone()),
         model: Some("convnet".to_owned()),
@@ -88,10 +114,12 @@ fn trained(faults: Vec<ScheduledFault>) -> Trained {
         ..RunContext::default()
     };
     let injection = Injection::install(faults, 7);
-    let (mut events, mut dispatches) = (Vec::new(), Vec::new());
+    injection.measure_at_waits(live_bytes);
+    let (mut events, mut dispatches, mut waits) = (Vec::new(), Vec::new(), Vec::new());
     let outcome = trainer::start(plan, inspection, &run, context, &mut |event| {
         if matches!(event, RunEvent::Step { .. }) {
             dispatches.push(injection.dispatches());
+            waits.push(injection.measured_at_waits().len());
         }
         events.push(event.clone());
     });
@@ -99,6 +127,8 @@ fn trained(faults: Vec<ScheduledFault>) -> Trained {
         outcome,
         events,
         dispatches,
+        waits,
+        bytes_at_waits: injection.measured_at_waits(),
     }
 }
 
@@ -139,6 +169,56 @@ fn no_failure_of_the_device_changes_the_losses() {
             );
         }
     }
+}
+
+#[test]
+fn a_failure_right_after_an_update_is_not_one_of_the_update() {
+    let calm = trained(Vec::new());
+    // The third step has no checkpoint, and the fourth begins with a micro-batch or an evaluation.
+    let end = calm.dispatches[2];
+    for fault in [Fault::Timeout, Fault::OutOfMemory] {
+        for distance in 1..=3 {
+            let at = end - distance;
+            let run = trained(vec![ScheduledFault { at, fault }]);
+            assert!(run.warned("device_failed"), "{fault:?} at {at}: the update");
+            assert_eq!(run.losses(), calm.losses(), "{fault:?} at {at}");
+            let at = end + distance - 1;
+            let run = trained(vec![ScheduledFault { at, fault }]);
+            for code in ["device_failed", "step_repeated"] {
+                assert!(!run.warned(code), "{fault:?} at {at}: {code}");
+            }
+            assert_eq!(run.losses(), calm.losses(), "{fault:?} at {at}");
+        }
+    }
+}
+
+#[test]
+fn gradients_are_freed_while_the_device_updates_the_weights() {
+    let calm = trained(Vec::new());
+    let gradient_bytes = calm.events.iter().find_map(|event| match event {
+        RunEvent::Started(started) => Some(4 * started.parameters),
+        _ => None,
+    });
+    // The waits of the second step, which begins without a checkpoint. The last one is for the
+    // update. The one before it is for the last micro-batch, whose gradients then exist beside the
+    // sums of those before.
+    assert!(calm.micro_batches_of_second_step() > 1);
+    let of_step = &calm.bytes_at_waits[calm.waits[0]..calm.waits[1]];
+    let at_update = of_step[of_step.len() - 1];
+    let peak = of_step.iter().max().unwrap();
+    let freed = peak.saturating_sub(at_update);
+    assert!(
+        2 * freed > 3 * gradient_bytes.unwrap(),
+        "{freed} bytes were freed before the wait for the update: {of_step:?}"
+    );
+}
+
+#[test]
+fn a_step_waits_once_for_each_micro_batch_and_once_for_its_update() {
+    let calm = trained(Vec::new());
+    // On the CPU the gradient norm is reported without a wait that would be counted.
+    let waits = calm.waits[1] - calm.waits[0];
+    assert_eq!(waits, calm.micro_batches_of_second_step() + 1);
 }
 
 #[test]

@@ -97,10 +97,10 @@ impl<'a> ForwardContext<'a> {
     }
 
     /// Backward pass of one loss. Returns a gradient for every parameter and the loss of each row,
-    /// and waits for the device.
+    /// and waits for the device once: reading the losses confirms the gradients, too.
     pub(super) fn backward(&self, tape: Tape, loss: Loss) -> Result<(Vec<Tensor>, Vec<f64>)> {
         let (per_row, root) = (loss.per_sample, loss.sum);
-        let gradients = self.backward_from(tape, vec![(root, 1.0)])?;
+        let gradients = self.launch_backward(tape, vec![(root, 1.0)])?;
         Ok((gradients, to_f64(&per_row)?))
     }
 
@@ -111,6 +111,14 @@ impl<'a> ForwardContext<'a> {
         tape: Tape,
         roots: Vec<(Value, f64)>,
     ) -> Result<Vec<Tensor>> {
+        let gradients = self.launch_backward(tape, roots)?;
+        synchronize(self.device)?;
+        Ok(gradients)
+    }
+
+    /// Launches a backward pass without waiting for the device, which may still fail to compute the
+    /// returned gradients.
+    fn launch_backward(&self, tape: Tape, roots: Vec<(Value, f64)>) -> Result<Vec<Tensor>> {
         let scaled = roots
             .into_iter()
             .map(|(root, factor)| (root, factor * self.loss_factor));
@@ -121,8 +129,6 @@ impl<'a> ForwardContext<'a> {
             // The parameter took no part in this micro-batch.
             None => Ok(parameter.tensor.zeros_like()?),
         });
-        let gradients = gradients.collect::<Result<Vec<_>>>()?;
-        synchronize(self.device)?;
-        Ok(gradients)
+        gradients.collect()
     }
 }

@@ -16,7 +16,7 @@ use models::{BALANCE, HUBER_DELTA, PixelNormalization};
 use rayon::prelude::*;
 use runlog::RunFolder;
 use std::borrow::Borrow;
-use tape::device::{convert, synchronize, upload_as};
+use tape::device::{convert, upload_as};
 use tape::inplace::to_f64;
 use tape::{ClassRule, ClassTargets, Loss, RegressionTargets, Tape, Value};
 
@@ -90,10 +90,9 @@ impl Task for ImageTask {
             per_term.push((term.loss.per_sample, term.factor));
         }
         let gradients = tape.backward(roots)?;
-        synchronize(context.device)?;
         // The loss of each sample, and of each term over the micro-batch. They are summed on the
         // host in f64, sample by sample, so that the split cannot change them beyond each sample's
-        // own rounding.
+        // own rounding. Reading them waits for the device and confirms the gradients, too.
         let (mut losses, mut sums) = (vec![0.0; samples.len()], vec![0.0; weights.len()]);
         for (((per_sample, factor), (weight, offset)), sum) in
             per_term.into_iter().zip(&weights).zip(&mut sums)
