@@ -1,5 +1,5 @@
-//! Every constant of the controller, with its unit and its origin. Values only; the rules are
-//! elsewhere.
+//! Every constant of the controller, with its unit and its origin. This file holds values only;
+//! other files hold the rules that use them.
 //!
 //! [`Policy`] holds what a user or a test may set; the constants below it are fixed. "Simulated"
 //! refers to the runs of `tests/simulation/main.rs`.
@@ -13,9 +13,9 @@ pub(crate) const GB: u64 = 1 << 30;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Budget line: the fraction of RAM that all processes together, Ebb included, may fill. This
-    /// constant trades consideration for speed (simulated: 0.86 costs 4 % of throughput, 0.92 is
-    /// over the line six times as long).
+    /// The budget line: the fraction of RAM that all processes together, Ebb included, may fill. A
+    /// smaller fraction leaves more to other apps, but training is slower (simulated: 0.86 costs
+    /// 4 % of throughput; with 0.92, memory is over the line six times as long).
     #[serde(alias = "politeness")]
     pub max_system_fraction: f64,
     /// Bytes that always stay free, whatever `max_system_fraction` is; at most a fifth of RAM.
@@ -24,7 +24,7 @@ pub struct Policy {
     /// The user's cap on Ebb's footprint, in bytes.
     pub memory_cap_bytes: Option<u64>,
     /// The same cap as a fraction of RAM; the smaller of the two applies.
-    /// [`Policy::TARGET_FRACTION`] leaves a third.
+    /// [`Policy::TARGET_FRACTION`] leaves a third of RAM to other apps.
     pub memory_cap_fraction: Option<f64>,
     /// Always use this micro-batch; never pause or suspend.
     pub fixed_micro_batch: Option<u32>,
@@ -36,8 +36,8 @@ pub struct Policy {
     /// Fraction of RAM in use above which a running micro-batch over its budget is cancelled.
     pub cancel_fraction: f64,
     /// A running micro-batch is cancelled if others would take the last memory within this time, in
-    /// milliseconds. It covers noticing the cancellation, dropping the tensors and returning the
-    /// memory to the system.
+    /// milliseconds. In this time, Ebb must notice the cancellation, drop the tensors and return
+    /// the memory to the system.
     pub cancel_ahead_ms: u64,
     /// Fraction of RAM that even a single sample must stay under; otherwise the controller pauses.
     pub pause_fraction: f64,
@@ -62,10 +62,12 @@ pub struct Policy {
     /// Calm required before growing, in milliseconds (simulated: 2 s is no worse, 16 s recovers
     /// seven times slower).
     pub grow_after_ms: u64,
-    /// Cost of changing the size, in milliseconds of work: memory is returned and touched again. If
-    /// a larger size is known to be faster, the wait ends once it has cost this much.
+    /// Cost of changing the size, in milliseconds of work, because memory is returned and touched
+    /// again. If a larger size is known to be faster, Ebb grows once waiting at the smaller size
+    /// has lost this much time.
     pub change_cost_ms: u64,
-    /// Least calm before growing, however much there is to gain, in milliseconds.
+    /// Shortest calm required before growing, even if a larger size would be much faster, in
+    /// milliseconds.
     #[serde(alias = "grow_least_ms")]
     pub min_grow_after_ms: u64,
     /// Longest calm required after growth that had to be reverted, in milliseconds.
@@ -80,8 +82,8 @@ pub struct Policy {
     /// Least time between two growths once the slow start is over, in milliseconds.
     #[serde(alias = "grow_apart_ms")]
     pub grow_interval_ms: u64,
-    /// Growth stops at this multiple of the largest size measured: how far the memory model may
-    /// extrapolate.
+    /// Growth stops at this multiple of the largest size measured, because the memory model cannot
+    /// extrapolate further.
     pub grow_factor: u32,
     /// A micro-batch costs at most this multiple of the same number of ordinary samples. Long
     /// samples run in smaller micro-batches, so that one outlier does not leave large caches
@@ -115,23 +117,23 @@ pub struct Policy {
     #[serde(alias = "margin_most")]
     pub max_margin_fraction: f64,
     /// Time at one sample per micro-batch, or at none, before the next recovery step, in
-    /// milliseconds. Checkpointing costs a third of the speed, so a shortage that passes by itself
-    /// is waited for.
+    /// milliseconds. Checkpointing costs a third of the speed, so the controller first waits for
+    /// the shortage to pass by itself.
     #[serde(alias = "rung_after_ms")]
     pub recovery_after_ms: u64,
     /// Time between two recovery steps during the same shortage, in milliseconds.
     #[serde(alias = "rung_apart_ms")]
     pub recovery_interval_ms: u64,
-    /// Calm after which one recovery step is undone, in milliseconds; doubles if that proves too
-    /// early.
+    /// Calm required before one recovery step is undone, in milliseconds. If the step is needed
+    /// again soon, the required calm doubles.
     #[serde(alias = "rung_calm_ms")]
     pub undo_after_ms: u64,
-    /// Longest such calm, in milliseconds.
+    /// Longest calm required before one recovery step is undone, in milliseconds.
     #[serde(alias = "rung_calm_most_ms")]
     pub max_undo_after_ms: u64,
-    /// A run suspended for longer ends with its checkpoint on disk: the user's limit, in
-    /// milliseconds. A suspended run costs almost nothing, so the default is long; `u64::MAX` means
-    /// forever.
+    /// Longest time that a run may stay suspended, in milliseconds; `u64::MAX` means forever. After
+    /// this time, the run ends; its checkpoint is on disk. A suspended run costs almost nothing, so
+    /// the default is long.
     #[serde(alias = "parked_most_ms")]
     pub max_suspended_ms: u64,
     /// Free disk space in bytes below which a run ends, while a checkpoint still fits on the disk.
@@ -139,13 +141,14 @@ pub struct Policy {
     /// that was free then.
     #[serde(alias = "disk_least_bytes")]
     pub min_disk_bytes: u64,
-    /// How long the disk must be short, in milliseconds: others write and remove large files.
+    /// How long disk space must be short before the run ends, in milliseconds. Another program may
+    /// write a large file and remove it soon.
     pub disk_after_ms: u64,
-    /// "Sudden" growth of others happens within this time, in milliseconds.
+    /// Growth of other apps' use counts as sudden if it happens within this time, in milliseconds.
     pub sudden_ms: u64,
     /// How long the history of other apps' use is kept, in milliseconds.
     pub history_ms: u64,
-    /// A level that stays critical is answered again after this time, in milliseconds.
+    /// If the level stays critical, the controller reacts again after this time, in milliseconds.
     #[serde(alias = "critical_again_ms")]
     pub critical_interval_ms: u64,
     /// No size at or above a refused one is tried again for this time, in milliseconds.
@@ -178,8 +181,8 @@ impl Policy {
     /// Two thirds of RAM: a `memory_cap_fraction` that leaves the user a third.
     pub const TARGET_FRACTION: f64 = 2.0 / 3.0;
 
-    /// The user's cap on a machine of `total_bytes`, in bytes: the smaller of the two that may be
-    /// set.
+    /// The user's cap on a machine of `total_bytes`, in bytes. If both caps are set, the smaller
+    /// one applies; `None` if neither is set.
     pub fn cap_bytes(&self, total_bytes: u64) -> Option<u64> {
         let share = self.memory_cap_fraction.filter(|_| total_bytes > 0);
         let share = share.map(|share| (share * total_bytes as f64) as u64);
@@ -261,14 +264,14 @@ pub(crate) const WARNING_PRESSURE: f64 = 0.5;
 pub(crate) const CRITICAL_PRESSURE: f64 = 0.8;
 /// A level is left only this far below the pressure at which it began.
 pub(crate) const LEVEL_HYSTERESIS: f64 = 0.05;
-/// And only after the pressure has stayed there this long, in milliseconds.
+/// The pressure must stay that low for this long before a level is left, in milliseconds.
 pub(crate) const LEAVE_LEVEL_AFTER_MS: u64 = 2_000;
 /// Fraction of RAM in use.
 pub(crate) const HEADROOM_EDGES: [f64; 4] = [0.0, 0.85, 0.93, 1.0];
 /// Device allocation as a fraction of the recommended working set.
 pub(crate) const DEVICE_EDGES: [f64; 4] = [0.0, 0.85, 0.95, 1.0];
-/// The compressor's share of non-wired memory: the macOS kernel warns, is critical and throttles
-/// hard at these.
+/// Fraction of non-wired memory that the compressor holds. At the last three edges, the macOS
+/// kernel warns, becomes critical, and slows processes down hard.
 pub(crate) const COMPRESSOR_EDGES: [f64; 4] = [0.0, 0.50, 0.657, 0.82];
 /// Fraction of the last second in which a process waited for memory.
 pub(crate) const STALL_EDGES: [f64; 4] = [0.0, 0.05, 0.20, 0.60];
@@ -285,9 +288,10 @@ pub(crate) const MARGIN_MIN_OBSERVATIONS: usize = 10;
 pub(crate) const MARGIN_PERCENTILE: usize = 99;
 /// The margin is recomputed this often, in milliseconds: it sorts a minute of history.
 pub(crate) const MARGIN_INTERVAL_MS: u64 = 1_000;
-/// Fewest points of a slope. If samples are far apart, the newest ones are used, however old.
+/// If samples are far apart, this many of the newest points give the slope, even if they are older
+/// than `slope_ms`.
 pub(crate) const SLOPE_MIN_POINTS: usize = 3;
-/// Samples further apart than this give no slope, in milliseconds.
+/// Points older than this are never used for the slope, in milliseconds.
 pub(crate) const SLOPE_MAX_AGE_MS: u64 = 10_000;
 /// Growth of others below this is not mentioned as a reason, in bytes.
 pub(crate) const MENTIONED_GROWTH_BYTES: u64 = 64 << 20;
@@ -308,9 +312,10 @@ pub(crate) const SPEED_MIN_MICRO_BATCHES: u32 = 3;
 pub(crate) const PLATEAU_MIN_SIZES: usize = 3;
 /// The slow start measures one sample, then this many, before anything is predicted.
 pub(crate) const PROBE: u32 = 2;
-/// A growth cut short by the end of the batch must still be this many times the present size.
+/// If too few samples are left in the batch for the intended size, Ebb still grows to a size that
+/// is at least this many times the present one.
 pub(crate) const WORTHWHILE_GROWTH: u32 = 4;
-/// Micro-batches of a size before its speed is used to judge what a growth would gain.
+/// Micro-batches of a size that must run before its speed is used to predict the gain of a growth.
 pub(crate) const GAIN_MIN_MICRO_BATCHES: u32 = 2;
 /// The window of `max_changes_per_minute`, in milliseconds.
 pub(crate) const CHANGES_WINDOW_MS: u64 = 60_000;
@@ -319,7 +324,7 @@ pub(crate) const CHANGES_WINDOW_MS: u64 = 60_000;
 
 /// Caches are released at a warning at most this often, in milliseconds.
 pub(crate) const RELEASE_INTERVAL_MS: u64 = 5_000;
-/// Caches are worth releasing above the footprint divided by this.
+/// Caches are released at a warning only if they hold more than the footprint divided by this.
 pub(crate) const CACHE_FOOTPRINT_PART: u64 = 10;
 /// Write speed assumed before a checkpoint was timed, in bytes per millisecond: a slow built-in
 /// disk.
@@ -328,23 +333,25 @@ pub(crate) const DISK_BYTES_PER_MS: f64 = 1e6;
 pub(crate) const CHECKPOINT_AHEAD: f64 = 1.5;
 /// Time cost of checkpointing all blocks: one more forward pass, a third of a step.
 pub(crate) const RECOMPUTE_TIME_FRACTION: f64 = 1.0 / 3.0;
-/// Checkpointing a block is trusted to free this fraction of its even share of the activations,
-/// until it is measured.
+/// Until a measurement shows how much checkpointing a block frees, the controller counts on this
+/// fraction of the block's share of the activations. All blocks have equal shares.
 pub(crate) const TRUSTED_SAVING: f64 = 0.5;
 
 // The memory model.
 
 /// The upper bound is at least this fraction above the estimate.
 pub(crate) const MIN_BOUND_MARGIN: f64 = 0.02;
-/// And this many times the largest recent underestimate.
+/// The upper bound is also above the estimate by at least this many times the largest recent
+/// underestimate.
 pub(crate) const RESIDUAL_MARGIN: f64 = 1.5;
 /// The largest underestimate is multiplied by this after each micro-batch.
 pub(crate) const RESIDUAL_DECAY: f64 = 0.98;
 /// Each stored peak is multiplied by this after every micro-batch.
 pub(crate) const OBSERVED_DECAY: f64 = 0.999;
-/// With an exact allocator, peaks closer than this are stored as one, in samples.
+/// With an exact allocator, the peaks of two sizes are stored as one if the sizes differ by less
+/// than this, in samples.
 pub(crate) const SAME_SIZE_SAMPLES: f64 = 0.5;
-/// With a rounding allocator, peaks this close are stored as one, as a fraction of the size.
+/// With a rounding allocator, the same applies if the sizes differ by less than this fraction.
 pub(crate) const SAME_SIZE_FRACTION: f64 = 0.02;
 /// Forgetting of the line: the weight of a point halves after 46 more.
 pub(crate) const LINE_FORGETTING: f64 = 0.985;
@@ -353,7 +360,8 @@ pub(crate) const LINE_INITIAL_UNCERTAINTY: f64 = 1e6;
 /// Above this uncertainty, the fit forgets nothing: while the micro-batch size stays the same, no
 /// new data could restore a forgotten slope.
 pub(crate) const LINE_MAX_UNCERTAINTY: f64 = 10.0;
-/// Fractions of a sample's memory assumed to be exact rather than rounded; 1.0 is fitted besides.
+/// Fractions of a sample's memory that the fitted models assume to be exact rather than rounded.
+/// Another model assumes 1.0.
 pub(crate) const EXACT_FRACTIONS: [f64; 3] = [0.0, 1.0 / 3.0, 2.0 / 3.0];
 /// Candidate positions of the class edges within an octave.
 pub(crate) const EDGES_PER_OCTAVE: u32 = 64;
@@ -367,12 +375,13 @@ pub(crate) const PEAK_NOISE: f64 = 0.012;
 /// A candidate stays possible while its squared error exceeds the best one's by at most this many
 /// squared noises.
 pub(crate) const EDGE_DOUBT: f64 = 16.0;
-/// Capacities whose squared relative spread is below this are one: they give no slope.
+/// If the squared relative spread of the capacities is below this, they count as equal and give no
+/// slope.
 pub(crate) const MIN_CAPACITY_SPREAD: f64 = 1e-6;
 
 // The suggestion before a run, and the stress test.
 
-/// A suggested cap is this much above the estimate, which may be off by as much.
+/// A suggested cap is the estimate times this, because the estimate may be that much too low.
 pub(crate) const SUGGESTED_CAP_FACTOR: f64 = 1.12;
 /// A suggested cap is a multiple of this, in bytes.
 pub(crate) const SUGGESTED_CAP_STEP_BYTES: u64 = 32 << 20;
@@ -385,7 +394,7 @@ pub(crate) const MIN_STRESS_TEST_BYTES: u64 = 16 << 20;
 
 /// Time between two readings while the machine is calm.
 pub(crate) const SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(100);
-/// Time between two readings from the warning pressure on.
+/// Time between two readings at the warning pressure and above.
 pub(crate) const FAST_SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 /// Fast samples between two full ones while the machine is calm: slow readings are refreshed once a
 /// second.
@@ -394,8 +403,8 @@ pub(crate) const FAST_SAMPLES: u32 = 9;
 pub(crate) const BUFFERED_SAMPLES: usize = 600;
 /// The largest integer in JSON that every program reads exactly; sums of a few stay far below 2^64.
 pub(crate) const MAX_INTEGER: u64 = 1 << 53;
-/// The largest gap between two samples on JSON lines, in milliseconds: the forecast cannot look
-/// across it.
+/// The largest gap between two samples on JSON lines, in milliseconds. The forecast cannot look
+/// across a larger gap.
 pub(crate) const MAX_SAMPLE_GAP_MS: u64 = 10_000;
 
 #[cfg(test)]
