@@ -86,7 +86,7 @@ pub fn hide_window(app: &AppHandle) {
 /// The window has left fullscreen, by Ebb's request or by the user's.
 #[cfg_attr(
     not(target_os = "macos"),
-    allow(dead_code, reason = "only a Mac has a Space for a fullscreen window")
+    allow(dead_code, reason = "only macOS gives a fullscreen window a Space")
 )]
 pub fn left_fullscreen(app: &AppHandle) {
     if !app.state::<Hiding>().left_fullscreen() {

@@ -135,7 +135,7 @@ fn table(seeds: Range<u32>, rounding: Rounding) -> Row {
     row
 }
 
-/// Prints what else happened per run, and how well footprints were predicted after twelve
+/// Prints other events per run, and the errors of the predicted footprints after the first twelve
 /// micro-batches.
 fn print_details(runs: &[&Comparison]) {
     let mean = |of: fn(&Outcome) -> f64| {
@@ -198,7 +198,7 @@ fn a_mixed_allocator_reaches_the_targets() {
     check(0..3, Rounding::Mixed);
 }
 
-/// Samples per second from `since` on.
+/// Throughput in samples per second, from the time `since` to the end.
 fn pace(done: &[(f64, f64)], since: f64) -> f64 {
     let after: f64 = done.iter().filter(|d| d.0 >= since).map(|d| d.1).sum();
     after / (END - since)
@@ -228,7 +228,7 @@ fn without_pressure_ebb_reaches_99_percent_of_the_best_size() {
         };
         let ((size, after), (_, all)) = (of_best(STARTED), of_best(0.0));
         println!(
-            "machine {seed}: {after:.3} of the best fixed size, {size}; {all:.3} with the slow start"
+            "machine {seed}: {after:.3} of the throughput of the best fixed size ({size}); with the slow start: {all:.3}"
         );
         steady.push(after);
         complete.push(all);
