@@ -100,6 +100,7 @@ impl Results {
 mod tests {
     use super::super::tests::{class_report, report, sample_of_two_classes as sample};
     use super::*;
+    use crate::task::ClassPrediction;
     use dataset::Task;
 
     fn results(samples: Vec<SampleResult>) -> Results {
