@@ -116,6 +116,9 @@ pub enum DatasetError {
         /// The library's error.
         reason: String,
     },
+    /// The user stopped the work, or it failed for a reason that the caller knows.
+    #[error("The work was stopped.")]
+    Stopped,
     /// The system does not report changes of the folder.
     #[error("Ebb cannot watch {} for changes: {source}. After a change, read the folder again.", folder.display())]
     Unwatchable {

@@ -141,8 +141,9 @@ pub use sample_order::{CachedOrder, Order};
 pub use target_column::TargetColumn;
 pub use task::Task;
 pub use text::{
-    Buckets, Column, Documents, Lengths, Packing, SkippedRows, TextDataset, TextInspection,
-    TextManifest, TextSample, Tokenizer, Vocabulary, Window,
+    Buckets, Column, Documents, Lengths, Packing, SkippedRows, StoredTokens, TextDataset,
+    TextEncoder, TextInspection, TextManifest, TextSample, TokenBytes, TokenSink, TokenWidth,
+    Tokenizer, Vocabulary, Window, WordCounts, tokenize_documents,
 };
 pub use thumbnail::{encode_jpeg, thumbnail};
 pub use types::{Class, Ignored, SkippedFile, Split, SplitKind};

@@ -24,10 +24,14 @@ mod text_manifest;
 mod read_samples;
 
 mod tokenizer_chunks;
+mod word_boundaries;
+mod word_counts;
 mod text_dataset;
 
 mod tokenizer;
+mod text_encoder;
 
+mod tokenize_documents;
 mod tokenized_documents;
 mod packing;
 
@@ -38,8 +42,11 @@ pub use packing::{Packing, Window};
 pub use text_dataset::TextDataset;
 pub use text_inspection::{Column, Lengths, SkippedRows, TextInspection, TextSample};
 pub use text_manifest::TextManifest;
-pub use tokenized_documents::Documents;
+pub use text_encoder::TextEncoder;
+pub use tokenize_documents::{TokenSink, tokenize_documents};
+pub use tokenized_documents::{Documents, StoredTokens, TokenBytes, TokenWidth};
 pub use tokenizer::{Tokenizer, Vocabulary};
+pub use word_counts::WordCounts;
 
 pub(crate) use inspect_texts::inspect_texts;
 pub(crate) use read_samples::read_chosen;

@@ -1,6 +1,7 @@
 //! The result of inspecting a folder or file of texts: values only. Paths are relative to `folder`.
 
 use crate::readers::Dialect;
+use crate::rng;
 use crate::seeded_selection;
 use crate::task::Task;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
@@ -196,6 +197,21 @@ impl TextInspection {
     /// Number of samples in one split.
     pub fn count(&self, split: Split) -> u64 {
         self.samples.iter().filter(|s| s.split == split).count() as u64
+    }
+
+    /// Bytes of the texts of one split in UTF-8.
+    pub fn split_bytes(&self, split: Split) -> u64 {
+        let samples = self.samples.iter().filter(|s| s.split == split);
+        samples.map(|s| u64::from(s.end - s.start)).sum()
+    }
+
+    /// A hash of the texts of one split and their order. It does not change between versions.
+    pub fn content_hash(&self, split: Split) -> u64 {
+        let samples = self.samples.iter().filter(|s| s.split == split);
+        samples.fold(0, |hash, sample| {
+            let place = rng::combine(u64::from(sample.start), u64::from(sample.end));
+            rng::combine(hash, rng::combine(sample.hash, place))
+        })
     }
 
     /// Number of texts or documents in the files. A document that is cut for the split counts once.

@@ -2,15 +2,18 @@
 //! folder, or a vocabulary trained on the texts themselves. A special token that is spelled out in
 //! a text is ordinary text here.
 
-use super::tokenizer_chunks::chunks;
+use super::tokenizer_chunks::{MOST_LEARNED_BYTES, chunks};
+use super::word_counts::WordCounts;
 use crate::error::DatasetError;
+use ahash::AHashMap;
+use compact_str::CompactString;
 use format::{format_bytes, format_count};
 use serde_json::{Value, json};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use tokenizers::models::TrainerWrapper;
-use tokenizers::models::bpe::{BPE, BpeTrainerBuilder};
+use tokenizers::models::bpe::{BPE, BpeTrainer, BpeTrainerBuilder};
 use tokenizers::models::wordpiece::{WordPiece, WordPieceTrainerBuilder};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -23,8 +26,6 @@ use tokenizers::{AddedToken, Tokenizer as HfTokenizer, decoders};
 const MAX_FILE_BYTES: u64 = 128 << 20;
 /// Most tokens, and the limit of their numbers. The library writes a vocabulary number by number.
 const MAX_TOKENS: usize = 10_000_000;
-/// Most bytes of text that a vocabulary is trained on. More text changes the vocabulary little.
-const MOST_TRAINING_BYTES: usize = 64 << 20;
 /// Size of the byte vocabulary: every byte, and the boundary.
 const BYTE_VOCABULARY: usize = 257;
 /// The boundary token of the byte vocabulary.
@@ -122,18 +123,30 @@ impl Tokenizer {
         goes_on: impl Fn() -> bool + Send,
     ) -> Result<Self, DatasetError> {
         let bytes: usize = texts.clone().map(str::len).sum();
-        let interval = bytes.div_ceil(MOST_TRAINING_BYTES).max(1);
+        let interval = (bytes as u64).div_ceil(MOST_LEARNED_BYTES).max(1) as usize;
         let texts = texts.flat_map(chunks).step_by(interval);
         let texts = texts.take_while(move |_| goes_on());
-        let trained = match vocabulary {
-            Vocabulary::BytePairs => byte_pairs(size, texts),
-            Vocabulary::WordPieces => word_pieces(size, texts),
-        };
-        let unusable = |error: tokenizers::Error| DatasetError::Tokenizer {
-            subject: "A vocabulary trained on these texts".to_owned(),
-            reason: error.to_string(),
-        };
-        Ok(Self::new(trained.map_err(unusable)?))
+        match vocabulary {
+            Vocabulary::BytePairs => {
+                let mut counts = WordCounts::default();
+                texts.for_each(|chunk| counts.add(chunk));
+                Self::learn(size, counts)
+            }
+            Vocabulary::WordPieces => word_pieces(size, texts)
+                .map(Self::new)
+                .map_err(unusable_texts),
+        }
+    }
+
+    /// Learns a vocabulary of at most `size` byte pairs. The same counts give the same byte pairs.
+    ///
+    /// # Errors
+    /// The library refuses the size or the words.
+    pub fn learn(size: usize, counts: WordCounts) -> Result<Self, DatasetError> {
+        let learned = counts
+            .most_frequent()
+            .and_then(|words| byte_pairs(size, &words));
+        learned.map(Self::new).map_err(unusable_texts)
     }
 
     fn new(mut trained: HfTokenizer) -> Self {
@@ -203,23 +216,44 @@ impl Tokenizer {
             Kind::Bytes => return Ok(text.bytes().map(u32::from).collect()),
             Kind::Vocabulary(tokenizer) => tokenizer,
         };
-        let encode = |text: &str| {
-            // A loaded vocabulary is not trusted: a panic costs the text, not the process.
-            catch_unwind(AssertUnwindSafe(|| tokenizer.encode_fast(text, framed)))
-                .unwrap_or_else(|_| Err("its rules failed on this text".into()))
-                .map(|encoding| encoding.get_ids().to_vec())
-                .map_err(|error| DatasetError::Encode {
-                    reason: error.to_string(),
-                })
-        };
         if framed || !encodes_words_separately(tokenizer) {
-            return encode(text);
+            return encode_guarded(tokenizer, text, framed);
         }
         let mut tokens = Vec::new();
         for chunk in chunks(text) {
-            tokens.extend(encode(chunk)?);
+            tokens.extend(encode_guarded(tokenizer, chunk, false)?);
         }
         Ok(tokens)
+    }
+
+    /// Encodes a text without special tokens and without cutting it into chunks.
+    pub(super) fn encode_whole(&self, text: &str) -> Result<Vec<u32>, DatasetError> {
+        match &self.kind {
+            Kind::Bytes => Ok(text.bytes().map(u32::from).collect()),
+            Kind::Vocabulary(tokenizer) => encode_guarded(tokenizer, text, false),
+        }
+    }
+
+    /// Whether each word has the same tokens alone as inside a text, so that words can be cached.
+    /// Bytes need no cache.
+    pub(super) fn encodes_words_separately(&self) -> bool {
+        match &self.kind {
+            Kind::Bytes => false,
+            Kind::Vocabulary(tokenizer) => {
+                // Special tokens that are spelled out are ordinary text; others may take up the
+                // white space after them.
+                let added = tokenizer.get_added_tokens_decoder();
+                encodes_words_separately(tokenizer) && added.values().all(|token| token.special)
+            }
+        }
+    }
+
+    /// Whether it may put special tokens around a text.
+    pub(super) fn frames_texts(&self) -> bool {
+        match &self.kind {
+            Kind::Bytes => false,
+            Kind::Vocabulary(tokenizer) => tokenizer.get_post_processor().is_some(),
+        }
     }
 
     /// Decodes tokens. Special tokens are left out, and broken characters become U+FFFD.
@@ -268,6 +302,27 @@ impl Tokenizer {
     }
 }
 
+/// Encodes a text. A loaded vocabulary is not trusted: a panic costs the text, not the process.
+fn encode_guarded(
+    tokenizer: &HfTokenizer,
+    text: &str,
+    framed: bool,
+) -> Result<Vec<u32>, DatasetError> {
+    catch_unwind(AssertUnwindSafe(|| tokenizer.encode_fast(text, framed)))
+        .unwrap_or_else(|_| Err("its rules failed on this text".into()))
+        .map(|encoding| encoding.get_ids().to_vec())
+        .map_err(|error| DatasetError::Encode {
+            reason: error.to_string(),
+        })
+}
+
+fn unusable_texts(error: tokenizers::Error) -> DatasetError {
+    DatasetError::Tokenizer {
+        subject: "A vocabulary trained on these texts".to_owned(),
+        reason: error.to_string(),
+    }
+}
+
 /// Whether the chunks of a text have the same tokens as the text: the vocabulary splits texts by
 /// GPT-2's rules, and no added token has a space.
 fn encodes_words_separately(tokenizer: &HfTokenizer) -> bool {
@@ -310,21 +365,26 @@ fn byte_level_json() -> String {
     format!("{all:#}\n")
 }
 
-fn byte_pairs<'t>(
+fn byte_pairs(
     size: usize,
-    texts: impl Iterator<Item = &'t str> + Send,
+    words: &AHashMap<CompactString, u64>,
 ) -> tokenizers::Result<HfTokenizer> {
-    let mut trained = HfTokenizer::new(BPE::default());
+    let mut model = BPE::default();
+    let special = byte_pair_trainer(size).do_train(words, &mut model)?;
+    let mut trained = HfTokenizer::new(model);
     trained.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
     trained.with_decoder(Some(ByteLevel::default()));
-    let trainer = BpeTrainerBuilder::new()
+    trained.add_special_tokens(special)?;
+    Ok(trained)
+}
+
+fn byte_pair_trainer(size: usize) -> BpeTrainer {
+    BpeTrainerBuilder::new()
         .show_progress(false)
         .vocab_size(size)
         .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
         .special_tokens(vec![AddedToken::from(END, true)])
-        .build();
-    trained.train(&mut TrainerWrapper::from(trainer), texts)?;
-    Ok(trained)
+        .build()
 }
 
 fn word_pieces<'t>(
@@ -351,4 +411,61 @@ fn word_pieces<'t>(
     let frame = BertProcessing::new(token("[SEP]"), token("[CLS]"));
     trained.with_post_processor(Some(frame));
     Ok(trained)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::text_encoder::TextEncoder;
+
+    /// Words, contractions, numbers, several scripts, and white space of every kind.
+    fn odd_text() -> String {
+        let line = "It's  the 3rd day,\tthey'll say; x=42.\r\n\n  Größe\u{3000} 日本語の文 \u{a0} end \u{1F980}!";
+        let words = (0..400u32).map(|i| format!(" w{} {}", i % 37, i.wrapping_mul(7919)));
+        format!("{line}{}\n {line} ", words.collect::<String>())
+    }
+
+    /// The vocabulary as the library itself learns it from texts.
+    fn learned_by_library(size: usize, text: &str) -> String {
+        let mut trained = HfTokenizer::new(BPE::default());
+        trained.with_pre_tokenizer(Some(ByteLevel::new(false, true, true)));
+        trained.with_decoder(Some(ByteLevel::default()));
+        let mut trainer = TrainerWrapper::from(byte_pair_trainer(size));
+        let texts = std::iter::once(text);
+        trained.train(&mut trainer, texts).expect("there is text");
+        trained.to_string(false).expect("it can be written")
+    }
+
+    #[test]
+    fn counted_words_give_the_vocabulary_that_the_library_learns_from_the_text() {
+        let text = odd_text();
+        let texts = std::iter::once(text.as_str());
+        let learned = Tokenizer::train(Vocabulary::BytePairs, 420, texts).expect("there is text");
+        assert_eq!(learned.to_json(), Some(learned_by_library(420, &text)));
+    }
+
+    #[test]
+    fn cached_words_on_several_threads_have_the_tokens_of_the_whole_text() {
+        let text = odd_text();
+        let texts = std::iter::once(text.as_str());
+        let learned = Tokenizer::train(Vocabulary::BytePairs, 420, texts).expect("there is text");
+        let long = text.repeat(1 + (3 << 20) / text.len());
+        let whole = learned.encode_whole(&text).expect("it can be encoded");
+        for threads in [1, 3] {
+            let mut encoder = TextEncoder::new(&learned, threads);
+            let mut all: Vec<u32> = Vec::new();
+            let mut bytes = 0;
+            let encoded = encoder.encode(&long, &mut |tokens, length| {
+                all.extend_from_slice(tokens);
+                bytes += length;
+                Ok(())
+            });
+            encoded.expect("it can be encoded");
+            assert_eq!(bytes, long.len());
+            assert_eq!(all, learned.encode(&long).expect("it can be encoded"));
+            assert_eq!(learned.decode(&all), long);
+            let framed = encoder.encode_framed(&text).expect("it can be encoded");
+            assert_eq!(framed, whole);
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! Cuts long texts into chunks for the tokenizers library, which needs about a hundred times the
 //! memory of the text that it is given.
 
+/// Most bytes of text that a vocabulary is learned from. More text changes the vocabulary little.
+pub(super) const MOST_LEARNED_BYTES: u64 = 64 << 20;
 /// Fewest bytes of a chunk.
 const CHUNK_BYTES: usize = 1 << 16;
 

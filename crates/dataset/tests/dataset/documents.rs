@@ -2,7 +2,11 @@
 
 use crate::support::Folder;
 use crate::text_tables::{found, look_at};
-use dataset::{Documents, Packing, Split, Task, TextDataset, TextOptions, Tokenizer, Vocabulary};
+use dataset::{
+    DatasetError, Documents, Packing, Split, Task, TextDataset, TextEncoder, TextOptions,
+    TokenWidth, Tokenizer, Vocabulary, WordCounts,
+};
+use std::cell::Cell;
 use std::fs;
 
 /// A fixed text of 2,400 words in a hundred paragraphs.
@@ -139,6 +143,58 @@ fn a_stopped_training_of_a_vocabulary_reads_no_more_text() {
     };
     let (whole, part) = (train(&|| true), train(&first_only));
     assert!(part.vocabulary() < whole.vocabulary());
+}
+
+#[test]
+fn counting_words_and_tokenizing_end_when_they_are_stopped() {
+    let folder = Folder::new();
+    let text = prose().repeat(1 + (4 << 20) / prose().len());
+    folder.put("book.txt", text.as_bytes());
+    let found = found(&folder);
+    let tokenizer = Tokenizer::bytes();
+    let mut encoder = TextEncoder::new(&tokenizer, 1);
+    let width = TokenWidth::for_tokenizer(&tokenizer);
+    let done = Cell::new(0);
+    let goes_on = |bytes: u64| {
+        done.set(bytes);
+        bytes < 1 << 20
+    };
+    let stopped = Documents::tokenized(&found, Split::Train, &mut encoder, width, &goes_on);
+    assert!(matches!(stopped, Err(DatasetError::Stopped)));
+    assert!(done.get() >= 1 << 20 && done.get() < 3 << 20);
+    let stopped = WordCounts::from_split(&found, Split::Train, &goes_on);
+    assert!(matches!(stopped, Err(DatasetError::Stopped)));
+    assert!(done.get() >= 1 << 20 && done.get() < 3 << 20);
+}
+
+#[test]
+fn the_words_of_a_split_give_the_same_vocabulary_as_its_texts() {
+    let folder = Folder::new();
+    folder.put("a.txt", prose().as_bytes());
+    folder.put("b.txt", prose().to_uppercase().as_bytes());
+    let found = found(&folder);
+    let counts = WordCounts::from_split(&found, Split::Train, &|_| true);
+    let counted = Tokenizer::learn(320, counts.expect("no file changed"));
+    let texts = TextDataset::open(&found, Split::Train).expect("no file changed");
+    let trained = Tokenizer::train(Vocabulary::BytePairs, 320, texts.texts());
+    assert_eq!(
+        counted.expect("there is text").to_json(),
+        trained.expect("there is text").to_json()
+    );
+}
+
+#[test]
+fn the_hash_of_a_split_changes_with_its_texts_only() {
+    let folder = Folder::new();
+    folder.put("a.txt", prose().as_bytes());
+    folder.put("b.txt", prose().to_uppercase().as_bytes());
+    let hash = || found(&folder).content_hash(Split::Train);
+    let before = hash();
+    assert_eq!(hash(), before);
+    assert_ne!(found(&folder).content_hash(Split::HeldOut), before);
+    folder.put("a.txt", prose().replace("mills", "wells").as_bytes());
+    folder.put("b.txt", prose().to_lowercase().as_bytes());
+    assert_ne!(hash(), before);
 }
 
 #[test]
