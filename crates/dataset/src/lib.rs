@@ -143,7 +143,7 @@ pub use task::Task;
 pub use text::{
     Buckets, Column, Documents, Lengths, Packing, SkippedRows, StoredTokens, TextDataset,
     TextEncoder, TextInspection, TextManifest, TextSample, TokenBytes, TokenSink, TokenWidth,
-    Tokenizer, Vocabulary, Window, WordCounts, tokenize_documents,
+    Tokenizer, Vocabulary, Window, WordCounts, read_texts, tokenize_documents,
 };
 pub use thumbnail::{encode_jpeg, thumbnail};
 pub use types::{Class, Ignored, SkippedFile, Split, SplitKind};

@@ -39,10 +39,11 @@ mod length_buckets;
 
 pub use length_buckets::Buckets;
 pub use packing::{Packing, Window};
+pub use read_samples::read_texts;
 pub use text_dataset::TextDataset;
+pub use text_encoder::TextEncoder;
 pub use text_inspection::{Column, Lengths, SkippedRows, TextInspection, TextSample};
 pub use text_manifest::TextManifest;
-pub use text_encoder::TextEncoder;
 pub use tokenize_documents::{TokenSink, tokenize_documents};
 pub use tokenized_documents::{Documents, StoredTokens, TokenBytes, TokenWidth};
 pub use tokenizer::{Tokenizer, Vocabulary};

@@ -30,6 +30,28 @@ pub(crate) fn read_samples(
     Ok(())
 }
 
+/// Reads the texts of a split until `take` returns false.
+///
+/// # Errors
+/// A file is missing or has changed since the inspection.
+pub fn read_texts(
+    inspection: &TextInspection,
+    split: Split,
+    take: &mut dyn FnMut(&str) -> bool,
+) -> Result<(), DatasetError> {
+    let read = read_samples(inspection, split, &mut |_, text| {
+        if take(text) {
+            Ok(())
+        } else {
+            Err(DatasetError::Stopped)
+        }
+    });
+    match read {
+        Err(DatasetError::Stopped) => Ok(()),
+        read => read,
+    }
+}
+
 /// Reads the samples with these indices, which must be in order, and passes each with its index.
 ///
 /// # Errors

@@ -2,22 +2,33 @@
 //! per byte.
 
 use super::Results;
-use super::evaluated_texts::texts_of_split;
+use super::evaluated_texts::split_of_run;
 use crate::error::Result;
+use dataset::read_texts;
 use runlog::RunFolder;
 
+/// Bytes of the evaluated texts that are counted.
+const MOST_COUNTED_BYTES: u64 = 64 << 20;
+
 impl Results {
-    /// The bits per byte that a model of single bytes needs for the evaluated texts of the run, if
-    /// it knows their frequencies; `None` without texts.
+    /// The bits per byte that a model of single bytes needs for the evaluated texts of the run, or
+    /// for the first 64 MiB of them, if it knows their frequencies; `None` without texts.
     ///
     /// # Errors
     /// The run has no texts, or its files have moved or changed.
     pub fn byte_entropy(&self, run: &RunFolder) -> Result<Option<f64>> {
         let mut counts = [0u64; 256];
-        let texts = texts_of_split(run, &self.report.part)?;
-        for byte in texts.texts().flat_map(str::bytes) {
-            counts[usize::from(byte)] += 1;
-        }
+        let (found, split) = split_of_run(run, &self.report.part)?;
+        let mut done = 0;
+        read_texts(&found, split, &mut |text| {
+            let bytes = text.as_bytes();
+            let count = bytes.len().min((MOST_COUNTED_BYTES - done) as usize);
+            for byte in &bytes[..count] {
+                counts[usize::from(*byte)] += 1;
+            }
+            done += count as u64;
+            done < MOST_COUNTED_BYTES
+        })?;
         Ok(entropy(&counts))
     }
 }

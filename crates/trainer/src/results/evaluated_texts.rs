@@ -4,7 +4,7 @@ use super::Results;
 use crate::error::{Result, TrainError};
 use crate::sample_manifest;
 use crate::task::split_name;
-use dataset::{DetectedDataset, Split, TextDataset};
+use dataset::{DetectedDataset, Split, TextDataset, TextInspection};
 use runlog::RunFolder;
 
 impl Results {
@@ -13,7 +13,8 @@ impl Results {
     /// # Errors
     /// The run has no texts, or its files have moved or changed.
     pub fn sample_texts(&self, run: &RunFolder, indices: &[u32]) -> Result<Vec<String>> {
-        let rows = texts_of_split(run, &self.report.part)?;
+        let (found, split) = split_of_run(run, &self.report.part)?;
+        let rows = TextDataset::open(&found, split)?;
         let known = indices
             .iter()
             .filter(|index| (**index as usize) < rows.len());
@@ -23,11 +24,11 @@ impl Results {
     }
 }
 
-/// All texts of a split (`held-out`, `test`) of a run.
+/// The texts of a run, and its split with the name `part` (`held-out`, `test`).
 ///
 /// # Errors
-/// The run has no texts, or its files have moved or changed.
-pub(super) fn texts_of_split(run: &RunFolder, part: &str) -> Result<TextDataset> {
+/// The run has no texts, or its list of samples cannot be read.
+pub(super) fn split_of_run(run: &RunFolder, part: &str) -> Result<(TextInspection, Split)> {
     let found = match sample_manifest::read(run)? {
         DetectedDataset::Texts(found) => found,
         DetectedDataset::Images(_) => {
@@ -38,5 +39,5 @@ pub(super) fn texts_of_split(run: &RunFolder, part: &str) -> Result<TextDataset>
     let split = [Split::Test, Split::HeldOut, Split::Train]
         .into_iter()
         .find(|split| split_name(*split) == part);
-    Ok(TextDataset::open(&found, split.unwrap_or(Split::HeldOut))?)
+    Ok((found, split.unwrap_or(Split::HeldOut)))
 }
