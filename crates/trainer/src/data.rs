@@ -4,6 +4,8 @@
 
 mod tokenized_texts;
 mod documents;
+mod split_documents;
+mod token_file;
 mod image_loader;
 mod labeled_text_loader;
 mod token_frequencies;
@@ -13,10 +15,11 @@ mod window_loader;
 pub use documents::DocumentData;
 pub use image_loader::{ImageEvalLoader, ImageLoader, PrefetchOptions};
 pub use labeled_text_loader::{TextData, TextEvalLoader, TextLoader};
+pub(crate) use split_documents::SplitDocuments;
 pub(crate) use token_frequencies::{load_token_frequencies, token_frequencies};
 pub use tokenized_texts::{Corpus, Text};
 pub(crate) use tokenizer::{TOKENIZER, document_boundary, learn_vocabulary};
-pub use window_loader::{EVALUATED_TOKENS, MakeSample, WindowEvalLoader, WindowLoader};
+pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader, evaluated_tokens};
 
 use crate::error::{Result, TrainError};
 use crate::plan::Plan;

@@ -91,7 +91,7 @@ pub enum TrainError {
     #[error("the run was stopped during the check of the GPU; the next run repeats the check")]
     CheckStopped,
     /// The user ended the run before its first step.
-    #[error("stopped before the first step; nothing was saved, so start the run again")]
+    #[error("stopped before the first step, and nothing was saved; start or resume the run again")]
     StoppedBeforeStart,
     /// According to the estimate, not even the smallest micro-batch fits beside other apps.
     #[error(

@@ -53,6 +53,7 @@ pub mod estimate;
 
 // Samples and tasks.
 mod inspect_options;
+mod preparation;
 mod data;
 mod augmentation_preview;
 mod pending_samples;

@@ -22,8 +22,9 @@ pub trait LiveObserver: fmt::Debug + Send + Sync {
     /// A micro-batch begins.
     fn progress(&self, progress: StepProgress);
     /// The run prepares its first step and has done so for `elapsed`. `message` names the work,
-    /// such as "Learning a vocabulary of 8,000 tokens". Called about once per second.
-    fn preparing(&self, _message: &str, _elapsed: Duration) {}
+    /// such as "Learning a vocabulary of 8,000 tokens". `left` is the remaining time of this work,
+    /// if it is known. Called about once per second.
+    fn preparing(&self, _message: &str, _elapsed: Duration, _left: Option<Duration>) {}
 }
 
 /// The run's clock: milliseconds of training, over all sessions.

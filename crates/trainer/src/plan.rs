@@ -13,6 +13,7 @@ mod run_length;
 pub use augmentation::Augmentation;
 pub use checks::device_preference;
 pub use dataset_defaults::DatasetRef;
+pub(crate) use dataset_defaults::MOST_TEXT_BYTES_IN_MEMORY;
 pub(crate) use run_length::LengthChange;
 pub use run_length::RunLength;
 pub use token_compression::{Compression, relaxes_choice, scores_choice};
@@ -52,8 +53,8 @@ pub struct Plan {
     pub train_samples: u64,
     /// Number of held-out samples.
     pub held_out_samples: u64,
-    /// Bytes of all texts as tokens in memory; 0 for images, which are decoded when they are
-    /// needed.
+    /// Bytes of all texts as tokens in memory. Images, which are decoded when they are needed, and
+    /// tokens in a file count as 0.
     pub texts_bytes: u64,
     /// Samples per step.
     pub effective_batch: u32,

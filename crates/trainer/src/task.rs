@@ -38,6 +38,7 @@ pub use token_compression::{CompressionTask, Sequence};
 use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
+use crate::preparation::Preparation;
 use dataset::DetectedDataset;
 use runlog::RunFolder;
 
@@ -58,12 +59,25 @@ pub trait Task: Sized {
     /// Loads held-out samples.
     type EvalLoader: EvalLoader<Sample = Self::Sample>;
 
+    /// Opens the dataset of a run, like [`Task::prepare`], which nothing watches or stops.
+    ///
+    /// # Errors
+    /// As for `prepare`.
+    fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<Self::Data> {
+        Self::prepare(plan, found, run, Preparation::default())
+    }
+
     /// Opens the dataset of a run. Text is tokenized here; images are decoded when they are needed.
     ///
     /// # Errors
-    /// The dataset is of another kind, or its files are missing or have changed since the
-    /// inspection.
-    fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<Self::Data>;
+    /// The dataset is of another kind, its files are missing or have changed since the inspection,
+    /// or the user stops the run.
+    fn prepare(
+        plan: &Plan,
+        found: &DetectedDataset,
+        run: &RunFolder,
+        preparation: Preparation,
+    ) -> Result<Self::Data>;
 
     /// The number of samples, if it is only known now that the dataset is open.
     fn sample_counts(_plan: &Plan, _data: &Self::Data) -> Option<SampleCounts> {

@@ -16,6 +16,7 @@ use crate::error::{Result, TrainError};
 use crate::event_log::Observer;
 use crate::gradient_accumulation::{AccumulatedBatch, EffectiveBatch};
 use crate::plan::{LengthChange, Plan, RunLength};
+use crate::preparation::Preparation;
 use crate::pretrained;
 use crate::run_context::{RunContext, RunOutcome};
 use crate::sample_manifest;
@@ -68,15 +69,12 @@ pub(crate) fn start_from(
         plan.pretrained = Some(Arc::new(pretrained.copy_into(&run.path)?));
     }
     on_threads(plan.threads as usize, || {
-        learn_vocabulary(
-            &plan,
-            &found,
-            run,
-            &context.control,
-            context.live.as_deref(),
-        )?;
+        let control = context.control.clone();
+        let live = context.live.clone();
+        let preparation = Preparation::new(&control, live.as_deref());
+        learn_vocabulary(&plan, &found, run, preparation)?;
         with_task!(plan.task(), T => {
-            let data = T::open(&plan, &found, run)?;
+            let data = T::prepare(&plan, &found, run, preparation)?;
             let plan = with_sample_counts::<T>(plan, &data);
             run.write_config(&plan.config)?;
             let mut session = Session::<T>::start(&plan, &data, branch, run, claim, context, observer)?;
@@ -109,8 +107,11 @@ pub fn resume_to(
     let found = sample_manifest::read(run)?;
     let plan = Plan::check(&pretrained::config_of(run)?, &found)?;
     on_threads(plan.threads as usize, || {
+        let control = context.control.clone();
+        let live = context.live.clone();
+        let preparation = Preparation::new(&control, live.as_deref());
         with_task!(plan.task(), T => {
-            let data = T::open(&plan, &found, run)?;
+            let data = T::prepare(&plan, &found, run, preparation)?;
             let plan = with_sample_counts::<T>(plan, &data);
             let (plan, change) = with_length(plan, length, run)?;
             let mut session = Session::<T>::resume(&plan, &data, run, claim, context, observer)?;

@@ -15,6 +15,8 @@ use trainer::LiveObserver;
 pub struct LiveStatus {
     bar: Option<ProgressBar>,
     running: Mutex<Option<Evaluating>>,
+    /// Elapsed time of the newest plain line about the preparation.
+    prepared: Mutex<Duration>,
 }
 
 /// The running evaluation.
@@ -32,6 +34,7 @@ impl LiveStatus {
         LiveStatus {
             bar,
             running: Mutex::default(),
+            prepared: Mutex::default(),
         }
     }
 
@@ -45,6 +48,10 @@ impl LiveStatus {
     /// The evaluation has ended.
     pub fn evaluated(&self) {
         *self.running() = None;
+    }
+
+    fn prepared(&self) -> MutexGuard<'_, Duration> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Evaluating>> {
@@ -83,15 +90,28 @@ impl LiveObserver for LiveStatus {
         }
     }
 
-    fn preparing(&self, message: &str, elapsed: Duration) {
+    fn preparing(&self, message: &str, elapsed: Duration, left: Option<Duration>) {
+        let line = preparing(message, elapsed, left);
         match &self.bar {
-            Some(bar) => {
-                let time = format_duration(elapsed.as_secs_f64());
-                bar.set_message(format!("{message}, {time}"));
-            }
+            Some(bar) => bar.set_message(line),
             None if elapsed.is_zero() => status!("{message}"),
-            None => {}
+            None => {
+                let mut printed = self.prepared();
+                if elapsed.saturating_sub(*printed) >= PLAIN_EVERY || elapsed < *printed {
+                    *printed = elapsed;
+                    status!("{line}");
+                }
+            }
         }
+    }
+}
+
+/// The line about work before the first step: "Tokenizing 286 MB of texts: 40.0 % · 0:12 left".
+/// Without a known end, it has the time so far.
+fn preparing(message: &str, elapsed: Duration, left: Option<Duration>) -> String {
+    match left {
+        Some(left) => format!("{message} · {} left", format_duration(left.as_secs_f64())),
+        None => format!("{message}, {}", format_duration(elapsed.as_secs_f64())),
     }
 }
 
@@ -136,6 +156,15 @@ mod tests {
         assert!(line.starts_with("Evaluating, 120 of 1,512 · "), "{line}");
         live.evaluated();
         assert_eq!(live.evaluating(), None);
+    }
+
+    #[test]
+    fn work_before_the_first_step_shows_its_remaining_time_if_it_is_known() {
+        let (elapsed, left) = (Duration::from_secs(5), Duration::from_secs(70));
+        let line = preparing("Tokenizing 1 GB of texts: 7.0 %", elapsed, Some(left));
+        assert_eq!(line, "Tokenizing 1 GB of texts: 7.0 % · 1:10 left");
+        let line = preparing("Learning a vocabulary", elapsed, None);
+        assert_eq!(line, "Learning a vocabulary, 0:05");
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Documents as tokens in memory, for the tasks that train on windows of them.
+//! Documents as tokens, for the tasks that train on windows of them.
 
 use super::expect_texts;
-use super::tokenizer::{document_boundary, on_tokenizer_thread, open_tokenizer};
+use super::split_documents::SplitDocuments;
+use super::tokenizer::{document_boundary, open_tokenizer};
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
+use crate::preparation::Preparation;
 use dataset::{DetectedDataset, Documents, Packing, Split};
 use runlog::RunFolder;
 use std::sync::Arc;
@@ -17,17 +19,28 @@ pub struct DocumentData {
 }
 
 impl DocumentData {
-    /// Reads and tokenizes the documents of both splits.
+    /// Opens the tokens of both splits, and tokenizes them first if there are none yet.
     ///
     /// # Errors
-    /// A file is missing or has changed since the inspection, or the vocabulary has no token to
-    /// separate documents.
-    pub fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<Self> {
+    /// A file is missing or has changed since the inspection, the vocabulary has no token to
+    /// separate documents, or the user stops the run.
+    pub fn open(
+        plan: &Plan,
+        found: &DetectedDataset,
+        run: &RunFolder,
+        preparation: Preparation,
+    ) -> Result<Self> {
         let found = &*expect_texts(plan, found)?;
         let tokenizer = &open_tokenizer(plan, found, run)?;
         let open = |part| -> Result<Arc<Documents>> {
-            let documents = on_tokenizer_thread(|| Ok(Documents::open(found, part, tokenizer)?))?;
-            Ok(Arc::new(documents))
+            let documents = SplitDocuments {
+                found,
+                part,
+                tokenizer,
+                threads: plan.threads,
+                preparation,
+            };
+            Ok(Arc::new(documents.open()?))
         };
         Ok(DocumentData {
             train: open(Split::Train)?,

@@ -4,6 +4,7 @@ use super::tokenizer::{on_tokenizer_thread, open_tokenizer};
 use super::{Corpus, EvalLoader, LoadedSample, Text, TrainLoader, expect_texts};
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::preparation::Preparation;
 use dataset::{Buckets, DetectedDataset, Split};
 use runlog::{RunFolder, format_count};
 use std::collections::VecDeque;
@@ -21,13 +22,20 @@ impl TextData {
     /// Reads and tokenizes the texts of both splits.
     ///
     /// # Errors
-    /// A file is missing or has changed since the inspection.
-    pub fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<Self> {
+    /// A file is missing or has changed since the inspection, or the user stops the run.
+    pub fn open(
+        plan: &Plan,
+        found: &DetectedDataset,
+        run: &RunFolder,
+        preparation: Preparation,
+    ) -> Result<Self> {
         let found = &*expect_texts(plan, found)?;
         let tokenizer = &open_tokenizer(plan, found, run)?;
         let max_tokens = plan.input_size as usize;
         let open = |part| -> Result<Arc<Corpus>> {
-            let corpus = on_tokenizer_thread(|| Corpus::open(found, part, tokenizer, max_tokens))?;
+            let corpus = on_tokenizer_thread(|| {
+                Corpus::open(found, part, tokenizer, max_tokens, preparation)
+            })?;
             Ok(Arc::new(corpus))
         };
         Ok(TextData {

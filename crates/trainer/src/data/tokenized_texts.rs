@@ -1,8 +1,10 @@
 //! The labeled texts of one split as tokens: all token ids in one array, the end of each text, and
 //! its label.
 
-use crate::error::Result;
-use dataset::{Split, TextDataset, TextInspection, Tokenizer};
+use crate::error::{Result, TrainError};
+use crate::preparation::Preparation;
+use dataset::{Split, TextDataset, TextEncoder, TextInspection, Tokenizer};
+use runlog::format_bytes;
 use std::path::{Path, PathBuf};
 
 /// A labeled text: its tokens, at least one.
@@ -43,14 +45,23 @@ impl Corpus {
     /// Reads and tokenizes one split.
     ///
     /// # Errors
-    /// A file is missing or has changed since the inspection, or the tokenizer fails.
+    /// A file is missing or has changed since the inspection, the tokenizer fails, or the user
+    /// stops the run.
     pub fn open(
         found: &TextInspection,
         part: Split,
         tokenizer: &Tokenizer,
         max_tokens: usize,
+        preparation: Preparation,
     ) -> Result<Self> {
         let rows = TextDataset::open(found, part)?;
+        let bytes = found.split_bytes(part);
+        let work = preparation.begin(
+            format!("Tokenizing {} of texts", format_bytes(bytes)),
+            bytes,
+        );
+        let mut encoder = TextEncoder::new(tokenizer, 1);
+        let mut done = 0;
         let of_part = found.samples.iter().filter(|sample| sample.split == part);
         let mut corpus = Corpus {
             files: found.files.iter().map(|file| file.path.clone()).collect(),
@@ -59,7 +70,11 @@ impl Corpus {
         };
         for index in 0..rows.len() {
             let (text, label) = rows.row(index);
-            let ids = tokenizer.encode_framed(text)?;
+            let ids = encoder.encode_framed(text)?;
+            done += text.len() as u64;
+            if !work.goes_on(done) {
+                return Err(TrainError::StoppedBeforeStart);
+            }
             corpus.truncated += u64::from(ids.len() > max_tokens);
             corpus.ids.extend(truncated(ids, max_tokens));
             corpus.ends.push(corpus.ids.len());

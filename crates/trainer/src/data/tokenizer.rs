@@ -3,19 +3,14 @@
 
 use super::expect_texts;
 use crate::error::{Result, TrainError, at};
-use crate::live::LiveObserver;
 use crate::plan::Plan;
-use crate::run_control::Control;
-use dataset::{
-    DatasetError, DetectedDataset, Split, TextDataset, TextInspection, Tokenizer, Vocabulary,
-};
-use runlog::{RunFolder, format_count};
+use crate::preparation::{Preparation, stopped_before_start};
+use dataset::{DatasetError, DetectedDataset, Split, TextInspection, Tokenizer, WordCounts};
+use runlog::{RunFolder, format_bytes, format_count};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// File name of the vocabulary in the run folder.
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
@@ -40,18 +35,12 @@ pub(super) fn open_tokenizer(
 
 /// Interval at which a stop request is noticed while a vocabulary is learned.
 const STOP_POLL: Duration = Duration::from_millis(100);
-/// Interval between two lines about the learning.
-const SHOWN_EVERY: Duration = Duration::from_secs(1);
-
-/// Byte pairs: the library numbers word pieces differently each time it learns them, so two runs
-/// would differ.
-const LEARNED: Vocabulary = Vocabulary::BytePairs;
 
 /// The end of a thread that learns a vocabulary: its outcome, or its panic.
 type Learned = std::thread::Result<std::result::Result<Tokenizer, DatasetError>>;
 
 /// Learns the vocabulary of a new run and saves it in the run folder, if the plan has one and the
-/// folder has none yet. `live` is shown how long this takes.
+/// folder has none yet.
 ///
 /// # Errors
 /// The vocabulary cannot be learned or saved, or the user stops the run meanwhile.
@@ -59,8 +48,7 @@ pub(crate) fn learn_vocabulary(
     plan: &Plan,
     found: &DetectedDataset,
     run: &RunFolder,
-    control: &Control,
-    live: Option<&dyn LiveObserver>,
+    preparation: Preparation,
 ) -> Result<()> {
     let (None, Some(size)) = (&plan.pretrained, plan.learned_vocabulary()) else {
         return Ok(());
@@ -68,32 +56,30 @@ pub(crate) fn learn_vocabulary(
     if run.path.join(TOKENIZER).exists() {
         return Ok(());
     }
-    let rows = TextDataset::open(expect_texts(plan, found)?.as_ref(), Split::Train)?;
+    let counts = {
+        let found = expect_texts(plan, found)?;
+        let bytes = found.split_bytes(Split::Train);
+        let message = format!("Counting the words of {} of texts", format_bytes(bytes));
+        let work = preparation.begin(message, bytes);
+        let goes_on = |done| work.goes_on(done);
+        WordCounts::from_split(&found, Split::Train, &goes_on).map_err(stopped_before_start)?
+    };
     let message = format!(
         "Learning a vocabulary of {} tokens",
         format_count(size.into())
     );
-    let is_stopped = Arc::new(AtomicBool::new(false));
-    let outcome = learn_in_background(rows, size, plan.threads, &is_stopped)?;
-    let (begun, mut shown) = (Instant::now(), None);
+    let work = preparation.begin(message, 0);
+    let outcome = learn_in_background(counts, size, plan.threads)?;
     loop {
-        if shown.is_none_or(|shown: Instant| shown.elapsed() >= SHOWN_EVERY) {
-            if let Some(live) = live {
-                let elapsed = shown.map_or(Duration::ZERO, |_| begun.elapsed());
-                live.preparing(&message, elapsed);
-            }
-            shown = Some(Instant::now());
-        }
         match outcome.recv_timeout(STOP_POLL) {
             Ok(learned) => {
                 let learned = learned.map_err(|panic| TrainError::from_panic(&*panic))??;
                 return save_vocabulary(run, &learned, size);
             }
-            Err(RecvTimeoutError::Timeout) if control.is_stopping() => {
-                is_stopped.store(true, Ordering::Relaxed);
+            Err(RecvTimeoutError::Timeout) if preparation.is_stopping() => {
                 return Err(TrainError::StoppedBeforeStart);
             }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => work.show_elapsed(),
             Err(RecvTimeoutError::Disconnected) => {
                 let panic: Box<dyn Any + Send> = Box::new("a vocabulary was not learned");
                 return Err(TrainError::from_panic(&*panic));
@@ -103,23 +89,16 @@ pub(crate) fn learn_vocabulary(
 }
 
 /// Learns a vocabulary in a thread pool of its own. The tokenizers library cannot be interrupted:
-/// once the run is stopped, the pool reads no more text and ends by itself.
-fn learn_in_background(
-    rows: TextDataset,
-    size: u32,
-    threads: u32,
-    is_stopped: &Arc<AtomicBool>,
-) -> Result<Receiver<Learned>> {
+/// after a stop, the pool ends by itself.
+fn learn_in_background(counts: WordCounts, size: u32, threads: u32) -> Result<Receiver<Learned>> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads as usize)
         .thread_name(|n| format!("vocabulary-{n}"))
         .build()
         .map_err(|error| TrainError::NoThreads(error.to_string()))?;
     let (finished, outcome) = channel();
-    let is_stopped = Arc::clone(is_stopped);
     pool.spawn(move || {
-        let goes_on = || !is_stopped.load(Ordering::Relaxed);
-        let learn = || Tokenizer::train_while(LEARNED, size as usize, rows.texts(), goes_on);
+        let learn = || Tokenizer::learn(size as usize, counts);
         // A panic would end the process. The receiver is dropped if the run was stopped.
         let _ = finished.send(catch_unwind(AssertUnwindSafe(learn)));
     });
@@ -132,9 +111,8 @@ fn learn_in_background(
 fn learned_vocabulary(run: &RunFolder, found: &TextInspection, size: u32) -> Result<Tokenizer> {
     let path = run.path.join(TOKENIZER);
     if !path.exists() {
-        let rows = TextDataset::open(found, Split::Train)?;
-        let learned = Tokenizer::train(LEARNED, size as usize, rows.texts())?;
-        save_vocabulary(run, &learned, size)?;
+        let counts = WordCounts::from_split(found, Split::Train, &|_| true)?;
+        save_vocabulary(run, &Tokenizer::learn(size as usize, counts)?, size)?;
     }
     Ok(Tokenizer::load(&path)?)
 }

@@ -10,7 +10,17 @@ use std::sync::Arc;
 
 /// Held-out tokens that an evaluation during training reads at most, so that it takes seconds for a
 /// text of any length. `ebb evaluate` reads all.
-pub const EVALUATED_TOKENS: usize = 1 << 17;
+const MOST_EVALUATED_TOKENS: u64 = 1 << 17;
+/// Held-out tokens that the evaluation of the shortest training reads.
+const MIN_EVALUATED_TOKENS: u64 = 1 << 13;
+
+/// Held-out tokens that each evaluation of a training reads: at most as many as it trains on, so
+/// that a short training does not end with a long evaluation. They are the same in all evaluations.
+pub fn evaluated_tokens(plan: &Plan) -> usize {
+    let window = u64::from(plan.input_size);
+    let trained = plan.steps * u64::from(plan.effective_batch) * window;
+    trained.clamp(MIN_EVALUATED_TOKENS, MOST_EVALUATED_TOKENS) as usize
+}
 
 /// Where a window was cut.
 #[derive(Debug, Clone, Copy)]
@@ -84,8 +94,13 @@ impl<S> TrainLoader for WindowLoader<S> {
     }
 
     fn describe(&self) -> String {
+        let place = if self.documents.is_in_memory() {
+            "in memory"
+        } else {
+            "in a file"
+        };
         format!(
-            "Documents: {} with {} tokens in memory, {} windows per epoch",
+            "Documents: {} with {} tokens {place}, {} windows per epoch",
             format_count(self.documents.len() as u64),
             format_count(self.documents.token_count() as u64),
             format_count(u64::from(self.order.order().len))

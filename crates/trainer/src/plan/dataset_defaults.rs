@@ -14,6 +14,8 @@ use runlog::{ClassWeights, RunConfig, TaskChoice};
 use std::path::PathBuf;
 use texts::texts;
 
+pub(crate) use texts::MOST_TEXT_BYTES_IN_MEMORY;
+
 /// A borrowed inspection of a dataset folder.
 #[derive(Debug, Clone, Copy)]
 pub enum DatasetRef<'a> {

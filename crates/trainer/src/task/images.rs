@@ -9,6 +9,7 @@ use super::{
 use crate::data::{ImageEvalLoader, ImageLoader, PrefetchOptions, expect_images};
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::preparation::Preparation;
 use candle_core::{DType, Tensor};
 use dataset::{DetectedDataset, ImageInspection, Split};
 use models::Network;
@@ -57,7 +58,12 @@ impl Task for ImageTask {
     type TrainLoader = ImageLoader;
     type EvalLoader = ImageEvalLoader;
 
-    fn open(_plan: &Plan, found: &DetectedDataset, _run: &RunFolder) -> Result<ImageInspection> {
+    fn prepare(
+        _plan: &Plan,
+        found: &DetectedDataset,
+        _run: &RunFolder,
+        _preparation: Preparation,
+    ) -> Result<ImageInspection> {
         Ok(expect_images(found)?.clone())
     }
 

@@ -6,10 +6,11 @@ use super::{
     Sample, Task,
 };
 use crate::data::{
-    DocumentData, EVALUATED_TOKENS, PrefetchOptions, WindowEvalLoader, WindowLoader,
+    DocumentData, PrefetchOptions, WindowEvalLoader, WindowLoader, evaluated_tokens,
 };
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
+use crate::preparation::Preparation;
 use dataset::{DetectedDataset, Documents, Window};
 use models::{Gpt, Network};
 use runlog::RunFolder;
@@ -30,8 +31,13 @@ impl Task for LanguageTask {
     type TrainLoader = WindowLoader<Window>;
     type EvalLoader = WindowEvalLoader<Window>;
 
-    fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<DocumentData> {
-        DocumentData::open(plan, found, run)
+    fn prepare(
+        plan: &Plan,
+        found: &DetectedDataset,
+        run: &RunFolder,
+        preparation: Preparation,
+    ) -> Result<DocumentData> {
+        DocumentData::open(plan, found, run, preparation)
     }
 
     fn sample_counts(plan: &Plan, data: &DocumentData) -> Option<SampleCounts> {
@@ -58,7 +64,7 @@ impl Task for LanguageTask {
     ) -> WindowEvalLoader<Window> {
         let documents = Arc::clone(&data.held_out);
         LanguageTask::documents(documents, plan.input_size, data.boundary)
-            .with_token_limit(EVALUATED_TOKENS)
+            .with_token_limit(evaluated_tokens(plan))
     }
 
     fn gradients(context: &ForwardContext, windows: &[Window]) -> Result<MicroBatchResult> {

@@ -7,6 +7,7 @@ use super::{
 use crate::data::{PrefetchOptions, TextData, TextEvalLoader, TextLoader};
 use crate::error::Result;
 use crate::plan::Plan;
+use crate::preparation::Preparation;
 use dataset::DetectedDataset;
 use models::{Network, TextEncoder};
 use runlog::RunFolder;
@@ -27,8 +28,13 @@ impl Task for TextTask {
     type TrainLoader = TextLoader;
     type EvalLoader = TextEvalLoader;
 
-    fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<TextData> {
-        TextData::open(plan, found, run)
+    fn prepare(
+        plan: &Plan,
+        found: &DetectedDataset,
+        run: &RunFolder,
+        preparation: Preparation,
+    ) -> Result<TextData> {
+        TextData::open(plan, found, run, preparation)
     }
 
     fn truncation_warning(plan: &Plan, data: &TextData) -> Option<String> {

@@ -13,11 +13,12 @@ use super::{
     Sample, Task,
 };
 use crate::data::{
-    DocumentData, EVALUATED_TOKENS, MakeSample, PrefetchOptions, WindowEvalLoader, WindowLoader,
+    DocumentData, MakeSample, PrefetchOptions, WindowEvalLoader, WindowLoader, evaluated_tokens,
     token_frequencies,
 };
 use crate::error::Result;
 use crate::plan::{Compression, Plan, SampleCounts, relaxes_choice, scores_choice};
+use crate::preparation::Preparation;
 use candle_core::Tensor;
 use dataset::{DetectedDataset, Documents};
 use fixed_policies::Purpose;
@@ -69,8 +70,13 @@ impl Task for CompressionTask {
     type TrainLoader = WindowLoader<Sequence>;
     type EvalLoader = WindowEvalLoader<Sequence>;
 
-    fn open(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<CompressionData> {
-        let documents = DocumentData::open(plan, found, run)?;
+    fn prepare(
+        plan: &Plan,
+        found: &DetectedDataset,
+        run: &RunFolder,
+        preparation: Preparation,
+    ) -> Result<CompressionData> {
+        let documents = DocumentData::open(plan, found, run, preparation)?;
         Ok(CompressionData {
             frequencies: token_frequencies(&documents.train, run)?,
             documents,
@@ -104,7 +110,7 @@ impl Task for CompressionTask {
         } = &data.documents;
         let documents = Arc::clone(held_out);
         CompressionTask::documents(documents, plan.input_size, *boundary, &data.frequencies)
-            .with_token_limit(EVALUATED_TOKENS)
+            .with_token_limit(evaluated_tokens(plan))
     }
 
     fn gradients(context: &ForwardContext, sequences: &[Sequence]) -> Result<MicroBatchResult> {

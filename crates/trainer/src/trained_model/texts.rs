@@ -1,10 +1,13 @@
 //! Evaluates and predicts texts.
 
 use super::{Evaluation, TrainedModel, evaluated_part};
-use crate::data::{Corpus, TextEvalLoader, document_boundary, load_token_frequencies};
+use crate::data::{
+    Corpus, SplitDocuments, TextEvalLoader, document_boundary, load_token_frequencies,
+};
 use crate::error::Result;
+use crate::preparation::Preparation;
 use crate::task::{CompressionTask, LanguageTask, Prediction, Text, TextTask};
-use dataset::{DetectedDataset, Documents, Split, Task, TextInspection};
+use dataset::{DetectedDataset, Split, Task, TextInspection};
 use std::sync::Arc;
 use tape::device::with_autorelease_pool;
 
@@ -24,7 +27,8 @@ impl TrainedModel {
             Task::TextClassification | Task::ImageClassification => {
                 let labels = self.labels(&found.name, &found.classes)?;
                 let max_tokens = self.plan.input_size as usize;
-                let corpus = Corpus::open(found, part, &self.tokenizer, max_tokens)?;
+                let (tokenizer, unobserved) = (&self.tokenizer, Preparation::default());
+                let corpus = Corpus::open(found, part, tokenizer, max_tokens, unobserved)?;
                 let loader = TextEvalLoader::new(Arc::new(corpus.relabeled(&labels)));
                 Ok(self.evaluation(self.sum_over(loader)?, 0, part_label))
             }
@@ -37,7 +41,14 @@ impl TrainedModel {
         part: Split,
         part_label: &'static str,
     ) -> Result<Evaluation> {
-        let documents = Arc::new(Documents::open(found, part, &self.tokenizer)?);
+        let documents = SplitDocuments {
+            found,
+            part,
+            tokenizer: &self.tokenizer,
+            threads: self.plan.threads,
+            preparation: Preparation::default(),
+        };
+        let documents = Arc::new(documents.open()?);
         let (bytes, tokens) = (documents.bytes(), self.plan.input_size);
         let boundary = document_boundary(&self.tokenizer)?;
         let sums = if self.task() == Task::TokenCompression {

@@ -23,6 +23,8 @@ const TOKEN_BYTES: u64 = 4;
 const TOKEN_CHARACTERS: u32 = 3;
 /// Bytes in memory per token of a document that is read byte by byte.
 const DOCUMENT_TOKEN_BYTES: u64 = 1;
+/// Documents of a split with more bytes than this are tokenized into a file.
+pub(crate) const MOST_TEXT_BYTES_IN_MEMORY: u64 = 16 << 20;
 /// Bytes in memory per token of a labeled text.
 const TEXT_TOKEN_BYTES: u64 = 4;
 /// Bytes in memory per text besides its tokens: its end, its position in an epoch, its label and
@@ -204,7 +206,10 @@ fn texts_bytes(found: &TextInspection, most_tokens: u32) -> u64 {
         .samples
         .iter()
         .filter(|sample| sample.split != Split::Test);
+    let in_file = |part| found.split_bytes(part) > MOST_TEXT_BYTES_IN_MEMORY;
+    let in_file = [Split::Train, Split::HeldOut].map(|part| (part, in_file(part)));
     let tokens = |sample: &TextSample| match found.task {
+        Task::LanguageModel if in_file.contains(&(sample.split, true)) => 0,
         Task::LanguageModel => DOCUMENT_TOKEN_BYTES * u64::from(sample.end - sample.start),
         // Two more tokens mark the beginning and the end of a text.
         _ => {
