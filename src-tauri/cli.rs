@@ -7,6 +7,7 @@ mod args;
 mod doctor;
 mod completions;
 mod stress;
+mod read_folder;
 mod train_once;
 mod bench;
 mod weights_from_hub;

@@ -9,7 +9,8 @@ use crate::machine_readings::Readings;
 use crate::plan_page;
 use crate::window_types::{CommandError, InspectionView};
 use dataset::{
-    ClassSelection, DatasetError, DetectedDataset, InspectOptions, Task, Watch, detect, watch,
+    ClassSelection, DatasetError, DetectedDataset, InspectOptions, ReadProgress, Task, Watch,
+    detect, watch,
 };
 use runlog::RunConfig;
 use std::path::{Path, PathBuf};
@@ -277,7 +278,7 @@ async fn read_on(
 /// Reads the folder and shows what was found.
 fn read_once(folder: &Folder, readings: &Readings, unwatched: Option<String>) {
     let choices = lock(&folder.state).choices.clone();
-    let found = folder.read(&choices, SEED, &|files| folder.progress(files));
+    let found = folder.read(&choices, SEED, &|read| folder.progress(read.files));
     let machine = readings.now();
     let refused = |why: String| {
         let code = if folder.path.exists() {
@@ -317,7 +318,7 @@ impl Folder {
         &self,
         choices: &DataChoices,
         seed: u64,
-        on_progress: &dyn Fn(u64),
+        on_progress: &dyn Fn(ReadProgress),
     ) -> Result<Samples, String> {
         let config = choices.apply(RunConfig {
             seed: Some(seed),

@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::limited_lists::{CLASSES_LISTED, describe_rest, describe_skipped, describe_split};
 use super::output::out;
 use super::preset_choice::{other_data, refusal};
+use super::read_folder::read_folder;
 use super::{inspect_duplicates, inspect_texts};
 use dataset::{DetectedDataset, ImageInspection, Task, find_duplicates};
 use runlog::{counted, format_bytes, format_count};
@@ -15,7 +16,7 @@ use serde_json::json;
 pub fn run(args: &args::Inspect) -> Result<(), Failure> {
     let config = &args.settings.config;
     let task = config.task.map(trainer::dataset_task);
-    let read = trainer::read_dataset(&args.folder, config);
+    let read = read_folder(&args.folder, config);
     let is_refused = read.as_ref().map_or(true, |found| refusal(found).is_some());
     if let (true, Some(choice)) = (is_refused, config.task)
         && let Some(holds) = other_data(&args.folder, config, choice)

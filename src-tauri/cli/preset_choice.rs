@@ -3,6 +3,7 @@
 
 use super::failure::Failure;
 use super::output::status;
+use super::read_folder::read_folder;
 use dataset::DetectedDataset;
 use runlog::{RunConfig, TaskChoice, preset, preset_measurement, preset_name, preset_names};
 use std::path::Path;
@@ -39,7 +40,7 @@ pub fn read_for_preset(
     config: &RunConfig,
     name: Option<&str>,
 ) -> Result<DetectedDataset, Failure> {
-    let found = read_dataset(folder, config);
+    let found = read_folder(folder, config);
     let is_usable = found.as_ref().is_ok_and(|found| refusal(found).is_none());
     let task = name.and_then(preset).and_then(|preset| preset.task);
     if let (false, Some(name), Some(task)) = (is_usable, name, task)

@@ -3,6 +3,7 @@
 use super::args::Script;
 use super::failure::Failure;
 use super::interrupt::AtWork;
+use super::read_folder::read_folder;
 use super::scripted_machine::{machine, total_bytes};
 use dataset::DetectedDataset;
 use runlog::{BaselineChoice, RunConfig, RunEvent, RunFolder, RunStore};
@@ -37,7 +38,7 @@ pub struct Place<'a> {
 
 /// Inspects a folder as `ebb train` does with this config.
 pub fn inspect(config: &RunConfig, folder: &Path) -> Result<DetectedDataset, Failure> {
-    Ok(trainer::read_dataset(folder, config)?)
+    Ok(read_folder(folder, config)?)
 }
 
 /// Trains as `config` says. Calls `on_event` for every event; `on_event` may ask the run to stop.

@@ -13,11 +13,12 @@ use crate::options::{InspectOptions, TextOptions};
 use crate::readers::FileFormat;
 use crate::task::Task;
 use crate::text::{TextInspection, inspect_texts};
+use crate::types::ReadProgress;
 use crate::user_messages;
 use std::path::Path;
 
-/// Detects the contents of a folder or a single file. `on_progress` gets the number of files read
-/// so far, on the calling thread.
+/// Detects the contents of a folder or a single file. `on_progress` is called on the calling thread
+/// while files are read.
 ///
 /// # Errors
 /// The path cannot be read, or it is neither a folder nor a file of texts; there is no column or
@@ -26,7 +27,7 @@ pub fn detect(
     path: &Path,
     options: &InspectOptions,
     texts: &TextOptions,
-    on_progress: &dyn Fn(u64),
+    on_progress: &dyn Fn(ReadProgress),
 ) -> Result<DetectedDataset, DatasetError> {
     let found = detect_all(path, options, texts, on_progress)?;
     let duplicates = if options.leave_duplicates_out {
@@ -42,7 +43,7 @@ fn detect_all(
     path: &Path,
     options: &InspectOptions,
     texts: &TextOptions,
-    on_progress: &dyn Fn(u64),
+    on_progress: &dyn Fn(ReadProgress),
 ) -> Result<DetectedDataset, DatasetError> {
     let texts = &TextOptions {
         task: texts.task.map(Task::detected_as),
@@ -75,7 +76,7 @@ fn detect_folder(
     root: &Path,
     options: &InspectOptions,
     texts: &TextOptions,
-    on_progress: &dyn Fn(u64),
+    on_progress: &dyn Fn(ReadProgress),
 ) -> Result<DetectedDataset, DatasetError> {
     let listing = Listing::from_folder(root)?;
     let archives = archives(&listing);
@@ -90,7 +91,7 @@ fn detect_listed(
     listing: Listing,
     options: &InspectOptions,
     texts: &TextOptions,
-    on_progress: &dyn Fn(u64),
+    on_progress: &dyn Fn(ReadProgress),
 ) -> Result<DetectedDataset, DatasetError> {
     let wants_images = texts.task == Some(Task::ImageClassification);
     let wants_texts = texts.task.is_some() && !wants_images || texts.text_column.is_some();

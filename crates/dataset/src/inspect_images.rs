@@ -14,7 +14,7 @@ use crate::image_table::{self, Groups, ImageTable};
 use crate::options::{InspectOptions, TableOptions};
 use crate::split_lists;
 use crate::target_column::TargetColumn;
-use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
+use crate::types::{Class, Ignored, ReadProgress, SkippedFile, Split, SplitKind};
 use crate::user_messages::{self, ImageCounts};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,15 +26,14 @@ const FILES_PER_REPORT: usize = 256;
 /// The noun for one sample.
 const NOUN: &str = "image";
 
-/// Inspects a folder of images. `on_progress` gets the number of files read so far, on the calling
-/// thread.
+/// Inspects a folder of images. `on_progress` is called on the calling thread while files are read.
 ///
 /// # Errors
 /// The folder cannot be listed, or its table has no column that the user names.
 pub fn inspect_images(
     folder: &Path,
     options: &InspectOptions,
-    on_progress: &dyn Fn(u64),
+    on_progress: &dyn Fn(ReadProgress),
 ) -> Result<ImageInspection, DatasetError> {
     inspect_with(folder, options, system_decoder::installed, on_progress)
 }
@@ -44,7 +43,7 @@ pub(crate) fn inspect_with(
     folder: &Path,
     options: &InspectOptions,
     decoders: Decoders,
-    on_progress: &dyn Fn(u64),
+    on_progress: &dyn Fn(ReadProgress),
 ) -> Result<ImageInspection, DatasetError> {
     let root = resolve(folder)?;
     if !root.is_dir() {
@@ -61,7 +60,7 @@ pub(crate) fn inspect_listing(
     listing: &Listing,
     options: &InspectOptions,
     decoders: Decoders,
-    on_progress: &dyn Fn(u64),
+    on_progress: &dyn Fn(ReadProgress),
 ) -> Result<ImageInspection, DatasetError> {
     let mut left_out = LeftOut::from_listing(listing);
     let images = classify_all(listing, decoders, &mut left_out, on_progress);
@@ -195,14 +194,17 @@ fn classify_all<'a>(
     listing: &'a Listing,
     decoders: Decoders,
     left_out: &mut LeftOut,
-    on_progress: &dyn Fn(u64),
+    on_progress: &dyn Fn(ReadProgress),
 ) -> Images<'a> {
     let mut images = Images {
         entries: Vec::new(),
         sizes: Vec::new(),
         unsupported: BTreeMap::new(),
     };
-    let mut count = 0;
+    let mut progress = ReadProgress {
+        all_files: listing.files.len() as u64,
+        ..ReadProgress::default()
+    };
     for chunk in listing.files.chunks(FILES_PER_REPORT) {
         let classes: Vec<ImageFileKind> = chunk
             .par_iter()
@@ -223,8 +225,8 @@ fn classify_all<'a>(
                 ImageFileKind::Other => left_out.ignored.other += 1,
             }
         }
-        count += chunk.len() as u64;
-        on_progress(count);
+        progress.files += chunk.len() as u64;
+        on_progress(progress);
     }
     images
 }

@@ -146,5 +146,5 @@ pub use text::{
     Tokenizer, Vocabulary, Window, WordCounts, read_texts, tokenize_documents,
 };
 pub use thumbnail::{encode_jpeg, thumbnail};
-pub use types::{Class, Ignored, SkippedFile, Split, SplitKind};
+pub use types::{Class, Ignored, ReadProgress, SkippedFile, Split, SplitKind};
 pub use watch::{Watch, watch};

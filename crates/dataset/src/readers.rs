@@ -12,6 +12,7 @@ mod label_then_text;
 mod parquet_file;
 mod parquet_header_limits;
 mod text_as_one_row;
+mod text_in_parts;
 
 // The first rows of a file, and the table of formats.
 mod file_formats;

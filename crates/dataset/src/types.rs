@@ -97,3 +97,27 @@ pub struct Ignored {
     /// Files of another kind, such as notes beside images.
     pub other: u64,
 }
+
+/// How much of a folder has been read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadProgress {
+    /// Files read so far.
+    pub files: u64,
+    /// Number of all files that are read.
+    pub all_files: u64,
+    /// Bytes of text read so far; 0 while only the headers of files are read.
+    pub bytes: u64,
+    /// Bytes of all files of texts that are read; 0 while only the headers of files are read.
+    pub all_bytes: u64,
+}
+
+impl ReadProgress {
+    /// How much is read, as a fraction: of the bytes of texts, or else of the files.
+    pub fn fraction(&self) -> f64 {
+        if self.all_bytes > 0 {
+            self.bytes as f64 / self.all_bytes as f64
+        } else {
+            self.files as f64 / self.all_files.max(1) as f64
+        }
+    }
+}

@@ -3,7 +3,8 @@
 use crate::error::{Result, TrainError};
 use crate::task_conversion::dataset_task;
 use dataset::{
-    ClassSelection, DetectedDataset, InspectOptions, MergedClass, TableOptions, Task, TextOptions,
+    ClassSelection, DetectedDataset, InspectOptions, MergedClass, ReadProgress, TableOptions, Task,
+    TextOptions,
 };
 use runlog::{DuplicatesChoice, RunConfig};
 use std::path::Path;
@@ -13,13 +14,22 @@ use std::path::Path;
 /// # Errors
 /// The folder cannot be read, or a list of classes cannot.
 pub fn read_dataset(folder: &Path, config: &RunConfig) -> Result<DetectedDataset> {
+    read_dataset_with_progress(folder, config, &|_| {})
+}
+
+/// Reads a folder like [`read_dataset`]. `on_progress` is called on the calling thread while files
+/// are read.
+///
+/// # Errors
+/// As for [`read_dataset`].
+pub fn read_dataset_with_progress(
+    folder: &Path,
+    config: &RunConfig,
+    on_progress: &dyn Fn(ReadProgress),
+) -> Result<DetectedDataset> {
     let texts = text_options(config, config.task.map(dataset_task));
-    Ok(dataset::detect(
-        folder,
-        &inspect_options(config)?,
-        &texts,
-        &|_| {},
-    )?)
+    let options = inspect_options(config)?;
+    Ok(dataset::detect(folder, &options, &texts, on_progress)?)
 }
 
 /// The options for inspecting the folder of a config.

@@ -9,6 +9,7 @@ use super::parquet_file;
 use super::rows::{Contents, RowVisitor, Rows};
 use super::text_as_one_row;
 use super::text_encoding::{TextEncoding, decode};
+use super::text_in_parts;
 use crate::open_file::open_file;
 use crate::user_messages::unreadable;
 use format::format_bytes;
@@ -18,6 +19,10 @@ use std::path::Path;
 
 /// Most bytes of a file, since a whole file is held in memory.
 pub(crate) const MAX_FILE_BYTES: u64 = 512 << 20;
+/// Plain texts of more bytes are read in parts, each of which is a document.
+const MAX_WHOLE_TEXT_BYTES: u64 = 64 << 20;
+/// Bytes from the beginning of a file that may show that its lines have no labels.
+const HEAD_BYTES: u64 = 1 << 20;
 
 /// A use of the files of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +46,8 @@ pub(crate) enum Reader {
     Text(fn(&str) -> Result<Dialect, String>),
     /// Reads the bytes; there are no dialects.
     Bytes(fn(Vec<u8>) -> Result<Contents, String>),
+    /// Reads a file part by part; there are no dialects.
+    Parts(fn(&Path) -> Result<Contents, String>),
 }
 
 /// One row of the format table.
@@ -86,6 +93,8 @@ pub(crate) const FORMATS: &[FileFormat] = &[
     FileFormat { key: "Parquet", extensions: &["parquet"], uses: &[Use::Rows, Use::Documents, Use::Data], reader: Reader::Bytes(parquet_file::open) },
     FileFormat { key: "Whole", extensions: &["txt", "text"], uses: &[Use::Documents, Use::LabeledTexts], reader: Reader::Bytes(text_as_one_row::open) },
     FileFormat { key: "Whole", extensions: &["md", "markdown"], uses: &[Use::Documents], reader: Reader::Bytes(text_as_one_row::open) },
+    // Plain texts that are large, by their size.
+    FileFormat { key: "Parts", extensions: &[], uses: &[Use::Documents], reader: Reader::Parts(text_in_parts::open) },
 ];
 
 /// Whether the extension of a file is one of tables: each row may be a text.
@@ -139,6 +148,13 @@ impl FileFormat {
     pub(crate) fn plain_dialect(&'static self) -> Dialect {
         Dialect::Plain(FormatKey(self))
     }
+
+    /// How a file of documents in this format is opened if it has this many bytes.
+    pub(crate) fn document_dialect(&'static self, bytes: u64) -> Dialect {
+        let is_large = bytes > MAX_WHOLE_TEXT_BYTES && !self.is_for(Use::Rows);
+        let parts = Self::from_key("Parts").filter(|_| is_large);
+        parts.unwrap_or(self).plain_dialect()
+    }
 }
 
 /// How one file is read. It is saved in the data file of a run, so that a resumed run reads the
@@ -160,6 +176,11 @@ impl Dialect {
     /// Whether the file is one text from its first to its last byte.
     pub(crate) fn is_whole_text(self) -> bool {
         matches!(self, Dialect::Plain(FormatKey(format)) if !format.is_for(Use::Rows))
+    }
+
+    /// Whether each part of the file is a document.
+    pub(crate) fn has_parts(self) -> bool {
+        matches!(self, Dialect::Plain(FormatKey(format)) if matches!(format.reader, Reader::Parts(_)))
     }
 
     /// Whether each line of the file starts with a label.
@@ -229,14 +250,21 @@ pub(crate) struct OpenFile {
 impl OpenFile {
     /// Opens a file for the first time, and detects its dialect.
     pub(crate) fn open(path: &Path, format: &'static FileFormat) -> Result<Self, String> {
-        let bytes = read_file(path)?;
         match format.reader {
             Reader::Bytes(read) => Ok(Self {
                 dialect: format.plain_dialect(),
-                contents: read(bytes)?,
+                contents: read(read_file(path)?)?,
+            }),
+            Reader::Parts(open) => Ok(Self {
+                dialect: format.plain_dialect(),
+                contents: open(path).or_else(|reason| {
+                    // Another encoding can only be decoded as a whole.
+                    let whole = read_file(path).and_then(text_as_one_row::open);
+                    whole.map_err(|_| reason)
+                })?,
             }),
             Reader::Text(detect) => {
-                let (text, encoding) = decode_lines(bytes)?;
+                let (text, encoding) = decode_lines(read_file(path)?)?;
                 Ok(Self::from_text(detect(&text)?, text, encoding))
             }
         }
@@ -253,6 +281,9 @@ impl OpenFile {
 
     /// Opens a plain file whose lines all start with a label; `None` if they do not.
     pub(crate) fn open_label_lines(path: &Path) -> Result<Option<Self>, String> {
+        if read_head(path).is_some_and(|head| !LabelLines::is_possible(&head)) {
+            return Ok(None);
+        }
         let (text, encoding) = decode_lines(read_file(path)?)?;
         let found = LabelLines::detect(&text).map(Dialect::LabelLines);
         Ok(found.map(|dialect| Self::from_text(dialect, text, encoding)))
@@ -275,9 +306,13 @@ impl OpenFile {
         }
     }
 
-    /// How its text was decoded.
+    /// How its text was decoded. Complete once all rows were visited.
     pub(crate) fn encoding(&self) -> TextEncoding {
-        self.contents.encoding
+        let encoding = self.contents.encoding;
+        TextEncoding {
+            replaced_bytes: encoding.replaced_bytes + self.contents.rows.replaced_bytes(),
+            ..encoding
+        }
     }
 
     /// Names of its columns.
@@ -334,6 +369,19 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     Ok(contents)
 }
 
+/// The whole lines at the beginning of a file of UTF-8 that has more; `None` for other files.
+fn read_head(path: &Path) -> Option<String> {
+    let file = open_file(path).ok()?;
+    if file.metadata().ok()?.len() <= HEAD_BYTES {
+        return None;
+    }
+    let mut head = Vec::with_capacity(HEAD_BYTES as usize);
+    file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+    let end = head.iter().rposition(|byte| *byte == b'\n')?;
+    head.truncate(end);
+    String::from_utf8(head).ok()
+}
+
 /// Decodes a text by lines. Files of old Macs end their lines with a carriage return alone.
 fn decode_lines(bytes: Vec<u8>) -> Result<(String, TextEncoding), String> {
     let (text, encoding) = decode(bytes)?;
@@ -379,6 +427,41 @@ mod tests {
     }
 
     #[test]
+    fn only_large_plain_texts_are_read_in_parts() {
+        let dialect = |name: &str, bytes: u64| {
+            let format = FileFormat::from_path(name.as_ref()).expect("it is in the table");
+            format.document_dialect(bytes)
+        };
+        for name in ["a.txt", "a.md"] {
+            assert!(!dialect(name, MAX_WHOLE_TEXT_BYTES).has_parts());
+            let large = dialect(name, MAX_WHOLE_TEXT_BYTES + 1);
+            assert!(large.has_parts() && large.is_whole_text());
+        }
+        assert!(!dialect("a.parquet", u64::MAX).has_parts());
+    }
+
+    #[test]
+    fn a_large_file_without_labels_is_known_by_its_beginning() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("large.txt");
+        let lines = |count: usize, more: &str| {
+            let lines = (0..count).map(|n| ["ham\tsee you\n", "spam\tyou won\n"][n % 2]);
+            let text = lines.collect::<String>() + more;
+            std::fs::write(&path, text).expect("it can be written");
+            OpenFile::open_label_lines(&path)
+        };
+        assert!(read_head(&path).is_none());
+        let labeled = lines(200_000, "").expect("it can be read");
+        assert!(labeled.is_some() && read_head(&path).is_some());
+        let other = lines(200_000, "unlabeled\n").expect("it can be read");
+        assert!(other.is_none());
+        let prose: String = (0..100_000).map(|n| format!("{n} bottles\n")).collect();
+        std::fs::write(&path, prose).expect("it can be written");
+        assert!(read_head(&path).is_some_and(|head| !LabelLines::is_possible(&head)));
+        assert!(OpenFile::open_label_lines(&path).is_ok_and(|file| file.is_none()));
+    }
+
+    #[test]
     fn dialects_are_saved_under_the_same_names_as_ever() {
         let delimited = r#"{"Delimited":{"delimiter":44,"quoting":true,"header":true}}"#;
         for json in [
@@ -388,6 +471,7 @@ mod tests {
             r#"{"Json":"List"}"#,
             r#""Parquet""#,
             r#""Whole""#,
+            r#""Parts""#,
         ] {
             let dialect: Dialect = serde_json::from_str(json).expect("it was written by Ebb");
             assert_eq!(serde_json::to_string(&dialect).ok().as_deref(), Some(json));

@@ -46,6 +46,22 @@ impl LabelLines {
         })
     }
 
+    /// Whether every line of the beginning of a text may start with one of few labels. If not,
+    /// `detect` finds none in the text either.
+    pub(crate) fn is_possible(head: &str) -> bool {
+        [Self::Tab, Self::Space].into_iter().any(|kind| {
+            let mut labels: HashSet<&str> = HashSet::new();
+            filled_lines(head).all(|(_, line)| {
+                let parts = kind.split(line);
+                let parts = parts.filter(|(_, text)| !text.trim().is_empty());
+                parts.is_some_and(|(label, _)| {
+                    labels.insert(label);
+                    labels.len() <= MAX_LABELS
+                })
+            })
+        })
+    }
+
     fn split(self, line: &str) -> Option<(&str, &str)> {
         match self {
             Self::Tab => line.split_once('\t'),

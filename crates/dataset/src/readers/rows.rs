@@ -19,6 +19,11 @@ pub(crate) type RowVisitor<'v> = dyn FnMut(u64, Row) -> bool + 'v;
 pub(crate) trait Rows {
     /// Visits all rows in the columns `wanted`, given by index.
     fn visit(&self, wanted: &[usize], visit: &mut RowVisitor);
+
+    /// Invalid bytes that the last visit replaced, if the encoding does not count them.
+    fn replaced_bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// The contents of a file, as a reader returns them.

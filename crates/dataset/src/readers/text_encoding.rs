@@ -57,6 +57,63 @@ pub(crate) fn decode(bytes: Vec<u8>) -> Result<(String, TextEncoding), String> {
     decode_utf_8(bytes, false)
 }
 
+/// Checks the beginning of a file that is too large to be decoded as a whole, and returns the bytes
+/// of its byte-order mark.
+///
+/// # Errors
+/// Why the file is not read: it is not text, or not UTF-8.
+pub(crate) fn check_first_part(start: &[u8]) -> Result<usize, String> {
+    if let Some(reason) = known_binary(start) {
+        return Err(reason.to_owned());
+    }
+    let mark_bytes = match Encoding::for_bom(start) {
+        Some((encoding, length)) if encoding == UTF_8 => length,
+        None if unmarked_utf_16(start).is_none() => 0,
+        _ => return Err(NOT_UTF_8.to_owned()),
+    };
+    if is_binary(start) {
+        return Err(BINARY.to_owned());
+    }
+    let (mut wide_characters, mut broken_bytes) = (0, 0);
+    for chunk in start.utf8_chunks() {
+        wide_characters += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
+        broken_bytes += chunk.invalid().len();
+    }
+    // The last character may be cut.
+    if broken_bytes > wide_characters.max(3) {
+        return Err(NOT_UTF_8.to_owned());
+    }
+    Ok(mark_bytes)
+}
+
+/// A part of a file in UTF-8.
+pub(crate) struct Part {
+    pub text: String,
+    /// Invalid bytes. Each was replaced by the character U+FFFD.
+    pub replaced_bytes: u64,
+}
+
+impl Part {
+    pub(crate) fn decode(bytes: Vec<u8>) -> Self {
+        let (text, replaced_bytes) = match String::from_utf8(bytes) {
+            Ok(text) => (text, 0),
+            Err(error) => {
+                let bytes = error.as_bytes();
+                let broken = bytes
+                    .utf8_chunks()
+                    .map(|chunk| chunk.invalid().len() as u64);
+                (String::from_utf8_lossy(bytes).into_owned(), broken.sum())
+            }
+        };
+        Part {
+            text,
+            replaced_bytes,
+        }
+    }
+}
+
+const NOT_UTF_8: &str = "The file is large and not encoded as UTF-8. Save its text as UTF-8.";
+
 const BINARY: &str =
     "The file contains binary data, not text. Remove the file, or save its text as UTF-8.";
 

@@ -140,7 +140,7 @@ fn documents(files: &[Candidate], tables: &[PreviewedTable], options: &TextOptio
     for Candidate { entry, format } in files {
         let mut file = ChosenFile {
             entry: (*entry).clone(),
-            dialect: format.plain_dialect(),
+            dialect: format.document_dialect(entry.bytes),
             split: None,
             text_columns: vec![0],
             label: LabelSource::Unlabeled,

@@ -11,10 +11,10 @@ use crate::folder_listing::{Entry, Listing};
 use crate::options::{InspectOptions, TextOptions};
 use crate::readers::{Candidate, FileFormat};
 use crate::task::Task;
-use crate::types::{Ignored, SkippedFile, Split, SplitKind};
+use crate::types::{Ignored, ReadProgress, SkippedFile, Split, SplitKind};
 
 /// Inspects the texts of a folder; `None` if it has no file that may contain texts. `on_progress`
-/// gets the number of files read so far.
+/// is called while files are read.
 ///
 /// # Errors
 /// No table has a column that the user names.
@@ -22,7 +22,7 @@ pub(crate) fn inspect_texts(
     listing: Listing,
     options: &InspectOptions,
     texts: &TextOptions,
-    on_progress: &dyn Fn(u64),
+    on_progress: &dyn Fn(ReadProgress),
 ) -> Result<Option<TextInspection>, DatasetError> {
     let mut skipped = [listing.skipped, listing.hidden_texts].concat();
     let total = listing.files.len();
@@ -135,6 +135,11 @@ fn describe(
     given: bool,
 ) -> Vec<String> {
     let mut notes = refusals_and_notes::encodings(&scanned.encodings);
+    let in_parts = scanned.files.iter().filter(|f| f.dialect.has_parts());
+    let in_parts = in_parts.map(|file| file.path.display().to_string());
+    notes.extend(refusals_and_notes::files_in_parts(
+        &in_parts.collect::<Vec<_>>(),
+    ));
     notes.extend(assigned.notes.iter().cloned());
     notes.extend(refusals_and_notes::classes(task, &assigned.classes, given));
     if !decision.files.is_empty() {

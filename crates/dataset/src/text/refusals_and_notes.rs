@@ -74,6 +74,19 @@ pub(crate) fn refusal(task: Task, classes: &[Class], counts: &TextCounts) -> Opt
     }
 }
 
+/// The note about large files of which each part is a document.
+pub(crate) fn files_in_parts(files: &[String]) -> Option<String> {
+    let (are, their) = match files {
+        [] => return None,
+        [_] => ("is larger than 64 MB, so each part", "it"),
+        _ => ("are larger than 64 MB, so each part", "them"),
+    };
+    Some(format!(
+        "{} {are} of about 16 MB of {their} is read as a document.",
+        listed(files)
+    ))
+}
+
 /// Counts of texts that occur more than once.
 #[derive(Default)]
 pub(crate) struct Repeats {

@@ -6,7 +6,7 @@ use super::task_decision::{ChosenFile, LabelSource};
 use super::text_inspection::{DetectedEncoding, SkippedRows, TextFile};
 use crate::readers::{Dialect, OpenFile, Row};
 use crate::rng;
-use crate::types::{SkippedFile, Split};
+use crate::types::{ReadProgress, SkippedFile, Split};
 use format::format_bytes;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +21,9 @@ const MAX_LABELS: usize = 100_000;
 /// Most rows in all files. Each takes about fifty bytes during the inspection.
 const MAX_ROWS: usize = 10_000_000;
 /// Most bytes of all files.
-const MAX_TOTAL_BYTES: u64 = 4 << 30;
+const MAX_TOTAL_BYTES: u64 = 1_000_000_000_000;
+/// Bytes that are read between two calls of `on_progress`.
+const BYTES_PER_REPORT: u64 = 4 << 20;
 /// Rows listed by line for each file and reason.
 const LISTED_LINES: usize = 10;
 
@@ -83,17 +85,24 @@ pub(crate) fn join_cells<'a>(
     Some(text)
 }
 
-/// Scans the files one after the other. `on_progress` gets the number of files read so far.
+/// Scans the files one after the other. `on_progress` is called while they are read.
 pub(crate) fn scan_rows(
     root: &Path,
     files: &[ChosenFile],
     skipped: &mut Vec<SkippedFile>,
-    on_progress: &dyn Fn(u64),
+    on_progress: &dyn Fn(ReadProgress),
 ) -> ScannedRows {
     let mut scan = Scan::default();
+    let all_bytes = files.iter().map(|file| file.entry.bytes).sum();
     let mut encodings: BTreeMap<&'static str, DetectedEncoding> = BTreeMap::new();
     let mut total_bytes = 0;
     for (n, file) in files.iter().enumerate() {
+        let before = ReadProgress {
+            files: n as u64,
+            all_files: files.len() as u64,
+            bytes: total_bytes,
+            all_bytes,
+        };
         total_bytes += file.entry.bytes;
         let opened = if total_bytes > MAX_TOTAL_BYTES {
             Err(format!(
@@ -105,9 +114,16 @@ pub(crate) fn scan_rows(
         };
         match opened {
             Ok(opened) => {
+                scan.file(&opened, file, &|bytes| {
+                    let bytes = total_bytes.min(before.bytes + bytes);
+                    on_progress(ReadProgress { bytes, ..before });
+                });
                 count_encoding(&mut encodings, &opened);
-                scan.file(&opened, file);
-                on_progress(n as u64 + 1);
+                on_progress(ReadProgress {
+                    files: n as u64 + 1,
+                    bytes: total_bytes,
+                    ..before
+                });
             }
             Err(reason) => skipped.push(file.entry.skip(reason)),
         }
@@ -141,8 +157,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// Scans the rows of one file.
-    fn file(&mut self, opened: &OpenFile, file: &ChosenFile) {
+    /// Scans the rows of one file. `on_bytes` gets the bytes of text read so far.
+    fn file(&mut self, opened: &OpenFile, file: &ChosenFile, on_bytes: &dyn Fn(u64)) {
         let index = self.found.files.len() as u32;
         self.found.files.push(TextFile {
             path: file.entry.path.clone(),
@@ -155,6 +171,7 @@ impl Scan {
             wanted.push(label);
         }
         let mut rows = 0u32;
+        let (mut bytes, mut reported) = (0, 0);
         opened.visit(&wanted, &mut |line, row| {
             let this = rows;
             rows += 1;
@@ -163,13 +180,20 @@ impl Scan {
                 return false;
             }
             match self.sample(file, row) {
-                Ok(sample) => self.found.rows.push(ScannedRow {
-                    file: index,
-                    row: this,
-                    line,
-                    ..sample
-                }),
+                Ok(sample) => {
+                    bytes += u64::from(sample.bytes);
+                    self.found.rows.push(ScannedRow {
+                        file: index,
+                        row: this,
+                        line,
+                        ..sample
+                    });
+                }
                 Err(reason) => self.leave_out(&file.entry.path, reason, line),
+            }
+            if bytes - reported >= BYTES_PER_REPORT {
+                reported = bytes;
+                on_bytes(bytes);
             }
             true
         });

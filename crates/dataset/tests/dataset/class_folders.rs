@@ -1,7 +1,9 @@
 //! Inspecting class folders of images.
 
 use crate::support::{Folder, jpeg, png, scene};
-use dataset::{DatasetError, ImageInspection, InspectOptions, Split, SplitKind, inspect_images};
+use dataset::{
+    DatasetError, ImageInspection, InspectOptions, ReadProgress, Split, SplitKind, inspect_images,
+};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -245,15 +247,16 @@ fn progress_covers_every_file() {
     let folder = Folder::new();
     many(&folder, "ant", 300);
     many(&folder, "bee", 1);
-    let (last, calls) = (Cell::new(0), Cell::new(0));
-    let count = |n| {
-        assert!(n > last.get());
-        last.set(n);
+    let (last, calls) = (Cell::new(ReadProgress::default()), Cell::new(0));
+    let count = |read: ReadProgress| {
+        assert!(read.files > last.get().files);
+        last.set(read);
         calls.set(calls.get() + 1);
     };
     inspect_images(folder.path(), &InspectOptions::default(), &count)
         .expect("the folder can be read");
-    assert_eq!((last.get(), calls.get()), (301, 2));
+    assert_eq!((last.get().files, calls.get()), (301, 2));
+    assert_eq!((last.get().all_files, last.get().fraction()), (301, 1.0));
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use crate::support::Folder;
 use crate::text_tables::{found, look_at};
 use dataset::{
-    DatasetError, Documents, Packing, Split, Task, TextDataset, TextEncoder, TextOptions,
-    TokenWidth, Tokenizer, Vocabulary, WordCounts,
+    DatasetError, DetectedDataset, Documents, InspectOptions, Packing, ReadProgress, Split, Task,
+    TextDataset, TextEncoder, TextInspection, TextManifest, TextOptions, TokenWidth, Tokenizer,
+    Vocabulary, WordCounts, detect,
 };
 use std::cell::Cell;
 use std::fs;
@@ -91,6 +92,56 @@ fn files_and_lines_are_documents_and_held_out_whole() {
     let other = TextDataset::open(&found, Split::HeldOut).expect("no file changed");
     let texts: Vec<&str> = all.texts().chain(other.texts()).collect();
     assert!(texts.contains(&"What is 2 + 2?\nIt is 4."), "{texts:?}");
+}
+
+#[test]
+fn the_parts_of_a_large_file_are_documents() {
+    let folder = Folder::new();
+    let text = prose();
+    let text = text.repeat(1 + (65 << 20) / text.len());
+    folder.put("large.txt", text.as_bytes());
+    let read = Cell::new(ReadProgress::default());
+    let calls = Cell::new(0);
+    let on_progress = |progress: ReadProgress| {
+        assert!(progress.bytes >= read.get().bytes);
+        assert!((0.0..=1.0).contains(&progress.fraction()));
+        read.set(progress);
+        calls.set(calls.get() + 1);
+    };
+    let options = InspectOptions::default();
+    let found = detect(
+        folder.path(),
+        &options,
+        &TextOptions::default(),
+        &on_progress,
+    );
+    let Ok(DetectedDataset::Texts(found)) = found else {
+        panic!("it is a folder of texts");
+    };
+    assert!(calls.get() > 3, "{} calls", calls.get());
+    assert_eq!(read.get().bytes, text.len() as u64);
+    assert_eq!((found.task, found.samples.len()), (Task::LanguageModel, 5));
+    assert_eq!(found.count(Split::HeldOut), 1);
+    assert!(found.notes.iter().any(|note| note.contains("large.txt")));
+    // A resumed run reads the same parts.
+    let saved = serde_json::to_string(&TextManifest::from(&found)).expect("it can be written");
+    let saved: TextManifest = serde_json::from_str(&saved).expect("it can be read");
+    let found = TextInspection::from(saved);
+    let bytes = |split| {
+        let documents = Documents::open(&found, split, &Tokenizer::bytes());
+        documents.expect("no file changed").token_count()
+    };
+    assert_eq!(bytes(Split::Train) + bytes(Split::HeldOut), text.len());
+    let changed = text.replacen("mills", "wells", 1);
+    folder.put("large.txt", changed.as_bytes());
+    let opened = [Split::Train, Split::HeldOut]
+        .map(|split| Documents::open(&found, split, &Tokenizer::bytes()).err());
+    assert!(
+        opened
+            .iter()
+            .any(|error| matches!(error, Some(DatasetError::FileChanged { .. }))),
+        "{opened:?}"
+    );
 }
 
 #[test]
