@@ -157,7 +157,8 @@ impl Listing {
             }
             return None;
         }
-        let path = folder.join(entry.file_name());
+        let mut path = folder.join(entry.file_name());
+        path.shrink_to_fit();
         if path.to_str().is_none() {
             let reason =
                 "The name is not Unicode text. Rename the file or folder to use it.".to_owned();
@@ -290,10 +291,20 @@ fn unreadable(noun: &str, source: &io::Error) -> String {
     }
 }
 
+/// The names of a path in composed Unicode. Millions of them are in memory, so they have no spare
+/// capacity.
 fn composed(path: &Path) -> Vec<String> {
-    path.components()
-        .map(|c| c.as_os_str().to_string_lossy().nfc().collect())
-        .collect()
+    let mut names = Vec::with_capacity(path.components().count());
+    names.extend(path.components().map(|part| {
+        let name = part.as_os_str().to_string_lossy();
+        if name.is_ascii() {
+            return name.into_owned();
+        }
+        let mut composed: String = name.nfc().collect();
+        composed.shrink_to_fit();
+        composed
+    }));
+    names
 }
 
 #[cfg(test)]

@@ -64,7 +64,6 @@ pub(crate) fn inspect_listing(
 ) -> Result<ImageInspection, DatasetError> {
     let mut left_out = LeftOut::from_listing(listing);
     let images = classify_all(listing, decoders, &mut left_out, on_progress);
-    let names: Vec<&[String]> = images.entries.iter().map(|e| e.names.as_slice()).collect();
     let (mut layout, list_note) = lay_out_splits(listing, &images.entries, &mut left_out);
     let table = read_table(listing, &images.entries, &options.table, &mut left_out)?;
     let groups = table.as_ref().and_then(|table| {
@@ -80,15 +79,16 @@ pub(crate) fn inspect_listing(
         groups: groups.as_ref(),
     };
     let placed = place(placements, split, &mut left_out.skipped);
+    let strays = take_strays(&mut layout);
     let (groups, group_note) = count_groups(groups, &placed).unzip();
     let (classes, mut files) = image_classes_and_splits::label(placed, &mut left_out.skipped);
     let (targets, mut notes) = select_targets(table.as_ref(), &mut files);
     notes.extend(list_note.into_iter().chain(group_note));
     notes.extend(class_notes(&classes, split));
-    notes.extend(describe_files(listing, &images, &names));
+    notes.extend(describe_files(listing, &images));
     let counts = ImageCounts {
         classes: &classes,
-        strays: layout.placements.iter().filter(|p| p.is_err()).count() as u64,
+        strays,
         skipped: left_out.skipped.len() as u64,
         entries: listing.entry_count(),
         split_folders: &layout.split_folders,
@@ -156,11 +156,18 @@ fn count_groups(groups: Option<Groups>, placed: &[PlacedImage]) -> Option<((Stri
     Some(((by, count), note))
 }
 
-/// Sentences about files that cannot be used and folders without images. `names` are those of the
-/// images.
-fn describe_files(listing: &Listing, images: &Images, names: &[&[String]]) -> Vec<String> {
+/// Counts the images without a class, and frees the list of all places: of millions of images, each
+/// list takes much memory.
+fn take_strays(layout: &mut Layout) -> u64 {
+    let placements = std::mem::take(&mut layout.placements);
+    placements.iter().filter(|place| place.is_err()).count() as u64
+}
+
+/// Sentences about files that cannot be used and folders without images.
+fn describe_files(listing: &Listing, images: &Images) -> Vec<String> {
+    let names: Vec<&[String]> = images.entries.iter().map(|e| e.names.as_slice()).collect();
     let unsupported = user_messages::unsupported_formats(&images.unsupported);
-    let empty = user_messages::folders_without_images(&empty_folders(listing, names));
+    let empty = user_messages::folders_without_images(&empty_folders(listing, &names));
     unsupported.into_iter().chain(empty).collect()
 }
 

@@ -37,21 +37,18 @@ impl<'a> Preparation<'a> {
         self.control.is_some_and(Control::is_stopping)
     }
 
-    /// Begins work on `total` bytes. `message` names the work, such as "Tokenizing the texts".
+    /// Begins work on `total` bytes. `message` names the work, such as "Tokenizing 3 GB of texts".
+    /// It is shown if the work takes longer than a second.
     pub(crate) fn begin(self, message: String, total: u64) -> PreparationWork<'a> {
         let now = Instant::now();
-        let work = PreparationWork {
+        PreparationWork {
             preparation: self,
             message,
             total,
             begun: now,
             polled: Cell::new(now),
             shown: Cell::new(now),
-        };
-        if let Some(live) = self.live {
-            live.preparing(&work.message, Duration::ZERO, None);
         }
-        work
     }
 }
 
@@ -76,6 +73,13 @@ impl PreparationWork<'_> {
         self.polled.set(now);
         self.show(now, Some(done as f64 / self.total.max(1) as f64));
         !self.preparation.is_stopping()
+    }
+
+    /// Shows at once that the work has begun.
+    pub fn show_begun(&self) {
+        if let Some(live) = self.preparation.live {
+            live.preparing(&self.message, Duration::ZERO, None);
+        }
     }
 
     /// Shows that the work goes on, if it is not known how much is done.

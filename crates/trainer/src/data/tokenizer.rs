@@ -69,6 +69,7 @@ pub(crate) fn learn_vocabulary(
         format_count(size.into())
     );
     let work = preparation.begin(message, 0);
+    work.show_begun();
     let outcome = learn_in_background(counts, size, plan.threads)?;
     loop {
         match outcome.recv_timeout(STOP_POLL) {
