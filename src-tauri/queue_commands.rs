@@ -95,6 +95,6 @@ fn begin(shell: &Shell, run: &QueuedRun) -> Result<String, CommandError> {
     let config = &run.config;
     let folder = config.folder.as_deref();
     let folder = folder.ok_or_else(|| CommandError::unknown("folder"))?;
-    let found = trainer::read_dataset(folder, config)?;
+    let found = trainer::read_dataset(folder, config, &|_| {})?;
     begin_run(shell, config, found, run.estimated_peak_bytes)
 }

@@ -62,7 +62,7 @@ pub fn other_data(folder: &Path, config: &RunConfig, task: TaskChoice) -> Option
         task: None,
         ..config.clone()
     };
-    let found = read_dataset(folder, &config).ok()?;
+    let found = read_dataset(folder, &config, &|_| {}).ok()?;
     let is_other = found.task() != dataset_task(task).detected_as() && refusal(&found).is_none();
     is_other.then_some(match found {
         DetectedDataset::Images(_) => "images",

@@ -20,7 +20,7 @@ const PLAIN_EVERY: Duration = Duration::from_secs(10);
 /// The folder cannot be read, or a list of classes cannot.
 pub fn read_folder(folder: &Path, config: &RunConfig) -> trainer::Result<DetectedDataset> {
     let line = ReadingLine::new();
-    let found = trainer::read_dataset_with_progress(folder, config, &|read| line.show(read));
+    let found = trainer::read_dataset(folder, config, &|read| line.show(read));
     if let Some(bar) = line.bar {
         bar.finish_and_clear();
     }

@@ -9,20 +9,12 @@ use dataset::{
 use runlog::{DuplicatesChoice, RunConfig};
 use std::path::Path;
 
-/// Reads a folder as a config asks for.
-///
-/// # Errors
-/// The folder cannot be read, or a list of classes cannot.
-pub fn read_dataset(folder: &Path, config: &RunConfig) -> Result<DetectedDataset> {
-    read_dataset_with_progress(folder, config, &|_| {})
-}
-
-/// Reads a folder like [`read_dataset`]. `on_progress` is called on the calling thread while files
+/// Reads a folder as a config asks for. `on_progress` is called on the calling thread while files
 /// are read.
 ///
 /// # Errors
-/// As for [`read_dataset`].
-pub fn read_dataset_with_progress(
+/// The folder cannot be read, or a list of classes cannot.
+pub fn read_dataset(
     folder: &Path,
     config: &RunConfig,
     on_progress: &dyn Fn(ReadProgress),

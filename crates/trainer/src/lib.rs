@@ -24,7 +24,7 @@
 //!     effective_batch: Some(16),
 //!     ..RunConfig::default()
 //! };
-//! let found = read_dataset(&file, &config)?;
+//! let found = read_dataset(&file, &config, &|_| {})?;
 //! let plan = Plan::check(&config, &found)?;
 //! assert_eq!(plan.task(), dataset::Task::TextClassification);
 //! assert_eq!(plan.steps, 3 * plan.steps_per_epoch);
@@ -103,9 +103,7 @@ pub use batch_gradients::{BatchSettings, ElementType};
 pub use branch::{Branch, BranchFrom};
 pub use device_check::{BackgroundCheck, CheckObserver, DeviceCheck, Finding};
 pub use error::{Result, TrainError};
-pub use inspect_options::{
-    inspect_options, read_dataset, read_dataset_with_progress, text_options, with_classes,
-};
+pub use inspect_options::{inspect_options, read_dataset, text_options, with_classes};
 pub use live::LiveObserver;
 pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
