@@ -136,7 +136,6 @@ mod tests {
             done += 1;
             assert!(stopped.elapsed() < Duration::from_secs(10), "it never ends");
         }
-        assert!(stopped.elapsed() >= Duration::from_millis(1));
         assert!(Preparation::default().begin(String::new(), 0).goes_on(5));
     }
 

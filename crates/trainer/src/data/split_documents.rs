@@ -299,7 +299,7 @@ mod tests {
         let open = |found: &TextInspection| split(found, &tokenizer).open_in(&place.files());
         let first = tokens(&open(&before).expect("it is read"));
         for name in ["a", "b", "c"] {
-            place.put(name, &format!("{name} day of snow. ").repeat(200));
+            place.put(name, &format!("{name} day of sleet. ").repeat(200));
         }
         let outcome = open(&before).map(|documents| documents.len());
         assert!(
