@@ -5,8 +5,8 @@ use crate::judge_run::{facts_of_training, noun};
 use crate::results_headline::{headline, in_unit};
 use crate::window_types::{CommandError, RunRow};
 use runlog::{
-    MISSING, Run, RunConfig, format_bytes, format_count, format_duration, format_percent,
-    format_speed,
+    MISSING, Run, RunConfig, Started, TaskChoice, format_bytes, format_count, format_duration,
+    format_percent, format_speed,
 };
 use serde::Serialize;
 use trainer::{Calibration, EvaluationReport, Results, Tone};
@@ -189,7 +189,11 @@ fn facts(sources: &Sources) -> Vec<(String, String)> {
             rows.push(("Largest class alone", format_percent(guessing)));
         }
         let baseline = run.baseline().and_then(|baseline| baseline.accuracy);
-        rows.extend(baseline.map(|accuracy| ("Word counts alone", format_percent(accuracy))));
+        let alone = match run.started().and_then(Started::known_task) {
+            Some(TaskChoice::ImageClassification) => "Edges and colors alone",
+            _ => "Word counts alone",
+        };
+        rows.extend(baseline.map(|accuracy| (alone, format_percent(accuracy))));
         for (name, label) in [("top_5", "Top-5 accuracy"), ("macro_f1", "Macro F1")] {
             let value = report.metrics.get(name);
             let many = name != "top_5" || report.classes.len() > 5;

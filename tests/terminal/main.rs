@@ -15,6 +15,7 @@ mod event_stream;
 mod export;
 mod fine_tuning;
 mod hub_download;
+mod image_baseline;
 mod inspect_images;
 mod inspect_texts;
 mod loader_pipeline;

@@ -23,8 +23,12 @@ pub fn describe_baseline(baseline: &BaselineRecord, train_samples: u64) -> Strin
 }
 
 /// How the best held-out accuracy of a model compares with that of its baseline, and what to do if
-/// the baseline is as good.
-pub(crate) fn compare_with_baseline(best_accuracy: f64, baseline_accuracy: f64) -> String {
+/// the baseline is as good. Only the baseline of texts can be used like a model (`is_usable`).
+pub(crate) fn compare_with_baseline(
+    best_accuracy: f64,
+    baseline_accuracy: f64,
+    is_usable: bool,
+) -> String {
     let (best, baseline) = (
         format_percent(best_accuracy),
         format_percent(baseline_accuracy),
@@ -32,8 +36,13 @@ pub(crate) fn compare_with_baseline(best_accuracy: f64, baseline_accuracy: f64) 
     if best_accuracy > baseline_accuracy {
         return format!("Better than the baseline: {best} against {baseline}");
     }
+    let first = if is_usable {
+        "Use the baseline (`ebb predict RUN --baseline`)"
+    } else {
+        "Train for more epochs (`ebb resume RUN --epochs N`)"
+    };
     format!(
-        "Not better than the baseline: {best} against {baseline}. Use the baseline (`ebb predict RUN --baseline`), or start from pretrained weights (--from)"
+        "Not better than the baseline: {best} against {baseline}. {first}, or start from pretrained weights (--from)"
     )
 }
 
@@ -67,13 +76,18 @@ mod tests {
     #[test]
     fn a_model_that_is_only_as_good_is_not_better() {
         assert_eq!(
-            compare_with_baseline(0.85, 0.812),
+            compare_with_baseline(0.85, 0.812, true),
             "Better than the baseline: 85.0 % against 81.2 %"
         );
         for best in [0.812, 0.781] {
-            let text = compare_with_baseline(best, 0.812);
-            assert!(text.starts_with("Not better than the baseline: "), "{text}");
-            assert!(text.contains("`ebb predict RUN --baseline`"), "{text}");
+            for (is_usable, command) in [
+                (true, "`ebb predict RUN --baseline`"),
+                (false, "`ebb resume RUN --epochs N`"),
+            ] {
+                let text = compare_with_baseline(best, 0.812, is_usable);
+                assert!(text.starts_with("Not better than the baseline: "), "{text}");
+                assert!(text.contains(command), "{text}");
+            }
         }
     }
 }

@@ -116,7 +116,7 @@ choice! {
 choice! {
     /// The simple model that Ebb trains before the network and compares the network with.
     BaselineChoice {
-        /// A linear model of word and character n-grams.
+        /// A linear model: of word and character n-grams, or of the edges and colors of images.
         Ngrams = "ngrams",
         /// No model.
         None = "none",

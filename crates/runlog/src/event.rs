@@ -35,11 +35,11 @@ pub enum RunEvent {
         total: u32,
     },
     /// A simple model was trained on the training samples before the first step: the bar for the
-    /// network. Missing in runs of early versions and of other tasks than text classification.
+    /// network. Missing in runs of early versions and of runs without classes.
     Baseline {
         /// Milliseconds on the run's clock.
         at_ms: u64,
-        /// The model: "word and character n-grams".
+        /// The model: "word and character n-grams", or "edge directions and colors".
         name: String,
         /// Training samples that it was trained on.
         samples: u64,

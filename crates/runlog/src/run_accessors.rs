@@ -3,6 +3,7 @@
 
 use crate::amounts::{format_count, format_duration, format_percent};
 use crate::baseline_text::compare_with_baseline;
+use crate::choice_settings::TaskChoice;
 use crate::event::{MemoryLimits, Started, StopReason};
 use crate::fold_events::Run;
 use crate::metric_text::headline_metric;
@@ -76,7 +77,10 @@ impl Run {
     /// is missing.
     pub fn compare_with_baseline(&self) -> Option<String> {
         let baseline = self.baseline.as_ref()?.accuracy?;
-        Some(compare_with_baseline(self.figures.best_accuracy?, baseline))
+        let task = self.started.as_ref().and_then(Started::known_task);
+        let is_usable = task == Some(TaskChoice::TextClassification);
+        let best = self.figures.best_accuracy?;
+        Some(compare_with_baseline(best, baseline, is_usable))
     }
 
     /// Evaluations, oldest first.

@@ -182,8 +182,9 @@ settings! {
     vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; language models use single bytes" };
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones
     class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none" };
-    /// Baseline that Ebb trains first and compares a text classifier with: ngrams, a linear model
-    /// of word and character n-grams that trains in seconds, or none
+    /// Baseline that Ebb trains first and compares a classifier with: ngrams, a linear model that
+    /// trains in seconds (of word and character n-grams, or of the edges and colors of images), or
+    /// none
     baseline: BaselineChoice = { Allowed::Words(BaselineChoice::WORDS), Run, flag: "baseline" "ngrams|none", default: "ngrams" };
     /// Column that holds the texts, by name or by number from 1
     text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from its content" };

@@ -58,6 +58,7 @@ mod data;
 mod augmentation_preview;
 mod pending_samples;
 mod ngram_classifier;
+mod feature_classifier;
 mod task;
 
 mod sample_manifest;

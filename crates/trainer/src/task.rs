@@ -8,6 +8,7 @@ mod token_compression;
 mod evaluation;
 mod forward_context;
 mod images;
+mod image_baseline;
 mod language_model;
 mod metric_sums;
 mod class_scores;
@@ -106,8 +107,8 @@ pub trait Task: Sized {
     /// Loads the held-out samples.
     fn eval_loader(plan: &Plan, data: &Self::Data, options: PrefetchOptions) -> Self::EvalLoader;
 
-    /// Trains a simple model that the network should be better than, and saves it in the run
-    /// folder. `None` if the task has no such model, or if the user has stopped the run.
+    /// Trains a simple model that the network should be better than, and saves it in the run folder
+    /// if it can be used. `None` if the run has no such model, or if the user has stopped the run.
     ///
     /// # Errors
     /// Text files have changed since the inspection, or the run folder cannot be written.

@@ -35,7 +35,7 @@ total: number, } | { "kind": "baseline",
  */
 at_ms: number, 
 /**
- * The model: "word and character n-grams".
+ * The model: "word and character n-grams", or "edge directions and colors".
  */
 name: string, 
 /**

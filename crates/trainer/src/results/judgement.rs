@@ -253,9 +253,23 @@ fn against_baseline(facts: &TrainingFacts) -> Option<(f64, f64)> {
     facts.held_out_accuracy.zip(facts.baseline_accuracy)
 }
 
-/// The model is not better than a linear model of n-grams.
+/// What the baseline is called: a linear model of n-grams, or of the features of images.
+fn baseline_name(facts: &TrainingFacts) -> &'static str {
+    if facts.sample_noun == "image" {
+        "baseline of edges and colors"
+    } else {
+        "word-count baseline"
+    }
+}
+
+/// The model is not better than its baseline. Only the baseline of texts can be used.
 fn below_baseline(facts: &TrainingFacts) -> Option<String> {
     let (accuracy, baseline) = against_baseline(facts)?;
+    let first = if facts.sample_noun == "image" {
+        "Train for more epochs"
+    } else {
+        "Use the baseline"
+    };
     let next = if facts.from_scratch {
         "or start from pretrained weights"
     } else {
@@ -263,7 +277,8 @@ fn below_baseline(facts: &TrainingFacts) -> Option<String> {
     };
     (accuracy <= baseline).then(|| {
         format!(
-            "Not better than the word-count baseline: {} right, and the baseline {}. Use the baseline, {next}.",
+            "Not better than the {}: {} right, and the baseline {}. {first}, {next}.",
+            baseline_name(facts),
             format_percent(accuracy),
             format_percent(baseline)
         )
@@ -274,7 +289,8 @@ fn above_baseline(facts: &TrainingFacts) -> Option<String> {
     let (accuracy, baseline) = against_baseline(facts)?;
     (accuracy > baseline).then(|| {
         format!(
-            "Better than the word-count baseline: {} right instead of {}.",
+            "Better than the {}: {} right instead of {}.",
+            baseline_name(facts),
             format_percent(accuracy),
             format_percent(baseline)
         )
@@ -420,6 +436,7 @@ mod tests {
     fn a_model_is_compared_with_its_baseline() {
         let good = results(&[(50, 0.9), (50, 0.9)]);
         let with = |baseline: f64, from_scratch: bool| TrainingFacts {
+            sample_noun: "text".to_owned(),
             from_scratch,
             baseline_accuracy: Some(baseline),
             held_out_accuracy: Some(0.9),
@@ -436,6 +453,12 @@ mod tests {
         }
         let tuned = "Not better than the word-count baseline: 90.0 % right, and the baseline 95.0 %. Use the baseline, or train more of the network.";
         check(&good, &with(0.95, false), Tone::Hint, tuned);
+        let images = TrainingFacts {
+            sample_noun: "image".to_owned(),
+            ..with(0.95, true)
+        };
+        let below = "Not better than the baseline of edges and colors: 90.0 % right, and the baseline 95.0 %. Train for more epochs, or start from pretrained weights.";
+        check(&good, &images, Tone::Hint, below);
         let chance = results(&[(20, 0.5), (20, 0.5)]);
         let found = chance.judge(&with(0.95, true)).expect("a rule applies");
         assert_eq!(found.tone, Tone::Bad, "guessing is named first");

@@ -3,8 +3,8 @@
 use super::class_scores::class_probabilities;
 use super::regression_metrics::{self, RegressionErrors};
 use super::{
-    Balance, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics,
-    MicroBatchResult, Sample, SamplePrediction, Task,
+    Balance, BaselineInputs, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums,
+    Metrics, MicroBatchResult, Sample, SamplePrediction, Task, TaskBaseline, image_baseline,
 };
 use crate::data::{ImageEvalLoader, ImageLoader, PrefetchOptions, expect_images};
 use crate::error::Result;
@@ -82,6 +82,10 @@ impl Task for ImageTask {
         options: PrefetchOptions,
     ) -> ImageEvalLoader {
         ImageEvalLoader::start(plan, inspection, Split::HeldOut, options)
+    }
+
+    fn train_baseline(inputs: &BaselineInputs) -> Result<Option<TaskBaseline>> {
+        image_baseline::train(inputs)
     }
 
     fn gradients(context: &ForwardContext, samples: &[ImageSample]) -> Result<MicroBatchResult> {
