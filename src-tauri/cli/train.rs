@@ -48,6 +48,9 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
             DetectedDataset::Images(found) => inspect::describe(found),
             DetectedDataset::Texts(found) => inspect_texts::describe(found, plan.task()),
         }
+        for sentence in plan.explain_defaults(&config) {
+            status!("Default: {sentence}");
+        }
     }
     if let (Some(pretrained), false) = (&plan.pretrained, args.json) {
         status!(

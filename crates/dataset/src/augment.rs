@@ -14,6 +14,8 @@ use crate::rng::Rng;
 
 /// Smallest area of a random crop, as a fraction of the image.
 const MIN_CROP_AREA: f64 = 0.5;
+/// Smallest area of a random crop with light augmentation.
+const MIN_CROP_AREA_LIGHT: f64 = 0.8;
 /// Smallest area of a random crop of images that are not mirrored, such as digits: without a part
 /// of its strokes, one character is another.
 const MIN_CROP_AREA_UNMIRRORED: f64 = 0.75;
@@ -34,12 +36,21 @@ pub(crate) fn center(image: &DecodedImage, size: u32) -> Vec<u8> {
 
 /// A random crop, mirrored half of the time, with a slight change of light; as planes.
 pub(crate) fn standard(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u8> {
-    let region = random_region(image, MIN_CROP_AREA, rng);
+    mirrored_crop(image, size, MIN_CROP_AREA, rng)
+}
+
+/// Like `standard` with larger crops.
+pub(crate) fn light(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u8> {
+    mirrored_crop(image, size, MIN_CROP_AREA_LIGHT, rng)
+}
+
+fn mirrored_crop(image: &DecodedImage, size: u32, min_area: f64, rng: &mut Rng) -> Vec<u8> {
+    let region = random_region(image, min_area, rng);
     let mut rgb = image.resample(region, size, size).rgb;
     if rng.uniform() < 0.5 {
         mirror(&mut rgb, size);
     }
-    light(&mut rgb, rng);
+    change_light(&mut rgb, rng);
     to_planes(&rgb)
 }
 
@@ -47,7 +58,7 @@ pub(crate) fn standard(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u8
 pub(crate) fn no_mirror(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u8> {
     let region = random_region(image, MIN_CROP_AREA_UNMIRRORED, rng);
     let mut rgb = image.resample(region, size, size).rgb;
-    light(&mut rgb, rng);
+    change_light(&mut rgb, rng);
     to_planes(&rgb)
 }
 
@@ -58,7 +69,7 @@ pub(crate) fn rand_augment(image: &DecodedImage, size: u32, rng: &mut Rng) -> Ve
     if rng.uniform() < 0.5 {
         mirror(&mut rgb, size);
     }
-    light(&mut rgb, rng);
+    change_light(&mut rgb, rng);
     rand_augment::apply(&mut rgb, size, rng);
     to_planes(&rgb)
 }
@@ -110,7 +121,7 @@ fn mirror(rgb: &mut [u8], size: u32) {
 
 /// Changes brightness, then contrast around the mean gray, then saturation around each pixel's
 /// gray.
-fn light(rgb: &mut [u8], rng: &mut Rng) {
+fn change_light(rgb: &mut [u8], rng: &mut Rng) {
     let mut factor = || rng.range(1.0 - LIGHT, 1.0 + LIGHT) as f32;
     let (brightness, contrast, saturation) = (factor(), factor(), factor());
     let pixels = (rgb.len() / 3).max(1) as u64;
@@ -181,6 +192,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn light_augmentation_shows_more_of_the_image() {
+        let image = gradient(64, 64);
+        // The difference between the columns at both ends of a sample.
+        let width = |sample: Vec<u8>| u64::from(sample[0].abs_diff(sample[15]));
+        let key = |n: u64| Rng::from_key(&[8, n]);
+        let lights = (0..400).map(|n| width(light(&image, 16, &mut key(n))));
+        let standards = (0..400).map(|n| width(standard(&image, 16, &mut key(n))));
+        let (light, standard) = (lights.sum::<u64>(), standards.sum::<u64>());
+        assert!(100 * light > 105 * standard, "{light} and {standard}");
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub enum Augment {
     None,
     /// A random crop, mirroring, brightness, contrast and saturation.
     Standard,
+    /// Like `Standard` with larger crops.
+    Light,
     /// Like `Standard`, but without mirroring and with larger crops.
     NoMirror,
     /// Like `Standard` with smaller crops, followed by two operations of RandAugment.
@@ -193,6 +195,7 @@ impl ImageDataset {
         Ok(match self.options.augment {
             Augment::None => augment::center(&image, size),
             Augment::Standard => augment::standard(&image, size, rng),
+            Augment::Light => augment::light(&image, size, rng),
             Augment::NoMirror => augment::no_mirror(&image, size, rng),
             Augment::RandAugment => augment::rand_augment(&image, size, rng),
         })

@@ -78,6 +78,8 @@ choice! {
     Augmentation {
         /// Random crop, mirror and color.
         Standard = "standard",
+        /// Random crop of most of the image, mirror and color.
+        Light = "light",
         /// Random crop and color.
         NoMirror = "no-mirror",
         /// Smaller crops, and RandAugment (Cubuk et al. 2020).
@@ -231,7 +233,7 @@ mod tests {
         let wrong = "flip".parse::<Augmentation>();
         assert_eq!(
             wrong,
-            Err("write one of standard, no-mirror, randaugment, none".into())
+            Err("write one of standard, light, no-mirror, randaugment, none".into())
         );
     }
 }

@@ -250,12 +250,13 @@ settings! {
     label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0" };
     /// Maximum norm of all gradients; larger gradients are scaled down
     clip_norm: f64 = { Allowed::Number(1e-6, 1e6), Training, flag: "" "NORM", default: "1" };
-    /// Evaluate a moving average of the weights with this decay, such as 0.999
-    ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "no average" };
-    /// Augmentation of images: standard (crop, mirror, color), no-mirror, randaugment, or none
-    augment: Augmentation = { Allowed::Words(Augmentation::WORDS), Training, flag: "augment" "NAME", default: "standard, or no-mirror if mirroring would hide the class of an image" };
+    /// Evaluate a moving average of the weights with this decay, such as 0.999; 0 for no average
+    ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "0.995 for images from scratch, otherwise no average" };
+    /// Augmentation of images: standard (crop, mirror, color), light (crops only a little),
+    /// no-mirror, randaugment, or none
+    augment: Augmentation = { Allowed::Words(Augmentation::WORDS), Training, flag: "augment" "NAME", default: "light for short runs from scratch, otherwise standard; no-mirror if mirroring would hide the class of an image" };
     /// Mix pairs of images: none, mixup, cutmix or both
-    mix: MixChoice = { Allowed::Words(MixChoice::WORDS), Training, flag: "mix" "NAME", default: "none" };
+    mix: MixChoice = { Allowed::Words(MixChoice::WORDS), Training, flag: "mix" "NAME", default: "none, or both if there are few images of each class" };
     /// Fraction of each class that is held out for evaluation if the folder has no split
     held_out_fraction: f64 = { Allowed::Number(0.0, 0.99), Data, flag: "" "FRACTION", default: "0.2" };
     /// Device that trains: auto, metal, cuda or cpu

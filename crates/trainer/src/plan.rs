@@ -9,6 +9,7 @@ mod hyperparameters;
 mod build_network;
 mod setting_errors;
 mod run_length;
+mod explain_defaults;
 
 pub use augmentation::Augmentation;
 pub use checks::device_preference;

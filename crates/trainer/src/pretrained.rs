@@ -7,7 +7,7 @@ use dataset::{Task, Tokenizer};
 use models::hub_format::TrainedLayers;
 use models::pretrained::{FineTuningSettings, verify_run_copy};
 use models::{ModelError, Pretrained, PretrainedFamily};
-use runlog::{Quantize, RunConfig, RunFolder, TaskChoice, TrainOnly, format_count};
+use runlog::{MixChoice, Quantize, RunConfig, RunFolder, TaskChoice, TrainOnly, format_count};
 use tape::Bits;
 
 /// Opens the pretrained weights that a config names; `None` if it names none.
@@ -71,9 +71,16 @@ pub(crate) fn config_of(run: &RunFolder) -> Result<RunConfig> {
     })
 }
 
-/// Without the settings that have no effect on the run's task. New runs are refused with them, but
-/// former versions ignored them, and their runs must open.
+/// Without the settings that have no effect on the run's task, and with the former defaults. New
+/// runs are refused with settings that have no effect, but former versions ignored them, and their
+/// runs must open.
 fn without_unused(config: RunConfig) -> RunConfig {
+    // Earlier versions mixed and averaged only if the config contained these settings.
+    let config = RunConfig {
+        mix: config.mix.or(Some(MixChoice::None)),
+        ema_decay: config.ema_decay.or(Some(0.0)),
+        ..config
+    };
     match config.task {
         None => config,
         Some(TaskChoice::ImageClassification) => RunConfig {

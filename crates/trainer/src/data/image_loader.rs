@@ -158,6 +158,7 @@ impl ImageLoader {
             augment: match plan.augment {
                 Augmentation::None => Augment::None,
                 Augmentation::Standard => Augment::Standard,
+                Augmentation::Light => Augment::Light,
                 Augmentation::NoMirror => Augment::NoMirror,
                 Augmentation::RandAugment => Augment::RandAugment,
             },

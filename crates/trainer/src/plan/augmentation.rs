@@ -14,3 +14,13 @@ pub(super) fn mix(choice: MixChoice) -> Mix {
         MixChoice::Both => Mix::Both,
     }
 }
+
+/// The choice of a config for the dataset's name.
+pub(super) fn mix_choice(mix: Mix) -> MixChoice {
+    match mix {
+        Mix::None => MixChoice::None,
+        Mix::Mixup => MixChoice::Mixup,
+        Mix::CutMix => MixChoice::CutMix,
+        Mix::Both => MixChoice::Both,
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::hyperparameters::{self, warmup_steps};
 use super::setting_errors::invalid_setting;
-use super::{Augmentation, Compression, DatasetRef, Plan};
+use super::{Augmentation, Compression, DatasetRef, Plan, augmentation};
 use crate::error::Result;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
@@ -108,7 +108,8 @@ impl Plan {
         let epochs = config.epochs.unwrap_or(defaults.epochs);
         let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
         let rate = hyperparameters::default_rate(choices.optimizer, pretrained.as_ref());
-        let mix = hyperparameters::mix(config, data.task(), &defaults.columns)?;
+        let mix = config.mix.unwrap_or(defaults.mix);
+        let mix = hyperparameters::mix(mix, data.task(), &defaults.columns)?;
         Ok(Plan {
             folder: defaults.folder,
             name: defaults.name,
@@ -133,7 +134,10 @@ impl Plan {
             warmup_steps: warmup_steps(steps, warmup_fraction(config)),
             label_smoothing: config.label_smoothing.unwrap_or(defaults.label_smoothing),
             clip_norm: config.clip_norm.unwrap_or(1.0),
-            ema_decay: config.ema_decay,
+            ema_decay: config
+                .ema_decay
+                .or(defaults.ema_decay)
+                .filter(|decay| *decay > 0.0),
             compression: defaults.compression.map(|compression| Compression {
                 steps,
                 ..compression
@@ -170,6 +174,7 @@ impl Plan {
             .as_ref()
             .map(|pretrained| pretrained.tuning());
         let compression = self.compression;
+        let is_image = self.task() == Task::ImageClassification;
         RunConfig {
             folder: Some(self.folder.clone()),
             task: Some(task_choice(task)),
@@ -194,6 +199,16 @@ impl Plan {
             label_smoothing: Some(self.label_smoothing),
             clip_norm: Some(self.clip_norm),
             augment: Some(self.augment),
+            mix: if is_image {
+                Some(augmentation::mix_choice(self.mix))
+            } else {
+                asked.mix
+            },
+            ema_decay: if is_image {
+                Some(self.ema_decay.unwrap_or(0.0))
+            } else {
+                asked.ema_decay
+            },
             precision: Some(self.precision.into()),
             checkpoint_blocks: Some(CheckpointBlocks::Count(self.checkpoint_blocks)),
             seed: Some(self.seed),

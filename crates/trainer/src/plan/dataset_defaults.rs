@@ -1,5 +1,6 @@
 //! The defaults of a plan for a dataset of images, labeled texts or documents. Reads no file.
 
+mod image_recipe;
 mod texts;
 
 use super::setting_errors::{find_by_name, invalid_setting};
@@ -9,8 +10,9 @@ use dataset::{
     Class, DEFAULT_SEED, DetectedDataset, ImageInspection, Split, SplitKind, TargetColumn, Task,
     TextInspection,
 };
+use image_recipe::ImageRecipe;
 use models::{ModelId, Pretrained};
-use runlog::{ClassWeights, RunConfig, TaskChoice};
+use runlog::{ClassWeights, MixChoice, RunConfig, TaskChoice};
 use std::path::PathBuf;
 use texts::texts;
 
@@ -63,6 +65,8 @@ pub(super) struct DatasetDefaults {
     pub epochs: u64,
     pub label_smoothing: f64,
     pub augment: Augmentation,
+    pub mix: MixChoice,
+    pub ema_decay: Option<f64>,
     pub compression: Option<Compression>,
 }
 
@@ -179,6 +183,13 @@ fn images(
     let all = found.count(Split::Train);
     let train_samples = config.dev_samples.map_or(all, |limit| limit.min(all));
     refuse_settings_of_texts(config, found)?;
+    let effective_batch = match kind {
+        crate::DeviceKind::Metal => 64,
+        crate::DeviceKind::Cuda => 32,
+        _ => 16,
+    };
+    let recipe = ImageRecipe::new(config, found, train_samples, effective_batch);
+    let recipe = pretrained.is_none().then_some(recipe);
     Ok(DatasetDefaults {
         folder: found.folder.clone(),
         name: found.name.clone(),
@@ -191,20 +202,19 @@ fn images(
         held_out_samples: found.count(Split::HeldOut),
         texts_bytes: 0,
         seed: seed(found.split),
-        effective_batch: match kind {
-            crate::DeviceKind::Metal => 64,
-            crate::DeviceKind::Cuda => 32,
-            _ => 16,
-        },
-        epochs: match pretrained {
-            Some(_) => (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
-            None => (SAMPLES_SEEN / train_samples.max(1)).clamp(5, 60),
-        },
+        effective_batch,
+        epochs: recipe.map_or_else(
+            || (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
+            |recipe| recipe.epochs,
+        ),
         label_smoothing: 0.1,
-        augment: match found.mirror_refusal {
-            Some(_) => Augmentation::NoMirror,
-            None => Augmentation::Standard,
+        augment: match (recipe, &found.mirror_refusal) {
+            (Some(recipe), _) => recipe.augment,
+            (None, Some(_)) => Augmentation::NoMirror,
+            (None, None) => Augmentation::Standard,
         },
+        mix: recipe.map_or(MixChoice::None, |recipe| recipe.mix),
+        ema_decay: recipe.and_then(|recipe| recipe.ema_decay),
         compression: None,
     })
 }

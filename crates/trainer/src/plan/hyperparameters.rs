@@ -19,10 +19,9 @@ pub(super) fn lr_schedule(config: &RunConfig) -> LrSchedule {
     }
 }
 
-/// How images are mixed. A mixed image has shares of two classes, but no meaningful regression
-/// targets.
-pub(super) fn mix(config: &RunConfig, task: Task, columns: &[TargetColumn]) -> Result<Mix> {
-    let asked = config.mix.unwrap_or(MixChoice::None);
+/// How images are mixed: as `asked`. A mixed image has shares of two classes, but no meaningful
+/// regression targets.
+pub(super) fn mix(asked: MixChoice, task: Task, columns: &[TargetColumn]) -> Result<Mix> {
     let mix = augmentation::mix(asked);
     let problem = match (mix, task) {
         (Mix::None, _) => return Ok(mix),

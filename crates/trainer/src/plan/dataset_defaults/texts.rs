@@ -10,7 +10,7 @@ use crate::plan::Augmentation;
 use crate::task_conversion::model_task;
 use dataset::{Split, Task, TextInspection, TextSample, Tokenizer};
 use models::{ModelId, Pretrained, TextModel, TextSize};
-use runlog::RunConfig;
+use runlog::{MixChoice, RunConfig};
 
 /// Windows processed in a default run of a language model.
 const WINDOWS_SEEN: u64 = 12_000;
@@ -94,6 +94,8 @@ pub(super) fn texts(
         epochs: default_epochs(is_language, pretrained.is_some(), train_samples),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
         augment: Augmentation::None,
+        mix: MixChoice::None,
+        ema_decay: None,
         compression,
     })
 }

@@ -1,0 +1,46 @@
+//! The defaults that Ebb chose for images, each with its reason and the setting that changes it.
+
+use super::{Augmentation, Plan};
+use dataset::{Mix, Task};
+use runlog::{RunConfig, counted, format_count};
+
+impl Plan {
+    /// A sentence for each default that depends on the images and that `asked` leaves open. Empty
+    /// for texts and for pretrained weights.
+    pub fn explain_defaults(&self, asked: &RunConfig) -> Vec<String> {
+        if self.task() != Task::ImageClassification || self.pretrained.is_some() {
+            return Vec::new();
+        }
+        let mut sentences = Vec::new();
+        if asked.image_size.is_none() && self.input_size < self.model.default_input_size() {
+            sentences.push(format!(
+                "Image size {} px, because the images are no larger (--image-size)",
+                self.input_size
+            ));
+        }
+        if asked.epochs.is_none() && asked.steps.is_none() {
+            sentences.push(format!(
+                "{} for {} (--epochs)",
+                counted(self.epochs(), "epoch", "epochs"),
+                counted(self.train_samples, "training image", "training images")
+            ));
+        }
+        if asked.augment.is_none() && self.augment == Augmentation::Light {
+            let reason = "Small crops, because the run is short (--augment standard)";
+            sentences.push(reason.to_owned());
+        }
+        if asked.mix.is_none() && self.mix != Mix::None {
+            let each = self.train_samples / (self.classes.len() as u64).max(1);
+            sentences.push(format!(
+                "Pairs of images are mixed, because there are only about {} of each class (--mix none)",
+                format_count(each)
+            ));
+        }
+        if let (None, Some(decay)) = (asked.ema_decay, self.ema_decay) {
+            sentences.push(format!(
+                "The weights are averaged over the last steps with decay {decay} (--ema-decay 0)"
+            ));
+        }
+        sentences
+    }
+}
