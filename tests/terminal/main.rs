@@ -16,6 +16,7 @@ mod export;
 mod fine_tuning;
 mod hub_download;
 mod image_baseline;
+mod image_defaults;
 mod inspect_images;
 mod inspect_texts;
 mod loader_pipeline;
