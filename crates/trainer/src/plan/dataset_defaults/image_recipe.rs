@@ -14,9 +14,11 @@ const EPOCHS: [u64; 2] = [5, 60];
 const EPOCHS_FEW: u64 = 100;
 /// Training images per class below which they are few.
 const FEW_PER_CLASS: u64 = 20;
-/// Samples processed in a run below which images are cropped only a little and not mixed: with
-/// stronger augmentation, a short run learns less.
-const SHORT_RUN: u64 = 50_000;
+/// Samples processed in a run below which images are cropped only a little: with smaller crops, a
+/// short run learns less.
+const SHORT_RUN: u64 = 20_000;
+/// Samples processed in a run below which images are not mixed.
+const MIXED_RUN: u64 = 50_000;
 /// Default decay of the average of the weights.
 const EMA_DECAY: f64 = 0.995;
 
@@ -52,10 +54,9 @@ impl ImageRecipe {
             Some(steps) => steps.saturating_mul(batch),
             None => train_samples.saturating_mul(config.epochs.unwrap_or(epochs)),
         };
-        let is_short = processed < SHORT_RUN;
         ImageRecipe {
             epochs,
-            mix: if is_few && !is_short {
+            mix: if is_few && processed >= MIXED_RUN {
                 MixChoice::Both
             } else {
                 MixChoice::None
@@ -63,7 +64,7 @@ impl ImageRecipe {
             ema_decay: Some(EMA_DECAY),
             augment: if found.mirror_refusal.is_some() {
                 Augmentation::NoMirror
-            } else if is_short {
+            } else if processed < SHORT_RUN {
                 Augmentation::Light
             } else {
                 Augmentation::Standard
@@ -114,9 +115,10 @@ mod tests {
     fn few_images_of_each_class_are_mixed_and_trained_for_longer() {
         let usual = recipe(&RunConfig::default(), &images(60));
         assert_eq!((usual.epochs, usual.mix), (50, MixChoice::None));
-        assert_eq!(usual.augment, Augmentation::Light);
+        assert_eq!(usual.augment, Augmentation::Standard);
         let few = recipe(&RunConfig::default(), &images(19));
         assert_eq!((few.epochs, few.mix), (100, MixChoice::None));
+        assert_eq!(few.augment, Augmentation::Light);
         let more = ImageInspection {
             classes: [images(19).classes, images(19).classes, images(19).classes].concat(),
             ..images(0)
