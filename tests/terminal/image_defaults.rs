@@ -15,10 +15,9 @@ fn each_default_is_printed_with_its_setting_until_it_is_set() {
     for wanted in [
         "Default: Image size 32 px, because the images are no larger (--image-size)",
         "Default: Small crops, because the run is short (--augment standard)",
-        "(--ema-decay 0)",
     ] {
         assert!(open.contains(wanted), "{wanted}: {open}");
     }
-    let set = train("--image-size 16 --augment standard --ema-decay 0");
+    let set = train("--image-size 16 --augment standard");
     assert!(!set.contains("Default: "), "{set}");
 }

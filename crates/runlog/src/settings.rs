@@ -251,7 +251,7 @@ settings! {
     /// Maximum norm of all gradients; larger gradients are scaled down
     clip_norm: f64 = { Allowed::Number(1e-6, 1e6), Training, flag: "" "NORM", default: "1" };
     /// Evaluate a moving average of the weights with this decay, such as 0.999; 0 for no average
-    ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "0.995 for images from scratch, otherwise no average" };
+    ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "no average, or 0.995 if there are few images of each class" };
     /// Augmentation of images: standard (crop, mirror, color), light (crops only a little),
     /// no-mirror, randaugment, or none
     augment: Augmentation = { Allowed::Words(Augmentation::WORDS), Training, flag: "augment" "NAME", default: "light for short runs from scratch, otherwise standard; no-mirror if mirroring would hide the class of an image" };

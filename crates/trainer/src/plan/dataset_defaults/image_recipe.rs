@@ -17,9 +17,9 @@ const FEW_PER_CLASS: u64 = 20;
 /// Samples processed in a run below which images are cropped only a little: with smaller crops, a
 /// short run learns less.
 const SHORT_RUN: u64 = 20_000;
-/// Samples processed in a run below which images are not mixed.
+/// Samples processed in a run below which images are not mixed and weights are not averaged.
 const MIXED_RUN: u64 = 50_000;
-/// Default decay of the average of the weights.
+/// Decay of the average of the weights in long runs with few images of each class.
 const EMA_DECAY: f64 = 0.995;
 
 /// Defaults of an image network that trains from random weights.
@@ -54,17 +54,18 @@ impl ImageRecipe {
             Some(steps) => steps.saturating_mul(batch),
             None => train_samples.saturating_mul(config.epochs.unwrap_or(epochs)),
         };
+        let is_mixed = is_few && processed >= MIXED_RUN;
         ImageRecipe {
             epochs,
-            mix: if is_few && processed >= MIXED_RUN {
+            mix: if is_mixed {
                 MixChoice::Both
             } else {
                 MixChoice::None
             },
-            ema_decay: Some(EMA_DECAY),
+            ema_decay: is_mixed.then_some(EMA_DECAY),
             augment: if found.mirror_refusal.is_some() {
                 Augmentation::NoMirror
-            } else if processed < SHORT_RUN {
+            } else if found.targets.is_empty() && processed < SHORT_RUN {
                 Augmentation::Light
             } else {
                 Augmentation::Standard
@@ -115,6 +116,7 @@ mod tests {
     fn few_images_of_each_class_are_mixed_and_trained_for_longer() {
         let usual = recipe(&RunConfig::default(), &images(60));
         assert_eq!((usual.epochs, usual.mix), (50, MixChoice::None));
+        assert_eq!(usual.ema_decay, None);
         assert_eq!(usual.augment, Augmentation::Standard);
         let few = recipe(&RunConfig::default(), &images(19));
         assert_eq!((few.epochs, few.mix), (100, MixChoice::None));
@@ -126,6 +128,7 @@ mod tests {
         let more = recipe(&RunConfig::default(), &more);
         assert_eq!((more.epochs, more.mix), (100, MixChoice::Both));
         assert_eq!(more.augment, Augmentation::Standard);
+        assert_eq!(more.ema_decay, Some(EMA_DECAY));
     }
 
     #[test]
