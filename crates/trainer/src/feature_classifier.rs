@@ -181,8 +181,8 @@ fn dot(left: &[f32], right: &[f32]) -> f32 {
     let rest = left.remainder().iter().zip(right.remainder());
     let rest: f32 = rest.map(|(left, right)| left * right).sum();
     for (left, right) in left.zip(right) {
-        for lane in 0..LANES {
-            sums[lane] += left[lane] * right[lane];
+        for ((sum, left), right) in sums.iter_mut().zip(left).zip(right) {
+            *sum += left * right;
         }
     }
     sums.iter().sum::<f32>() + rest
