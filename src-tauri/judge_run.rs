@@ -33,6 +33,7 @@ pub fn facts_of_training(
         from_scratch: config.from.is_none(),
         baseline_accuracy: run.baseline().and_then(|baseline| baseline.accuracy),
         held_out_accuracy: run.figures().best_accuracy,
+        baseline_share: run.baseline_share(),
         byte_entropy,
     }
 }

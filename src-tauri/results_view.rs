@@ -194,6 +194,10 @@ fn facts(sources: &Sources) -> Vec<(String, String)> {
             _ => "Word counts alone",
         };
         rows.extend(baseline.map(|accuracy| (alone, format_percent(accuracy))));
+        let network = report.metrics.get("network_accuracy");
+        rows.extend(network.map(|accuracy| ("Network alone", format_percent(*accuracy))));
+        let share = report.metrics.get("baseline_share");
+        rows.extend(share.map(|share| ("Weight of the word counts", format_percent(*share))));
         for (name, label) in [("top_5", "Top-5 accuracy"), ("macro_f1", "Macro F1")] {
             let value = report.metrics.get(name);
             let many = name != "top_5" || report.classes.len() > 5;

@@ -158,11 +158,7 @@ fn words(
         "whole" => "(the whole folder)".to_owned(),
         part => format!("of the {part} split"),
     };
-    let model = if is_baseline {
-        "n-gram baseline".to_owned()
-    } else {
-        format!("best weights (step {})", format_count(report.step))
-    };
+    let model = evaluated_model(report, is_baseline);
     out!(
         "{count} {windows}{samples}s {measured}, {model}: {came_to}loss {:.3}",
         report.loss
@@ -170,6 +166,20 @@ fn words(
     of_classes(report);
     of_numbers(report);
     Ok(())
+}
+
+/// What was evaluated: the best weights, the baseline, or both together.
+fn evaluated_model(report: &EvaluationReport, is_baseline: bool) -> String {
+    if is_baseline {
+        return "n-gram baseline".to_owned();
+    }
+    let weights = format!("best weights (step {})", format_count(report.step));
+    let share = report.metrics.get("baseline_share").copied().unwrap_or(0.0);
+    if share > 0.0 {
+        let share = format_percent(share);
+        return format!("{weights} and n-gram baseline (its weight: {share})");
+    }
+    weights
 }
 
 fn of_classes(report: &EvaluationReport) {

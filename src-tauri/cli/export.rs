@@ -21,7 +21,7 @@ pub struct Export {
     /// runs; coreml: a package for Mac and iPhone apps (Ebb adds .mlpackage to its name)
     #[arg(long, value_enum, default_value_t)]
     pub format: Form,
-    /// Export the n-gram baseline of the run instead of its model, with a Python file that uses it
+    /// Export the n-gram baseline of the run alone, with a Python file that uses it
     #[arg(long, conflicts_with = "format")]
     pub baseline: bool,
     /// Print JSON
@@ -30,7 +30,7 @@ pub struct Export {
 }
 
 /// Format of an export.
-#[derive(Clone, Copy, Default, ValueEnum)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Form {
     #[default]
     HuggingFace,
@@ -80,5 +80,10 @@ pub fn run(args: &Export) -> Result<(), Failure> {
         runlog::format_bytes(exported.bytes)
     );
     out!("Open it with {}", exported.opened_by);
+    if args.format == Form::CoreMl && saved.baseline_share() > 0.0 {
+        out!(
+            "This package contains the network alone. Ebb predicts with the network and the n-gram baseline; the other formats contain both."
+        );
+    }
     Ok(())
 }

@@ -97,7 +97,9 @@ fn onnxruntime_classifies_texts_like_ebb() {
         _ => format!("ham\tsee you at home at {i}\n"),
     };
     home.file("sms.tsv", (0..90).map(row).collect::<String>());
-    let line = "{sms.tsv} --tokens 16 --vocabulary 300 --effective-batch 10 --steps 8";
+    // The ONNX file holds the network, so the baseline has no part in the predictions here.
+    let line =
+        "{sms.tsv} --tokens 16 --vocabulary 300 --effective-batch 10 --steps 8 --baseline ngrams";
     home.train(line).expect_code(0);
     let samples = ["win cash now", "see you", "at home at 7 o'clock"].map(str::to_owned);
     check_onnx(&home, &python, &samples, &["ham", "spam"]);

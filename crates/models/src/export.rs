@@ -19,7 +19,7 @@ mod hub_folder;
 mod onnx_folder;
 mod core_ml_package;
 
-pub use atomic_folder::{Exported, export_files};
+pub use atomic_folder::{Exported, export_files, export_with_files};
 pub use core_ml_package::export_core_ml;
 pub use hub_folder::export_hub_folder;
 pub use onnx_folder::export_onnx;

@@ -22,21 +22,50 @@ pub fn describe_baseline(baseline: &BaselineRecord, train_samples: u64) -> Strin
     )
 }
 
+/// The accuracies that a model and its baseline have on the held-out samples.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Accuracies {
+    /// The best one of the model.
+    pub best: f64,
+    /// That of the baseline.
+    pub baseline: f64,
+    /// Whether the baseline can be used like a model: that of texts can, that of images cannot.
+    pub is_usable: bool,
+    /// What the model consists of, if its predictions combine the network and the baseline.
+    pub mixture: Option<MixtureAccuracy>,
+}
+
+/// The parts of a mixture of the network and the baseline.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MixtureAccuracy {
+    /// Weight of the baseline, from 0 to 1.
+    pub baseline_share: f64,
+    /// Accuracy of the network alone.
+    pub network: f64,
+}
+
 /// How the best held-out accuracy of a model compares with that of its baseline, and what to do if
-/// the baseline is as good. Only the baseline of texts can be used like a model (`is_usable`).
-pub(crate) fn compare_with_baseline(
-    best_accuracy: f64,
-    baseline_accuracy: f64,
-    is_usable: bool,
-) -> String {
-    let (best, baseline) = (
-        format_percent(best_accuracy),
-        format_percent(baseline_accuracy),
-    );
-    if best_accuracy > baseline_accuracy {
+/// the baseline is as good.
+pub(crate) fn compare_with_baseline(accuracies: &Accuracies) -> String {
+    let best = format_percent(accuracies.best);
+    let baseline = format_percent(accuracies.baseline);
+    let parts = accuracies.mixture;
+    if let Some(parts) = parts.filter(|parts| parts.baseline_share > 0.0) {
+        let network = format_percent(parts.network);
+        let share = format!("{:.0} %", 100.0 * parts.baseline_share);
+        if parts.baseline_share >= 1.0 {
+            return format!(
+                "The baseline alone is best: {baseline}, and the network {network}. Ebb predicts with the baseline; pretrained weights (--from) may be better"
+            );
+        }
+        return format!(
+            "The network and the baseline together: {best}; the network alone {network}, the baseline alone {baseline}. Ebb predicts with both (weight of the baseline: {share})"
+        );
+    }
+    if accuracies.best > accuracies.baseline {
         return format!("Better than the baseline: {best} against {baseline}");
     }
-    let first = if is_usable {
+    let first = if accuracies.is_usable {
         "Use the baseline (`ebb predict RUN --baseline`)"
     } else {
         "Train for more epochs (`ebb resume RUN --epochs N`)"
@@ -73,18 +102,48 @@ mod tests {
         assert!(describe_baseline(&baseline, 0).contains("held-out loss 0.500"));
     }
 
+    /// Compares a model with a baseline of 81.2 % and with a network of 70 %.
+    fn compare(best: f64, baseline_share: Option<f64>) -> String {
+        compare_if(true, best, baseline_share)
+    }
+
+    fn compare_if(is_usable: bool, best: f64, baseline_share: Option<f64>) -> String {
+        compare_with_baseline(&Accuracies {
+            best,
+            baseline: 0.812,
+            is_usable,
+            mixture: baseline_share.map(|baseline_share| MixtureAccuracy {
+                baseline_share,
+                network: 0.7,
+            }),
+        })
+    }
+
+    #[test]
+    fn the_parts_of_a_mixture_are_named() {
+        assert_eq!(
+            compare(0.83, Some(0.75)),
+            "The network and the baseline together: 83.0 %; the network alone 70.0 %, the baseline alone 81.2 %. Ebb predicts with both (weight of the baseline: 75 %)"
+        );
+        assert_eq!(
+            compare(0.812, Some(1.0)),
+            "The baseline alone is best: 81.2 %, and the network 70.0 %. Ebb predicts with the baseline; pretrained weights (--from) may be better"
+        );
+    }
+
     #[test]
     fn a_model_that_is_only_as_good_is_not_better() {
         assert_eq!(
-            compare_with_baseline(0.85, 0.812, true),
+            compare(0.85, None),
             "Better than the baseline: 85.0 % against 81.2 %"
         );
+        assert_eq!(compare(0.85, None), compare(0.85, Some(0.0)));
         for best in [0.812, 0.781] {
             for (is_usable, command) in [
                 (true, "`ebb predict RUN --baseline`"),
                 (false, "`ebb resume RUN --epochs N`"),
             ] {
-                let text = compare_with_baseline(best, 0.812, is_usable);
+                let text = compare_if(is_usable, best, None);
                 assert!(text.starts_with("Not better than the baseline: "), "{text}");
                 assert!(text.contains(command), "{text}");
             }

@@ -118,6 +118,8 @@ choice! {
 choice! {
     /// The simple model that Ebb trains before the network and compares the network with.
     BaselineChoice {
+        /// A linear model, which also has a part in the predictions of texts.
+        Combined = "combined",
         /// A linear model: of word and character n-grams, or of the edges and colors of images.
         Ngrams = "ngrams",
         /// No model.

@@ -135,6 +135,8 @@ fn format_metric(name: &str, value: f64, all: &BTreeMap<String, f64>) -> Option<
         "kept_fraction" => Some(format!("kept {:.1} %", 100.0 * value)),
         "top_5" => Some(format!("top-5 accuracy {:.1} %", 100.0 * value)),
         "accuracy" => Some(format!("accuracy {:.1} %", 100.0 * value)),
+        "baseline_share" => Some(format!("weight of the baseline {:.0} %", 100.0 * value)),
+        "network_accuracy" => Some(format!("network alone {:.1} %", 100.0 * value)),
         "macro_f1" => Some(format!("macro-F1 {:.1} %", 100.0 * value)),
         // Counts of non-finite gradients are only shown if there are any.
         _ if name.ends_with("_gradients") => (value > 0.0).then(|| format!("{value:.0} {spaced}")),

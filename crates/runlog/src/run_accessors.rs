@@ -2,7 +2,7 @@
 //! draws is in `chart_data.rs`.
 
 use crate::amounts::{format_count, format_duration, format_percent};
-use crate::baseline_text::compare_with_baseline;
+use crate::baseline_text::{Accuracies, MixtureAccuracy, compare_with_baseline};
 use crate::choice_settings::TaskChoice;
 use crate::event::{MemoryLimits, Started, StopReason};
 use crate::fold_events::Run;
@@ -73,14 +73,29 @@ impl Run {
         self.baseline.as_ref()
     }
 
+    /// Weight of the baseline in the best evaluation, from 0 to 1; `None` if the predictions do not
+    /// combine the network and the baseline.
+    pub fn baseline_share(&self) -> Option<f64> {
+        let evaluation = self.best_evaluation()?;
+        evaluation.metrics.get("baseline_share").copied()
+    }
+
     /// How the best evaluation compares with the baseline, as a sentence; `None` if one of the two
     /// is missing.
     pub fn compare_with_baseline(&self) -> Option<String> {
-        let baseline = self.baseline.as_ref()?.accuracy?;
+        let evaluation = self.best_evaluation()?;
+        let metric = |name: &str| evaluation.metrics.get(name).copied();
         let task = self.started.as_ref().and_then(Started::known_task);
-        let is_usable = task == Some(TaskChoice::TextClassification);
-        let best = self.figures.best_accuracy?;
-        Some(compare_with_baseline(best, baseline, is_usable))
+        let parts = self.baseline_share().zip(metric("network_accuracy"));
+        Some(compare_with_baseline(&Accuracies {
+            best: self.figures.best_accuracy?,
+            baseline: self.baseline.as_ref()?.accuracy?,
+            is_usable: task == Some(TaskChoice::TextClassification),
+            mixture: parts.map(|(baseline_share, network)| MixtureAccuracy {
+                baseline_share,
+                network,
+            }),
+        }))
     }
 
     /// Evaluations, oldest first.

@@ -59,6 +59,10 @@ pub struct RunState {
     /// Number of evaluations since the best one.
     #[serde(default)]
     pub evaluations_since_best: u64,
+    /// Weight of the baseline in the newest evaluation, from 0 to 1: predictions are the weighted
+    /// mean of the log-probabilities of the network and the baseline. `None` without a baseline.
+    #[serde(default)]
+    pub baseline_share: Option<f64>,
     /// Whether this step has the best score. Such a checkpoint is retained.
     pub is_best: bool,
     /// The loss scale, in f16 only. [`write`] reads it from the learner.

@@ -22,6 +22,7 @@ pub(crate) use tokenizer::{TOKENIZER, document_boundary, learn_vocabulary};
 pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader, evaluated_tokens};
 
 use crate::error::{Result, TrainError};
+use crate::ngram_classifier::NgramScores;
 use crate::plan::Plan;
 use dataset::{DetectedDataset, ImageInspection, SampleError, TextInspection};
 use pressure::Prefetch;
@@ -89,6 +90,9 @@ pub trait EvalLoader {
     /// The next `count` samples, fewer at the end. An unreadable file is an error in its sample's
     /// place.
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Self::Sample>>;
+
+    /// Adds the class scores of the run's baseline to the samples of a task that has one.
+    fn set_baseline(&mut self, _scores: NgramScores) {}
 
     /// Number of samples of the split, of which `len` are a fixed selection.
     fn split_len(&self) -> usize {

@@ -21,6 +21,7 @@ pub use crate::data::Text;
 pub use evaluation::{
     ClassPrediction, ConfusionEntry, EvaluatedMicroBatch, MetricInputs, Metrics, SamplePrediction,
 };
+pub(crate) use evaluation::{Mixture, MixtureParts};
 pub(crate) use evaluation_report::split_name;
 #[cfg(test)]
 pub(crate) use evaluation_report::wilson;
@@ -38,6 +39,7 @@ pub use token_compression::{CompressionTask, Sequence};
 
 use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
 use crate::error::Result;
+use crate::ngram_classifier::NgramScores;
 use crate::plan::{Plan, SampleCounts};
 use crate::preparation::Preparation;
 use dataset::DetectedDataset;
@@ -116,6 +118,15 @@ pub trait Task: Sized {
         Ok(None)
     }
 
+    /// The class scores that the saved baseline of a run gives its held-out samples, if the
+    /// baseline has a part in the predictions.
+    ///
+    /// # Errors
+    /// The file of the baseline is damaged, or text files have changed since the inspection.
+    fn baseline_scores(_inputs: &BaselineInputs) -> Result<Option<NgramScores>> {
+        Ok(None)
+    }
+
     /// Forward and backward pass of one micro-batch. Waits for the device, because an earlier GPU
     /// error shows only then.
     ///
@@ -157,6 +168,8 @@ pub struct TaskBaseline {
     pub samples: u64,
     /// Its evaluation on the held-out samples.
     pub sums: EvaluatedMicroBatch,
+    /// Its class scores for the held-out samples, if it has a part in the predictions.
+    pub scores: Option<NgramScores>,
 }
 
 /// Evaluates `$body` with `$T` standing for the type of a task. `$kind` is a [`dataset::Task`].

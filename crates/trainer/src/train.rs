@@ -23,7 +23,7 @@ use crate::sample_manifest;
 use crate::session::Session;
 use crate::task::{Task, with_task};
 use crate::threads::on_threads;
-use baseline::train_baseline;
+use baseline::{restore_baseline, train_baseline};
 use dataset::DetectedDataset;
 use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted, patience_is_exhausted};
 use pressure::{Action, Outcome, Phase};
@@ -121,6 +121,7 @@ pub fn resume_to(
             if let Some(change) = change {
                 record_length(&mut session, &change)?;
             }
+            restore_baseline(&mut session, &found)?;
             train(session)
         })
     })

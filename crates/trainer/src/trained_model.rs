@@ -5,6 +5,7 @@ mod baseline;
 mod compress;
 mod generate;
 mod images;
+mod mixed_baseline;
 mod saliency;
 mod seen_files;
 mod texts;
@@ -24,8 +25,8 @@ use crate::pretrained::config_of;
 use crate::results::{Results, SampleResult};
 use crate::sample_manifest;
 use crate::task::{
-    EvaluatedMicroBatch, EvaluationReport, ForwardContext, MetricInputs, Metrics, ReportInputs,
-    Sample, Task as _, with_task,
+    EvaluatedMicroBatch, EvaluationReport, ForwardContext, MetricInputs, Metrics, Mixture,
+    MixtureParts, ReportInputs, Sample, Task as _, with_task,
 };
 use crate::train_state::TrainState;
 use candle_core::Device;
@@ -33,7 +34,10 @@ use dataset::{
     Class, ClassSelection, DetectedDataset, InspectOptions, Split, TargetColumn, Task, TextOptions,
     Tokenizer, detect,
 };
-use models::export::{Exported, TrainedNetwork, export_core_ml, export_hub_folder, export_onnx};
+use mixed_baseline::{MixedBaseline, OPENED_BY};
+use models::export::{
+    Exported, TrainedNetwork, export_core_ml, export_hub_folder, export_onnx, export_with_files,
+};
 use runlog::{RunFolder, format_count, most_like};
 use seen_files::SeenFiles;
 use std::path::{Path, PathBuf};
@@ -54,6 +58,8 @@ pub struct TrainedModel {
     train_state: TrainState,
     /// The tokenizer of the run's texts.
     tokenizer: Tokenizer,
+    /// The baseline, if it has a part in the predictions.
+    mixed_baseline: Option<MixedBaseline>,
     /// The run folder.
     run: PathBuf,
     /// The files of the run's dataset.
@@ -134,6 +140,8 @@ impl Progress {
 /// Sums over all samples of a loader.
 struct EvaluationSums {
     sum: EvaluatedMicroBatch,
+    /// What the evaluated mixture consists of; `None` for the network or the baseline alone.
+    parts: Option<MixtureParts>,
     /// The prediction for each sample; empty for documents.
     samples: Vec<SampleResult>,
     /// Files that could not be read, each with the reason.
@@ -176,6 +184,7 @@ impl TrainedModel {
             (Some(_), _) | (None, None) => Tokenizer::bytes(),
         };
         Ok(TrainedModel {
+            mixed_baseline: MixedBaseline::load(&run.path, &plan, &loaded.state)?,
             seen_files: SeenFiles::from_dataset(&found),
             progress: Arc::default(),
             tokenizer,
@@ -203,6 +212,12 @@ impl TrainedModel {
         &self.plan.columns
     }
 
+    /// Weight of the baseline in the predictions: 0 is the network alone, 1 the baseline alone.
+    pub fn baseline_share(&self) -> f64 {
+        let mixed = self.mixed_baseline.as_ref();
+        mixed.map_or(0.0, MixedBaseline::share)
+    }
+
     /// The options that the run's own texts were inspected with.
     pub fn text_options(&self) -> TextOptions {
         text_options(&self.plan.config, Some(self.task()))
@@ -222,7 +237,9 @@ impl TrainedModel {
         }
     }
 
-    /// Exports the weights of the best checkpoint as a folder for other programs.
+    /// Exports the weights of the best checkpoint as a folder for other programs. If the baseline
+    /// has a part in the predictions, the folder also contains the baseline and a Python file that
+    /// computes the same predictions; a Core ML package contains the network alone.
     ///
     /// # Errors
     /// The folder is not empty or cannot be written, or the format cannot express the network.
@@ -238,11 +255,22 @@ impl TrainedModel {
             pretrained: self.plan.pretrained.as_deref(),
             tokenizer: Some(&tokenizer),
         };
-        Ok(match format {
-            ExportFormat::HuggingFace => export_hub_folder(&trained, folder)?,
-            ExportFormat::Onnx => export_onnx(&trained, folder)?,
-            ExportFormat::CoreMl => export_core_ml(&trained, folder)?,
-        })
+        let export = |folder: &Path| match format {
+            ExportFormat::HuggingFace => export_hub_folder(&trained, folder),
+            ExportFormat::Onnx => export_onnx(&trained, folder),
+            ExportFormat::CoreMl => export_core_ml(&trained, folder),
+        };
+        match &self.mixed_baseline {
+            Some(mixed) if format != ExportFormat::CoreMl => {
+                let files = mixed.exported_files(&self.run)?;
+                let files: Vec<(&str, &[u8])> = files
+                    .iter()
+                    .map(|(name, bytes)| (&**name, &**bytes))
+                    .collect();
+                Ok(export_with_files(folder, &files, OPENED_BY, export)?)
+            }
+            _ => Ok(export(folder)?),
+        }
     }
 
     /// Evaluates on the run's own test split, or on its held-out split if it has none.
@@ -305,9 +333,11 @@ impl TrainedModel {
             let loaded = loader.fetch(MICRO_BATCH);
             if loaded.is_empty() {
                 let file = |index| loader.file(index);
+                let Mixture { sum, parts } = sum.into_mixture(self.baseline_share());
                 return Ok(EvaluationSums {
                     samples: SampleResult::all(&sum.predictions, &self.plan.columns, file),
                     sum,
+                    parts,
                     skipped,
                 });
             }
@@ -331,6 +361,7 @@ impl TrainedModel {
     fn evaluation(&self, sums: EvaluationSums, bytes: u64, part: &'static str) -> Evaluation {
         let EvaluationSums {
             sum,
+            parts,
             samples,
             skipped,
         } = sums;
@@ -339,7 +370,7 @@ impl TrainedModel {
             heads: self.plan.heads(),
             columns: &self.plan.columns,
         };
-        let metrics = with_task!(self.task(), T => T::metrics(&sum, &inputs));
+        let metrics = with_task!(self.task(), T => T::metrics(&sum, &inputs)).with_parts(parts);
         let about = ReportInputs {
             classes: &self.plan.classes,
             columns: &self.plan.columns,

@@ -97,6 +97,24 @@ pub fn export_files(
     Exported::list(folder, opened_by)
 }
 
+/// Writes a folder with what `export` writes and with these files, by name.
+///
+/// # Errors
+/// The folder is not empty or cannot be written; the errors of `export`.
+pub fn export_with_files(
+    folder: &Path,
+    files: &[(&str, &[u8])],
+    opened_by: &'static str,
+    export: impl FnOnce(&Path) -> Result<Exported>,
+) -> Result<Exported> {
+    write_folder(folder, |draft| {
+        export(draft)?;
+        let mut files = files.iter();
+        files.try_for_each(|(name, bytes)| write(draft, name, bytes))
+    })?;
+    Exported::list(folder, opened_by)
+}
+
 /// Why a folder could not be written, and what to do.
 fn not_written(folder: &Path, error: &std::io::Error) -> ModelError {
     let reason = match error.kind() {

@@ -3,6 +3,7 @@
 use super::tokenizer::{on_tokenizer_thread, open_tokenizer};
 use super::{Corpus, EvalLoader, LoadedSample, Text, TrainLoader, expect_texts};
 use crate::error::Result;
+use crate::ngram_classifier::NgramScores;
 use crate::plan::Plan;
 use crate::preparation::Preparation;
 use dataset::{Buckets, DetectedDataset, Split};
@@ -131,6 +132,8 @@ pub struct TextEvalLoader {
     order: Vec<u32>,
     /// Places in `order` that have not been fetched.
     remaining: Range<usize>,
+    /// The class scores of the baseline, if they have a part in the prediction.
+    baseline: Option<NgramScores>,
 }
 
 impl TextEvalLoader {
@@ -143,6 +146,7 @@ impl TextEvalLoader {
             corpus,
             order,
             remaining: 0..0,
+            baseline: None,
         }
     }
 }
@@ -160,8 +164,19 @@ impl EvalLoader for TextEvalLoader {
 
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Text>> {
         let next = self.remaining.by_ref().take(count);
-        next.map(|place| Ok(self.corpus.text(self.order[place])))
-            .collect()
+        let text = |place: usize| {
+            let index = self.order[place];
+            let baseline = self.baseline.as_ref().map(|scores| scores.for_text(index));
+            Text {
+                baseline: baseline.unwrap_or_default().to_vec(),
+                ..self.corpus.text(index)
+            }
+        };
+        next.map(|place| Ok(text(place))).collect()
+    }
+
+    fn set_baseline(&mut self, scores: NgramScores) {
+        self.baseline = Some(scores);
     }
 
     fn file(&self, index: u32) -> Option<&Path> {

@@ -8,7 +8,7 @@ use runlog::format_bytes;
 use std::path::{Path, PathBuf};
 
 /// A labeled text: its tokens, at least one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Text {
     /// Its position in the split.
     pub index: u32,
@@ -16,6 +16,8 @@ pub struct Text {
     pub label: u32,
     /// Its token ids.
     pub ids: Vec<u32>,
+    /// Its class scores by the baseline; empty if they have no part in the prediction.
+    pub baseline: Vec<f32>,
 }
 
 impl Text {
@@ -25,6 +27,7 @@ impl Text {
             index: 0,
             label: 0,
             ids: truncated(tokenizer.encode_framed(text)?, max_tokens),
+            baseline: Vec::new(),
         })
     }
 }
@@ -110,6 +113,7 @@ impl Corpus {
             index,
             label: self.labels[place],
             ids: self.ids[start..self.ends[place]].to_vec(),
+            baseline: Vec::new(),
         }
     }
 

@@ -282,6 +282,7 @@ fn text(index: usize) -> Text {
         index: index as u32,
         label: (index * 2 % CLASSES) as u32,
         ids: ids(index, TOKENS - 2 * index % TOKENS),
+        baseline: Vec::new(),
     }
 }
 

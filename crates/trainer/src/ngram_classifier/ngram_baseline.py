@@ -88,8 +88,8 @@ class Baseline:
         row = bisect.bisect_left(self.hashes, key)
         return row if row < len(self.hashes) and self.hashes[row] == key else None
 
-    def probabilities(self, text):
-        """The probability of each class, by name."""
+    def scores(self, text):
+        """The logarithm of the probability of each class, plus a constant."""
         features = []
         for kind in ngrams(text):
             rows = ((self.row(key), value) for key, value in kind.items())
@@ -98,6 +98,11 @@ class Baseline:
         for row, value in with_norm_one(features):
             for label in range(classes):
                 scores[label] += value * self.weights[row * classes + label]
+        return scores
+
+    def probabilities(self, text):
+        """The probability of each class, by name."""
+        scores = self.scores(text)
         powers = [math.exp(score - max(scores)) for score in scores]
         return {name: power / sum(powers) for name, power in zip(self.classes, powers)}
 

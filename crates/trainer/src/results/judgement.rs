@@ -52,6 +52,8 @@ pub struct TrainingFacts {
     pub baseline_accuracy: Option<f64>,
     /// The best held-out accuracy of the model, which the baseline is compared with.
     pub held_out_accuracy: Option<f64>,
+    /// Weight of the baseline in the predictions of the model, from 0 to 1; `None` if it has none.
+    pub baseline_share: Option<f64>,
     /// The entropy of the evaluated bytes of a language model or a token compression, in bits.
     pub byte_entropy: Option<f64>,
 }
@@ -271,16 +273,21 @@ fn below_baseline(facts: &TrainingFacts) -> Option<String> {
         "Use the baseline"
     };
     let next = if facts.from_scratch {
-        "or start from pretrained weights"
+        "start from pretrained weights"
     } else {
-        "or train more of the network"
+        "train more of the network"
     };
+    let is_baseline = facts.baseline_share.is_some_and(|share| share >= 1.0);
     (accuracy <= baseline).then(|| {
+        let (accuracy, baseline) = (format_percent(accuracy), format_percent(baseline));
+        if is_baseline {
+            return format!(
+                "The network is not better than the word-count baseline ({baseline} right), so Ebb predicts with the baseline. To improve it, {next}."
+            );
+        }
         format!(
-            "Not better than the {}: {} right, and the baseline {}. {first}, {next}.",
-            baseline_name(facts),
-            format_percent(accuracy),
-            format_percent(baseline)
+            "Not better than the {}: {accuracy} right, and the baseline {baseline}. {first}, or {next}.",
+            baseline_name(facts)
         )
     })
 }
@@ -343,6 +350,7 @@ mod tests {
             from_scratch: true,
             baseline_accuracy: None,
             held_out_accuracy: None,
+            baseline_share: None,
             byte_entropy: None,
         }
     }
@@ -459,6 +467,12 @@ mod tests {
         };
         let below = "Not better than the baseline of edges and colors: 90.0 % right, and the baseline 95.0 %. Train for more epochs, or start from pretrained weights.";
         check(&good, &images, Tone::Hint, below);
+        let alone = TrainingFacts {
+            baseline_share: Some(1.0),
+            ..with(0.9, true)
+        };
+        let replaced = "The network is not better than the word-count baseline (90.0 % right), so Ebb predicts with the baseline. To improve it, start from pretrained weights.";
+        check(&good, &alone, Tone::Hint, replaced);
         let chance = results(&[(20, 0.5), (20, 0.5)]);
         let found = chance.judge(&with(0.95, true)).expect("a rule applies");
         assert_eq!(found.tone, Tone::Bad, "guessing is named first");

@@ -1,10 +1,13 @@
 //! Sums over the micro-batches of an evaluation, and the metrics that are computed from these sums.
 
-use super::class_scores::{Ranking, confidence};
+use super::class_scores::{Ranking, confidence, cross_entropy, mixed};
 use super::{Heads, MetricSums, RegressionErrors, regression_metrics};
 use dataset::TargetColumn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// Shares of the baseline in the mixtures that an evaluation compares with the network alone.
+const BASELINE_SHARES: [f64; 4] = [0.25, 0.5, 0.75, 1.0];
 
 /// The result of one micro-batch of an evaluation: sums, not means.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,6 +28,26 @@ pub struct EvaluatedMicroBatch {
     pub targets: Vec<RegressionErrors>,
     /// One entry per sample, in the order of the evaluation; empty for documents.
     pub predictions: Vec<SamplePrediction>,
+    /// The same samples by mixtures of the network and the baseline, one for each share in
+    /// `BASELINE_SHARES`; empty without a baseline.
+    pub mixtures: Vec<EvaluatedMicroBatch>,
+}
+
+/// The evaluation of a mixture of a network and its baseline.
+pub(crate) struct Mixture {
+    /// The sums of the mixture.
+    pub sum: EvaluatedMicroBatch,
+    /// `None` without a baseline.
+    pub parts: Option<MixtureParts>,
+}
+
+/// What a mixture consists of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct MixtureParts {
+    /// Weight of the baseline, from 0 (the network alone) to 1 (the baseline alone).
+    pub baseline_share: f64,
+    /// Accuracy of the network alone.
+    pub network_accuracy: f64,
 }
 
 /// What a network predicted for one sample of an evaluation.
@@ -64,6 +87,73 @@ impl EvaluatedMicroBatch {
         self.metrics.add(&other.metrics);
         regression_metrics::add(&mut self.targets, other.targets);
         self.predictions.extend(other.predictions);
+        self.mixtures
+            .resize_with(self.mixtures.len().max(other.mixtures.len()), Self::default);
+        for (own, other) in self.mixtures.iter_mut().zip(other.mixtures) {
+            own.add(other);
+        }
+    }
+
+    /// Adds a sample whose class is `label`, with its loss.
+    pub(super) fn add_sample(&mut self, index: u32, label: u32, scores: &[f64]) {
+        self.loss += cross_entropy(scores, label);
+        self.weight += 1.0;
+        self.samples += 1;
+        self.count(index, label, scores);
+    }
+
+    /// Adds a sample to all mixtures, if there are scores of the baseline.
+    pub(super) fn add_to_mixtures(
+        &mut self,
+        index: u32,
+        label: u32,
+        network: &[f64],
+        baseline: &[f32],
+    ) {
+        if baseline.is_empty() {
+            return;
+        }
+        self.mixtures
+            .resize_with(BASELINE_SHARES.len(), Self::default);
+        for (mixture, share) in self.mixtures.iter_mut().zip(BASELINE_SHARES) {
+            mixture.add_sample(index, label, &mixed(network, baseline, share));
+        }
+    }
+
+    /// The most accurate of the network alone and its mixtures with the baseline; of several, the
+    /// one with the lowest loss.
+    pub(crate) fn into_best_mixture(self) -> Mixture {
+        let mut best = 0.0;
+        let mut result = (self.correct, self.loss);
+        for (mixture, share) in self.mixtures.iter().zip(BASELINE_SHARES) {
+            let is_better = mixture.correct > result.0
+                || (mixture.correct == result.0 && mixture.loss < result.1);
+            if is_better {
+                (best, result) = (share, (mixture.correct, mixture.loss));
+            }
+        }
+        self.into_mixture(best)
+    }
+
+    /// The mixture with this share of the baseline; 0 is the network alone.
+    pub(crate) fn into_mixture(mut self, share: f64) -> Mixture {
+        if self.mixtures.is_empty() {
+            return Mixture {
+                sum: self,
+                parts: None,
+            };
+        }
+        let parts = Some(MixtureParts {
+            baseline_share: share,
+            network_accuracy: self.accuracy(),
+        });
+        let mixtures = std::mem::take(&mut self.mixtures).into_iter();
+        let mut pairs = mixtures.zip(BASELINE_SHARES);
+        let mixture = pairs.find(|(_, of_mixture)| *of_mixture == share);
+        Mixture {
+            sum: mixture.map_or(self, |(mixture, _)| mixture),
+            parts,
+        }
     }
 
     /// Counts the class scores of the sample `index`, whose class is `label`.
@@ -187,6 +277,20 @@ impl Metrics {
         }
     }
 
+    /// Adds what the evaluated mixture consists of: `baseline_share` and `network_accuracy`.
+    pub(crate) fn with_parts(mut self, parts: Option<MixtureParts>) -> Self {
+        let named = parts.map(|parts| {
+            [
+                ("baseline_share", parts.baseline_share),
+                ("network_accuracy", parts.network_accuracy),
+            ]
+        });
+        for (name, value) in named.into_iter().flatten() {
+            self.by_name.insert(name.to_owned(), value);
+        }
+        self
+    }
+
     pub fn get(&self, name: &str) -> Option<f64> {
         self.by_name.get(name).copied()
     }
@@ -211,6 +315,51 @@ mod tests {
         let mut twice = confusion.clone();
         twice.add(&confusion);
         assert_eq!(twice.macro_f1(), confusion.macro_f1());
+    }
+
+    /// An evaluation of three samples of class 1, of which the network has `network` correct. The
+    /// baseline has the scores `baseline` for each of them.
+    fn evaluated(network: usize, baseline: [f32; 2]) -> EvaluatedMicroBatch {
+        let mut sum = EvaluatedMicroBatch::default();
+        for index in 0..3 {
+            let scores = if (index as usize) < network {
+                [0.0, 0.4]
+            } else {
+                [0.4, 0.0]
+            };
+            let mut one = EvaluatedMicroBatch::default();
+            one.add_sample(index, 1, &scores);
+            one.add_to_mixtures(index, 1, &scores, &baseline);
+            sum.add(one);
+        }
+        sum
+    }
+
+    #[test]
+    fn the_best_mixture_is_at_least_as_accurate_as_both_parts() {
+        // The baseline is wrong about every sample: the network alone.
+        let alone = evaluated(2, [2.0, 0.0]).into_best_mixture();
+        let parts = alone.parts.expect("there is a baseline");
+        assert_eq!((parts.baseline_share, alone.sum.correct), (0.0, 2));
+        // The baseline is right and sure: it corrects the network.
+        let both = evaluated(2, [0.0, 4.0]).into_best_mixture();
+        let parts = both.parts.expect("there is a baseline");
+        assert_eq!((both.sum.correct, both.sum.samples), (3, 3));
+        assert!(parts.baseline_share > 0.0);
+        assert!((parts.network_accuracy - 2.0 / 3.0).abs() < 1e-12);
+        let same = evaluated(2, [0.0, 4.0]).into_mixture(parts.baseline_share);
+        assert_eq!(same.sum, both.sum);
+        let without = evaluated(2, [0.0, 4.0]).into_mixture(0.0);
+        assert_eq!((without.sum.correct, without.sum.mixtures.len()), (2, 0));
+    }
+
+    #[test]
+    fn an_evaluation_without_a_baseline_stays_as_it_is() {
+        let mut sum = EvaluatedMicroBatch::default();
+        sum.add_sample(0, 1, &[0.0, 1.0]);
+        sum.add_to_mixtures(0, 1, &[0.0, 1.0], &[]);
+        let found = sum.clone().into_best_mixture();
+        assert_eq!((found.sum, found.parts), (sum, None));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Text classification: texts of a micro-batch are padded to its longest one.
 
+use super::class_scores::mixed;
 use super::{
     BaselineInputs, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics,
     MicroBatchResult, Prediction, Sample, Task, TaskBaseline, Text, text_baseline,
 };
 use crate::data::{PrefetchOptions, TextData, TextEvalLoader, TextLoader};
 use crate::error::Result;
+use crate::ngram_classifier::NgramScores;
 use crate::plan::Plan;
 use crate::preparation::Preparation;
 use dataset::DetectedDataset;
@@ -58,6 +60,10 @@ impl Task for TextTask {
         text_baseline::train(inputs)
     }
 
+    fn baseline_scores(inputs: &BaselineInputs) -> Result<Option<NgramScores>> {
+        text_baseline::scores_of_saved(inputs)
+    }
+
     fn gradients(context: &ForwardContext, texts: &[Text]) -> Result<MicroBatchResult> {
         let (tape, labels) = (context.training_tape(), labels(texts));
         let rule = ClassRule {
@@ -97,6 +103,7 @@ impl Task for TextTask {
         let classes = scores.tensor().dim(1)?;
         for (scores, text) in to_f64(scores.tensor())?.chunks_exact(classes).zip(texts) {
             result.count(text.index, text.label, scores);
+            result.add_to_mixtures(text.index, text.label, scores, &text.baseline);
         }
         Ok(result)
     }
@@ -106,6 +113,7 @@ impl Task for TextTask {
             index,
             label: 0,
             ids: vec![0; context.input_size],
+            baseline: Vec::new(),
         }
     }
 
@@ -125,15 +133,24 @@ impl Task for TextTask {
 }
 
 impl TextTask {
-    /// The class probabilities of each text.
-    pub(crate) fn predict(context: &ForwardContext, texts: &[Text]) -> Result<Vec<Prediction>> {
+    /// The class probabilities of each text. `baseline_share` is the weight of the baseline for
+    /// texts that have its scores.
+    pub(crate) fn predict(
+        context: &ForwardContext,
+        texts: &[Text],
+        baseline_share: f64,
+    ) -> Result<Vec<Prediction>> {
         let scores = scores(context, &context.inference_tape(), texts, 0)?;
         let classes = scores.tensor().dim(1)?;
         let rows = to_f64(scores.tensor())?;
-        Ok(rows
-            .chunks_exact(classes)
-            .map(Prediction::from_scores)
-            .collect())
+        let rows = rows.chunks_exact(classes).zip(texts);
+        let predictions = rows.map(|(scores, text)| {
+            if text.baseline.is_empty() {
+                return Prediction::from_scores(scores);
+            }
+            Prediction::from_scores(&mixed(scores, &text.baseline, baseline_share))
+        });
+        Ok(predictions.collect())
     }
 }
 

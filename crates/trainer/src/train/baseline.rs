@@ -33,7 +33,12 @@ pub(super) fn train_baseline<T: Task>(
     });
     let emitted = match trained {
         Ok(None) => return Ok(()),
-        Ok(Some(baseline)) => emit(session, &baseline, started.elapsed().as_secs_f64()),
+        Ok(Some(mut baseline)) => {
+            if let Some(scores) = baseline.scores.take() {
+                session.loaders.held_out.set_baseline(scores);
+            }
+            emit(session, &baseline, started.elapsed().as_secs_f64())
+        }
         Err(error) => session.log.warn(
             "baseline_failed",
             format!("the baseline could not be trained: {error}"),
@@ -41,6 +46,37 @@ pub(super) fn train_baseline<T: Task>(
     };
     session.timer.restart();
     emitted.inspect_err(|error| emit_failed(session, error))
+}
+
+/// Combines the network of a resumed run with the saved baseline again, as before. If that fails,
+/// the network is evaluated alone, and a warning says so.
+///
+/// # Errors
+/// The warning cannot be written.
+pub(super) fn restore_baseline<T: Task>(
+    session: &mut Session<'_, T>,
+    found: &DetectedDataset,
+) -> Result<()> {
+    let scores = T::baseline_scores(&BaselineInputs {
+        plan: session.plan,
+        found,
+        run: &session.run,
+        is_stopping: &|| false,
+    });
+    match scores {
+        Ok(scores) => {
+            if let Some(scores) = scores {
+                session.loaders.held_out.set_baseline(scores);
+            }
+            Ok(())
+        }
+        Err(error) => {
+            let message =
+                format!("from now on, the network is evaluated without the baseline: {error}");
+            let warned = session.log.warn("baseline_not_restored", message);
+            warned.inspect_err(|error| emit_failed(session, error))
+        }
+    }
 }
 
 fn emit<T: Task>(

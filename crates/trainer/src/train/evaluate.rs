@@ -9,7 +9,8 @@ use crate::pending_samples::SampleQueue;
 use crate::results::{Results, SampleResult};
 use crate::session::Session;
 use crate::task::{
-    EvaluatedMicroBatch, EvaluationReport, MetricInputs, ReportInputs, Task, split_name,
+    EvaluatedMicroBatch, EvaluationReport, MetricInputs, Metrics, Mixture, ReportInputs, Task,
+    split_name,
 };
 use dataset::Split;
 use pressure::{Action, Outcome, Phase};
@@ -92,7 +93,7 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
     }
     session.timer.restart();
     session.state.evaluated_step = session.state.step;
-    report(session, &sum)?;
+    report(session, sum)?;
     Ok(ControlFlow::Continue(()))
 }
 
@@ -110,8 +111,9 @@ fn evaluated_bytes<T: Task>(session: &Session<'_, T>) -> u64 {
     (session.held_out_bytes as f64 * share) as u64
 }
 
-/// Emits the result. The best one so far is also saved as a report and a checkpoint.
-fn report<T: Task>(session: &mut Session<'_, T>, sum: &EvaluatedMicroBatch) -> Result<()> {
+/// Emits the result: that of the network, or of its best mixture with the baseline. The best one so
+/// far is also saved as a report and a checkpoint.
+fn report<T: Task>(session: &mut Session<'_, T>, sum: EvaluatedMicroBatch) -> Result<()> {
     let plan = session.plan;
     if sum.samples == 0 {
         return session.log.warn(
@@ -127,9 +129,11 @@ fn report<T: Task>(session: &mut Session<'_, T>, sum: &EvaluatedMicroBatch) -> R
         heads: plan.heads(),
         columns: &plan.columns,
     };
-    let metrics = T::metrics(sum, &inputs);
+    let Mixture { sum, parts } = sum.into_best_mixture();
+    let metrics = T::metrics(&sum, &inputs).with_parts(parts);
     let (loss, score) = (metrics.loss, metrics.score);
     let state = &mut session.state;
+    state.baseline_share = parts.map(|parts| parts.baseline_share);
     let is_better = state.best.is_none_or(|(before, _)| score > before);
     // JSON has no NaN: a checkpoint stores finite numbers only.
     let is_best = is_better && score.is_finite();
@@ -146,24 +150,34 @@ fn report<T: Task>(session: &mut Session<'_, T>, sum: &EvaluatedMicroBatch) -> R
         best: is_best,
     })?;
     if is_best {
-        let about = ReportInputs {
-            classes: &plan.classes,
-            columns: &plan.columns,
-            step: state.step,
-            part: split_name(Split::HeldOut),
-        };
-        let report = EvaluationReport::new(sum, &metrics, &about);
-        let held_out = &session.loaders.held_out;
-        let file = |index| held_out.file(index);
-        let samples = SampleResult::all(&sum.predictions, &plan.columns, file);
-        let saved = report.save(&session.run);
-        let saved =
-            saved.and_then(|()| Results::new(plan.task(), report, samples).save(&session.run));
-        if let Err(error) = saved {
-            // Only the results are missing; the training continues.
-            session.log.warn("report_not_saved", error.to_string())?;
-        }
+        save_results(session, &sum, &metrics)?;
         session.save_or_warn(CheckpointReason::Best)?;
     }
     Ok(())
+}
+
+/// Saves the report of the best evaluation, and the predictions that it is based on.
+fn save_results<T: Task>(
+    session: &mut Session<'_, T>,
+    sum: &EvaluatedMicroBatch,
+    metrics: &Metrics,
+) -> Result<()> {
+    let plan = session.plan;
+    let about = ReportInputs {
+        classes: &plan.classes,
+        columns: &plan.columns,
+        step: session.state.step,
+        part: split_name(Split::HeldOut),
+    };
+    let report = EvaluationReport::new(sum, metrics, &about);
+    let held_out = &session.loaders.held_out;
+    let file = |index| held_out.file(index);
+    let samples = SampleResult::all(&sum.predictions, &plan.columns, file);
+    let saved = report.save(&session.run);
+    let saved = saved.and_then(|()| Results::new(plan.task(), report, samples).save(&session.run));
+    match saved {
+        Ok(()) => Ok(()),
+        // Only the results are missing; the training continues.
+        Err(error) => session.log.warn("report_not_saved", error.to_string()),
+    }
 }

@@ -48,6 +48,7 @@ impl TrainedModel {
                 files.get(index as usize).copied()
             }),
             sum,
+            parts: None,
             skipped: Vec::new(),
         };
         Ok(self.evaluation(sums, 0, self.seen_files.part_label(part, found)))

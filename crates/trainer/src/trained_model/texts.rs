@@ -2,12 +2,12 @@
 
 use super::{Evaluation, TrainedModel, evaluated_part};
 use crate::data::{
-    Corpus, SplitDocuments, TextEvalLoader, document_boundary, load_token_frequencies,
+    Corpus, EvalLoader, SplitDocuments, TextEvalLoader, document_boundary, load_token_frequencies,
 };
 use crate::error::Result;
 use crate::preparation::Preparation;
 use crate::task::{CompressionTask, LanguageTask, Prediction, Text, TextTask};
-use dataset::{DetectedDataset, Split, Task, TextInspection};
+use dataset::{DetectedDataset, Split, Task, TextDataset, TextInspection};
 use std::sync::Arc;
 use tape::device::with_autorelease_pool;
 
@@ -29,7 +29,10 @@ impl TrainedModel {
                 let max_tokens = self.plan.input_size as usize;
                 let (tokenizer, unobserved) = (&self.tokenizer, Preparation::default());
                 let corpus = Corpus::open(found, part, tokenizer, max_tokens, unobserved)?;
-                let loader = TextEvalLoader::new(Arc::new(corpus.relabeled(&labels)));
+                let mut loader = TextEvalLoader::new(Arc::new(corpus.relabeled(&labels)));
+                if let Some(mixed) = &self.mixed_baseline {
+                    loader.set_baseline(mixed.scores_of_texts(&TextDataset::open(found, part)?));
+                }
                 Ok(self.evaluation(self.sum_over(loader)?, 0, part_label))
             }
         }
@@ -75,8 +78,13 @@ impl TrainedModel {
         }
         let (context, max_tokens) = (self.context(), self.plan.input_size as usize);
         let predict = |text: &String| {
-            let text = Text::unlabeled(text, &self.tokenizer, max_tokens)?;
-            with_autorelease_pool(|| TextTask::predict(&context, &[text]))
+            let mixed = self.mixed_baseline.as_ref();
+            let text = Text {
+                baseline: mixed.map_or_else(Vec::new, |mixed| mixed.scores(text)),
+                ..Text::unlabeled(text, &self.tokenizer, max_tokens)?
+            };
+            let share = self.baseline_share();
+            with_autorelease_pool(|| TextTask::predict(&context, &[text], share))
         };
         let predictions: Result<Vec<Vec<Prediction>>> = texts.iter().map(predict).collect();
         Ok(predictions?.into_iter().flatten().collect())
