@@ -247,7 +247,9 @@ settings! {
     /// Learning rate schedule: cosine, or rising, which grows by the same factor every step
     schedule: ScheduleChoice = { Allowed::Words(ScheduleChoice::WORDS), Training, flag: "" "cosine|rising", default: "cosine" };
     /// Label smoothing: fraction of the target probability that is spread over all classes
-    label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0" };
+    label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0.1; 0 without classes" };
+    /// Fraction of the tokens of a text that are left out at random in each training step
+    token_dropout: f64 = { Allowed::Number(0.0, 0.9), Training, flag: "token-dropout" "FRACTION", default: "0" };
     /// Maximum norm of all gradients; larger gradients are scaled down
     clip_norm: f64 = { Allowed::Number(1e-6, 1e6), Training, flag: "" "NORM", default: "1" };
     /// Evaluate a moving average of the weights with this decay, such as 0.999; 0 for no average

@@ -79,6 +79,8 @@ pub struct Plan {
     pub warmup_steps: u64,
     /// Label smoothing.
     pub label_smoothing: f64,
+    /// Fraction of the tokens of a text that are left out at random in each step.
+    pub token_dropout: f64,
     /// Largest global gradient norm.
     pub clip_norm: f64,
     /// Decay of the moving average of the weights; absent, there is no average.

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use tape::Rng;
 
 /// The tokenized texts of a run.
 pub struct TextData {
@@ -58,6 +59,43 @@ impl TextData {
     }
 }
 
+/// Leaves out random tokens of the training texts (Iyyer et al. 2015). Which ones is a function of
+/// the seed, the step and the text.
+struct TokenDropout {
+    stream: Rng,
+    fraction: f64,
+    step: u64,
+}
+
+impl TokenDropout {
+    fn new(seed: u64, fraction: f64) -> Self {
+        TokenDropout {
+            stream: Rng::new(seed).site("token dropout"),
+            fraction,
+            step: 0,
+        }
+    }
+
+    /// The text without the tokens that this step leaves out. The first and the last one stay: they
+    /// mark the beginning and the end of a text.
+    fn applied_to(&self, text: Text) -> Text {
+        if self.fraction == 0.0 {
+            return text;
+        }
+        let stream = self.stream.at(self.step).at(u64::from(text.index));
+        let last = text.ids.len() - 1;
+        let is_kept = |place: usize| {
+            place == 0 || place == last || stream.uniform(place as u64) >= self.fraction
+        };
+        let ids = text.ids.iter().enumerate();
+        let ids = ids.filter(|(place, _)| is_kept(*place)).map(|(_, id)| *id);
+        Text {
+            ids: ids.collect(),
+            ..text
+        }
+    }
+}
+
 /// Training texts, step by step.
 pub struct TextLoader {
     corpus: Arc<Corpus>,
@@ -66,6 +104,8 @@ pub struct TextLoader {
     epoch: Option<(u64, Vec<u32>)>,
     steps_per_epoch: u64,
     effective_batch: usize,
+    /// Which tokens of a text are left out.
+    dropout: TokenDropout,
     /// The texts of the step that have not been fetched.
     remaining: VecDeque<u32>,
     longest: u64,
@@ -81,6 +121,7 @@ impl TextLoader {
             buckets,
             epoch: None,
             effective_batch: plan.effective_batch as usize,
+            dropout: TokenDropout::new(plan.seed, plan.token_dropout),
             remaining: VecDeque::new(),
             longest: plan.sample_cost(),
         }
@@ -99,6 +140,7 @@ impl TrainLoader for TextLoader {
         let first = (step % self.steps_per_epoch) as usize * self.effective_batch;
         let batch = order.iter().skip(first).take(self.effective_batch);
         self.remaining = batch.copied().collect();
+        self.dropout.step = step;
         // The first text of a batch is its longest.
         let longest = self.remaining.front();
         let longest = longest.map(|&index| self.corpus.text(index).ids.len());
@@ -109,7 +151,8 @@ impl TrainLoader for TextLoader {
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Text>> {
         let count = count.min(self.remaining.len());
         let next = self.remaining.drain(..count);
-        next.map(|index| Ok(self.corpus.text(index))).collect()
+        next.map(|index| Ok(self.dropout.applied_to(self.corpus.text(index))))
+            .collect()
     }
 
     fn describe(&self) -> String {
@@ -187,5 +230,44 @@ impl EvalLoader for TextEvalLoader {
         let last = self.order.len().saturating_sub(1);
         let longest = self.order.get(self.remaining.start.min(last));
         longest.map_or(default, |&index| self.corpus.text(index).ids.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(index: u32) -> Text {
+        Text {
+            index,
+            label: 0,
+            ids: (0..1002).collect(),
+            baseline: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn token_dropout_leaves_out_a_fraction_and_keeps_the_order() {
+        let mut dropout = TokenDropout::new(7, 0.25);
+        dropout.step = 3;
+        let ids = dropout.applied_to(text(1)).ids;
+        assert!((700..800).contains(&ids.len()), "{}", ids.len());
+        assert!(ids.is_sorted());
+        assert_eq!((ids.first(), ids.last()), (Some(&0), Some(&1001)));
+        assert_eq!(dropout.applied_to(text(1)).ids, ids);
+        assert_ne!(dropout.applied_to(text(2)).ids, ids);
+        dropout.step = 4;
+        assert_ne!(dropout.applied_to(text(1)).ids, ids);
+    }
+
+    #[test]
+    fn without_token_dropout_a_text_stays_whole() {
+        let text = text(0);
+        assert_eq!(TokenDropout::new(7, 0.0).applied_to(text.clone()), text);
+        let short = Text {
+            ids: vec![5],
+            ..text
+        };
+        assert_eq!(TokenDropout::new(7, 0.9).applied_to(short.clone()), short);
     }
 }

@@ -133,6 +133,7 @@ impl Plan {
             lr_schedule: hyperparameters::lr_schedule(config),
             warmup_steps: warmup_steps(steps, warmup_fraction(config)),
             label_smoothing: config.label_smoothing.unwrap_or(defaults.label_smoothing),
+            token_dropout: config.token_dropout.unwrap_or(defaults.token_dropout),
             clip_norm: config.clip_norm.unwrap_or(1.0),
             ema_decay: config
                 .ema_decay
@@ -197,6 +198,7 @@ impl Plan {
             weight_decay: Some(self.weight_decay),
             warmup_fraction: Some(warmup_fraction(asked)),
             label_smoothing: Some(self.label_smoothing),
+            token_dropout: (self.task() == Task::TextClassification).then_some(self.token_dropout),
             clip_norm: Some(self.clip_norm),
             augment: Some(self.augment),
             mix: if is_image {

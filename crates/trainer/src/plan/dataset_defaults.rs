@@ -64,6 +64,7 @@ pub(super) struct DatasetDefaults {
     pub effective_batch: u32,
     pub epochs: u64,
     pub label_smoothing: f64,
+    pub token_dropout: f64,
     pub augment: Augmentation,
     pub mix: MixChoice,
     pub ema_decay: Option<f64>,
@@ -208,6 +209,7 @@ fn images(
             |recipe| recipe.epochs,
         ),
         label_smoothing: 0.1,
+        token_dropout: 0.0,
         augment: match (recipe, &found.mirror_refusal) {
             (Some(recipe), _) => recipe.augment,
             (None, Some(_)) => Augmentation::NoMirror,
@@ -271,6 +273,7 @@ fn refuse_settings_of_texts(config: &RunConfig, found: &ImageInspection) -> Resu
     refuse("policy", config.policy.as_ref(), foreign)?;
     refuse("neighbors", config.neighbors, foreign)?;
     refuse("text_column", config.text_column.as_ref(), foreign)?;
+    refuse("token_dropout", config.token_dropout, foreign)?;
     if found.classes.is_empty() {
         let none = "these images have no classes; remove this setting";
         refuse("class_weights", config.class_weights.as_ref(), none)?;

@@ -138,6 +138,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         lr_schedule: trainer::internals::LrSchedule::Cosine,
         warmup_steps: (steps / 20).max(1),
         label_smoothing: 0.1,
+        token_dropout: 0.0,
         clip_norm: 1.0,
         ema_decay: None,
         compression: None,

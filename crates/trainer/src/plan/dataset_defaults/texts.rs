@@ -93,6 +93,7 @@ pub(super) fn texts(
         },
         epochs: default_epochs(is_language, pretrained.is_some(), train_samples),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
+        token_dropout: 0.0,
         augment: Augmentation::None,
         mix: MixChoice::None,
         ema_decay: None,
@@ -171,6 +172,8 @@ fn refuse_foreign(
     if is_language {
         let none = "documents have no classes; remove this setting";
         refuse("class_weights", config.class_weights.as_ref(), none)?;
+        let labeled = "this setting is for texts with labels; remove it for documents";
+        refuse("token_dropout", config.token_dropout, labeled)?;
     }
     if pretrained.is_some() {
         let own = "pretrained weights bring their own vocabulary; remove this setting";
