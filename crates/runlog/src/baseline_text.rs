@@ -55,7 +55,7 @@ pub(crate) fn compare_with_baseline(accuracies: &Accuracies) -> String {
         let share = format!("{:.0} %", 100.0 * parts.baseline_share);
         if parts.baseline_share >= 1.0 {
             return format!(
-                "The baseline alone is best: {baseline}, and the network {network}. Ebb predicts with the baseline; pretrained weights (--from) may be better"
+                "The network does not improve the baseline: {baseline}; the network alone {network}. Ebb predicts with the baseline; pretrained weights (--from) may be better"
             );
         }
         return format!(
@@ -127,7 +127,7 @@ mod tests {
         );
         assert_eq!(
             compare(0.812, Some(1.0)),
-            "The baseline alone is best: 81.2 %, and the network 70.0 %. Ebb predicts with the baseline; pretrained weights (--from) may be better"
+            "The network does not improve the baseline: 81.2 %; the network alone 70.0 %. Ebb predicts with the baseline; pretrained weights (--from) may be better"
         );
     }
 
