@@ -95,6 +95,7 @@ fn a_restored_checkpoint_continues_bit_for_bit() {
                     evaluation: Some((0.1, 0.9)),
                     best: Some((0.9, 2)),
                     is_best: true,
+                    baseline_share: Some(0.25),
                     evaluations_since_best: 0,
                     number: 1,
                     loss_scale: first.loss_scale(),

@@ -49,6 +49,7 @@ pub(super) fn train(inputs: &BaselineInputs) -> Result<Option<TaskBaseline>> {
         name: NAME,
         samples: trained_on,
         sums: evaluate(&classifier, held_out),
+        scores: None,
     }))
 }
 
