@@ -30,6 +30,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("pressure", &["format"]),
     ("format", &[]),
     ("disk", &[]),
+    ("distributed", &[]),
     ("tape", &[]),
 ];
 
@@ -39,6 +40,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("tauri", &["ebb"]),
     ("tokio", &["ebb"]),
     ("plotters", &["runlog"]),
+    ("libloading", &["distributed", "tape"]),
     ("notify", &["dataset", "ebb"]),
     ("ureq", &["ebb"]),
 ];

@@ -1,0 +1,173 @@
+//! Every sample is processed exactly once, whatever ranks do; and a simulated group comes close to
+//! the shortest possible step.
+
+mod simulation;
+
+use super::*;
+use crate::random::Random;
+
+fn request(at_most: u32, ended: Option<Ended>) -> ClaimRequest {
+    ClaimRequest {
+        at_most,
+        ended,
+        stop: false,
+    }
+}
+
+#[test]
+fn shares_follow_the_speeds_and_lose_nothing() {
+    assert_eq!(shares(70, &[60.0, 10.0]), [60, 10]);
+    assert_eq!(shares(10, &[0.0, 0.0, 0.0]), [3, 4, 3]);
+    assert_eq!(shares(9, &[10.0, 0.0, 20.0]), [2, 3, 4]);
+    assert_eq!(shares(0, &[1.0, 2.0]), [0, 0]);
+    assert_eq!(shares(2, &[1.0; 5]).iter().sum::<u32>(), 2);
+    let mut random = Random::new(1);
+    for _ in 0..1000 {
+        let count = 1 + random.below(40) as usize;
+        let speeds: Vec<f64> = (0..count).map(|_| random.unit() * 1e6).collect();
+        let samples = random.below(5000) as u32;
+        assert_eq!(shares(samples, &speeds).iter().sum::<u32>(), samples);
+    }
+}
+
+/// A rank in the random schedules below: what it holds.
+#[derive(Clone, Default)]
+struct Simulated {
+    held: Option<Range<u32>>,
+    is_complete: bool,
+}
+
+/// One step with random claims, give-backs and rests. Returns how often each sample was confirmed.
+fn random_step(coordinator: &mut Coordinator, round: u64, samples: u32, seed: u64) -> Vec<u32> {
+    let mut random = Random::new(seed);
+    let size = coordinator.ranks.len();
+    let mut ranks = vec![Simulated::default(); size];
+    let mut confirmed = vec![0; samples as usize];
+    let mut now_s = 0.0;
+    while !ranks.iter().all(|rank| rank.is_complete) {
+        let index = random.below(size as u64) as usize;
+        let rank = &mut ranks[index];
+        if rank.is_complete {
+            continue;
+        }
+        now_s += random.unit();
+        let ended = rank.held.take().map(|held| {
+            if random.unit() < 0.2 {
+                return Ended::GivenBack;
+            }
+            held.for_each(|sample| confirmed[sample as usize] += 1);
+            Ended::Confirmed
+        });
+        let at_most = random.below(9) as u32;
+        let claim = coordinator.claim(index, round, samples, request(at_most, ended), now_s);
+        match claim.expect("the ranks are at the same step") {
+            Claim::Samples { samples, .. } => {
+                assert!(!samples.is_empty() && len(&samples) <= at_most);
+                rank.held = Some(samples);
+            }
+            Claim::Complete => rank.is_complete = true,
+            Claim::Wait => {}
+            Claim::Stop => panic!("no rank asked for it"),
+        }
+    }
+    confirmed
+}
+
+#[test]
+fn random_schedules_process_every_sample_once() {
+    for seed in 0..300 {
+        let size = 1 + (seed % 8) as usize;
+        let mut coordinator = Coordinator::new(size);
+        for round in 1..=4 {
+            let samples = 1 + ((seed * 7 + round) % 61) as u32;
+            let confirmed = random_step(&mut coordinator, round, samples, seed * 100 + round);
+            assert!(confirmed.iter().all(|count| *count == 1), "seed {seed}");
+            let ledger = coordinator.ledger();
+            let total: u32 = ledger.iter().map(|share| len(&share.samples)).sum();
+            assert_eq!(total, samples, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_rests_is_not_waited_for() {
+    let mut coordinator = Coordinator::new(2);
+    let mut ended = None;
+    let mut processed = 0;
+    loop {
+        match coordinator.claim(0, 1, 16, request(4, ended), f64::from(processed)) {
+            Ok(Claim::Samples { samples, .. }) => {
+                processed += len(&samples);
+                ended = Some(Ended::Confirmed);
+            }
+            Ok(Claim::Complete) => break,
+            other => panic!("{other:?} after {processed} samples"),
+        }
+    }
+    assert_eq!(processed, 16);
+    let answer = coordinator.claim(1, 1, 16, request(4, None), 99.0);
+    assert_eq!(answer, Ok(Claim::Complete));
+}
+
+#[test]
+fn rank_0_learns_first_that_a_step_is_complete_and_then_cannot_stop_it() {
+    let mut coordinator = Coordinator::new(2);
+    let all = coordinator.claim(1, 1, 1, request(8, None), 0.0);
+    assert!(matches!(all, Ok(Claim::Samples { .. })));
+    let done = request(8, Some(Ended::Confirmed));
+    assert_eq!(coordinator.claim(1, 1, 1, done, 1.0), Ok(Claim::Wait));
+    assert_eq!(
+        coordinator.claim(0, 1, 1, request(8, None), 1.0),
+        Ok(Claim::Complete)
+    );
+    let stop = ClaimRequest {
+        stop: true,
+        ..request(8, None)
+    };
+    assert_eq!(coordinator.claim(1, 1, 1, stop, 2.0), Ok(Claim::Complete));
+    // The request takes effect in the next step.
+    assert_eq!(
+        coordinator.claim(0, 2, 1, request(8, None), 3.0),
+        Ok(Claim::Stop)
+    );
+}
+
+#[test]
+fn a_stop_reaches_all_ranks() {
+    let mut coordinator = Coordinator::new(3);
+    let begin = coordinator.claim(2, 1, 30, request(4, None), 0.0);
+    assert!(matches!(begin, Ok(Claim::Samples { .. })));
+    let stop = ClaimRequest {
+        stop: true,
+        ..request(4, Some(Ended::Confirmed))
+    };
+    assert_eq!(coordinator.claim(2, 1, 30, stop, 1.0), Ok(Claim::Stop));
+    for rank in [0, 1] {
+        assert_eq!(
+            coordinator.claim(rank, 1, 30, request(4, None), 2.0),
+            Ok(Claim::Stop)
+        );
+    }
+}
+
+#[test]
+fn claims_of_another_step_or_batch_are_refused() {
+    let mut coordinator = Coordinator::new(2);
+    assert!(coordinator.claim(0, 1, 8, request(4, None), 0.0).is_ok());
+    let other_batch = coordinator.claim(1, 1, 9, request(4, None), 0.0);
+    let message = other_batch.expect_err("9 is not 8").to_string();
+    assert!(message.contains("8 samples, but 9 at rank 1"), "{message}");
+    assert!(coordinator.claim(1, 2, 8, request(4, None), 0.0).is_err());
+    let nothing_claimed = request(4, Some(Ended::Confirmed));
+    assert!(coordinator.claim(1, 1, 8, nothing_claimed, 0.0).is_err());
+}
+
+#[test]
+fn the_next_samples_of_a_rank_follow_its_claim() {
+    let mut coordinator = Coordinator::new(2);
+    let Ok(Claim::Samples { samples, next }) = coordinator.claim(0, 1, 32, request(4, None), 0.0)
+    else {
+        panic!("there are samples");
+    };
+    assert_eq!((samples, next), (0..4, 4..16));
+}

@@ -1,0 +1,169 @@
+//! The interface of a group: processes that train one run together.
+
+use crate::error::{GroupError, Member, Result};
+use std::ops::Range;
+
+/// Values to sum over all ranks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    /// 32-bit values.
+    Single(Vec<f32>),
+    /// 64-bit values.
+    Double(Vec<f64>),
+}
+
+impl Values {
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        match self {
+            Values::Single(values) => values.len(),
+            Values::Double(values) => values.len(),
+        }
+    }
+
+    /// True if there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// How the samples of the last claim ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Their gradients are in the rank's sum.
+    Confirmed,
+    /// Nothing was added. Another claim may get them.
+    GivenBack,
+}
+
+/// What a rank asks of the coordinator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimRequest {
+    /// Largest number of samples, usually the micro-batch that the rank's memory allows; 0 only
+    /// reports `ended`.
+    pub at_most: u32,
+    /// How the last claim ended; `None` if it brought no samples.
+    pub ended: Option<Ended>,
+    /// Asks all ranks to stop at the last complete step.
+    pub stop: bool,
+}
+
+/// The answer to a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// Process these samples, given as positions in the effective batch.
+    Samples {
+        /// The samples; never empty.
+        samples: Range<u32>,
+        /// What the next claims of this rank probably bring, so that it can be loaded in advance.
+        next: Range<u32>,
+    },
+    /// Other ranks still process the remaining samples. Ask again soon: they may give some back.
+    Wait,
+    /// All samples are confirmed. Every rank gets this answer, and now exchanges its sums.
+    Complete,
+    /// The group stops. The sums of this step are dropped.
+    Stop,
+}
+
+/// Samples that one rank processed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// The rank.
+    pub rank: usize,
+    /// Positions in the effective batch.
+    pub samples: Range<u32>,
+}
+
+/// Processes that train one run together. Rank 0 keeps the run folder and coordinates.
+///
+/// All ranks call [`gather`](Group::gather), [`broadcast`](Group::broadcast),
+/// [`barrier`](Group::barrier), [`begin_step`](Group::begin_step) and [`sum`](Group::sum) in the
+/// same order. Only [`claim`](Group::claim) may be called any number of times between two of them.
+/// Each call blocks until its result is there, without using the processor, and fails as soon as
+/// another rank ends or is silent for a minute.
+pub trait Group: Send {
+    /// Number of this rank, `0..size`.
+    fn rank(&self) -> usize;
+
+    /// Number of ranks.
+    fn size(&self) -> usize;
+
+    /// A rank and its machine.
+    fn member(&self, rank: usize) -> Member;
+
+    /// What every rank passes, in the order of ranks, on all ranks. For small amounts.
+    ///
+    /// # Errors
+    /// The group is broken.
+    fn gather(&mut self, mine: Vec<u8>) -> Result<Vec<Vec<u8>>>;
+
+    /// What rank 0 passes, on all ranks. The bytes of other ranks are ignored.
+    ///
+    /// # Errors
+    /// The group is broken.
+    fn broadcast(&mut self, bytes: Vec<u8>) -> Result<Vec<u8>> {
+        let mine = if self.rank() == 0 { bytes } else { Vec::new() };
+        Ok(self.gather(mine)?.swap_remove(0))
+    }
+
+    /// Waits until all ranks have called it.
+    ///
+    /// # Errors
+    /// The group is broken.
+    fn barrier(&mut self) -> Result<()> {
+        self.gather(Vec::new()).map(|_| ())
+    }
+
+    /// Starts a step with an effective batch of `samples`. Does not wait for other ranks.
+    fn begin_step(&mut self, samples: u32);
+
+    /// Reports how the last claim of the step ended, and asks for more samples.
+    ///
+    /// # Errors
+    /// The group is broken, or the ranks disagree about the number of samples.
+    fn claim(&mut self, request: ClaimRequest) -> Result<Claim>;
+
+    /// The sum of `values` over all ranks. All ranks pass the same number and type of values, and
+    /// get the same bits.
+    ///
+    /// # Errors
+    /// The group is broken.
+    fn sum(&mut self, values: Values) -> Result<Values>;
+
+    /// Which rank processed which samples of the last complete step, in the order of confirmation.
+    /// Empty on all ranks but 0.
+    fn ledger(&self) -> Vec<Share>;
+
+    /// Makes waiting calls check whether all ranks are still alive, within a second, as soon as
+    /// `check` returns true. A launcher that ends a group because a rank has died interrupts the
+    /// other ranks first, and leaves them only a second or two.
+    fn check_when(&mut self, _check: Box<dyn Fn() -> bool + Send>) {}
+
+    /// Asks all ranks for a sign of life. `Err` names the first rank that does not answer within a
+    /// moment.
+    ///
+    /// # Errors
+    /// The group is broken.
+    fn check_alive(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Reports to all ranks that this one ends the run with an error; their calls then fail. Only
+    /// [`leave`](Group::leave) may follow.
+    fn fail(&mut self, _message: &str) {}
+
+    /// Waits until all ranks leave, and disconnects. In a broken group it returns once the ranks
+    /// that are left have had time to save. No other call may follow.
+    ///
+    /// # Errors
+    /// A rank was lost before it left.
+    fn leave(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The error for messages that do not fit together.
+pub(crate) fn disagreement(what: impl Into<String>) -> GroupError {
+    GroupError::Disagreement(what.into())
+}

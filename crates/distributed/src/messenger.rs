@@ -1,0 +1,507 @@
+//! The thread that exchanges messages with other ranks. Rank 0 answers claims on it while its
+//! training thread computes. No other thread uses the transport, and a training thread that waits
+//! for an answer uses no processor time.
+
+use crate::coordinator::Coordinator;
+use crate::error::{GroupError, Member, Result};
+use crate::group::{Claim, ClaimRequest, Share, Values, disagreement};
+use crate::message::Message;
+use crate::transport::Transport;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+/// Pause between two looks at the network during a sum: short, because the looks advance it.
+const SUM_NAP: Duration = Duration::from_micros(100);
+/// Shortest pause otherwise. Pauses grow with the time in which nothing has happened.
+const SHORTEST_NAP: Duration = Duration::from_micros(50);
+/// Longest pause while others may wait for an answer.
+const LONGEST_NAP: Duration = Duration::from_millis(2);
+/// Longest pause of a rank that only has to answer pings.
+const LONGEST_IDLE_NAP: Duration = Duration::from_millis(10);
+/// The fraction of the time without events that the next pause lasts.
+const NAP_DIVISOR: u32 = 16;
+
+/// When a rank counts as lost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    /// Interval of the pings of rank 0.
+    pub(crate) ping: Duration,
+    /// A rank without any message for this long is lost.
+    pub(crate) silence: Duration,
+    /// A rank that does not answer an urgent ping within this time is lost.
+    pub(crate) urgent: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Timing {
+            ping: Duration::from_secs(5),
+            silence: Duration::from_secs(60),
+            urgent: Duration::from_millis(400),
+        }
+    }
+}
+
+/// What the training thread asks for. It sends the next command after the reply, except for
+/// `Members`, `Fail` and an unanswered `CheckAlive`, which have none.
+pub(crate) enum Command {
+    /// Names of the ranks for messages.
+    Members(Vec<Member>),
+    Claim {
+        round: u64,
+        samples: u32,
+        request: ClaimRequest,
+    },
+    Gather(Vec<u8>),
+    Sum(Values),
+    Fail(String),
+    CheckAlive {
+        is_answered: bool,
+    },
+    Leave,
+}
+
+/// What the training thread gets.
+pub(crate) enum Reply {
+    /// The ledger is that of a complete step at rank 0.
+    Claim(Claim, Vec<Share>),
+    Gathered(Vec<Vec<u8>>),
+    Sum(Values),
+    Alive,
+    Left,
+}
+
+/// What the training thread waits for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Waiting {
+    ForClaim,
+    ForGather,
+    ForSum,
+    ForAlive,
+    ForLeave,
+}
+
+/// The state of the thread.
+pub(crate) struct Messenger {
+    transport: Box<dyn Transport>,
+    timing: Timing,
+    members: Vec<Member>,
+    commands: Receiver<Command>,
+    replies: Sender<Result<Reply>>,
+    waiting: Option<Waiting>,
+    /// Used by rank 0.
+    coordinator: Coordinator,
+    /// At rank 0: what ranks have passed to the running gather.
+    gathered: Vec<Option<Vec<u8>>>,
+    /// At rank 0: which ranks are ready to disconnect.
+    leaving: Vec<bool>,
+    lost: Vec<bool>,
+    /// When each rank sent its newest message.
+    message_at: Vec<Instant>,
+    pinged_at: Instant,
+    /// When an urgent check began.
+    check_began: Option<Instant>,
+    failure: Option<GroupError>,
+    started_at: Instant,
+    active_at: Instant,
+    has_ended: bool,
+}
+
+impl Messenger {
+    /// A messenger that serves the training thread through these channels.
+    pub(crate) fn new(
+        transport: Box<dyn Transport>,
+        timing: Timing,
+        commands: Receiver<Command>,
+        replies: Sender<Result<Reply>>,
+    ) -> Self {
+        let (size, now) = (transport.size(), Instant::now());
+        let member = |rank| Member {
+            rank,
+            host: String::new(),
+        };
+        Messenger {
+            transport,
+            timing,
+            members: (0..size).map(member).collect(),
+            commands,
+            replies,
+            waiting: None,
+            coordinator: Coordinator::new(size),
+            gathered: vec![None; size],
+            leaving: vec![false; size],
+            lost: vec![false; size],
+            message_at: vec![now; size],
+            pinged_at: now,
+            check_began: None,
+            failure: None,
+            started_at: now,
+            active_at: now,
+            has_ended: false,
+        }
+    }
+
+    /// Serves until the rank has left the group.
+    pub(crate) fn run(mut self) {
+        let mut is_abandoned = false;
+        while !self.has_ended {
+            let nap = self.nap();
+            let served = match self.commands.recv_timeout(nap) {
+                Ok(command) => self.serve(command),
+                Err(RecvTimeoutError::Timeout) => Ok(()),
+                Err(RecvTimeoutError::Disconnected) if is_abandoned => {
+                    std::thread::sleep(nap);
+                    Ok(())
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    is_abandoned = true;
+                    self.fail("its training ended unexpectedly".to_owned());
+                    self.serve(Command::Leave)
+                }
+            };
+            if let Err(error) = served.and_then(|()| self.progress()) {
+                self.break_group(error);
+            }
+        }
+    }
+
+    fn rank(&self) -> usize {
+        self.transport.rank()
+    }
+
+    fn is_coordinator(&self) -> bool {
+        self.rank() == 0
+    }
+
+    fn nap(&self) -> Duration {
+        if self.waiting == Some(Waiting::ForSum) {
+            return SUM_NAP;
+        }
+        let longest = if self.waiting.is_some() || self.is_coordinator() {
+            LONGEST_NAP
+        } else {
+            LONGEST_IDLE_NAP
+        };
+        (self.active_at.elapsed() / NAP_DIVISOR).clamp(SHORTEST_NAP, longest)
+    }
+
+    fn reply(&mut self, reply: Result<Reply>) {
+        self.waiting = None;
+        // The training thread may have panicked.
+        let _ = self.replies.send(reply);
+    }
+
+    fn send(&mut self, to: usize, message: &Message) -> Result<()> {
+        if to == self.rank() || self.lost[to] {
+            return Ok(());
+        }
+        self.transport.send(to, message.to_bytes())
+    }
+
+    /// Sends a message to all other ranks. Those that cannot be reached are skipped.
+    fn send_to_all(&mut self, message: &Message) {
+        for to in 0..self.members.len() {
+            let _ = self.send(to, message);
+        }
+    }
+
+    /// Starts what the training thread asks for.
+    fn serve(&mut self, command: Command) -> Result<()> {
+        self.active_at = Instant::now();
+        match command {
+            Command::Members(members) => self.members = members,
+            Command::Fail(message) => self.fail(message),
+            Command::Leave => {
+                self.waiting = Some(Waiting::ForLeave);
+                self.leaving[self.transport.rank()] = true;
+                self.send(0, &Message::Leave)?;
+                self.end_if_all_leave();
+            }
+            other => match self.failure.clone() {
+                None => self.start(other)?,
+                Some(_) if matches!(other, Command::CheckAlive { is_answered: false }) => {}
+                Some(failure) => self.reply(Err(failure)),
+            },
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, command: Command) -> Result<()> {
+        match command {
+            Command::Claim {
+                round,
+                samples,
+                request,
+            } => {
+                self.waiting = Some(Waiting::ForClaim);
+                if self.is_coordinator() {
+                    let claim = self.coordinate(0, round, samples, request)?;
+                    self.reply_claim(claim);
+                    return Ok(());
+                }
+                let claim = Message::Claim {
+                    round,
+                    samples,
+                    request,
+                };
+                self.send(0, &claim)
+            }
+            Command::Gather(bytes) => {
+                self.waiting = Some(Waiting::ForGather);
+                if self.is_coordinator() {
+                    return self.gather(0, bytes);
+                }
+                self.send(0, &Message::Gather(bytes))
+            }
+            Command::Sum(values) => {
+                self.waiting = Some(Waiting::ForSum);
+                self.transport.begin_sum(values)
+            }
+            Command::CheckAlive { is_answered } => {
+                if is_answered {
+                    self.waiting = Some(Waiting::ForAlive);
+                }
+                self.check_began = Some(Instant::now());
+                self.ping()
+            }
+            Command::Members(_) | Command::Fail(_) | Command::Leave => Ok(()),
+        }
+    }
+
+    fn coordinate(
+        &mut self,
+        rank: usize,
+        round: u64,
+        samples: u32,
+        request: ClaimRequest,
+    ) -> Result<Claim> {
+        let now_s = self.started_at.elapsed().as_secs_f64();
+        self.coordinator.claim(rank, round, samples, request, now_s)
+    }
+
+    fn reply_claim(&mut self, claim: Claim) {
+        let ledger = if self.is_coordinator() && claim == Claim::Complete {
+            self.coordinator.ledger().to_vec()
+        } else {
+            Vec::new()
+        };
+        self.reply(Ok(Reply::Claim(claim, ledger)));
+    }
+
+    /// Takes what `rank` passes to a gather, and answers all ranks once all have passed theirs.
+    fn gather(&mut self, rank: usize, bytes: Vec<u8>) -> Result<()> {
+        if self.gathered[rank].replace(bytes).is_some() {
+            return Err(disagreement(format!("rank {rank} is ahead of the others")));
+        }
+        if self.gathered.iter().any(Option::is_none) {
+            return Ok(());
+        }
+        let all: Vec<Vec<u8>> = self.gathered.iter_mut().filter_map(Option::take).collect();
+        let message = Message::Gathered(all);
+        for to in 1..self.members.len() {
+            self.send(to, &message)?;
+        }
+        if let Message::Gathered(all) = message {
+            self.reply(Ok(Reply::Gathered(all)));
+        }
+        Ok(())
+    }
+
+    /// Handles what has arrived, and checks who is still there.
+    fn progress(&mut self) -> Result<()> {
+        while !self.has_ended
+            && let Some((from, bytes)) = self.transport.receive()?
+        {
+            self.active_at = Instant::now();
+            self.message_at[from] = self.active_at;
+            self.receive(from, Message::from_bytes(&bytes)?)?;
+        }
+        if self.waiting == Some(Waiting::ForSum)
+            && let Some(sum) = self.transport.poll_sum()?
+        {
+            self.reply(Ok(Reply::Sum(sum)));
+        }
+        self.check_others()
+    }
+
+    fn receive(&mut self, from: usize, message: Message) -> Result<()> {
+        match message {
+            Message::Ping => self.send(from, &Message::Pong)?,
+            Message::Pong => {}
+            Message::Claim {
+                round,
+                samples,
+                request,
+            } if self.failure.is_none() => {
+                let claim = self.coordinate(from, round, samples, request)?;
+                self.send(from, &Message::Answer(claim))?;
+            }
+            Message::Gather(bytes) if self.failure.is_none() => self.gather(from, bytes)?,
+            Message::Answer(claim) if self.waiting == Some(Waiting::ForClaim) => {
+                self.reply_claim(claim);
+            }
+            Message::Gathered(all) if self.waiting == Some(Waiting::ForGather) => {
+                self.reply(Ok(Reply::Gathered(all)));
+            }
+            // The failure of this rank or of another one has been reported.
+            Message::Claim { .. }
+            | Message::Gather(_)
+            | Message::Answer(_)
+            | Message::Gathered(_) => {}
+            Message::Failed { rank, message } => {
+                let member = self.member(rank as usize);
+                self.break_group(GroupError::Failed { member, message });
+            }
+            Message::Lost { rank } => {
+                let member = self.member(rank as usize);
+                self.break_group(GroupError::Lost(member));
+            }
+            Message::Leave => {
+                self.leaving[from] = true;
+                self.end_if_all_leave();
+            }
+            Message::AllLeave => self.end(),
+        }
+        Ok(())
+    }
+
+    fn member(&self, rank: usize) -> Member {
+        self.members.get(rank).cloned().unwrap_or(Member {
+            rank,
+            host: String::new(),
+        })
+    }
+
+    fn peers(&self) -> std::ops::Range<usize> {
+        if self.is_coordinator() {
+            1..self.members.len()
+        } else {
+            0..1
+        }
+    }
+
+    fn ping(&mut self) -> Result<()> {
+        self.pinged_at = Instant::now();
+        for to in self.peers() {
+            self.send(to, &Message::Ping)?;
+        }
+        Ok(())
+    }
+
+    /// Pings, and finds ranks that are silent.
+    fn check_others(&mut self) -> Result<()> {
+        if self.has_ended {
+            return Ok(());
+        }
+        if self.is_coordinator() && self.pinged_at.elapsed() >= self.timing.ping {
+            self.ping()?;
+        }
+        let silent = self.peers().find(|&rank| {
+            !self.lost[rank] && self.message_at[rank].elapsed() >= self.timing.silence
+        });
+        if let Some(rank) = silent {
+            return Err(GroupError::Silent {
+                member: self.member(rank),
+                seconds: self.message_at[rank].elapsed().as_secs(),
+            });
+        }
+        let Some(began) = self.check_began else {
+            return Ok(());
+        };
+        let unanswered = self.peers().find(|&rank| self.message_at[rank] < began);
+        match unanswered {
+            None => {
+                self.check_began = None;
+                if self.waiting == Some(Waiting::ForAlive) {
+                    self.reply(Ok(Reply::Alive));
+                }
+                Ok(())
+            }
+            Some(rank) if began.elapsed() >= self.timing.urgent => {
+                self.check_began = None;
+                Err(GroupError::Lost(self.member(rank)))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// This rank ends the run with an error.
+    fn fail(&mut self, message: String) {
+        if self.failure.is_some() {
+            return;
+        }
+        let member = self.member(self.rank());
+        self.break_group(GroupError::Failed { member, message });
+    }
+
+    /// Records why the group is broken, and reports it to the other ranks and the training thread.
+    fn break_group(&mut self, failure: GroupError) {
+        self.check_began = None;
+        if self.failure.is_none() {
+            if let GroupError::Lost(member) | GroupError::Silent { member, .. } = &failure {
+                self.lost[member.rank] = true;
+            }
+            let message = self.failure_message(&failure);
+            self.failure = Some(failure.clone());
+            if self.is_coordinator() {
+                self.send_to_all(&message);
+            } else {
+                let _ = self.send(0, &message);
+            }
+        }
+        match self.waiting {
+            Some(Waiting::ForLeave) => self.end_if_all_leave(),
+            Some(_) => self.reply(Err(failure)),
+            None => {}
+        }
+    }
+
+    fn failure_message(&self, failure: &GroupError) -> Message {
+        match failure {
+            GroupError::Lost(member) | GroupError::Silent { member, .. } => Message::Lost {
+                rank: member.rank as u32,
+            },
+            GroupError::Failed { member, message } => Message::Failed {
+                rank: member.rank as u32,
+                message: message.clone(),
+            },
+            other => Message::Failed {
+                rank: self.rank() as u32,
+                message: other.to_string(),
+            },
+        }
+    }
+
+    /// Ends the connection once all ranks that are left are ready.
+    fn end_if_all_leave(&mut self) {
+        if self.waiting != Some(Waiting::ForLeave) {
+            return;
+        }
+        if !self.is_coordinator() {
+            // Without rank 0, no rank waits for another one.
+            if self.lost[0] {
+                self.end();
+            }
+            return;
+        }
+        if (0..self.members.len()).all(|rank| self.leaving[rank] || self.lost[rank]) {
+            self.send_to_all(&Message::AllLeave);
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        self.has_ended = true;
+        let is_whole = self.lost.iter().all(|is_lost| !is_lost);
+        let left = match self.failure.clone().filter(|_| !is_whole) {
+            Some(failure) => Err(failure),
+            None => Ok(Reply::Left),
+        };
+        if is_whole {
+            self.transport.disconnect();
+        } else {
+            self.transport.abort();
+        }
+        self.reply(left);
+    }
+}
