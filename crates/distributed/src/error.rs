@@ -32,6 +32,9 @@ pub enum GroupError {
     /// The library that connects the machines cannot be used.
     #[error("{0}")]
     Unavailable(String),
+    /// A message or a sum could not be exchanged.
+    #[error("the connection of the machines failed: {0}")]
+    Connection(String),
     /// A rank ended, or the connection to it is lost.
     #[error("{0} ended, or cannot be reached any more")]
     Lost(Member),

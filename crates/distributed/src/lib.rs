@@ -40,8 +40,10 @@ mod transport;
 mod messenger;
 mod connected_group;
 mod threads;
+mod mpi;
 
 pub use alone::Alone;
 pub use error::{GroupError, Member, Result};
 pub use group::{Claim, ClaimRequest, Ended, Group, Share, Values};
+pub use mpi::join_launched;
 pub use threads::{ThreadOptions, ThreadRank, thread_ranks};

@@ -73,12 +73,12 @@ pub(crate) enum Reply {
 
 /// What the training thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Waiting {
-    ForClaim,
-    ForGather,
-    ForSum,
-    ForAlive,
-    ForLeave,
+enum WaitingFor {
+    Claim,
+    Gather,
+    Sum,
+    Alive,
+    Leave,
 }
 
 /// The state of the thread.
@@ -88,7 +88,7 @@ pub(crate) struct Messenger {
     members: Vec<Member>,
     commands: Receiver<Command>,
     replies: Sender<Result<Reply>>,
-    waiting: Option<Waiting>,
+    waiting: Option<WaitingFor>,
     /// Used by rank 0.
     coordinator: Coordinator,
     /// At rank 0: what ranks have passed to the running gather.
@@ -174,7 +174,7 @@ impl Messenger {
     }
 
     fn nap(&self) -> Duration {
-        if self.waiting == Some(Waiting::ForSum) {
+        if self.waiting == Some(WaitingFor::Sum) {
             return SUM_NAP;
         }
         let longest = if self.waiting.is_some() || self.is_coordinator() {
@@ -212,7 +212,7 @@ impl Messenger {
             Command::Members(members) => self.members = members,
             Command::Fail(message) => self.fail(message),
             Command::Leave => {
-                self.waiting = Some(Waiting::ForLeave);
+                self.waiting = Some(WaitingFor::Leave);
                 self.leaving[self.transport.rank()] = true;
                 self.send(0, &Message::Leave)?;
                 self.end_if_all_leave();
@@ -233,7 +233,7 @@ impl Messenger {
                 samples,
                 request,
             } => {
-                self.waiting = Some(Waiting::ForClaim);
+                self.waiting = Some(WaitingFor::Claim);
                 if self.is_coordinator() {
                     let claim = self.coordinate(0, round, samples, request)?;
                     self.reply_claim(claim);
@@ -247,19 +247,19 @@ impl Messenger {
                 self.send(0, &claim)
             }
             Command::Gather(bytes) => {
-                self.waiting = Some(Waiting::ForGather);
+                self.waiting = Some(WaitingFor::Gather);
                 if self.is_coordinator() {
                     return self.gather(0, bytes);
                 }
                 self.send(0, &Message::Gather(bytes))
             }
             Command::Sum(values) => {
-                self.waiting = Some(Waiting::ForSum);
+                self.waiting = Some(WaitingFor::Sum);
                 self.transport.begin_sum(values)
             }
             Command::CheckAlive { is_answered } => {
                 if is_answered {
-                    self.waiting = Some(Waiting::ForAlive);
+                    self.waiting = Some(WaitingFor::Alive);
                 }
                 self.check_began = Some(Instant::now());
                 self.ping()
@@ -316,7 +316,7 @@ impl Messenger {
             self.message_at[from] = self.active_at;
             self.receive(from, Message::from_bytes(&bytes)?)?;
         }
-        if self.waiting == Some(Waiting::ForSum)
+        if self.waiting == Some(WaitingFor::Sum)
             && let Some(sum) = self.transport.poll_sum()?
         {
             self.reply(Ok(Reply::Sum(sum)));
@@ -337,10 +337,10 @@ impl Messenger {
                 self.send(from, &Message::Answer(claim))?;
             }
             Message::Gather(bytes) if self.failure.is_none() => self.gather(from, bytes)?,
-            Message::Answer(claim) if self.waiting == Some(Waiting::ForClaim) => {
+            Message::Answer(claim) if self.waiting == Some(WaitingFor::Claim) => {
                 self.reply_claim(claim);
             }
-            Message::Gathered(all) if self.waiting == Some(Waiting::ForGather) => {
+            Message::Gathered(all) if self.waiting == Some(WaitingFor::Gather) => {
                 self.reply(Ok(Reply::Gathered(all)));
             }
             // The failure of this rank or of another one has been reported.
@@ -412,7 +412,7 @@ impl Messenger {
         match unanswered {
             None => {
                 self.check_began = None;
-                if self.waiting == Some(Waiting::ForAlive) {
+                if self.waiting == Some(WaitingFor::Alive) {
                     self.reply(Ok(Reply::Alive));
                 }
                 Ok(())
@@ -450,7 +450,7 @@ impl Messenger {
             }
         }
         match self.waiting {
-            Some(Waiting::ForLeave) => self.end_if_all_leave(),
+            Some(WaitingFor::Leave) => self.end_if_all_leave(),
             Some(_) => self.reply(Err(failure)),
             None => {}
         }
@@ -474,7 +474,7 @@ impl Messenger {
 
     /// Ends the connection once all ranks that are left are ready.
     fn end_if_all_leave(&mut self) {
-        if self.waiting != Some(Waiting::ForLeave) {
+        if self.waiting != Some(WaitingFor::Leave) {
             return;
         }
         if !self.is_coordinator() {

@@ -136,46 +136,60 @@ fn efficiency(speeds: &[f64], micro_batches: &[u32], batch: u32, steps: u64) -> 
     ideal_s / real_s
 }
 
+/// A group, and the share of the ideal that it must reach.
+struct Case {
+    name: &'static str,
+    speeds: Vec<f64>,
+    micro_batches: Vec<u32>,
+    batch: u32,
+    bar: f64,
+}
+
+impl Case {
+    /// A group of `speeds.len()` ranks with micro-batches of 16.
+    fn new(name: &'static str, speeds: &[f64], batch: u32, bar: f64) -> Self {
+        Case {
+            name,
+            speeds: speeds.to_vec(),
+            micro_batches: vec![16; speeds.len()],
+            batch,
+            bar,
+        }
+    }
+
+    fn with_micro_batches(self, micro_batches: &[u32]) -> Self {
+        let micro_batches = micro_batches.to_vec();
+        Case {
+            micro_batches,
+            ..self
+        }
+    }
+}
+
 #[test]
 fn a_group_under_some_pressure_comes_close_to_the_ideal() {
     let spread: Vec<f64> = (0..32)
         .map(|i| 40.0 * 3f64.powf(f64::from(i) / 31.0))
         .collect();
-    let cases: &[(&str, Vec<f64>, Vec<u32>, u32, f64)] = &[
-        (
-            "a fast and a slow one, 64",
-            vec![120.0, 20.0],
-            vec![16, 4],
-            64,
-            0.92,
-        ),
-        (
-            "a fast and a slow one, 512",
-            vec![120.0, 20.0],
-            vec![16, 4],
-            512,
-            0.95,
-        ),
-        ("2 alike", vec![120.0; 2], vec![16; 2], 128, 0.95),
-        (
-            "2 fast and 2 slow ones",
-            vec![120.0, 120.0, 20.0, 20.0],
-            vec![16, 16, 4, 4],
-            256,
-            0.95,
-        ),
-        ("8 alike", vec![100.0; 8], vec![16; 8], 512, 0.95),
-        ("32 different ones", spread, vec![8; 32], 2048, 0.95),
-        ("128 alike", vec![100.0; 128], vec![16; 128], 8192, 0.92),
-        ("1024 alike", vec![100.0; 1024], vec![16; 1024], 65536, 0.85),
+    let (unequal, four) = ([120.0, 20.0], [120.0, 120.0, 20.0, 20.0]);
+    let cases = [
+        Case::new("a fast and a slow one, 64", &unequal, 64, 0.92).with_micro_batches(&[16, 4]),
+        Case::new("a fast and a slow one, 512", &unequal, 512, 0.95).with_micro_batches(&[16, 4]),
+        Case::new("2 alike", &[120.0; 2], 128, 0.95),
+        Case::new("2 fast, 2 slow ones", &four, 256, 0.95).with_micro_batches(&[16, 16, 4, 4]),
+        Case::new("8 alike", &[100.0; 8], 512, 0.95),
+        Case::new("32 different ones", &spread, 2048, 0.95).with_micro_batches(&[8; 32]),
+        Case::new("128 alike", &[100.0; 128], 8192, 0.92),
+        Case::new("1024 alike", &[100.0; 1024], 65536, 0.85),
     ];
     let mut missed = Vec::new();
-    for (name, speeds, micro_batches, batch, bar) in cases {
-        let steps = if speeds.len() > 200 { 30 } else { 300 };
-        let share = efficiency(speeds, micro_batches, *batch, steps);
-        println!("{name}: {share:.3} of the ideal, at least {bar}");
-        if share < *bar {
-            missed.push(format!("{name}: {share:.3} < {bar}"));
+    for case in cases {
+        let steps = if case.speeds.len() > 200 { 30 } else { 300 };
+        let share = efficiency(&case.speeds, &case.micro_batches, case.batch, steps);
+        let result = format!("{}: {share:.3} of the ideal, bar {}", case.name, case.bar);
+        println!("{result}");
+        if share < case.bar {
+            missed.push(result);
         }
     }
     assert!(missed.is_empty(), "{missed:?}");

@@ -1,0 +1,348 @@
+//! Ranks that a launcher of MPI started. Messages and sums are those of the MPI library of the
+//! machine. Only this file and its folder know MPI.
+
+mod launcher;
+mod library;
+
+use crate::connected_group::ConnectedGroup;
+use crate::error::{GroupError, Result};
+use crate::group::{Group, Values};
+use crate::messenger::Timing;
+use crate::transport::Transport;
+use launcher::Launcher;
+use library::{ANY_SOURCE, Handle, IN_PLACE, MpiLibrary, Status};
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
+
+/// Marks the messages of this crate.
+const TAG: c_int = 7;
+/// Values of one bucket: 4 MB in f32. Larger buckets would wait longer for the pauses of the
+/// messenger.
+const BUCKET_VALUES: usize = 1 << 20;
+/// Buckets that are summed at the same time.
+const BUCKETS_AT_ONCE: usize = 8;
+
+/// Joins the group that a launcher such as `mpirun` started this process for. Returns `None`, and
+/// loads nothing, if no launcher did or if it started a single process. Returns once all ranks have
+/// joined. A process joins once.
+///
+/// # Errors
+/// No MPI library can be used, or it is not that of the launcher. A rank runs another version.
+pub fn join_launched() -> Result<Option<Box<dyn Group>>> {
+    let launcher = Launcher::detect(|name| std::env::var(name).ok())?;
+    let Some(launcher) = launcher.filter(|launcher| launcher.size > 1) else {
+        return Ok(None);
+    };
+    let connect = move || -> Result<Box<dyn Transport>> { Ok(Box::new(Mpi::connect(launcher)?)) };
+    let group = ConnectedGroup::start(connect, Timing::default())?;
+    Ok(Some(Box::new(group)))
+}
+
+/// The ranks of MPI's world.
+struct Mpi {
+    library: MpiLibrary,
+    rank: usize,
+    size: usize,
+    /// Messages whose bytes the library still reads.
+    sends: VecDeque<Transfer>,
+    /// A message whose bytes the library still writes.
+    receive: Option<Transfer>,
+    sum: Option<RunningSum>,
+}
+
+/// A message under way. Its bytes belong to the library until the request is complete.
+struct Transfer {
+    request: Handle,
+    peer: usize,
+    bytes: ManuallyDrop<Vec<u8>>,
+}
+
+/// A sum in buckets. Each bucket is summed at one rank, its owner, and then sent to all, so that
+/// all ranks get the same bits. Requests start in the same order on all ranks, as MPI requires: the
+/// sum of bucket `i + BUCKETS_AT_ONCE` after the spread of bucket `i`.
+struct RunningSum {
+    /// They belong to the library until all requests are complete.
+    values: ManuallyDrop<Values>,
+    /// The first of the values.
+    first: *mut c_void,
+    value_bytes: usize,
+    kind: Handle,
+    /// Requests of sums and spreads, by bucket.
+    sums: Vec<Handle>,
+    spreads: Vec<Handle>,
+}
+
+impl RunningSum {
+    fn buckets(&self) -> usize {
+        self.values.len().div_ceil(BUCKET_VALUES)
+    }
+
+    /// Start and number of values of a bucket.
+    fn bucket(&self, index: usize) -> (*mut c_void, c_int) {
+        let start = index * BUCKET_VALUES;
+        let count = BUCKET_VALUES.min(self.values.len() - start);
+        let start = self.first.wrapping_byte_add(start * self.value_bytes);
+        (start, count as c_int)
+    }
+}
+
+impl Mpi {
+    fn connect(launcher: Launcher) -> Result<Self> {
+        let library = MpiLibrary::load(launcher.is_open_mpi)?;
+        let (functions, world) = (&library.functions, library.objects.world);
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: MPI is initialized, and both numbers live during the calls.
+        let codes = unsafe {
+            [
+                (functions.comm_rank)(world, &mut rank),
+                (functions.comm_size)(world, &mut size),
+            ]
+        };
+        for code in codes {
+            library.check(code)?;
+        }
+        let size = usize::try_from(size).unwrap_or(0);
+        // With the library of another MPI, each process would train alone.
+        if size != launcher.size {
+            return Err(GroupError::Unavailable(format!(
+                "the launcher started {} processes, but {} sees {size}: the launcher and the library belong to different MPIs; use the mpirun of the library, or set EBB_MPI to the path of the launcher's library",
+                launcher.size, library.name
+            )));
+        }
+        Ok(Mpi {
+            rank: usize::try_from(rank).unwrap_or(0),
+            size,
+            library,
+            sends: VecDeque::new(),
+            receive: None,
+            sum: None,
+        })
+    }
+
+    /// Whether a request is complete. Also advances the others.
+    fn is_complete(&self, request: &mut Handle) -> Result<bool> {
+        let (mut flag, mut status) = (0, Status::default());
+        // SAFETY: the request was started by this library and is tested until it is complete.
+        let code = unsafe { (self.library.functions.test)(request, &mut flag, &mut status) };
+        self.library.check(code)?;
+        Ok(flag != 0)
+    }
+
+    /// Frees the bytes of messages that have been sent.
+    fn finish_sends(&mut self) -> Result<()> {
+        while let Some(mut send) = self.sends.pop_front() {
+            if !self.is_complete(&mut send.request)? {
+                self.sends.push_front(send);
+                return Ok(());
+            }
+            drop(ManuallyDrop::into_inner(send.bytes));
+        }
+        Ok(())
+    }
+
+    /// Starts to receive the next message, if there is one.
+    fn start_receive(&mut self) -> Result<()> {
+        let (functions, objects) = (&self.library.functions, &self.library.objects);
+        let (mut flag, mut status) = (0, Status::default());
+        // SAFETY: the flag and the status live during the call.
+        let code =
+            unsafe { (functions.probe)(ANY_SOURCE, TAG, objects.world, &mut flag, &mut status) };
+        self.library.check(code)?;
+        if flag == 0 {
+            return Ok(());
+        }
+        let mut count = 0;
+        // SAFETY: the status is that of the message which was found.
+        let code = unsafe { (functions.count)(&status, objects.byte, &mut count) };
+        self.library.check(code)?;
+        let mut bytes = ManuallyDrop::new(vec![0u8; usize::try_from(count).unwrap_or(0)]);
+        let mut request = std::ptr::null_mut();
+        // SAFETY: the buffer has the length of the message, and lives until the request is complete
+        // or the process ends.
+        let code = unsafe {
+            (functions.start_receive)(
+                bytes.as_mut_ptr().cast(),
+                count,
+                objects.byte,
+                status.source,
+                TAG,
+                objects.world,
+                &mut request,
+            )
+        };
+        self.library.check(code)?;
+        self.receive = Some(Transfer {
+            request,
+            peer: usize::try_from(status.source).unwrap_or(0),
+            bytes,
+        });
+        Ok(())
+    }
+
+    fn start_bucket_sum(&self, sum: &mut RunningSum) -> Result<()> {
+        let index = sum.sums.len();
+        let (start, count) = sum.bucket(index);
+        let owner = index % self.size;
+        let (from, to) = if owner == self.rank {
+            (IN_PLACE, start)
+        } else {
+            (start.cast_const(), std::ptr::null_mut())
+        };
+        let (objects, mut request) = (&self.library.objects, std::ptr::null_mut());
+        // SAFETY: the bucket lies in the values, which stay where they are until all requests are
+        // complete or the process ends. No other request uses the bucket at the same time.
+        let code = unsafe {
+            (self.library.functions.start_reduce)(
+                from,
+                to,
+                count,
+                sum.kind,
+                objects.sum,
+                owner as c_int,
+                objects.world,
+                &mut request,
+            )
+        };
+        self.library.check(code)?;
+        sum.sums.push(request);
+        Ok(())
+    }
+
+    fn start_bucket_spread(&self, sum: &mut RunningSum) -> Result<()> {
+        let index = sum.spreads.len();
+        let (start, count) = sum.bucket(index);
+        let (owner, mut request) = (index % self.size, std::ptr::null_mut());
+        // SAFETY: as for the sum of the bucket, which is complete at this rank.
+        let code = unsafe {
+            (self.library.functions.start_broadcast)(
+                start,
+                count,
+                sum.kind,
+                owner as c_int,
+                self.library.objects.world,
+                &mut request,
+            )
+        };
+        self.library.check(code)?;
+        sum.spreads.push(request);
+        Ok(())
+    }
+
+    /// Starts what can start. Returns whether all buckets are summed and spread.
+    fn advance(&self, sum: &mut RunningSum) -> Result<bool> {
+        loop {
+            let spread = sum.spreads.len();
+            while sum.sums.len() < sum.buckets().min(spread + BUCKETS_AT_ONCE) {
+                self.start_bucket_sum(sum)?;
+            }
+            if spread == sum.buckets() {
+                break;
+            }
+            if !self.is_complete(&mut sum.sums[spread])? {
+                return Ok(false);
+            }
+            self.start_bucket_spread(sum)?;
+        }
+        for request in &mut sum.spreads {
+            // A complete request stays complete.
+            if !self.is_complete(request)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Transport for Mpi {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn send(&mut self, to: usize, bytes: Vec<u8>) -> Result<()> {
+        self.finish_sends()?;
+        let count = c_int::try_from(bytes.len())
+            .map_err(|_| GroupError::Connection("a message is larger than 2 GB".to_owned()))?;
+        let (objects, mut request) = (&self.library.objects, std::ptr::null_mut());
+        let bytes = ManuallyDrop::new(bytes);
+        // SAFETY: the bytes live until the request is complete or the process ends.
+        let code = unsafe {
+            (self.library.functions.start_send)(
+                bytes.as_ptr().cast(),
+                count,
+                objects.byte,
+                to as c_int,
+                TAG,
+                objects.world,
+                &mut request,
+            )
+        };
+        self.library.check(code)?;
+        self.sends.push_back(Transfer {
+            request,
+            peer: to,
+            bytes,
+        });
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>> {
+        self.finish_sends()?;
+        if self.receive.is_none() {
+            self.start_receive()?;
+        }
+        let Some(mut receive) = self.receive.take() else {
+            return Ok(None);
+        };
+        if self.is_complete(&mut receive.request)? {
+            return Ok(Some((
+                receive.peer,
+                ManuallyDrop::into_inner(receive.bytes),
+            )));
+        }
+        self.receive = Some(receive);
+        Ok(None)
+    }
+
+    fn begin_sum(&mut self, mut values: Values) -> Result<()> {
+        let objects = &self.library.objects;
+        let (first, value_bytes, kind) = match &mut values {
+            Values::Single(values) => (values.as_mut_ptr().cast(), 4, objects.float),
+            Values::Double(values) => (values.as_mut_ptr().cast(), 8, objects.double),
+        };
+        self.sum = Some(RunningSum {
+            values: ManuallyDrop::new(values),
+            first,
+            value_bytes,
+            kind,
+            sums: Vec::new(),
+            spreads: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn poll_sum(&mut self) -> Result<Option<Values>> {
+        let Some(mut sum) = self.sum.take() else {
+            return Ok(None);
+        };
+        if self.advance(&mut sum)? {
+            return Ok(Some(ManuallyDrop::into_inner(sum.values)));
+        }
+        self.sum = Some(sum);
+        Ok(None)
+    }
+
+    fn disconnect(&mut self) {
+        // SAFETY: all ranks have left, and nothing is under way but messages that no one waits for.
+        unsafe { (self.library.functions.finalize)() };
+    }
+
+    fn abort(&mut self) {
+        // SAFETY: the library is initialized. It ends the processes that are left.
+        unsafe { (self.library.functions.abort)(self.library.objects.world, 1) };
+    }
+}

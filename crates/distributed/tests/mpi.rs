@@ -1,0 +1,255 @@
+//! Groups of processes under `mpirun`. Without Open MPI's `mpirun` the tests say that they are left
+//! out.
+
+// A helper that fails fails the test.
+#![allow(clippy::unwrap_used)]
+
+use distributed::{Claim, ClaimRequest, Ended, Group, Values, join_launched};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// Set for the processes that a test starts: what they shall do.
+const ROLE: &str = "EBB_TEST_ROLE";
+
+/// Whether there is a launcher to test with.
+fn has_launcher() -> bool {
+    let version = Command::new("mpirun").arg("--version").output();
+    let found =
+        version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains("Open MPI"));
+    if !found {
+        println!("left out: there is no mpirun of Open MPI (Debian: apt-get install openmpi-bin)");
+    }
+    found
+}
+
+/// Runs this test program as a group of `size` ranks, in which each plays `role`.
+fn launch(size: usize, role: &str, options: &[&str]) -> Output {
+    let mut mpirun = Command::new("mpirun");
+    mpirun.args([
+        "--oversubscribe",
+        "--allow-run-as-root",
+        "--bind-to",
+        "none",
+    ]);
+    mpirun.args(options).args(["-n", &size.to_string()]);
+    mpirun.arg(std::env::current_exe().unwrap());
+    mpirun.args(["--exact", "plays_its_role_in_a_group", "--nocapture"]);
+    mpirun.env(ROLE, role).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    let streams = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&streams).into_owned()
+}
+
+/// What the processes of a group do. Without a role, nothing: it is then one of the tests.
+#[test]
+fn plays_its_role_in_a_group() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    if role == "foreign library" {
+        // SAFETY: no other thread of this process reads the environment at the same time.
+        unsafe { std::env::set_var("OMPI_COMM_WORLD_SIZE", "7") };
+        let refused = join_launched().err().unwrap().to_string();
+        assert!(refused.contains("different MPIs"), "{refused}");
+        println!("it was refused");
+        return;
+    }
+    let mut group = join_launched().unwrap().unwrap();
+    match role.as_str() {
+        "work" => work(&mut *group),
+        "fail" => fail(&mut *group),
+        "die" => die(&mut *group),
+        other => panic!("{other}"),
+    }
+}
+
+fn work(group: &mut dyn Group) {
+    let (rank, size) = (group.rank(), group.size());
+    let all = group.gather(vec![rank as u8; 1 + 100_000 * rank]).unwrap();
+    assert!(
+        all.iter()
+            .enumerate()
+            .all(|(r, bytes)| bytes.len() == 1 + 100_000 * r)
+    );
+    // Several windows of buckets, the last one short.
+    for count in [1, 1000, 20 * (1 << 20) + 17] {
+        let value = |i: usize| 1.0 / (1 + i % 1000 + rank) as f32;
+        let sum = group
+            .sum(Values::Single((0..count).map(value).collect()))
+            .unwrap();
+        let Values::Single(sum) = sum else {
+            panic!("f32 was passed");
+        };
+        for (i, sum) in sum.iter().enumerate() {
+            let expected: f32 = (0..size).map(|r| 1.0 / (1 + i % 1000 + r) as f32).sum();
+            assert!(
+                (sum - expected).abs() <= 1e-6 * expected,
+                "{i}: {sum} {expected}"
+            );
+        }
+        let bytes: Vec<u8> = sum.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let same = group.gather(hash(&bytes).to_vec()).unwrap();
+        assert!(
+            same.iter().all(|hash| *hash == same[0]),
+            "the same bits on all ranks"
+        );
+    }
+    let doubles = group.sum(Values::Double(vec![0.1; 12])).unwrap();
+    let Values::Double(doubles) = doubles else {
+        panic!("f64 was passed");
+    };
+    assert!((doubles[11] - 0.1 * size as f64).abs() < 1e-15);
+    let mut processed = 0;
+    for step in 0..20 {
+        processed += claim_all(group, 50 + step);
+        group.barrier().unwrap();
+    }
+    let total: u32 = group
+        .gather(processed.to_le_bytes().to_vec())
+        .unwrap()
+        .iter()
+        .map(|bytes| u32::from_le_bytes(bytes[..].try_into().unwrap()))
+        .sum();
+    assert_eq!(total, (0..20).map(|step| 50 + step).sum());
+    group.leave().unwrap();
+    println!("rank {rank} of {size} worked");
+}
+
+fn hash(bytes: &[u8]) -> [u8; 8] {
+    let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, fnv).to_le_bytes()
+}
+
+fn claim_all(group: &mut dyn Group, samples: u32) -> u32 {
+    group.begin_step(samples);
+    let (mut processed, mut ended) = (0, None);
+    loop {
+        let request = ClaimRequest {
+            at_most: 4,
+            ended: ended.take(),
+            stop: false,
+        };
+        match group.claim(request).unwrap() {
+            Claim::Samples { samples, .. } => {
+                std::thread::sleep(Duration::from_millis(1));
+                processed += samples.end - samples.start;
+                ended = Some(Ended::Confirmed);
+            }
+            Claim::Wait => std::thread::sleep(Duration::from_micros(500)),
+            Claim::Complete => return processed,
+            Claim::Stop => panic!("no rank asked for it"),
+        }
+    }
+}
+
+fn fail(group: &mut dyn Group) {
+    if group.rank() == 1 {
+        group.fail("the disk is full");
+    }
+    let error = group.barrier().unwrap_err().to_string();
+    assert!(
+        error.contains("rank 1 (") && error.contains("the disk is full"),
+        "{error}"
+    );
+    group.leave().unwrap();
+    println!("rank {} reports: {error}", group.rank());
+}
+
+/// Rank 1 ends without a word; rank 0 notices while it waits for a sum, and reports it in time.
+fn die(group: &mut dyn Group) {
+    group.barrier().unwrap();
+    if group.rank() == 1 {
+        // SAFETY: it ends this process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    static INTERRUPTED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    extern "C" fn interrupt(_signal: libc::c_int) {
+        INTERRUPTED.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+    // SAFETY: the handler only stores a flag.
+    unsafe { libc::signal(libc::SIGTERM, interrupt as *const () as libc::sighandler_t) };
+    group.check_when(Box::new(|| {
+        INTERRUPTED.load(std::sync::atomic::Ordering::Relaxed)
+    }));
+    let began = Instant::now();
+    let error = group
+        .sum(Values::Single(vec![1.0]))
+        .unwrap_err()
+        .to_string();
+    println!("rank {} reports: {error}", group.rank());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let _ = group.leave();
+}
+
+#[test]
+fn processes_sum_claim_and_gather() {
+    if !has_launcher() {
+        return;
+    }
+    let over_tcp = ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"];
+    for (size, options) in [(2, &[][..]), (3, &[]), (2, &over_tcp)] {
+        let began = Instant::now();
+        let output = launch(size, "work", options);
+        let text = text(&output);
+        assert!(output.status.success(), "{text}");
+        for rank in 0..size {
+            assert!(
+                text.contains(&format!("rank {rank} of {size} worked")),
+                "{text}"
+            );
+        }
+        println!(
+            "{size} ranks {options:?}: {:.1} s",
+            began.elapsed().as_secs_f64()
+        );
+    }
+}
+
+#[test]
+fn an_error_of_one_process_reaches_the_others() {
+    if !has_launcher() {
+        return;
+    }
+    let text = text(&launch(3, "fail", &[]));
+    for rank in 0..3 {
+        assert!(
+            text.contains(&format!("rank {rank} reports: rank 1 (")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_death_of_a_process_is_reported_before_the_launcher_ends_the_others() {
+    if !has_launcher() {
+        return;
+    }
+    let began = Instant::now();
+    let output = launch(2, "die", &[]);
+    let text = text(&output);
+    assert!(!output.status.success());
+    assert!(text.contains("rank 0 reports: rank 1 ("), "{text}");
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_library_of_another_launcher_is_refused() {
+    if !has_launcher() {
+        return;
+    }
+    let output = launch(1, "foreign library", &[]);
+    assert!(
+        text(&output).contains("it was refused"),
+        "{}",
+        text(&output)
+    );
+}
+
+#[test]
+fn without_a_launcher_nothing_is_joined() {
+    if std::env::var_os("OMPI_COMM_WORLD_SIZE").is_none() {
+        assert!(join_launched().unwrap().is_none());
+    }
+}
