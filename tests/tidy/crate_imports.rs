@@ -21,7 +21,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "trainer",
         &[
-            "models", "tape", "dataset", "runlog", "pressure", "format", "disk",
+            "models",
+            "tape",
+            "dataset",
+            "runlog",
+            "pressure",
+            "format",
+            "disk",
+            "distributed",
         ],
     ),
     ("models", &["tape", "format", "disk"]),

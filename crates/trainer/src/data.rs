@@ -27,6 +27,7 @@ use crate::plan::Plan;
 use dataset::{DetectedDataset, ImageInspection, SampleError, TextInspection};
 use pressure::Prefetch;
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::Path;
 
 /// A sample, or why its file could not be read.
@@ -42,6 +43,14 @@ pub trait TrainLoader {
 
     /// The next `count` samples of the step. An unreadable file is an error in its sample's place.
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Self::Sample>>;
+
+    /// Continues with other samples of the step, given as positions in it: [`fetch`] returns those
+    /// of `samples` next. `ahead` will probably be selected later, and may be loaded in advance.
+    /// From the first call on, only selected samples are loaded: the others are those of other
+    /// ranks.
+    ///
+    /// [`fetch`]: TrainLoader::fetch
+    fn select(&mut self, samples: Range<usize>, ahead: Range<usize>);
 
     /// The loader's configuration in one line.
     fn describe(&self) -> String;

@@ -1,6 +1,7 @@
 //! Everything that can go wrong in training. Each message says what failed, where, and what to do
 //! next. A stop by the user is not an error.
 
+use distributed::GroupError;
 use runlog::{counted, format_io_error};
 use std::path::{Path, PathBuf};
 use tape::{DeviceFault, TapeError};
@@ -169,6 +170,14 @@ pub enum TrainError {
         /// The tensor and both shapes.
         problem: String,
     },
+    /// The group of machines cannot start, or cannot continue the run.
+    #[error("{source}{}", continuation(.checkpoint.as_deref()))]
+    Group {
+        /// Which machine, and what happened to it.
+        source: GroupError,
+        /// Folder of the newest valid checkpoint, relative to the run folder.
+        checkpoint: Option<String>,
+    },
     /// An error ended a run that had done steps but has no checkpoint.
     #[error("{0}; no checkpoint was written yet, so start the run again")]
     NothingSaved(Box<TrainError>),
@@ -209,6 +218,12 @@ fn last_checkpoint(checkpoint: Option<&str>) -> String {
     }
 }
 
+fn continuation(checkpoint: Option<&str>) -> String {
+    checkpoint.map_or_else(String::new, |path| {
+        format!("; the last valid checkpoint is {path}, so continue with `ebb resume`")
+    })
+}
+
 /// "1 sample", "8 samples".
 pub(crate) fn samples(count: u32) -> String {
     counted(count.into(), "sample", "samples")
@@ -243,6 +258,7 @@ impl TrainError {
             TrainError::CheckpointDamaged { .. } => "checkpoint_damaged",
             TrainError::NoCheckpoint { .. } => "no_checkpoint",
             TrainError::TensorMismatch { .. } => "weights_mismatch",
+            TrainError::Group { .. } => "group",
             TrainError::NothingSaved(error) => error.code(),
             TrainError::Model(error) => error.code(),
             TrainError::Memory(_) => "memory_source",
@@ -274,7 +290,12 @@ impl TrainError {
     pub(crate) fn names_checkpoint(&self) -> bool {
         matches!(
             self,
-            TrainError::Diverged { .. } | TrainError::DeviceFailed { .. }
+            TrainError::Diverged { .. }
+                | TrainError::DeviceFailed { .. }
+                | TrainError::Group {
+                    checkpoint: Some(_),
+                    ..
+                }
         )
     }
 
@@ -314,6 +335,15 @@ impl TrainError {
     /// Whether the micro-batch was cancelled through its cancel flag.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, TrainError::Tape(error) if error.is_cancelled())
+    }
+}
+
+impl From<GroupError> for TrainError {
+    fn from(source: GroupError) -> Self {
+        TrainError::Group {
+            source,
+            checkpoint: None,
+        }
     }
 }
 

@@ -12,13 +12,36 @@ use tape::widened;
 pub struct EffectiveBatch<S = ImageSample> {
     /// Samples still to be processed.
     pub pending: SampleQueue<S>,
-    gradients: Option<Vec<Tensor>>,
-    loss: f64,
-    weight: f64,
-    micro_batches: Vec<u32>,
-    checkpoint_blocks: Vec<u32>,
-    not_finite: Vec<u32>,
-    metrics: MetricSums,
+    sums: BatchSums,
+}
+
+/// Sums over micro-batches, not yet divided.
+#[derive(Default)]
+pub(crate) struct BatchSums {
+    /// Summed gradients, one per parameter, in f32 or f64; `None` before the first micro-batch.
+    pub(crate) gradients: Option<Vec<Tensor>>,
+    pub(crate) loss: f64,
+    pub(crate) weight: f64,
+    pub(crate) micro_batches: Vec<u32>,
+    pub(crate) checkpoint_blocks: Vec<u32>,
+    pub(crate) not_finite: Vec<u32>,
+    pub(crate) metrics: MetricSums,
+}
+
+impl BatchSums {
+    /// The sums of a complete effective batch; `None` if not a single sample could be read.
+    pub(crate) fn finish(self) -> Option<AccumulatedBatch> {
+        let gradients = self.gradients?;
+        Some(AccumulatedBatch {
+            gradients,
+            loss: self.loss / self.weight,
+            weight: self.weight,
+            micro_batches: self.micro_batches,
+            checkpoint_blocks: self.checkpoint_blocks,
+            not_finite: self.not_finite,
+            metrics: self.metrics,
+        })
+    }
 }
 
 /// The sums of a complete effective batch.
@@ -72,24 +95,18 @@ impl<S> EffectiveBatch<S> {
     pub fn new(samples: usize) -> Self {
         EffectiveBatch {
             pending: SampleQueue::new(samples),
-            gradients: None,
-            loss: 0.0,
-            weight: 0.0,
-            micro_batches: Vec::new(),
-            checkpoint_blocks: Vec::new(),
-            not_finite: Vec::new(),
-            metrics: MetricSums::default(),
+            sums: BatchSums::default(),
         }
     }
 
     /// Number of micro-batches added so far.
     pub fn micro_batches(&self) -> usize {
-        self.micro_batches.len()
+        self.sums.micro_batches.len()
     }
 
     /// Records the number of checkpointed blocks of the newest micro-batch.
     pub(crate) fn record_checkpoint_blocks(&mut self, blocks: u32) {
-        self.checkpoint_blocks.push(blocks);
+        self.sums.checkpoint_blocks.push(blocks);
     }
 
     /// Adds a micro-batch that the device has confirmed.
@@ -97,37 +114,34 @@ impl<S> EffectiveBatch<S> {
     /// # Errors
     /// The device could not add the gradients; the effective batch must be started again.
     pub fn add(&mut self, result: MicroBatchResult) -> Result<()> {
-        match &mut self.gradients {
+        let sums = &mut self.sums;
+        match &mut sums.gradients {
             None => {
                 // One after the other: each half-precision gradient is freed once its f32 copy
                 // exists.
                 let widened = result.gradients.into_iter().map(|g| widened(&g));
-                self.gradients = Some(widened.collect::<std::result::Result<_, _>>()?);
+                sums.gradients = Some(widened.collect::<std::result::Result<_, _>>()?);
             }
-            Some(sums) => {
-                add_assign_all(sums, &result.gradients)?;
+            Some(gradients) => {
+                add_assign_all(gradients, &result.gradients)?;
             }
         }
-        self.loss += result.loss;
-        self.weight += result.weight;
+        sums.loss += result.loss;
+        sums.weight += result.weight;
+        sums.micro_batches.push(result.samples as u32);
+        sums.not_finite.extend(result.not_finite);
+        sums.metrics.add(&result.metrics);
         self.pending.done(result.samples);
-        self.micro_batches.push(result.samples as u32);
-        self.not_finite.extend(result.not_finite);
-        self.metrics.add(&result.metrics);
         Ok(())
     }
 
     /// The sums, once no sample remains; `None` if not a single sample could be read.
     pub fn finish(self) -> Option<AccumulatedBatch> {
-        let gradients = self.gradients?;
-        Some(AccumulatedBatch {
-            gradients,
-            loss: self.loss / self.weight,
-            weight: self.weight,
-            micro_batches: self.micro_batches,
-            checkpoint_blocks: self.checkpoint_blocks,
-            not_finite: self.not_finite,
-            metrics: self.metrics,
-        })
+        self.sums.finish()
+    }
+
+    /// The sums so far, to be added to those of other ranks.
+    pub(crate) fn into_sums(self) -> BatchSums {
+        self.sums
     }
 }

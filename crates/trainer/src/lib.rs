@@ -89,6 +89,7 @@ mod event_log;
 mod live;
 mod memory_reading;
 mod replay;
+mod run_group;
 mod run_context;
 mod session;
 mod branch_weights;
@@ -116,6 +117,7 @@ pub use replay::Replay;
 pub use results::{Calibration, Results, Tone, TrainingFacts};
 pub use run_context::{RunContext, RunOutcome};
 pub use run_control::{Control, Request};
+pub use run_group::RunGroup;
 pub use sample_manifest::RunDataset;
 pub use tape::counting_allocator::{CountingAllocator, take_peak_bytes};
 pub use tape::device::{
@@ -126,7 +128,7 @@ pub use tape::kernels::{AllowedKernels, compiled as compiled_kernels};
 pub use task::{ClassReport, EvaluationReport, Prediction, RegressionReport};
 pub use task_conversion::{dataset_task, model_task};
 pub use threads::{STACK_BYTES, on_threads};
-pub use train::{resume, resume_to, start};
+pub use train::{resume_to, start};
 pub use trained_model::{CompressedText, ExportFormat, GenerationOptions, Progress, TrainedModel};
 
 /// Internals that the tests of this crate and the benchmarks use.

@@ -25,6 +25,17 @@ impl<S> SampleQueue<S> {
         self.remaining
     }
 
+    /// Waits for `count` more samples.
+    pub(crate) fn expect(&mut self, count: usize) {
+        self.remaining += count;
+    }
+
+    /// Drops all samples, and expects no others.
+    pub(crate) fn clear(&mut self) {
+        self.ready.clear();
+        self.remaining = 0;
+    }
+
     /// Samples that must arrive before a micro-batch of `size` can be taken.
     pub fn missing(&self, size: usize) -> usize {
         size.min(self.remaining).saturating_sub(self.ready.len())

@@ -4,6 +4,7 @@ use crate::live::LiveObserver;
 use crate::machine::Machine;
 use crate::replay::Replay;
 use crate::run_control::Control;
+use crate::run_group::RunGroup;
 use runlog::StopReason;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ pub struct RunContext {
     pub replay: Option<Replay>,
     /// The footprint that was estimated before the start, in bytes; 0 if none was.
     pub estimated_peak_bytes: u64,
+    /// The machines that train the run together; by default, this one alone.
+    pub group: RunGroup,
     /// Shows what happens between two events.
     pub live: Option<Arc<dyn LiveObserver>>,
 }

@@ -43,6 +43,23 @@ enum Manifest {
     Texts { texts: TextManifest },
 }
 
+/// The samples of a run, one per line, without the place of their folder: to compare the copies of
+/// a dataset on several machines.
+pub(crate) fn lines(found: &DetectedDataset) -> Vec<String> {
+    let manifest = match found {
+        DetectedDataset::Images(found) => serde_json::to_value(ImageManifest::from(found)),
+        DetectedDataset::Texts(found) => serde_json::to_value(TextManifest::from(found)),
+    };
+    let manifest = manifest.unwrap_or_default();
+    let fields = manifest.as_object().into_iter().flatten();
+    let fields = fields.filter(|(name, _)| !["folder", "name"].contains(&name.as_str()));
+    let lines = fields.flat_map(|(name, value)| match value.as_array() {
+        Some(rows) => rows.iter().map(|row| format!("{name} {row}")).collect(),
+        None => vec![format!("{name} {value}")],
+    });
+    lines.collect()
+}
+
 /// Writes the manifest of a run.
 ///
 /// # Errors

@@ -27,6 +27,7 @@ use crate::plan::Plan;
 use crate::replay::Position;
 use crate::run_context::RunContext;
 use crate::run_control::Control;
+use crate::run_group::{RunGroup, Subject, agree, checksum};
 use crate::saved_controller_state::SavedControllerState;
 use crate::task::Task;
 use crate::train_state::TrainState;
@@ -46,11 +47,17 @@ use step_timer::StepTimer;
 use tape::device::{SelectedDevice, discard, select_device, synchronize, with_autorelease_pool};
 use tape::optim::{Health, health};
 
+/// After this many steps, the ranks of a group compare all weights; after every step, the norm of
+/// the gradients.
+const COMPARED_STEPS: u64 = 100;
+
 /// One session of a run.
 pub struct Session<'a, T: Task> {
     pub(crate) plan: &'a Plan,
     pub(crate) run: RunFolder,
     pub(crate) control: Control,
+    /// The machines that train the run together.
+    pub(crate) group: RunGroup,
     pub(crate) controller: MemoryController,
     pub(crate) learner: TrainState,
     pub(crate) loaders: Loaders<T>,
@@ -124,6 +131,7 @@ impl<'a, T: Task> Session<'a, T> {
             // The loss of trained weights need not fall further.
             session.learning_check = LearningCheck::default();
         }
+        session.enter_group()?;
         let branched_from = branch.map(|branch| branch.from.clone());
         let started = started_event(&session, branched_from.unwrap_or_default());
         session.log.emit_beginning(started)?;
@@ -153,6 +161,7 @@ impl<'a, T: Task> Session<'a, T> {
         let state = loaded.state.clone();
         let mut session = Session::new(plan, data, run, claim, context, observer, state)?;
         session.load(&loaded)?;
+        session.enter_group()?;
         for message in damaged {
             session.log.warn("checkpoint_damaged", message)?;
         }
@@ -180,6 +189,7 @@ impl<'a, T: Task> Session<'a, T> {
             machine,
             replay,
             live,
+            group,
             estimated_peak_bytes,
         } = context;
         let progress = CheckProgress {
@@ -202,6 +212,7 @@ impl<'a, T: Task> Session<'a, T> {
         let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,
+            group,
             power: PowerMonitor::new(plan, &machine, &control),
             run: run.clone(),
             control,
@@ -223,6 +234,45 @@ impl<'a, T: Task> Session<'a, T> {
             chosen,
             _claim: claim,
         })
+    }
+
+    /// Prepares to train in a group. Compares the weights and the kind of machine of all ranks,
+    /// because different processors round differently.
+    ///
+    /// # Errors
+    /// Something differs. All ranks get the same error.
+    fn enter_group(&mut self) -> Result<()> {
+        if self.group.is_alone() {
+            return Ok(());
+        }
+        // From now on, only claimed samples are loaded.
+        self.loaders.train.select(0..0, 0..0);
+        let control = self.control.clone();
+        self.group.check_when(move || control.is_stopping());
+        let parameters = &self.learner.parameters;
+        let described = parameters.iter().map(|parameter| {
+            let tensor = &parameter.tensor;
+            format!(
+                "{} {:?} {:?}",
+                parameter.name,
+                tensor.dims(),
+                tensor.dtype()
+            )
+        });
+        let (kind, gpu) = (self.chosen.kind, self.chosen.gpu_name());
+        let machine = format!("{} {kind} {gpu}", std::env::consts::ARCH);
+        let subject = |noun, lines| Subject { noun, lines };
+        agree(
+            &self.group,
+            &[
+                subject("kind of processor", vec![machine.trim().to_owned()]),
+                subject("parameter", described.collect()),
+                subject(
+                    "checksum of the weights",
+                    vec![checksum(parameters)?.to_string()],
+                ),
+            ],
+        )
     }
 
     /// Starts the next optimizer step and returns its number of samples.
@@ -264,6 +314,11 @@ impl<'a, T: Task> Session<'a, T> {
             }
         }
         Ok(())
+    }
+
+    /// Whether [`Session::probe_memory`] would measure something.
+    pub(crate) fn needs_probe(&self) -> bool {
+        self.controller.needs_probe()
     }
 
     /// Asks the memory controller what to do with `remaining` samples, after `done` micro-batches
@@ -488,6 +543,19 @@ impl<'a, T: Task> Session<'a, T> {
             self.log.warn("not_learning", message)?;
         }
         self.timer.next_step(total_wait_ms);
+        self.record_update(update.gradient_norm)
+    }
+
+    /// Records what the ranks of a group compare at the end of the next step.
+    fn record_update(&self, gradient_norm: f64) -> Result<()> {
+        if self.group.is_alone() {
+            return Ok(());
+        }
+        let mut number = gradient_norm.to_bits();
+        if self.state.step.is_multiple_of(COMPARED_STEPS) {
+            number ^= checksum(&self.learner.parameters)?;
+        }
+        self.group.record_update(number);
         Ok(())
     }
 
@@ -529,8 +597,11 @@ impl<'a, T: Task> Session<'a, T> {
             .is_due(self.plan, &self.learner, self.state.step, now_ms)
     }
 
-    /// Writes a checkpoint.
+    /// Writes a checkpoint. In a group, rank 0 alone does.
     pub(crate) fn save(&mut self, reason: CheckpointReason) -> Result<()> {
+        if !self.group.keeps_run() {
+            return Ok(());
+        }
         let (checkpointer, mut snapshot) = self.snapshot();
         checkpointer.save(&mut snapshot, reason)
     }
@@ -538,6 +609,9 @@ impl<'a, T: Task> Session<'a, T> {
     /// Writes a checkpoint. If that fails the training continues with a warning. After the last
     /// step there is none: the run then saves once more, and ends with the error.
     pub(crate) fn save_or_warn(&mut self, reason: CheckpointReason) -> Result<()> {
+        if !self.group.keeps_run() {
+            return Ok(());
+        }
         let is_last = self.state.step >= self.plan.steps && reason == CheckpointReason::Best;
         let (checkpointer, mut snapshot) = self.snapshot();
         if is_last {
@@ -547,6 +621,9 @@ impl<'a, T: Task> Session<'a, T> {
     }
 
     fn save_ahead(&mut self) -> Result<bool> {
+        if !self.group.keeps_run() {
+            return Ok(false);
+        }
         let (checkpointer, mut snapshot) = self.snapshot();
         checkpointer.save_ahead(&mut snapshot)
     }
@@ -566,13 +643,27 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Saves the last complete step of a run that ends with an error, if possible.
     pub(crate) fn save_after_error(&mut self) {
+        if !self.group.keeps_run() {
+            return;
+        }
         let (checkpointer, mut snapshot) = self.snapshot();
         checkpointer.save_after_error(&mut snapshot);
     }
 
-    /// Says so if the run has done steps and no checkpoint of them exists.
+    /// Names the newest checkpoint if the group ended the run. Says so if the run has done steps
+    /// and no checkpoint of them exists.
     pub(crate) fn with_missing_checkpoint(&self, error: TrainError) -> TrainError {
-        let lost_steps = self.faults.reached() > 0 && checkpoint::newest(&self.run).is_err();
+        if !self.group.keeps_run() {
+            return error;
+        }
+        let newest = checkpoint::newest(&self.run);
+        if let (TrainError::Group { source, .. }, Ok((loaded, _))) = (&error, &newest) {
+            return TrainError::Group {
+                source: source.clone(),
+                checkpoint: Some(RunFolder::checkpoint_name(loaded.state.step)),
+            };
+        }
+        let lost_steps = self.faults.reached() > 0 && newest.is_err();
         if lost_steps && !error.names_checkpoint() {
             return TrainError::NothingSaved(Box::new(error.without_resume()));
         }

@@ -7,6 +7,8 @@ mod evaluate;
 mod stop_run;
 mod requests;
 mod recover_from_device_failure;
+mod agree_on_run;
+mod group_step;
 mod suspend;
 
 use crate::branch_weights::BranchWeights;
@@ -23,9 +25,11 @@ use crate::sample_manifest;
 use crate::session::Session;
 use crate::task::{Task, with_task};
 use crate::threads::on_threads;
+use agree_on_run::agree_on_run;
 use baseline::{restore_baseline, train_baseline};
 use dataset::DetectedDataset;
 use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted, patience_is_exhausted};
+use group_step::{accumulate_in_group, end_in_group};
 use pressure::{Action, Outcome, Phase};
 use recover_from_device_failure::restore;
 use requests::handle_requests;
@@ -77,21 +81,20 @@ pub(crate) fn start_from(
             let data = T::prepare(&plan, &found, run, preparation)?;
             let plan = with_sample_counts::<T>(plan, &data);
             run.write_config(&plan.config)?;
+            agree_on_run(&context.group, &plan, &found, run)?;
             let mut session = Session::<T>::start(&plan, &data, branch, run, claim, context, observer)?;
-            train_baseline(&mut session, &found)?;
+            if session.group.keeps_run() {
+                train_baseline(&mut session, &found)?;
+            }
             train(session)
         })
     })
 }
 
-/// Continues a run from its newest valid checkpoint with the same samples, schedule and seeds.
-pub fn resume(run: &RunFolder, context: RunContext, observer: Observer) -> Result<RunOutcome> {
-    resume_to(run, None, context, observer)
-}
-
-/// Continues a run like [`resume`], but to another length, if one is given. The order of the
-/// samples does not depend on the length. The learning rate does: from here on it is that of a run
-/// which was planned this long. The config and the events record the length.
+/// Continues a run from its newest valid checkpoint with the same samples, schedule and seeds, to
+/// another length if one is given. The order of the samples does not depend on the length. The
+/// learning rate does: from here on it is that of a run which was planned this long. The config and
+/// the events record the length.
 ///
 /// # Errors
 /// [`TrainError::Setting`] if no step would be left to train; nothing has changed then.
@@ -163,7 +166,10 @@ pub(crate) fn with_sample_counts<T: Task>(plan: Plan, data: &T::Data) -> Plan {
 
 /// Trains to the end and emits how it ended.
 fn train<T: Task>(mut session: Session<'_, T>) -> Result<RunOutcome> {
-    let outcome = train_loop(&mut session).and_then(|reason| finish(&mut session, reason));
+    let outcome = train_loop(&mut session).and_then(|reason| {
+        end_in_group(&mut session, reason)?;
+        finish(&mut session, reason)
+    });
     outcome.map_err(|error| {
         // A checkpoint that could not be written is not tried again.
         if !matches!(error, TrainError::CheckpointWrite { .. }) {
@@ -180,6 +186,9 @@ fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
     let mut outcome = with_autorelease_pool(|| train_steps(session));
     // Whatever was not answered where it happened may have damaged the weights.
     while let Err(error) = outcome {
+        if !session.group.is_alone() {
+            return Err(error);
+        }
         let fault = match error {
             error if error.device_fault().is_some() => error,
             TrainError::DeviceFailed { .. } => return Err(error),
@@ -201,7 +210,12 @@ fn train_steps<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
         return Ok(reason);
     }
     while session.state.step < session.plan.steps {
-        match accumulate(session).or_else(|error| repeat_after_fault(session, error))? {
+        let accumulated = if session.group.is_alone() {
+            accumulate(session).or_else(|error| repeat_after_fault(session, error))?
+        } else {
+            accumulate_in_group(session)?
+        };
+        match accumulated {
             Accumulated::Batch(batch, health) => session.update(*batch, &health)?,
             Accumulated::Repeat => continue,
             Accumulated::Stop(reason) => return Ok(reason),

@@ -123,7 +123,7 @@ fn a_killed_run_resumes_with_its_loss_scale() {
     killed.killed_after(5);
     let clean = |steps: u64| (0..steps).fold(LossScale::START, |scale, _| scale.after_clean());
     assert_eq!(killed.newest(), (4, clean(4)));
-    trainer::resume(&killed.run, RunContext::default(), &mut |_| {}).unwrap();
+    trainer::resume_to(&killed.run, None, RunContext::default(), &mut |_| {}).unwrap();
     assert_eq!(
         (killed.newest(), whole.newest()),
         ((8, clean(8)), (8, clean(8)))
@@ -149,7 +149,7 @@ fn an_overflow_skips_the_step_and_halves_the_scale() {
     let planted = lines.collect::<Vec<_>>().join("\n");
     std::fs::write(&state, planted).unwrap();
     let mut skipped = Vec::new();
-    trainer::resume(&run.run, RunContext::default(), &mut |event| {
+    trainer::resume_to(&run.run, None, RunContext::default(), &mut |event| {
         if let RunEvent::Skipped {
             step,
             item: what,

@@ -8,6 +8,7 @@ use dataset::{
     LoaderOptions, Mix, Order, Split,
 };
 use pressure::Prefetch;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -140,6 +141,9 @@ pub struct ImageLoader {
     /// The first step whose samples have not been requested from the workers.
     next_request: u64,
     steps: u64,
+    step: u64,
+    /// Positions in the step that were requested and not fetched, if samples are selected.
+    selected: Option<Range<usize>>,
     /// For each regression target, the factor of its loss in the current step.
     target_factors: Vec<f64>,
 }
@@ -183,6 +187,8 @@ impl ImageLoader {
             source: Source::start(dataset, options),
             next_request: step,
             steps: plan.steps,
+            step,
+            selected: None,
             target_factors: Vec::new(),
         }
     }
@@ -191,8 +197,14 @@ impl ImageLoader {
 impl TrainLoader for ImageLoader {
     type Sample = ImageSample;
 
-    /// Starts a step and requests the next one from the workers.
+    /// Starts a step and requests the next one from the workers, unless samples are selected.
     fn begin(&mut self, step: u64) -> usize {
+        self.step = step;
+        if let Some(selected) = &mut self.selected {
+            self.source.loader.clear();
+            *selected = 0..0;
+            self.next_request = self.steps;
+        }
         while self.next_request <= step + 1 && self.next_request < self.steps {
             let (epoch, indices) = self.order.step(self.next_request);
             self.source.loader.request(epoch, indices);
@@ -205,12 +217,33 @@ impl TrainLoader for ImageLoader {
 
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<ImageSample>> {
         let mut samples = self.source.loader.take(count);
+        if let Some(selected) = &mut self.selected {
+            selected.start += samples.len();
+        }
         if !self.target_factors.is_empty() {
             for sample in samples.iter_mut().flatten() {
                 sample.factors.clone_from(&self.target_factors);
             }
         }
         samples
+    }
+
+    fn select(&mut self, samples: Range<usize>, ahead: Range<usize>) {
+        let requested = self.selected.get_or_insert_default();
+        if samples.start == requested.start && samples.end <= requested.end {
+            return;
+        }
+        let last = if ahead.start == samples.end {
+            ahead.end
+        } else {
+            samples.end
+        };
+        *requested = samples.start..last;
+        let (epoch, indices) = self.order.step(self.step);
+        self.source.loader.clear();
+        self.source
+            .loader
+            .request(epoch, &indices[samples.start..last]);
     }
 
     fn describe(&self) -> String {

@@ -8,7 +8,6 @@ use crate::plan::Plan;
 use crate::preparation::Preparation;
 use dataset::{Buckets, DetectedDataset, Split};
 use runlog::{RunFolder, format_count};
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -106,8 +105,9 @@ pub struct TextLoader {
     effective_batch: usize,
     /// Which tokens of a text are left out.
     dropout: TokenDropout,
-    /// The texts of the step that have not been fetched.
-    remaining: VecDeque<u32>,
+    /// The texts of the step, and the positions of those that have not been fetched.
+    texts: Vec<u32>,
+    remaining: Range<usize>,
     longest: u64,
 }
 
@@ -122,7 +122,8 @@ impl TextLoader {
             epoch: None,
             effective_batch: plan.effective_batch as usize,
             dropout: TokenDropout::new(plan.seed, plan.token_dropout),
-            remaining: VecDeque::new(),
+            texts: Vec::new(),
+            remaining: 0..0,
             longest: plan.sample_cost(),
         }
     }
@@ -139,20 +140,27 @@ impl TrainLoader for TextLoader {
         let order = self.epoch.as_ref().map_or(&[][..], |(_, order)| order);
         let first = (step % self.steps_per_epoch) as usize * self.effective_batch;
         let batch = order.iter().skip(first).take(self.effective_batch);
-        self.remaining = batch.copied().collect();
+        self.texts = batch.copied().collect();
+        self.remaining = 0..self.texts.len();
         self.dropout.step = step;
         // The first text of a batch is its longest.
-        let longest = self.remaining.front();
+        let longest = self.texts.first();
         let longest = longest.map(|&index| self.corpus.text(index).ids.len());
         self.longest = longest.unwrap_or(1) as u64;
-        self.remaining.len()
+        self.texts.len()
     }
 
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Text>> {
-        let count = count.min(self.remaining.len());
-        let next = self.remaining.drain(..count);
-        next.map(|index| Ok(self.dropout.applied_to(self.corpus.text(index))))
-            .collect()
+        let next = self.remaining.by_ref().take(count);
+        next.map(|position| {
+            let text = self.corpus.text(self.texts[position]);
+            Ok(self.dropout.applied_to(text))
+        })
+        .collect()
+    }
+
+    fn select(&mut self, samples: Range<usize>, _ahead: Range<usize>) {
+        self.remaining = samples;
     }
 
     fn describe(&self) -> String {

@@ -4,7 +4,6 @@ use super::{DocumentData, EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::Plan;
 use dataset::{CachedOrder, Documents, Order, Packing, Window};
 use runlog::format_count;
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,8 +42,10 @@ pub struct WindowLoader<S> {
     /// The epoch of the last step, and its windows.
     packing: Option<(u64, Packing<Arc<Documents>>)>,
     make_sample: MakeSample<S>,
-    /// The samples of the step that have not been fetched.
-    remaining: VecDeque<S>,
+    step: u64,
+    /// The windows of the step, and the positions of those that have not been fetched.
+    places: Vec<u32>,
+    remaining: Range<usize>,
 }
 
 impl<S> WindowLoader<S> {
@@ -63,7 +64,9 @@ impl<S> WindowLoader<S> {
             }),
             packing: None,
             make_sample,
-            remaining: VecDeque::new(),
+            step: 0,
+            places: Vec::new(),
+            remaining: 0..0,
         }
     }
 }
@@ -75,22 +78,32 @@ impl<S> TrainLoader for WindowLoader<S> {
         let seed = self.order.order().seed;
         let (epoch, places) = self.order.step(step);
         let current = self.packing.take().filter(|(of, _)| *of == epoch);
-        let (_, packing) = self.packing.insert(current.unwrap_or_else(|| {
+        self.packing = Some(current.unwrap_or_else(|| {
             let documents = Arc::clone(&self.documents);
             let packing = Packing::shuffled(documents, self.tokens, self.boundary, seed, epoch);
             (epoch, packing)
         }));
-        let samples = places.iter().map(|&index| {
-            let window = packing.window(index as usize);
-            (self.make_sample)(window, WindowPlace { index, step })
-        });
-        self.remaining = samples.collect();
-        self.remaining.len()
+        self.step = step;
+        self.places = places.to_vec();
+        self.remaining = 0..self.places.len();
+        self.places.len()
     }
 
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<S>> {
-        let count = count.min(self.remaining.len());
-        self.remaining.drain(..count).map(Ok).collect()
+        let Some((_, packing)) = &self.packing else {
+            return Vec::new();
+        };
+        let next = self.remaining.by_ref().take(count);
+        let sample = |position: usize| {
+            let (index, step) = (self.places[position], self.step);
+            let window = packing.window(index as usize);
+            (self.make_sample)(window, WindowPlace { index, step })
+        };
+        next.map(|position| Ok(sample(position))).collect()
+    }
+
+    fn select(&mut self, samples: Range<usize>, _ahead: Range<usize>) {
+        self.remaining = samples;
     }
 
     fn describe(&self) -> String {

@@ -2,30 +2,36 @@
 //! are computed after the last micro-batch.
 
 use crate::skipped_steps::Skipped;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Sums and their weights by name.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct MetricSums(BTreeMap<&'static str, (f64, f64)>);
+pub struct MetricSums(BTreeMap<Cow<'static, str>, (f64, f64)>);
 
 impl MetricSums {
-    pub fn add_to(&mut self, name: &'static str, sum: f64, weight: f64) {
-        let entry = self.0.entry(name).or_default();
+    pub fn add_to(&mut self, name: impl Into<Cow<'static, str>>, sum: f64, weight: f64) {
+        let entry = self.0.entry(name.into()).or_default();
         (entry.0, entry.1) = (entry.0 + sum, entry.1 + weight);
     }
 
     /// Adds the sums of another micro-batch.
     pub fn add(&mut self, other: &MetricSums) {
         for (name, (sum, weight)) in &other.0 {
-            self.add_to(name, *sum, *weight);
+            self.add_to(name.clone(), *sum, *weight);
         }
+    }
+
+    /// Each metric with its sum and its weight, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, (f64, f64))> {
+        self.0.iter().map(|(name, sums)| (&**name, *sums))
     }
 
     /// The mean of each metric; 0 if its weight is 0.
     pub fn means(&self) -> BTreeMap<String, f64> {
-        let mean = |(name, (sum, weight)): (&&'static str, &(f64, f64))| {
+        let mean = |(name, (sum, weight)): (&Cow<'static, str>, &(f64, f64))| {
             let mean = if *weight > 0.0 { sum / weight } else { 0.0 };
-            ((*name).to_owned(), mean)
+            (name.clone().into_owned(), mean)
         };
         self.0.iter().map(mean).collect()
     }

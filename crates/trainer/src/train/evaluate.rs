@@ -18,11 +18,13 @@ use runlog::{CheckpointReason, RunEvent, StopReason};
 use std::ops::ControlFlow;
 use tape::device::with_autorelease_pool;
 
-/// Whether the plan asks for an evaluation after this step. The last step is always evaluated.
+/// Whether the plan asks for an evaluation after this step. The last step is always evaluated. In a
+/// group rank 0 evaluates, while the others begin the next step.
 pub(super) fn evaluation_is_due<T: Task>(session: &Session<'_, T>) -> bool {
     let (plan, step) = (session.plan, session.state.step);
     let interval = plan.evaluate_every_epochs * plan.steps_per_epoch;
-    session.loaders.held_out.len() > 0
+    session.group.keeps_run()
+        && session.loaders.held_out.len() > 0
         && (step.is_multiple_of(interval.max(1)) || step == plan.steps)
 }
 

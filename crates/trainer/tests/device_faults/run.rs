@@ -135,7 +135,7 @@ impl Sessions<'_> {
             }
         };
         if checkpoint::newest(&run).is_ok() {
-            return trainer::resume(&run, context, &mut observer);
+            return trainer::resume_to(&run, None, context, &mut observer);
         }
         let plan = self.scenario.plan(self.schedule.automatic);
         let found = self.scenario.found.clone();

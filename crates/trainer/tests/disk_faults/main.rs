@@ -258,7 +258,7 @@ fn the_lock_is_taken_before_anything_is_read() {
     let _claim = runs[0].claim().unwrap();
     std::fs::write(runs[0].path.join("data.json"), "{").unwrap();
     let context = scenario.context(&Control::default());
-    let error = trainer::resume(&runs[0], context, &mut |_| {})
+    let error = trainer::resume_to(&runs[0], None, context, &mut |_| {})
         .err()
         .unwrap();
     assert!(error.to_string().contains("is being trained by"), "{error}");

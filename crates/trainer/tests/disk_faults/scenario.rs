@@ -192,7 +192,7 @@ impl Scenario {
         };
         let context = self.context(&control);
         let outcome = if resumes {
-            trainer::resume(run, context, &mut observer)
+            trainer::resume_to(run, None, context, &mut observer)
         } else {
             trainer::start(self.plan(), self.found.clone(), run, context, &mut observer)
         };

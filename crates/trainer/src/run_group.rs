@@ -1,0 +1,173 @@
+//! The group of machines that trains a run. A run that trains alone has none.
+
+mod agreement;
+mod exchange;
+
+use crate::error::{Result, TrainError};
+pub(crate) use agreement::{Subject, agree, checksum};
+use distributed::{Alone, Claim, ClaimRequest, Group, GroupError, Member, Values, join_launched};
+pub(crate) use exchange::exchange;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The group of machines that trains a run; by default, this machine alone. Clones share it.
+///
+/// All ranks start the same run. Rank 0 alone keeps the run folder: it evaluates, saves and shows
+/// the run. The run folder of another rank is a scratch folder for its vocabulary and its memory
+/// readings, which can be removed afterwards.
+#[derive(Clone, Default)]
+pub struct RunGroup(Option<Arc<Mutex<Shared>>>);
+
+/// The group, and what this rank remembers of its steps.
+struct Shared {
+    group: Box<dyn Group>,
+    /// Whether a claim of the newest step was answered with a stop.
+    has_stopped: bool,
+    /// A number that all ranks must have in common after the newest update.
+    last_update: u64,
+}
+
+impl fmt::Debug for RunGroup {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "RunGroup({} of {})", self.rank(), self.size())
+    }
+}
+
+impl RunGroup {
+    /// A run that `group` trains.
+    pub fn new(group: Box<dyn Group>) -> Self {
+        RunGroup(Some(Arc::new(Mutex::new(Shared {
+            group,
+            has_stopped: false,
+            last_update: 0,
+        }))))
+    }
+
+    /// Joins the group that a launcher such as `mpirun` started this process for. Without a
+    /// launcher, nothing is loaded and the run trains alone.
+    ///
+    /// # Errors
+    /// The group cannot be joined.
+    pub fn join_launched() -> Result<Self> {
+        let joined = join_launched().map_err(TrainError::from)?;
+        Ok(joined.map_or_else(RunGroup::default, RunGroup::new))
+    }
+
+    /// Whether the run trains on this machine alone.
+    pub fn is_alone(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether this rank keeps the run folder: it does alone, and as rank 0.
+    pub fn keeps_run(&self) -> bool {
+        self.rank() == 0
+    }
+
+    /// Number of this rank, from 0.
+    pub fn rank(&self) -> usize {
+        self.lock().map_or(0, |shared| shared.group.rank())
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> usize {
+        self.lock().map_or(1, |shared| shared.group.size())
+    }
+
+    /// Reports to the other ranks that this one ends the run with an error. Their own calls then
+    /// fail. Does nothing if the error is theirs.
+    pub fn fail(&self, message: &str) {
+        if let Some(mut shared) = self.lock() {
+            shared.group.fail(message);
+        }
+    }
+
+    /// Waits until all ranks leave, and disconnects. If a rank was lost, the launcher may then end
+    /// this process, so everything must be saved and printed before.
+    ///
+    /// # Errors
+    /// A rank was lost.
+    pub fn leave(&self) -> Result<()> {
+        self.call(|group| group.leave())
+    }
+
+    /// What every rank passes, in the order of ranks.
+    pub(crate) fn gather(&self, mine: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+        self.call(|group| group.gather(mine))
+    }
+
+    /// The sum over all ranks: the same bits on all of them.
+    pub(crate) fn sum(&self, values: Values) -> Result<Values> {
+        self.call(|group| group.sum(values))
+    }
+
+    /// Fails if another rank does not answer at once.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        self.call(|group| group.check_alive())
+    }
+
+    /// Lets waiting calls check whether all ranks are alive as soon as `check` returns true.
+    pub(crate) fn check_when(&self, check: impl Fn() -> bool + Send + 'static) {
+        if let Some(mut shared) = self.lock() {
+            shared.group.check_when(Box::new(check));
+        }
+    }
+
+    pub(crate) fn member(&self, rank: usize) -> Member {
+        let alone = Member {
+            rank,
+            host: String::new(),
+        };
+        self.lock()
+            .map_or(alone, |shared| shared.group.member(rank))
+    }
+
+    pub(crate) fn begin_step(&self, samples: usize) {
+        if let Some(mut shared) = self.lock() {
+            shared.has_stopped = false;
+            shared.group.begin_step(samples as u32);
+        }
+    }
+
+    /// Whether a claim of the newest step was answered with a stop: all ranks get this answer.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.lock().is_some_and(|shared| shared.has_stopped)
+    }
+
+    /// Records a number that all ranks must have in common after an update.
+    pub(crate) fn record_update(&self, number: u64) {
+        if let Some(mut shared) = self.lock() {
+            shared.last_update = number;
+        }
+    }
+
+    /// The newest number of [`RunGroup::record_update`].
+    fn last_update(&self) -> u64 {
+        self.lock().map_or(0, |shared| shared.last_update)
+    }
+
+    pub(crate) fn claim(&self, request: ClaimRequest) -> Result<Claim> {
+        let claim = self.call(|group| group.claim(request))?;
+        if let Some(mut shared) = self.lock() {
+            shared.has_stopped |= claim == Claim::Stop;
+        }
+        Ok(claim)
+    }
+
+    /// Calls the group. Alone, the call does what a group of one rank does.
+    fn call<R>(
+        &self,
+        call: impl FnOnce(&mut dyn Group) -> std::result::Result<R, GroupError>,
+    ) -> Result<R> {
+        let called = match self.lock() {
+            Some(mut shared) => call(&mut *shared.group),
+            None => call(&mut Alone::default()),
+        };
+        called.map_err(TrainError::from)
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, Shared>> {
+        let shared = self.0.as_ref()?;
+        // A call that panicked leaves a group whose next call fails.
+        Some(shared.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

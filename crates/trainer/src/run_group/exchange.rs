@@ -1,0 +1,194 @@
+//! Adds the sums of all ranks up at the end of a step. Every rank gets the same bits.
+
+use super::RunGroup;
+use crate::error::{Result, TrainError};
+use crate::gradient_accumulation::BatchSums;
+use crate::task::MetricSums;
+use candle_core::{DType, Tensor};
+use dataset::SampleError;
+use distributed::{GroupError, Values};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use tape::Parameters;
+use tape::device::read;
+
+/// Most values that are copied to the host at once, unless a single parameter has more: 64 MB in
+/// f32.
+const VALUES_AT_ONCE: usize = 1 << 24;
+
+/// The small sums of one rank. Bits, so that a text keeps every value as it is.
+#[derive(Serialize, Deserialize)]
+struct SmallSums {
+    loss: u64,
+    weight: u64,
+    micro_batches: Vec<u32>,
+    checkpoint_blocks: Vec<u32>,
+    not_finite: Vec<u32>,
+    /// Sum and weight of each metric.
+    metrics: BTreeMap<String, (u64, u64)>,
+    /// Samples that could not be read: file and reason.
+    unreadable: Vec<(std::path::PathBuf, String)>,
+    /// What all ranks must have in common: a checksum of the last update.
+    last_update: u64,
+    has_gradients: bool,
+}
+
+/// What the ranks have processed together.
+pub(crate) struct Exchanged {
+    pub(crate) sums: BatchSums,
+    /// Samples that a rank could not read.
+    pub(crate) unreadable: Vec<SampleError>,
+}
+
+/// Adds `sums` of all ranks up, in the order of ranks.
+///
+/// # Errors
+/// The group is broken, the device failed, or the ranks have different weights.
+pub(crate) fn exchange(
+    group: &RunGroup,
+    parameters: &Parameters,
+    sums: BatchSums,
+    unreadable: Vec<SampleError>,
+) -> Result<Exchanged> {
+    let last_update = group.last_update();
+    let mine = SmallSums::new(&sums, unreadable, last_update);
+    let mine = serde_json::to_vec(&mine).map_err(unreadable_message)?;
+    let mut total = BatchSums::default();
+    let mut unreadable = Vec::new();
+    let mut has_gradients = false;
+    for (rank, bytes) in group.gather(mine)?.into_iter().enumerate() {
+        let sums: SmallSums = serde_json::from_slice(&bytes).map_err(unreadable_message)?;
+        if sums.last_update != last_update {
+            return Err(GroupError::Disagreement(format!(
+                "the weights of {} and {} differ after the last step; the machines compute differently, so they cannot train together",
+                group.member(rank), group.member(group.rank())
+            ))
+            .into());
+        }
+        has_gradients |= sums.has_gradients;
+        let errors = sums.unreadable.iter().cloned();
+        unreadable.extend(errors.map(|(file, reason)| SampleError { file, reason }));
+        sums.add_to(&mut total);
+    }
+    if has_gradients {
+        total.gradients = Some(sum_gradients(group, parameters, sums.gradients)?);
+    }
+    Ok(Exchanged {
+        sums: total,
+        unreadable,
+    })
+}
+
+fn unreadable_message(error: serde_json::Error) -> TrainError {
+    GroupError::Disagreement(format!("a message cannot be read ({error})")).into()
+}
+
+impl SmallSums {
+    fn new(sums: &BatchSums, unreadable: Vec<SampleError>, last_update: u64) -> Self {
+        let metrics = sums.metrics.iter();
+        let bits = |(name, (sum, weight)): (&str, (f64, f64))| {
+            (name.to_owned(), (sum.to_bits(), weight.to_bits()))
+        };
+        let unreadable = unreadable.into_iter();
+        SmallSums {
+            loss: sums.loss.to_bits(),
+            weight: sums.weight.to_bits(),
+            micro_batches: sums.micro_batches.clone(),
+            checkpoint_blocks: sums.checkpoint_blocks.clone(),
+            not_finite: sums.not_finite.clone(),
+            metrics: metrics.map(bits).collect(),
+            unreadable: unreadable.map(|error| (error.file, error.reason)).collect(),
+            last_update,
+            has_gradients: sums.gradients.is_some(),
+        }
+    }
+
+    fn add_to(self, total: &mut BatchSums) {
+        total.loss += f64::from_bits(self.loss);
+        total.weight += f64::from_bits(self.weight);
+        total.micro_batches.extend(self.micro_batches);
+        total.checkpoint_blocks.extend(self.checkpoint_blocks);
+        total.not_finite.extend(self.not_finite);
+        let mut metrics = MetricSums::default();
+        for (name, (sum, weight)) in self.metrics {
+            metrics.add_to(name, f64::from_bits(sum), f64::from_bits(weight));
+        }
+        total.metrics.add(&metrics);
+    }
+}
+
+/// The gradients of all ranks. A rank without any, because it processed nothing, adds zeros.
+fn sum_gradients(
+    group: &RunGroup,
+    parameters: &Parameters,
+    gradients: Option<Vec<Tensor>>,
+) -> Result<Vec<Tensor>> {
+    let mut gradients = gradients.map(Vec::into_iter);
+    let mut sums = Vec::with_capacity(parameters.len());
+    let mut next = 0;
+    while next < parameters.len() {
+        let mut bucket = Bucket::new(parameters.at(next).tensor.dtype());
+        let first = next;
+        while next < parameters.len() && bucket.accepts(&parameters.at(next).tensor) {
+            let gradient = gradients.as_mut().and_then(Iterator::next);
+            bucket.append(&parameters.at(next).tensor, gradient.as_ref())?;
+            next += 1;
+        }
+        let tensors = (first..next).map(|index| &parameters.at(index).tensor);
+        sums.extend(bucket.sum(group, tensors)?);
+    }
+    Ok(sums)
+}
+
+/// Gradients of several parameters, one after the other.
+struct Bucket(Values);
+
+impl Bucket {
+    /// Sums are kept in f32, or in f64 for parameters in f64.
+    fn new(dtype: DType) -> Self {
+        Bucket(match dtype {
+            DType::F64 => Values::Double(Vec::new()),
+            _ => Values::Single(Vec::new()),
+        })
+    }
+
+    fn accepts(&self, parameter: &Tensor) -> bool {
+        let fits = matches!(self.0, Values::Double(_)) == (parameter.dtype() == DType::F64);
+        let is_small = self.0.len() + parameter.elem_count() <= VALUES_AT_ONCE;
+        fits && (self.0.is_empty() || is_small)
+    }
+
+    fn append(&mut self, parameter: &Tensor, gradient: Option<&Tensor>) -> Result<()> {
+        match (&mut self.0, gradient) {
+            (Values::Single(values), Some(gradient)) => values.extend(read::<f32>(gradient)?),
+            (Values::Double(values), Some(gradient)) => values.extend(read::<f64>(gradient)?),
+            (Values::Single(values), None) => {
+                values.resize(values.len() + parameter.elem_count(), 0.0);
+            }
+            (Values::Double(values), None) => {
+                values.resize(values.len() + parameter.elem_count(), 0.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// The sums of all ranks, with shape and device of these parameters.
+    fn sum<'a>(
+        self,
+        group: &RunGroup,
+        parameters: impl Iterator<Item = &'a Tensor>,
+    ) -> Result<Vec<Tensor>> {
+        let summed = group.sum(self.0)?;
+        let mut first = 0;
+        let tensor = |parameter: &Tensor| -> Result<Tensor> {
+            let range = first..first + parameter.elem_count();
+            first = range.end;
+            let (dims, device) = (parameter.dims(), parameter.device());
+            Ok(match &summed {
+                Values::Single(values) => Tensor::from_slice(&values[range], dims, device)?,
+                Values::Double(values) => Tensor::from_slice(&values[range], dims, device)?,
+            })
+        };
+        parameters.map(tensor).collect()
+    }
+}

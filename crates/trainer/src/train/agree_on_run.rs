@@ -1,0 +1,58 @@
+//! Compares the plan and the dataset of all ranks of a group before the first step.
+
+use crate::data::TOKENIZER;
+use crate::error::{Result, at};
+use crate::plan::Plan;
+use crate::run_group::{RunGroup, Subject, agree};
+use crate::sample_manifest;
+use dataset::DetectedDataset;
+use runlog::{Group, RunFolder, SETTINGS, Setting};
+
+/// Compares version, settings, samples and vocabulary of all ranks.
+///
+/// # Errors
+/// Something differs, or the vocabulary cannot be read.
+pub(super) fn agree_on_run(
+    group: &RunGroup,
+    plan: &Plan,
+    found: &DetectedDataset,
+    run: &RunFolder,
+) -> Result<()> {
+    if group.is_alone() {
+        return Ok(());
+    }
+    let tokenizer = run.path.join(TOKENIZER);
+    let vocabulary = if tokenizer.exists() {
+        let text = std::fs::read_to_string(&tokenizer).map_err(at(&tokenizer))?;
+        text.lines().map(str::to_owned).collect()
+    } else {
+        Vec::new()
+    };
+    let subject = |noun, lines| Subject { noun, lines };
+    agree(
+        group,
+        &[
+            subject("version of Ebb", vec![env!("CARGO_PKG_VERSION").to_owned()]),
+            subject("setting", settings(plan)),
+            subject("entry of the dataset", sample_manifest::lines(found)),
+            subject("line of the vocabulary", vocabulary),
+        ],
+    )
+}
+
+/// The settings that decide the result of the training. Memory, threads and the place of files are
+/// each machine's own matter.
+fn settings(plan: &Plan) -> Vec<String> {
+    let values = serde_json::to_value(&plan.config).unwrap_or_default();
+    let decides = |setting: &&Setting| match setting.group {
+        Group::Memory => false,
+        Group::Compute => setting.key == "precision",
+        Group::Data | Group::Model => !["folder", "from"].contains(&setting.key),
+        Group::Training | Group::Compression | Group::Run => true,
+    };
+    let line = |setting: &Setting| {
+        let value = values.get(setting.key).cloned().unwrap_or_default();
+        format!("{} = {value}", setting.key)
+    };
+    SETTINGS.iter().filter(decides).map(line).collect()
+}

@@ -1,0 +1,227 @@
+//! One step of a run that several machines train together. Each rank claims samples of the
+//! effective batch, as many as its memory controller allows, until all are processed. Then the
+//! ranks add their sums up. A rank that has to wait for memory claims nothing meanwhile, and the
+//! others process its samples.
+
+use super::Accumulated;
+use super::requests::handle_requests;
+use super::stop_run::stop_for_shortage;
+use crate::data::TrainLoader;
+use crate::error::{Result, TrainError};
+use crate::gradient_accumulation::EffectiveBatch;
+use crate::run_group::exchange;
+use crate::session::Session;
+use crate::task::Task;
+use dataset::SampleError;
+use distributed::{Claim, ClaimRequest, Ended};
+use pressure::{Action, Outcome, Phase};
+use runlog::{CheckpointReason, StopReason};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use tape::device::with_autorelease_pool;
+
+/// While a rank waits, it asks for memory again after this time.
+const DECISION: Duration = Duration::from_millis(50);
+/// Shortest and longest pause between two claims of a rank that waits for others.
+const NAPS: Range<Duration> = Duration::from_micros(200)..Duration::from_millis(5);
+/// The fraction of the time waited so far that the next pause lasts.
+const NAP_DIVISOR: u32 = 8;
+
+/// This rank's part of a step.
+struct OwnPart<T: Task> {
+    batch: EffectiveBatch<T::Sample>,
+    /// Samples that this rank has claimed and processed.
+    processed: usize,
+    /// Whether this rank has measured the memory of a micro-batch in this step.
+    has_probed: bool,
+    unreadable: Vec<SampleError>,
+    /// When this rank began to wait for the others.
+    waits_since: Option<Instant>,
+    decision: Option<Decided>,
+}
+
+/// The newest decision of the memory controller that no claim has used.
+struct Decided {
+    at: Instant,
+    /// The micro-batch; 0 if none can start now.
+    size: usize,
+    checkpoint_blocks: u32,
+}
+
+/// Accumulates the gradients of one effective batch together with the other ranks.
+///
+/// # Errors
+/// The group is broken, or the device failed: the gradients are lost, but not the weights.
+pub(super) fn accumulate_in_group<T: Task>(session: &mut Session<'_, T>) -> Result<Accumulated> {
+    let samples = session.begin_step();
+    session.group.begin_step(samples);
+    let mut part = OwnPart::<T> {
+        batch: EffectiveBatch::new(0),
+        processed: 0,
+        has_probed: false,
+        unreadable: Vec::new(),
+        waits_since: None,
+        decision: None,
+    };
+    let mut ended = None;
+    loop {
+        let mut stop = handle_requests(session)?.then_some(StopReason::Requested);
+        if stop.is_none() {
+            stop = decide(session, &mut part, samples)?;
+        }
+        let size = part.decision.as_ref().map_or(0, |decided| decided.size);
+        let claim = session.group.claim(ClaimRequest {
+            at_most: if stop.is_none() { size as u32 } else { 0 },
+            ended: ended.take(),
+            stop: stop.is_some(),
+        })?;
+        match claim {
+            Claim::Samples { samples, next } => {
+                part.waits_since = None;
+                let range = |range: Range<u32>| range.start as usize..range.end as usize;
+                ended = Some(process(session, &mut part, range(samples), range(next))?);
+            }
+            Claim::Wait => wait(session, &mut part),
+            Claim::Complete => break,
+            Claim::Stop => {
+                let reason = stop.unwrap_or(StopReason::Requested);
+                return Ok(Accumulated::Stop(reason));
+            }
+        }
+    }
+    complete(session, part)
+}
+
+/// Asks the memory controller for a micro-batch, unless its last answer is new and unused. Returns
+/// the reason if the controller ends the run; that of another rank than 0 only stops claiming.
+fn decide<T: Task>(
+    session: &mut Session<'_, T>,
+    part: &mut OwnPart<T>,
+    samples: usize,
+) -> Result<Option<StopReason>> {
+    let is_new = |decided: &Decided| decided.at.elapsed() < DECISION;
+    if part.decision.as_ref().is_some_and(is_new) {
+        return Ok(None);
+    }
+    let remaining = samples.saturating_sub(part.processed).max(1);
+    let done = part.batch.micro_batches();
+    let answer = session.next_micro_batch(Phase::Train, remaining, done)?;
+    let decision = &answer.decision;
+    if decision.action == Action::Stop && session.group.keeps_run() {
+        return Ok(Some(stop_for_shortage(session, decision)));
+    }
+    part.decision = Some(Decided {
+        at: Instant::now(),
+        size: decision.micro_batch().unwrap_or(0),
+        checkpoint_blocks: decision.checkpoint_blocks,
+    });
+    Ok(None)
+}
+
+/// Waits for other ranks, or for memory.
+fn wait<T: Task>(session: &mut Session<'_, T>, part: &mut OwnPart<T>) {
+    let since = *part.waits_since.get_or_insert_with(Instant::now);
+    let nap = (since.elapsed() / NAP_DIVISOR).clamp(NAPS.start, NAPS.end);
+    session.control.wait(nap);
+}
+
+/// Processes claimed samples as one micro-batch.
+///
+/// # Errors
+/// A smaller micro-batch would not help, or the sums may be incomplete.
+fn process<T: Task>(
+    session: &mut Session<'_, T>,
+    part: &mut OwnPart<T>,
+    claimed: Range<usize>,
+    next: Range<usize>,
+) -> Result<Ended> {
+    let count = claimed.len();
+    let decided = part.decision.take();
+    session.loaders.train.select(claimed, next);
+    part.batch.pending.expect(count);
+    if count > 1 && session.needs_probe() && !std::mem::replace(&mut part.has_probed, true) {
+        session.probe_memory(&mut part.batch.pending)?;
+        // The next decision knows what a sample needs.
+        part.batch.pending.clear();
+        return Ok(Ended::GivenBack);
+    }
+    let pending = &mut part.batch.pending;
+    while pending.missing(count) > 0 {
+        let arrived = session.loaders.train.fetch(pending.missing(count));
+        part.unreadable.extend(pending.deliver(arrived));
+    }
+    let samples = pending.micro_batch(count);
+    if samples.is_empty() {
+        return Ok(Ended::Confirmed);
+    }
+    session.controller.begin(samples.len())?;
+    if session.control.is_stopping() {
+        // The stop arrived after the last poll, and `begin` has cleared its cancel flag.
+        session.controller.discard();
+        part.batch.pending.clear();
+        return Ok(Ended::GivenBack);
+    }
+    match with_autorelease_pool(|| session.learner.gradients(session.control.cancel(), samples)) {
+        Ok(gradients) => {
+            session.controller.record(Outcome::Ok);
+            with_autorelease_pool(|| part.batch.add(gradients))?;
+            let blocks = decided.map_or(0, |decided| decided.checkpoint_blocks);
+            part.batch.record_checkpoint_blocks(blocks);
+            part.processed += count;
+            Ok(Ended::Confirmed)
+        }
+        Err(error) => {
+            session.recover(error, part.batch.micro_batches() > 0)?;
+            part.batch.pending.clear();
+            Ok(Ended::GivenBack)
+        }
+    }
+}
+
+/// Adds the sums of all ranks up.
+fn complete<T: Task>(session: &mut Session<'_, T>, part: OwnPart<T>) -> Result<Accumulated> {
+    let exchanged = exchange(
+        &session.group,
+        &session.learner.parameters,
+        part.batch.into_sums(),
+        part.unreadable,
+    )?;
+    session
+        .log
+        .skipped_samples(session.state.step, exchanged.unreadable)?;
+    let batch = exchanged.sums.finish().ok_or_else(|| TrainError::NoData {
+        step: session.state.step,
+        folder: session.plan.folder.clone(),
+    })?;
+    let health = session.confirm_gradients(&batch)?;
+    Ok(Accumulated::Batch(Box::new(batch), health))
+}
+
+/// Ends the run on all ranks once rank 0 ends it before its last step. After a stop by the user,
+/// rank 0 saves first and then makes sure that the others are alive: a launcher that lost a rank
+/// asks all others to stop, too.
+///
+/// # Errors
+/// The group is broken.
+pub(super) fn end_in_group<T: Task>(
+    session: &mut Session<'_, T>,
+    reason: StopReason,
+) -> Result<()> {
+    if session.group.is_alone() || !session.group.keeps_run() {
+        return Ok(());
+    }
+    if session.state.step < session.plan.steps && !session.group.has_stopped() {
+        let samples = session.begin_step();
+        session.group.begin_step(samples);
+        session.group.claim(ClaimRequest {
+            at_most: 0,
+            ended: None,
+            stop: true,
+        })?;
+    }
+    if reason == StopReason::Requested {
+        session.save(CheckpointReason::Stop)?;
+        session.group.check_alive()?;
+    }
+    Ok(())
+}

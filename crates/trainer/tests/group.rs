@@ -1,0 +1,424 @@
+//! Several ranks train one run: whatever they claim, the weights and losses are those of a run on
+//! one machine. Differences between the ranks are named before the first step.
+
+// A helper that fails fails the test.
+#![allow(clippy::unwrap_used)]
+
+use dataset::{InspectOptions, TextOptions, detect};
+use distributed::{ThreadOptions, ThreadRank, thread_ranks};
+use runlog::{
+    Augmentation, BaselineChoice, CheckpointInterval, DeviceChoice, PrecisionChoice, RunConfig,
+    RunEvent, RunFolder, RunStore, StopReason,
+};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tape::Rng;
+use tape::inplace::to_f64;
+use tempfile::TempDir;
+use trainer::{Control, Plan, Request, Result, RunContext, RunGroup, RunOutcome};
+
+const STEPS: u64 = 20;
+
+/// Two classes of noise, eleven images each.
+fn images(folder: &Path) -> PathBuf {
+    for (label, class) in ["jay", "owl"].into_iter().enumerate() {
+        let class = folder.join("birds").join(class);
+        std::fs::create_dir_all(&class).unwrap();
+        for number in 0..11u32 {
+            let stream = Rng::new(label as u64).at(u64::from(number));
+            let image = image::RgbImage::from_fn(16, 16, |x, y| {
+                let shade = stream.uniform(u64::from(16 * y + x)) * 200.0;
+                image::Rgb([shade as u8, 40 * label as u8, 90])
+            });
+            image.save(class.join(format!("{number}.png"))).unwrap();
+        }
+    }
+    folder.join("birds")
+}
+
+/// Labeled texts of very different lengths.
+fn texts(folder: &Path) -> PathBuf {
+    let words = ["rain", "cash", "win", "home", "see", "you", "soon", "prize"];
+    let row = |i: u64| {
+        let stream = Rng::new(3).at(i);
+        let label = if stream.uniform(0) < 0.4 {
+            "spam"
+        } else {
+            "ham"
+        };
+        let count = 1 + (stream.uniform(1) * stream.uniform(2) * 20.0) as u64;
+        let word = |n: u64| words[(stream.uniform(10 + n) * words.len() as f64) as usize];
+        let text: Vec<&str> = (0..count).map(word).collect();
+        format!("{label}\t{} {i}\n", text.join(" "))
+    };
+    let path = folder.join("sms.tsv");
+    std::fs::write(&path, (0..60).map(row).collect::<String>()).unwrap();
+    path
+}
+
+/// Documents, for a language model.
+fn book(folder: &Path) -> PathBuf {
+    let folder = folder.join("book");
+    std::fs::create_dir_all(&folder).unwrap();
+    for i in 0..9u64 {
+        let text = format!("Chapter {i}. ") + &"It rained all day. ".repeat(1 + 7 * i as usize);
+        std::fs::write(folder.join(format!("{i}.txt")), text).unwrap();
+    }
+    folder
+}
+
+fn config(folder: &Path) -> RunConfig {
+    RunConfig {
+        folder: Some(folder.to_owned()),
+        precision: Some(PrecisionChoice::F64),
+        device: Some(DeviceChoice::Cpu),
+        threads: Some(1),
+        steps: Some(STEPS),
+        effective_batch: Some(7),
+        micro_batch: Some(2),
+        baseline: None,
+        ..RunConfig::default()
+    }
+}
+
+fn of_images(folder: &Path) -> RunConfig {
+    RunConfig {
+        model: Some("convnet".to_owned()),
+        image_size: Some(16),
+        augment: Some(Augmentation::Standard),
+        ..config(&images(folder))
+    }
+}
+
+fn of_texts(folder: &Path) -> RunConfig {
+    RunConfig {
+        tokens: Some(24),
+        baseline: Some(BaselineChoice::None),
+        ..config(&texts(folder))
+    }
+}
+
+fn of_documents(folder: &Path) -> RunConfig {
+    RunConfig {
+        model: Some("gpt_micro".to_owned()),
+        tokens: Some(16),
+        vocabulary: Some(300),
+        ..config(&book(folder))
+    }
+}
+
+/// What a rank of a run returned, and the run itself.
+struct Trained {
+    outcome: Result<RunOutcome>,
+    events: Vec<RunEvent>,
+    run: RunFolder,
+    _folder: TempDir,
+}
+
+impl Trained {
+    fn losses(&self) -> Vec<f64> {
+        let loss = |event: &RunEvent| match event {
+            RunEvent::Step { loss, .. } => Some(*loss),
+            _ => None,
+        };
+        self.events.iter().filter_map(loss).collect()
+    }
+
+    /// Number of micro-batches of all steps.
+    fn micro_batches(&self) -> usize {
+        let count = |event: &RunEvent| match event {
+            RunEvent::Step { micro_batches, .. } => micro_batches.len(),
+            _ => 0,
+        };
+        self.events.iter().map(count).sum()
+    }
+
+    /// The weights after `step`.
+    fn weights(&self, step: u64) -> BTreeMap<String, Vec<f64>> {
+        let path = self.run.path.join(RunFolder::checkpoint_name(step));
+        let path = path.join("model.safetensors");
+        let loaded = candle_core::safetensors::load(path, &candle_core::Device::Cpu).unwrap();
+        let values = loaded.into_iter();
+        values
+            .map(|(name, tensor)| (name, to_f64(&tensor).unwrap()))
+            .collect()
+    }
+
+    fn error(&self) -> String {
+        self.outcome.as_ref().unwrap_err().to_string()
+    }
+}
+
+/// Trains as one rank. A rank that fails informs the others, as the terminal does.
+fn train(config: &RunConfig, group: RunGroup, control: Control) -> Trained {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunStore::open(folder.path().to_owned())
+        .create("run")
+        .unwrap();
+    let data = config.folder.as_ref().unwrap();
+    let found = detect(
+        data,
+        &InspectOptions::default(),
+        &TextOptions::default(),
+        &|_| {},
+    );
+    let found = found.unwrap();
+    let plan = Plan::check(config, &found).unwrap();
+    let context = RunContext {
+        control,
+        group: group.clone(),
+        ..RunContext::default()
+    };
+    let mut events = Vec::new();
+    let outcome = trainer::start(plan, found, &run, context, &mut |event| {
+        events.push(event.clone());
+    });
+    if let Err(error) = &outcome {
+        group.fail(&error.to_string());
+    }
+    let left = group.leave();
+    Trained {
+        outcome: outcome.and_then(|outcome| left.map(|()| outcome)),
+        events,
+        run,
+        _folder: folder,
+    }
+}
+
+/// Trains in a group whose rank `i` has `configs[i]`.
+fn in_group(configs: &[RunConfig], options: ThreadOptions) -> Vec<Trained> {
+    let ranks = thread_ranks(configs.len(), options)
+        .into_iter()
+        .zip(configs);
+    std::thread::scope(|scope| {
+        let start = |(rank, config): (ThreadRank, &RunConfig)| {
+            let config = config.clone();
+            scope.spawn(move || {
+                let group = RunGroup::new(rank.join().unwrap());
+                train(&config, group, Control::default())
+            })
+        };
+        let threads: Vec<_> = ranks.map(start).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    })
+}
+
+fn delayed(seed: u64) -> ThreadOptions {
+    ThreadOptions {
+        seed,
+        max_delay: Duration::from_millis(2),
+        ..ThreadOptions::default()
+    }
+}
+
+/// Distance between two sets of weights.
+fn distance(a: &BTreeMap<String, Vec<f64>>, b: &BTreeMap<String, Vec<f64>>) -> f64 {
+    assert!(a.keys().eq(b.keys()));
+    let squares = a.values().flatten().zip(b.values().flatten());
+    squares.map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
+}
+
+/// Trains alone, and in groups of 2 and 3 ranks with different micro-batches and seeded delays.
+#[track_caller]
+fn check_equality(name: &str, config: RunConfig) {
+    let config = RunConfig {
+        checkpoint_every: Some(CheckpointInterval::Steps(1)),
+        keep_checkpoints: Some(100),
+        ..config
+    };
+    let alone = train(&config, RunGroup::default(), Control::default());
+    assert_eq!(alone.outcome.as_ref().unwrap().step, STEPS);
+    let last = alone.weights(STEPS);
+    let way = distance(&alone.weights(1), &last);
+    for (seed, micro_batches) in [(1, &[2, 3][..]), (2, &[1, 4]), (3, &[3, 1, 2])] {
+        let of_rank = |micro_batch: &u32| RunConfig {
+            micro_batch: Some(*micro_batch),
+            ..config.clone()
+        };
+        let configs: Vec<RunConfig> = micro_batches.iter().map(of_rank).collect();
+        let ranks = in_group(&configs, delayed(seed));
+        for rank in &ranks {
+            assert_eq!(rank.outcome.as_ref().unwrap().reason, StopReason::Finished);
+            assert_eq!(
+                rank.losses(),
+                ranks[0].losses(),
+                "all ranks see the same losses"
+            );
+        }
+        let drift = distance(&ranks[0].weights(STEPS), &last) / way;
+        let losses = ranks[0].losses().into_iter().zip(alone.losses());
+        let worst = losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
+        println!(
+            "{name}, micro-batches {micro_batches:?}: weights differ by {drift:.1e} of the way, losses by {worst:.1e}, {} micro-batches",
+            ranks[0].micro_batches()
+        );
+        assert!(way > 0.0 && drift <= 1e-12, "{name}: {drift:e}");
+        assert!(worst <= 1e-12, "{name}: {worst:e}");
+        let others = ranks.iter().skip(1);
+        assert!(
+            others
+                .clone()
+                .all(|rank| rank.run.checkpoints().unwrap().is_empty())
+        );
+        let evaluations = |rank: &Trained| {
+            let is_one = |event: &&RunEvent| matches!(event, RunEvent::Evaluation { .. });
+            rank.events.iter().filter(is_one).count()
+        };
+        assert_eq!(evaluations(&ranks[0]), evaluations(&alone));
+        assert!(others.clone().all(|rank| evaluations(rank) == 0));
+    }
+}
+
+#[test]
+fn a_group_trains_images_as_one_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    check_equality("images", of_images(folder.path()));
+}
+
+#[test]
+fn a_group_trains_texts_as_one_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    check_equality("texts", of_texts(folder.path()));
+}
+
+#[test]
+fn a_group_trains_documents_as_one_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    check_equality("documents", of_documents(folder.path()));
+}
+
+#[test]
+fn automatic_micro_batches_train_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig {
+        micro_batch: None,
+        checkpoint_every: Some(CheckpointInterval::Steps(STEPS)),
+        ..of_images(folder.path())
+    };
+    let alone = train(&config, RunGroup::default(), Control::default());
+    let ranks = in_group(&[config.clone(), config], delayed(4));
+    let drift = distance(&ranks[0].weights(STEPS), &alone.weights(STEPS));
+    assert!(drift < 1e-9, "{drift}");
+}
+
+#[test]
+fn the_first_difference_between_ranks_is_named() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let config = of_images(here.path());
+    let copy = of_images(there.path());
+    let with = |other: RunConfig| in_group(&[config.clone(), config.clone(), other], delayed(5));
+    let check = |ranks: Vec<Trained>, parts: &[&str]| {
+        for rank in &ranks {
+            let error = rank.error();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+            assert!(
+                rank.events.is_empty(),
+                "no event of a run that did not begin"
+            );
+        }
+    };
+    let other_rate = RunConfig {
+        learning_rate: Some(0.02),
+        ..config.clone()
+    };
+    check(
+        with(other_rate),
+        &[
+            "the machines disagree: the first setting that differs is `learning_rate = ",
+            "`learning_rate = 0.02` at rank 2 (",
+        ],
+    );
+    // A copy of the folder elsewhere is the same dataset.
+    let ranks = with(copy.clone());
+    assert!(ranks.iter().all(|rank| rank.outcome.is_ok()));
+    image::RgbImage::new(16, 17)
+        .save(there.path().join("birds/owl/3.png"))
+        .unwrap();
+    check(
+        with(copy),
+        &[
+            "the first entry of the dataset that differs is",
+            "owl/3.png",
+        ],
+    );
+}
+
+#[test]
+fn a_stop_at_any_rank_stops_all_after_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig {
+        steps: Some(1_000_000),
+        ..of_images(folder.path())
+    };
+    for stopped in 0..2 {
+        let ranks = thread_ranks(2, delayed(6)).into_iter().enumerate();
+        let trained: Vec<Trained> = std::thread::scope(|scope| {
+            let start = |(index, rank): (usize, ThreadRank)| {
+                let (config, control) = (config.clone(), Control::default());
+                if index == stopped {
+                    let control = control.clone();
+                    scope.spawn(move || {
+                        std::thread::sleep(Duration::from_millis(1500));
+                        control.send(Request::Stop);
+                    });
+                }
+                scope.spawn(move || train(&config, RunGroup::new(rank.join().unwrap()), control))
+            };
+            let threads: Vec<_> = ranks.map(start).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        let outcomes: Vec<RunOutcome> = trained
+            .iter()
+            .map(|rank| *rank.outcome.as_ref().unwrap())
+            .collect();
+        assert!(
+            outcomes
+                .iter()
+                .all(|outcome| outcome.reason == StopReason::Requested)
+        );
+        assert!(outcomes[0].step > 0 && outcomes[0].step == outcomes[1].step);
+        let saved = trained[0].run.checkpoints().unwrap();
+        assert!(saved.iter().any(|saved| saved.step == outcomes[0].step));
+    }
+}
+
+#[test]
+fn an_error_of_one_rank_ends_the_run_and_names_the_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig {
+        steps: Some(1_000_000),
+        ..of_images(folder.path())
+    };
+    // Rank 1 stops to answer after some steps.
+    let options = ThreadOptions {
+        silence: Duration::from_secs(2),
+        death: Some((1, 200)),
+        ..ThreadOptions::default()
+    };
+    let ranks = in_group(&[config.clone(), config], options);
+    let error = ranks[0].error();
+    let saved = ranks[0].run.checkpoints().unwrap();
+    let newest = saved.iter().map(|saved| saved.step).max().unwrap();
+    let named = RunFolder::checkpoint_name(newest);
+    assert!(
+        error.contains("rank 1 (") && error.contains("has not answered for"),
+        "{error}"
+    );
+    assert!(
+        error.contains(&named) && error.contains("ebb resume"),
+        "{error}"
+    );
+    let last = ranks[0].events.last();
+    assert!(
+        matches!(last, Some(RunEvent::Failed { code, .. }) if code == "group"),
+        "{last:?}"
+    );
+    assert!(newest > 0);
+}
