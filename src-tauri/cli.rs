@@ -20,6 +20,7 @@ mod find_lr;
 mod generate;
 mod inspect;
 mod interrupt;
+mod launched_group;
 mod memory;
 mod plan;
 mod controller;

@@ -2,6 +2,7 @@
 
 use super::args;
 use super::failure::Failure;
+use super::launched_group::refuse_group;
 use super::output::status;
 use super::progress::Progress;
 use super::train::{create, discard_unstarted, find, run_context};
@@ -10,6 +11,7 @@ use trainer::{Branch, BranchFrom, RunContext};
 
 /// Runs `ebb branch`.
 pub fn run(args: &args::Branch) -> Result<(), Failure> {
+    refuse_group("ebb branch")?;
     let origin = find(&args.run)?;
     let (changes, notes) = RunConfig::from_assignments(args.set.iter().map(String::as_str))?;
     for note in notes {

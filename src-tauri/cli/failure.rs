@@ -35,9 +35,25 @@ impl Failure {
         }
     }
 
-    /// Prints the sentence and returns the exit code.
-    pub fn print(self) -> ExitCode {
+    /// What failed.
+    pub fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
+    /// Prints the sentence now. [`Failure::print`] then only returns the exit code.
+    pub fn printed(self) -> Self {
         status!("ebb: {}", self.sentence);
+        Failure {
+            sentence: String::new(),
+            ..self
+        }
+    }
+
+    /// Prints the sentence, unless it was printed before, and returns the exit code.
+    pub fn print(self) -> ExitCode {
+        if !self.sentence.is_empty() {
+            status!("ebb: {}", self.sentence);
+        }
         ExitCode::from(self.code)
     }
 }

@@ -6,12 +6,29 @@ use std::borrow::Cow;
 use std::fmt::Arguments;
 use std::io::{Error, ErrorKind, Write};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The error of the first line that could not be written.
 static LOST: Mutex<Option<Error>> = Mutex::new(None);
 
+/// Whether another process of the same training prints.
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Prints nothing from now on: another process of the same training prints.
+pub fn silence() {
+    IS_SILENT.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`silence`] was called.
+pub fn is_silent() -> bool {
+    IS_SILENT.load(Ordering::Relaxed)
+}
+
 /// Writes a line to stdout.
 pub fn write_out(line: Arguments) {
+    if is_silent() {
+        return;
+    }
     let text = line.to_string();
     let mut out = std::io::stdout().lock();
     keep(writeln!(out, "{}", harmless(&text)));
@@ -19,6 +36,9 @@ pub fn write_out(line: Arguments) {
 
 /// Writes a line to stderr.
 pub fn write_status(line: Arguments) {
+    if is_silent() {
+        return;
+    }
     let text = line.to_string();
     let _ = writeln!(std::io::stderr().lock(), "{}", harmless(&text));
 }

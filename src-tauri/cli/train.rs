@@ -5,7 +5,8 @@ use super::config_file::read_config;
 use super::failure::Failure;
 use super::find_lr::{STEPS, suggest_rate};
 use super::interrupt::AtWork;
-use super::output::status;
+use super::launched_group::{ScratchFolder, in_group, refuse_group};
+use super::output::{is_silent, status};
 use super::preset_choice::{preset_settings, read_for_preset};
 use super::progress::Progress;
 pub use super::scripted_machine::{machine, total_bytes};
@@ -16,7 +17,7 @@ use crate::paths::is_within;
 use dataset::DetectedDataset;
 use runlog::{RunConfig, RunFolder, RunStore, read_events};
 use std::path::Path;
-use trainer::{Control, Plan, Replay, Results, RunContext, RunLength};
+use trainer::{Control, Plan, Replay, Results, RunContext, RunGroup, RunLength};
 
 /// Numbers of samples and epochs that `--dev-mode` sets by default.
 const DEV_SAMPLES: u64 = 100;
@@ -30,7 +31,24 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
             "no folder to train on; write `ebb train FOLDER`, or set `folder` in the config",
         )
     })?;
-    let found = read_for_preset(&folder, &config, args.preset.as_deref())?;
+    if args.find_learning_rate {
+        refuse_group("--find-learning-rate")?;
+    }
+    if args.replay.is_some() {
+        refuse_group("--replay")?;
+    }
+    let group = RunGroup::join_launched()?;
+    in_group(&group, || train(&args, config, &folder, &group))
+}
+
+/// Trains, alone or as one rank of a group.
+fn train(
+    args: &args::Train,
+    config: RunConfig,
+    folder: &Path,
+    group: &RunGroup,
+) -> Result<(), Failure> {
+    let found = read_for_preset(folder, &config, args.preset.as_deref())?;
     let at_work = args.find_learning_rate.then(AtWork::handled).transpose()?;
     let config = match &at_work {
         Some(at_work) => with_suggested_rate(config, &found, at_work)?,
@@ -44,40 +62,54 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     plan.check_precision()?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
-        match &found {
-            DetectedDataset::Images(found) => inspect::describe(found),
-            DetectedDataset::Texts(found) => inspect_texts::describe(found, plan.task()),
-        }
+        describe(&found, &plan)?;
         for sentence in plan.explain_defaults(&config) {
             status!("Default: {sentence}");
         }
     }
-    if let (Some(pretrained), false) = (&plan.pretrained, args.json) {
-        status!(
-            "{}",
-            trainer::pretrained::describe(pretrained, plan.trained_parameters()?)
-        );
-    }
     let mut progress = Progress::new(args.json);
     let context = RunContext {
-        live: progress.live(),
+        live: progress.live().filter(|_| group.keeps_run()),
+        group: group.clone(),
         ..match &at_work {
             Some(at_work) => context(&args.script, replay, at_work.next()),
             None => run_context(&args.script, replay)?,
         }
     };
-    let run = create(args.out.as_deref(), &plan.name, &folder)?;
+    let (_scratch, run) = if group.keeps_run() {
+        (None, create(args.out.as_deref(), &plan.name, folder)?)
+    } else {
+        let (scratch, run) = ScratchFolder::create(group, &plan.name)?;
+        (Some(scratch), run)
+    };
     let mut is_announced = args.json;
     trainer::start(plan, found, &run, context, &mut |event| {
         // Printed with the first event, because a run that is refused before leaves no folder.
         if !std::mem::replace(&mut is_announced, true) {
             status!("Run: {}", run.path.display());
         }
-        progress.receive(event);
+        if !is_silent() {
+            progress.receive(event);
+        }
     })
     .map_err(|error| discard_unstarted(&run, error))?;
     if !args.json {
         print_judgement(&run);
+    }
+    Ok(())
+}
+
+/// Prints what will be trained on, and from which weights.
+fn describe(found: &DetectedDataset, plan: &Plan) -> Result<(), Failure> {
+    match found {
+        DetectedDataset::Images(found) => inspect::describe(found),
+        DetectedDataset::Texts(found) => inspect_texts::describe(found, plan.task()),
+    }
+    if let Some(pretrained) = &plan.pretrained {
+        status!(
+            "{}",
+            trainer::pretrained::describe(pretrained, plan.trained_parameters()?)
+        );
     }
     Ok(())
 }
@@ -118,6 +150,7 @@ fn print_judgement(run: &RunFolder) {
 
 /// Runs `ebb resume`.
 pub fn resume(args: args::Resume) -> Result<(), Failure> {
+    refuse_group("ebb resume")?;
     let run = find(&args.run)?;
     let mut progress = Progress::from_run(run.replay()?, args.json);
     let context = RunContext {

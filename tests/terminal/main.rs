@@ -39,6 +39,7 @@ mod reproducibility;
 mod run_archive;
 mod run_tags;
 mod search_commands;
+mod several_machines;
 mod stop_and_resume;
 mod stop_for_shortage;
 mod stress_test;

@@ -158,7 +158,7 @@ fn rank_0_answers_claims_while_its_training_thread_is_busy() {
     in_group(2, ThreadOptions::default(), |group| {
         group.begin_step(100);
         if group.rank() == 0 {
-            std::thread::sleep(Duration::from_millis(300));
+            std::thread::sleep(Duration::from_secs(1));
             assert_eq!(group.claim(request(8, None)).unwrap(), Claim::Complete);
         } else {
             let (started, mut processed, mut ended) = (Instant::now(), 0, None);
@@ -171,7 +171,7 @@ fn rank_0_answers_claims_while_its_training_thread_is_busy() {
                 ended = Some(Ended::Confirmed);
             }
             assert_eq!(group.claim(request(8, ended)).unwrap(), Claim::Wait);
-            assert!(started.elapsed() < Duration::from_millis(250));
+            assert!(started.elapsed() < Duration::from_millis(800));
         }
         group.leave().unwrap();
     });

@@ -5,17 +5,23 @@
 #![allow(clippy::unwrap_used)]
 
 use dataset::{InspectOptions, TextOptions, detect};
-use distributed::{ThreadOptions, ThreadRank, thread_ranks};
+use distributed::{
+    Claim, ClaimRequest, Ended, Group, Member, Share, ThreadOptions, ThreadRank, Values,
+    thread_ranks,
+};
 use runlog::{
     Augmentation, BaselineChoice, CheckpointInterval, DeviceChoice, PrecisionChoice, RunConfig,
     RunEvent, RunFolder, RunStore, StopReason,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tape::Rng;
 use tape::inplace::to_f64;
 use tempfile::TempDir;
+use trainer::internals::{ImageSample, ImageTask, PrefetchOptions, Task, TrainLoader};
 use trainer::{Control, Plan, Request, Result, RunContext, RunGroup, RunOutcome};
 
 const STEPS: u64 = 20;
@@ -108,8 +114,70 @@ fn of_documents(folder: &Path) -> RunConfig {
     }
 }
 
+/// Counts the samples that a rank confirms.
+struct Counting {
+    group: Box<dyn Group>,
+    claimed: u32,
+    confirmed: Arc<AtomicU32>,
+}
+
+impl Group for Counting {
+    fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    fn member(&self, rank: usize) -> Member {
+        self.group.member(rank)
+    }
+
+    fn gather(&mut self, mine: Vec<u8>) -> distributed::Result<Vec<Vec<u8>>> {
+        self.group.gather(mine)
+    }
+
+    fn begin_step(&mut self, samples: u32) {
+        self.group.begin_step(samples);
+    }
+
+    fn claim(&mut self, request: ClaimRequest) -> distributed::Result<Claim> {
+        if request.ended == Some(Ended::Confirmed) {
+            self.confirmed.fetch_add(self.claimed, Ordering::Relaxed);
+        }
+        let claim = self.group.claim(request)?;
+        if let Claim::Samples { samples, .. } = &claim {
+            self.claimed = samples.end - samples.start;
+        }
+        Ok(claim)
+    }
+
+    fn sum(&mut self, values: Values) -> distributed::Result<Values> {
+        self.group.sum(values)
+    }
+
+    fn ledger(&self) -> Vec<Share> {
+        self.group.ledger()
+    }
+
+    fn check_alive(&mut self) -> distributed::Result<()> {
+        self.group.check_alive()
+    }
+
+    fn fail(&mut self, message: &str) {
+        self.group.fail(message);
+    }
+
+    fn leave(&mut self) -> distributed::Result<()> {
+        self.group.leave()
+    }
+}
+
 /// What a rank of a run returned, and the run itself.
 struct Trained {
+    /// Samples that the rank confirmed, in a group.
+    confirmed: u32,
     outcome: Result<RunOutcome>,
     events: Vec<RunEvent>,
     run: RunFolder,
@@ -179,6 +247,7 @@ fn train(config: &RunConfig, group: RunGroup, control: Control) -> Trained {
     }
     let left = group.leave();
     Trained {
+        confirmed: 0,
         outcome: outcome.and_then(|outcome| left.map(|()| outcome)),
         events,
         run,
@@ -195,8 +264,17 @@ fn in_group(configs: &[RunConfig], options: ThreadOptions) -> Vec<Trained> {
         let start = |(rank, config): (ThreadRank, &RunConfig)| {
             let config = config.clone();
             scope.spawn(move || {
-                let group = RunGroup::new(rank.join().unwrap());
-                train(&config, group, Control::default())
+                let confirmed = Arc::new(AtomicU32::new(0));
+                let group = RunGroup::new(Box::new(Counting {
+                    group: rank.join().unwrap(),
+                    claimed: 0,
+                    confirmed: Arc::clone(&confirmed),
+                }));
+                let trained = train(&config, group, Control::default());
+                Trained {
+                    confirmed: confirmed.load(Ordering::Relaxed),
+                    ..trained
+                }
             })
         };
         let threads: Vec<_> = ranks.map(start).collect();
@@ -248,6 +326,7 @@ fn check_equality(name: &str, config: RunConfig) {
                 ranks[0].losses(),
                 "all ranks see the same losses"
             );
+            assert!(rank.confirmed > 0, "every rank works");
         }
         let drift = distance(&ranks[0].weights(STEPS), &last) / way;
         let losses = ranks[0].losses().into_iter().zip(alone.losses());
@@ -421,4 +500,46 @@ fn an_error_of_one_rank_ends_the_run_and_names_the_checkpoint() {
         "{last:?}"
     );
     assert!(newest > 0);
+}
+
+#[test]
+fn selected_samples_are_those_of_the_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = of_images(folder.path());
+    let data = config.folder.as_ref().unwrap();
+    let found = detect(
+        data,
+        &InspectOptions::default(),
+        &TextOptions::default(),
+        &|_| {},
+    );
+    let found = found.unwrap();
+    let plan = Plan::check(&config, &found).unwrap();
+    let run = RunFolder {
+        path: folder.path().to_owned(),
+    };
+    let data = ImageTask::open(&plan, &found, &run).unwrap();
+    for workers in [0, 2] {
+        let options = PrefetchOptions::new(&plan, workers, 0);
+        let mut in_order = ImageTask::train_loader(&plan, &data, options, 0);
+        let mut selecting = ImageTask::train_loader(&plan, &data, options, 0);
+        selecting.select(0..0, 0..0);
+        for step in 0..2 {
+            let count = in_order.begin(step);
+            assert_eq!(selecting.begin(step), count);
+            let pixels = |samples: Vec<_>| -> Vec<(u32, Vec<u8>)> {
+                let samples = samples.into_iter().map(std::result::Result::unwrap);
+                samples
+                    .map(|sample: ImageSample| (sample.index, sample.pixels))
+                    .collect()
+            };
+            let expected = pixels(in_order.fetch(count));
+            // In advance, from the back, and again after they were given back.
+            for (range, ahead) in [(0..2, 2..4), (2..3, 3..4), (5..7, 0..0), (2..4, 4..5)] {
+                selecting.select(range.clone(), ahead);
+                let found = pixels(selecting.fetch(range.len()));
+                assert!(found == expected[range.clone()], "{range:?} of step {step}");
+            }
+        }
+    }
 }
