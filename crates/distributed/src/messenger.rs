@@ -10,7 +10,10 @@ use crate::transport::Transport;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks at the network during a sum: short, because the looks advance it.
+/// At the start of a sum the messenger only yields between two looks at the network: each look
+/// advances the sum by a part, and the training waits for it.
+const SUM_WITHOUT_NAPS: Duration = Duration::from_millis(100);
+/// Pause between two looks during the rest of a sum, on a slow network.
 const SUM_NAP: Duration = Duration::from_micros(100);
 /// Shortest pause otherwise. Pauses grow with the time in which nothing has happened.
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
@@ -146,6 +149,9 @@ impl Messenger {
         let mut is_abandoned = false;
         while !self.has_ended {
             let nap = self.nap();
+            if nap.is_zero() {
+                std::thread::yield_now();
+            }
             let served = match self.commands.recv_timeout(nap) {
                 Ok(command) => self.serve(command),
                 Err(RecvTimeoutError::Timeout) => Ok(()),
@@ -175,7 +181,8 @@ impl Messenger {
 
     fn nap(&self) -> Duration {
         if self.waiting == Some(WaitingFor::Sum) {
-            return SUM_NAP;
+            let is_new = self.active_at.elapsed() < SUM_WITHOUT_NAPS;
+            return if is_new { Duration::ZERO } else { SUM_NAP };
         }
         let longest = if self.waiting.is_some() || self.is_coordinator() {
             LONGEST_NAP

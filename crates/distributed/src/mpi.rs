@@ -14,12 +14,13 @@ use library::{ANY_SOURCE, Handle, IN_PLACE, MpiLibrary, Status};
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
+use std::ops::RangeInclusive;
 
 /// Marks the messages of this crate.
 const TAG: c_int = 7;
-/// Values of one bucket: 4 MB in f32. Larger buckets would wait longer for the pauses of the
-/// messenger.
-const BUCKET_VALUES: usize = 1 << 20;
+/// Fewest and most values of one bucket: 256 kB to 4 MB in f32. Larger buckets would wait longer
+/// for the pauses of the messenger, and many small ones would not be summed at the same time.
+const BUCKET_VALUES: RangeInclusive<usize> = 1 << 16..=1 << 20;
 /// Buckets that are summed at the same time.
 const BUCKETS_AT_ONCE: usize = 8;
 
@@ -68,6 +69,8 @@ struct RunningSum {
     first: *mut c_void,
     value_bytes: usize,
     kind: Handle,
+    /// Values of each bucket but the last.
+    bucket_values: usize,
     /// Requests of sums and spreads, by bucket.
     sums: Vec<Handle>,
     spreads: Vec<Handle>,
@@ -75,13 +78,13 @@ struct RunningSum {
 
 impl RunningSum {
     fn buckets(&self) -> usize {
-        self.values.len().div_ceil(BUCKET_VALUES)
+        self.values.len().div_ceil(self.bucket_values)
     }
 
     /// Start and number of values of a bucket.
     fn bucket(&self, index: usize) -> (*mut c_void, c_int) {
-        let start = index * BUCKET_VALUES;
-        let count = BUCKET_VALUES.min(self.values.len() - start);
+        let start = index * self.bucket_values;
+        let count = self.bucket_values.min(self.values.len() - start);
         let start = self.first.wrapping_byte_add(start * self.value_bytes);
         (start, count as c_int)
     }
@@ -314,7 +317,9 @@ impl Transport for Mpi {
             Values::Single(values) => (values.as_mut_ptr().cast(), 4, objects.float),
             Values::Double(values) => (values.as_mut_ptr().cast(), 8, objects.double),
         };
+        let bucket_values = values.len() / BUCKETS_AT_ONCE;
         self.sum = Some(RunningSum {
+            bucket_values: bucket_values.clamp(*BUCKET_VALUES.start(), *BUCKET_VALUES.end()),
             values: ManuallyDrop::new(values),
             first,
             value_bytes,

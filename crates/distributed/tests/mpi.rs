@@ -96,6 +96,14 @@ fn work(group: &mut dyn Group) {
             "the same bits on all ranks"
         );
     }
+    let began = Instant::now();
+    for _ in 0..20 {
+        group.sum(Values::Single(vec![1.0; 1_200_000])).unwrap();
+        group.barrier().unwrap();
+    }
+    let took_ms = began.elapsed().as_secs_f64() * 1e3 / 20.0;
+    println!("rank {rank} of {size}: {took_ms:.1} ms for a sum of 4.8 MB and a barrier");
+    assert!(took_ms < 80.0, "the messenger advances a sum without naps");
     let doubles = group.sum(Values::Double(vec![0.1; 12])).unwrap();
     let Values::Double(doubles) = doubles else {
         panic!("f64 was passed");
@@ -204,6 +212,8 @@ fn processes_sum_claim_and_gather() {
             "{size} ranks {options:?}: {:.1} s",
             began.elapsed().as_secs_f64()
         );
+        let times = text.lines().filter(|line| line.contains(" ms for a sum"));
+        times.for_each(|line| println!("{line}"));
     }
 }
 
