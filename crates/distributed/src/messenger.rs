@@ -10,11 +10,12 @@ use crate::transport::Transport;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// At the start of a sum the messenger only yields between two looks at the network: each look
+/// During a sum the messenger looks at the network for this long without a pause: each look
 /// advances the sum by a part, and the training waits for it.
-const SUM_WITHOUT_NAPS: Duration = Duration::from_millis(100);
-/// Pause between two looks during the rest of a sum, on a slow network.
-const SUM_NAP: Duration = Duration::from_micros(100);
+const SUM_LOOKS: Duration = Duration::from_millis(1);
+/// Pause after these looks. If other programs use all cores, a thread that pauses runs again sooner
+/// than one that yields.
+const SUM_NAP: Duration = Duration::from_micros(50);
 /// Shortest pause otherwise. Pauses grow with the time in which nothing has happened.
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
 /// Longest pause while others may wait for an answer.
@@ -149,9 +150,6 @@ impl Messenger {
         let mut is_abandoned = false;
         while !self.has_ended {
             let nap = self.nap();
-            if nap.is_zero() {
-                std::thread::yield_now();
-            }
             let served = match self.commands.recv_timeout(nap) {
                 Ok(command) => self.serve(command),
                 Err(RecvTimeoutError::Timeout) => Ok(()),
@@ -181,8 +179,7 @@ impl Messenger {
 
     fn nap(&self) -> Duration {
         if self.waiting == Some(WaitingFor::Sum) {
-            let is_new = self.active_at.elapsed() < SUM_WITHOUT_NAPS;
-            return if is_new { Duration::ZERO } else { SUM_NAP };
+            return SUM_NAP;
         }
         let longest = if self.waiting.is_some() || self.is_coordinator() {
             LONGEST_NAP
@@ -323,10 +320,11 @@ impl Messenger {
             self.message_at[from] = self.active_at;
             self.receive(from, Message::from_bytes(&bytes)?)?;
         }
-        if self.waiting == Some(WaitingFor::Sum)
-            && let Some(sum) = self.transport.poll_sum()?
-        {
-            self.reply(Ok(Reply::Sum(sum)));
+        let began = Instant::now();
+        while self.waiting == Some(WaitingFor::Sum) && began.elapsed() < SUM_LOOKS {
+            if let Some(sum) = self.transport.poll_sum()? {
+                self.reply(Ok(Reply::Sum(sum)));
+            }
         }
         self.check_others()
     }
