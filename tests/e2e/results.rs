@@ -65,7 +65,7 @@ fn a_finished_run_shows_its_accuracy_and_mistakes_at_once() {
     };
     assert!(text("#headline").ends_with('%'), "{}", text("#headline"));
     assert!(
-        text("#judgement").contains("guessing"),
+        text("#judgement").contains("the baseline of edges and colors"),
         "{}",
         text("#judgement")
     );

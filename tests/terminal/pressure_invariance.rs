@@ -7,21 +7,21 @@ use runlog::RunEvent;
 use std::collections::{BTreeMap, BTreeSet};
 
 const GB: f64 = 1e9;
-const TOTAL_BYTES: u64 = 8_000_000_000;
+const TOTAL_BYTES: u64 = 4_000_000_000;
 /// Milliseconds between script lines. Calm periods are measured on this clock.
 const LINE_MS: u64 = 250;
 
 /// Memory of other apps in GB, one line per decision: low, rising above the critical level, low
 /// again.
 fn wave() -> Vec<f64> {
-    let calm = std::iter::repeat_n(2.0, 20);
-    let rise = (0..32).map(|line| 2.0 + 5.6 * f64::from(line) / 31.0);
-    let high = std::iter::repeat_n(7.6, 12);
-    let fall = (0..8).map(|line| 7.6 - 5.6 * f64::from(line) / 7.0);
+    let calm = std::iter::repeat_n(1.0, 20);
+    let rise = (0..32).map(|line| 1.0 + 2.8 * f64::from(line) / 31.0);
+    let high = std::iter::repeat_n(3.8, 12);
+    let fall = (0..8).map(|line| 3.8 - 2.8 * f64::from(line) / 7.0);
     calm.chain(rise)
         .chain(high)
         .chain(fall)
-        .chain([2.0; 2])
+        .chain([1.0; 2])
         .collect()
 }
 
@@ -124,7 +124,7 @@ fn difference(calm: &[(u64, f64)], wavy: &[(u64, f64)], allowed: f64) -> (f64, O
 
 #[track_caller]
 fn check_wave(options: &str, allowed: f64) {
-    let (calm, wavy) = (trained(&[2.0], options), trained(&wave(), options));
+    let (calm, wavy) = (trained(&[1.0], options), trained(&wave(), options));
     assert_follows_the_wave(&wavy);
     let (largest, over) = difference(&steps(&calm), &steps(&wavy), allowed);
     println!("{options}: the losses of 100 steps differ by at most {largest:.2e}");

@@ -6,13 +6,13 @@ use crate::support::{TestHome, draw_classes, losses, memory_script};
 use pressure::{Change, Moments};
 use runlog::RunEvent;
 
-const TOTAL_BYTES: u64 = 8_000_000_000;
+const TOTAL_BYTES: u64 = 4_000_000_000;
 /// Milliseconds between script lines.
 const LINE_MS: u64 = 5_000;
 /// Memory of other apps that leaves plenty, and that leaves nothing of the budget beside the
 /// reserve.
-const PLENTY_LEFT: u64 = 1_000_000_000;
-const NOTHING_LEFT: u64 = 6_150_000_000;
+const PLENTY_LEFT: u64 = 500_000_000;
+const NOTHING_LEFT: u64 = 2_990_000_000;
 
 /// A calm start, two minutes with nothing left, a little more with every step, and a calm end.
 fn shortage() -> Vec<u64> {

@@ -158,9 +158,10 @@ fn a_run_stopped_while_suspended_resumes_from_its_checkpoint() {
         "It rained all day and we stayed in. ".repeat(60),
     );
     home.file("config.toml", "evaluate_every_epochs = 100000");
-    let rise = (0..35).map(|line| CALM + 200_000_000 * line);
-    let others = std::iter::repeat_n(CALM, 10).chain(rise);
-    let script = memory_script(TOTAL_BYTES, 1_000, others.chain([TOTAL_BYTES]));
+    let (total_bytes, calm) = (TOTAL_BYTES / 2, CALM / 2);
+    let rise = (0..35).map(|line| calm + 100_000_000 * line);
+    let others = std::iter::repeat_n(calm, 10).chain(rise);
+    let script = memory_script(total_bytes, 1_000, others.chain([total_bytes]));
     home.file("script", script);
     // Ten million parameters of eight bytes.
     let line = "train {book.txt} --model gpt_mini --tokens 16 --steps 60 --effective-batch 2 --precision f64 --config {config.toml}";

@@ -133,7 +133,7 @@ impl Plan {
             lr_schedule: hyperparameters::lr_schedule(config),
             warmup_steps: warmup_steps(steps, warmup_fraction(config)),
             label_smoothing: config.label_smoothing.unwrap_or(defaults.label_smoothing),
-            token_dropout: config.token_dropout.unwrap_or(defaults.token_dropout),
+            token_dropout: config.token_dropout.unwrap_or(0.0),
             clip_norm: config.clip_norm.unwrap_or(1.0),
             ema_decay: config
                 .ema_decay

@@ -64,7 +64,6 @@ pub(super) struct DatasetDefaults {
     pub effective_batch: u32,
     pub epochs: u64,
     pub label_smoothing: f64,
-    pub token_dropout: f64,
     pub augment: Augmentation,
     pub mix: MixChoice,
     pub ema_decay: Option<f64>,
@@ -209,7 +208,6 @@ fn images(
             |recipe| recipe.epochs,
         ),
         label_smoothing: 0.1,
-        token_dropout: 0.0,
         augment: match (recipe, &found.mirror_refusal) {
             (Some(recipe), _) => recipe.augment,
             (None, Some(_)) => Augmentation::NoMirror,

@@ -44,8 +44,10 @@ pub(super) fn train_baseline<T: Task>(
             format!("the baseline could not be trained: {error}"),
         ),
     };
+    // The estimate of the run's memory does not include that of the baseline.
+    let released = emitted.and_then(|()| session.controller.release());
     session.timer.restart();
-    emitted.inspect_err(|error| emit_failed(session, error))
+    released.inspect_err(|error| emit_failed(session, error))
 }
 
 /// Combines the network of a resumed run with the saved baseline again, as before. If that fails,

@@ -2,7 +2,8 @@
 
 use super::{END, TICK, first_touch, mersenne_twister::Random};
 
-/// The machine on which the heights of the traces were chosen, and what other apps always use there.
+/// The machine on which the heights of the traces were chosen, and what other apps always use
+/// there.
 const RAM: f64 = 36.0;
 const OTHERS: f64 = 7.0;
 /// What the system and a few apps use on the smallest machine, GB.

@@ -32,6 +32,8 @@ const TEXT_TOKEN_BYTES: u64 = 4;
 const OVERHEAD_BYTES: u64 = 20;
 /// Default tokens per window of documents.
 const WINDOW: u32 = 256;
+/// Default effective batch of token compression: eight micro-batches of four when memory is short.
+const COMPRESSION_BATCH: u32 = 32;
 /// Default tokens per window for token compression.
 const COMPRESSION_WINDOW: u32 = 128;
 /// Range of the default length of texts, in tokens.
@@ -86,14 +88,10 @@ pub(super) fn texts(
         held_out_samples: count(Split::HeldOut),
         texts_bytes: texts_bytes(found, tokens),
         seed,
-        effective_batch: match compression {
-            // Eight micro-batches of four when memory is short.
-            Some(_) => 32,
-            None => effective_batch(is_language, kind),
-        },
+        effective_batch: compression
+            .map_or_else(|| effective_batch(is_language, kind), |_| COMPRESSION_BATCH),
         epochs: default_epochs(is_language, pretrained.is_some(), train_samples),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
-        token_dropout: 0.0,
         augment: Augmentation::None,
         mix: MixChoice::None,
         ema_decay: None,
