@@ -158,8 +158,9 @@ fn a_run_stopped_while_suspended_resumes_from_its_checkpoint() {
         "It rained all day and we stayed in. ".repeat(60),
     );
     home.file("config.toml", "evaluate_every_epochs = 100000");
-    let (total_bytes, calm) = (TOTAL_BYTES / 2, CALM / 2);
-    let rise = (0..35).map(|line| calm + 100_000_000 * line);
+    // Slow enough that steps are done between the first warning and the suspension.
+    let (total_bytes, calm) = (TOTAL_BYTES / 2, 2 * CALM);
+    let rise = (0..40).map(|line| calm + 50_000_000 * line);
     let others = std::iter::repeat_n(calm, 10).chain(rise);
     let script = memory_script(total_bytes, 1_000, others.chain([total_bytes]));
     home.file("script", script);
