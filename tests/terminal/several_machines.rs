@@ -1,9 +1,13 @@
 //! One run in several processes, started by `mpirun`. Without Open MPI's `mpirun` these tests print
 //! that they are left out.
 
-use crate::support::{CommandOutput, EBB, TestHome, draw_classes, losses, run_command};
+#[cfg(target_os = "linux")]
+use crate::support::CommandOutput;
+use crate::support::{EBB, TestHome, draw_classes, losses, run_command};
+#[cfg(target_os = "linux")]
 use runlog::RunEvent;
 use std::process::{Command, Stdio};
+#[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
 const PLAN: &str = "train {birds} --json --device cpu --threads 1 --seed 7 --image-size 16 --effective-batch 8 --baseline none";

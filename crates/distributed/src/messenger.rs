@@ -442,10 +442,11 @@ impl Messenger {
     /// Records why the group is broken, and reports it to the other ranks and the training thread.
     fn break_group(&mut self, failure: GroupError) {
         self.check_began = None;
+        // A rank that is lost later must not be waited for either.
+        if let GroupError::Lost(member) | GroupError::Silent { member, .. } = &failure {
+            self.lost[member.rank] = true;
+        }
         if self.failure.is_none() {
-            if let GroupError::Lost(member) | GroupError::Silent { member, .. } = &failure {
-                self.lost[member.rank] = true;
-            }
             let message = self.failure_message(&failure);
             self.failure = Some(failure.clone());
             if self.is_coordinator() {

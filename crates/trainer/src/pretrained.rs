@@ -7,7 +7,9 @@ use dataset::{Task, Tokenizer};
 use models::hub_format::TrainedLayers;
 use models::pretrained::{FineTuningSettings, verify_run_copy};
 use models::{ModelError, Pretrained, PretrainedFamily};
-use runlog::{MixChoice, Quantize, RunConfig, RunFolder, TaskChoice, TrainOnly, format_count};
+use runlog::{
+    BaselineChoice, MixChoice, Quantize, RunConfig, RunFolder, TaskChoice, TrainOnly, format_count,
+};
 use tape::Bits;
 
 /// Opens the pretrained weights that a config names; `None` if it names none.
@@ -75,8 +77,10 @@ pub(crate) fn config_of(run: &RunFolder) -> Result<RunConfig> {
 /// runs are refused with settings that have no effect, but former versions ignored them, and their
 /// runs must open.
 fn without_unused(config: RunConfig) -> RunConfig {
-    // Earlier versions mixed and averaged only if the config contained these settings.
+    // Earlier versions mixed and averaged only if the config contained these settings, and only
+    // compared the baseline with the network.
     let config = RunConfig {
+        baseline: config.baseline.or(Some(BaselineChoice::Ngrams)),
         mix: config.mix.or(Some(MixChoice::None)),
         ema_decay: config.ema_decay.or(Some(0.0)),
         ..config

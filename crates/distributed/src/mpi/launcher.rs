@@ -1,6 +1,10 @@
 //! Finds out whether a launcher such as `mpirun` started this process, and as one of how many.
 
+use super::library::VARIABLE;
 use crate::error::{GroupError, Result};
+
+/// Instead of a library: the process trains alone, also if a launcher started it.
+const NO_LIBRARY: &str = "none";
 
 /// A launcher that started this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,12 +17,16 @@ pub(super) struct Launcher {
 
 impl Launcher {
     /// The launcher according to environment variables. `None` if the process was started without
-    /// one. Slurm sets its variables in batch scripts, too, but those of PMI and PMIx only for
+    /// one, or is to train alone. Slurm sets its variables in batch scripts, too, but those of PMI and PMIx only for
     /// processes that it starts as a group.
     ///
     /// # Errors
     /// A variable is not a number.
     pub(super) fn detect(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Launcher>> {
+        if variable(VARIABLE).is_some_and(|library| library == NO_LIBRARY) {
+            return Ok(None);
+        }
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let is_in_group = ["PMI_RANK", "PMIX_RANK"]
             .iter()
             .any(|name| variable(name).is_some());
@@ -71,7 +79,11 @@ mod tests {
         assert_eq!(detect(&[("SLURM_STEP_NUM_TASKS", "4")]), Ok(None));
         let by_srun = [("SLURM_STEP_NUM_TASKS", "4"), ("PMIX_RANK", "0")];
         assert_eq!(detect(&by_srun), Ok(Some((4, true))));
-        for wrong in ["", "many", "-1", "0"] {
+        // Several independent runs on one allocation.
+        let alone = [("OMPI_COMM_WORLD_SIZE", "3"), ("EBB_MPI", "none")];
+        assert_eq!(detect(&alone), Ok(None));
+        assert_eq!(detect(&[("OMPI_COMM_WORLD_SIZE", "")]), Ok(None));
+        for wrong in ["many", "-1", "0"] {
             assert!(
                 detect(&[("OMPI_COMM_WORLD_SIZE", wrong)]).is_err(),
                 "{wrong}"

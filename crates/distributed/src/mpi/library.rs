@@ -10,7 +10,7 @@ use std::mem::ManuallyDrop;
 pub(super) type Handle = *mut c_void;
 
 /// Names the library, instead of [`OPEN_MPI`] and [`STANDARD`].
-const VARIABLE: &str = "EBB_MPI";
+pub(super) const VARIABLE: &str = "EBB_MPI";
 const OPEN_MPI: &[&str] = &[
     "libmpi.so.40",
     "libmpi.40.dylib",

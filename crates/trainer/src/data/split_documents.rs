@@ -58,14 +58,18 @@ impl SplitDocuments<'_> {
         if let Some(documents) = open_token_file(&path, key) {
             return Ok(documents);
         }
-        match files.write(&path, |draft| self.write(draft, key)) {
+        let opened = files
+            .write(&path, |draft| self.write(draft, key))
+            .and_then(|()| {
+                // Another process may have replaced it, or the texts have changed meanwhile.
+                let changed = || std::io::Error::other("the texts or this file have changed");
+                open_token_file(&path, key).ok_or_else(|| at(&path)(changed()))
+            });
+        match opened {
             Err(TrainError::File { .. }) if self.bytes() <= MOST_BYTES_WITHOUT_DISK => {
                 self.in_memory()
             }
-            written => {
-                written?;
-                open_token_file(&path, key).map_or_else(|| self.in_memory(), Ok)
-            }
+            opened => opened,
         }
     }
 

@@ -12,8 +12,8 @@ use dataset::Task;
 use models::{ModelId, Pretrained};
 use pressure::PowerPolicyMode;
 use runlog::{
-    CheckpointBlocks, CheckpointInterval, DeviceChoice, PowerPolicyChoice, PrecisionChoice,
-    RunConfig,
+    BaselineChoice, CheckpointBlocks, CheckpointInterval, DeviceChoice, PowerPolicyChoice,
+    PrecisionChoice, RunConfig,
 };
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
@@ -199,6 +199,10 @@ impl Plan {
             warmup_fraction: Some(warmup_fraction(asked)),
             label_smoothing: Some(self.label_smoothing),
             token_dropout: (self.task() == Task::TextClassification).then_some(self.token_dropout),
+            baseline: match self.task() {
+                Task::TextClassification => asked.baseline.or(Some(BaselineChoice::Combined)),
+                _ => asked.baseline,
+            },
             clip_norm: Some(self.clip_norm),
             augment: Some(self.augment),
             mix: if is_image {
