@@ -17,8 +17,8 @@ pub(super) struct Launcher {
 
 impl Launcher {
     /// The launcher according to environment variables. `None` if the process was started without
-    /// one, or is to train alone. Slurm sets its variables in batch scripts, too, but those of PMI and PMIx only for
-    /// processes that it starts as a group.
+    /// one, or is to train alone. Slurm sets its variables in batch scripts, too, but those of PMI
+    /// and PMIx only for processes that it starts as a group.
     ///
     /// # Errors
     /// A variable is not a number.
