@@ -235,7 +235,16 @@ fn stop_on_signal(app: AppHandle) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::no_window;
+    use crate::web_view::NO_SESSION;
     use serde_json::Value;
+
+    #[test]
+    fn a_mac_without_a_session_trains_in_the_terminal() {
+        let sentence = no_window(NO_SESSION);
+        let expected = "the window cannot be opened: no user is logged in at this Mac's screen, for example because this is an SSH session; train in the terminal instead: ebb train FOLDER";
+        assert_eq!(sentence, expected);
+    }
 
     #[test]
     fn tauri_opens_no_window_itself_because_it_panics_if_that_fails() {

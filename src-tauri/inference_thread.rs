@@ -37,6 +37,9 @@ pub trait Model: Sized + 'static {
 
     /// What ends its computations.
     fn canceller(&self) -> Canceller;
+
+    /// Frees the memory that only a computation needs. Called after each one.
+    fn free_unused_memory(&self);
 }
 
 impl Model for TrainedModel {
@@ -52,6 +55,10 @@ impl Model for TrainedModel {
     fn canceller(&self) -> Canceller {
         let progress = Arc::clone(&self.progress);
         Box::new(move || progress.cancel())
+    }
+
+    fn free_unused_memory(&self) {
+        TrainedModel::free_unused_memory(self);
     }
 }
 
@@ -153,6 +160,10 @@ impl<M: Model> InferenceThread<M> {
         let page = Arc::clone(lock(&self.pages).entry(run.to_owned()).or_default());
         self.send(Box::new(move |loaded: &mut Option<Loaded<M>>| {
             respond(compute(loaded, &page, &folder, work));
+            // The page may stay open for hours without another request.
+            if let Some(loaded) = loaded {
+                loaded.model.free_unused_memory();
+            }
         }))
     }
 
@@ -256,7 +267,9 @@ mod tests {
     use std::thread::ThreadId;
     use std::time::Duration;
 
-    /// The runs whose models were dropped, and by which thread. Each test has runs of its own.
+    /// The runs whose models were asked to free memory. Each test has runs of its own.
+    static FREED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    /// The runs whose models were dropped, and by which thread.
     static DROPPED: Mutex<Vec<(String, ThreadId)>> = Mutex::new(Vec::new());
     /// Whether the run `slow` is being loaded, and whether it may become loaded.
     static LOADING: AtomicBool = AtomicBool::new(false);
@@ -287,6 +300,10 @@ mod tests {
         fn canceller(&self) -> Canceller {
             let is_cancelled = Arc::clone(&self.is_cancelled);
             Box::new(move || is_cancelled.store(true, Ordering::SeqCst))
+        }
+
+        fn free_unused_memory(&self) {
+            lock(&FREED).push(self.run.clone());
         }
     }
 
@@ -364,6 +381,20 @@ mod tests {
         assert!(threads.iter().all(|by| *by == threads[0]), "{threads:?}");
         assert_ne!(threads[0], thread::current().id());
         assert!(dropped_by("first").iter().all(|by| *by == threads[0]));
+    }
+
+    #[test]
+    fn memory_is_freed_after_each_request_while_the_page_stays_open() {
+        let inference = InferenceThread::<Observed>::default();
+        let times_freed = || {
+            let freed = lock(&FREED);
+            freed.iter().filter(|run| *run == "open").count()
+        };
+        for before in 0..3 {
+            let asked = inference.ask("open", folder("open"), move |_| Ok(times_freed()));
+            assert_eq!(asked.map_err(|error| error.code), Ok(before));
+        }
+        assert!(dropped_by("open").is_empty(), "the model stays");
     }
 
     #[test]

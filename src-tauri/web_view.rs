@@ -6,3 +6,8 @@
 mod platform;
 
 pub use platform::{load_anew_when_killed, missing_display, prepare};
+
+/// Why a Mac has no display to open a window on.
+#[cfg(any(target_os = "macos", test))]
+pub const NO_SESSION: &str =
+    "no user is logged in at this Mac's screen, for example because this is an SSH session";

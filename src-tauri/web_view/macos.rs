@@ -9,9 +9,7 @@ use tauri::WebviewWindow;
 /// server unless the user is logged in at the screen.
 pub fn missing_display() -> Option<&'static str> {
     let missing = CGSessionCopyCurrentDictionary().is_none();
-    missing.then_some(
-        "no user is logged in at this Mac's screen, for example because this is an SSH session",
-    )
+    missing.then_some(super::NO_SESSION)
 }
 
 /// Keeps `AppKit` from opening the command line's words as files: `ebb app FOLDER` would also be

@@ -2,9 +2,12 @@
 
 use crate::sample;
 use crate::support::drag::drag;
+use crate::support::driver::obeying_permissions;
 use crate::support::home::Home;
 use crate::support::window::Window;
 use serde_json::json;
+use std::fs::{Permissions, set_permissions};
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn a_dropped_folder_is_inspected() {
@@ -76,6 +79,36 @@ fn files_and_missing_folders_are_refused() {
     window.screenshot("not-a-folder");
     drop(window);
     check("/no/such/folder", "There is no folder /no/such/folder");
+}
+
+#[test]
+fn a_folder_that_ebb_may_not_read_is_refused_with_the_setting_that_allows_it() {
+    let home = Home::new();
+    let folder = home.path().join("private");
+    std::fs::create_dir(&folder).expect("it can be made");
+    set_permissions(&folder, Permissions::from_mode(0o000)).expect("it is ours");
+    let listed = obeying_permissions("ls").arg(&folder).output();
+    if !listed.is_ok_and(|listed| listed.status.code() == Some(2)) {
+        return println!("skipped: this user ignores permissions and cannot drop the capability");
+    }
+    let target = folder.display().to_string();
+    let window = Window::open_obeying_permissions(&["app", &target], home.path());
+    let shown = window.wait_for(
+        "a refusal",
+        "return document.querySelector('.proposal .refusal')?.textContent ?? null",
+    );
+    for part in [
+        "Ebb has no permission to read",
+        "private",
+        "System Settings > Privacy & Security > Files and Folders",
+    ] {
+        assert!(
+            shown.as_str().is_some_and(|shown| shown.contains(part)),
+            "{part}: {shown}"
+        );
+    }
+    window.screenshot("no-permission");
+    set_permissions(&folder, Permissions::from_mode(0o700)).expect("it is ours");
 }
 
 #[test]

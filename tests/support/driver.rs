@@ -32,6 +32,21 @@ pub fn fill(disk: &Path, left_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|id| id.stdout.starts_with(b"0\n"))
+}
+
+/// A command that becomes `program` and may read only what its permissions allow, also as root.
+pub fn obeying_permissions(program: &str) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-dac_override,-dac_read_search", program]);
+    command
+}
+
 impl SmallDisk {
     /// `None` if this user may not mount a disk, even in a namespace of its own.
     pub fn allowed(megabytes: u64) -> Option<SmallDisk> {
@@ -46,11 +61,9 @@ impl SmallDisk {
 
     /// A command that mounts the disk, then becomes `program`.
     fn command(&self, program: &str) -> Command {
-        let id = Command::new("id").arg("-u").output();
-        let is_root = id.is_ok_and(|id| id.stdout.starts_with(b"0\n"));
         let mount = format!("mount -t tmpfs -o size={}m ebb \"$EBB_HOME\"", self.0);
         let mut command = Command::new("unshare");
-        command.arg(if is_root { "-m" } else { "-rm" }).args([
+        command.arg(if is_root() { "-m" } else { "-rm" }).args([
             "sh",
             "-c",
             &format!("{mount} && exec \"$@\""),
@@ -70,6 +83,11 @@ impl Driver {
     /// Starts the driver and the app with a home on a disk of their own.
     pub fn start_on(disk: &SmallDisk, app: &Path, args: &[&str], home: &Path) -> Driver {
         Driver::start_by(disk.command("WebKitWebDriver"), app, args, home)
+    }
+
+    /// Starts the driver and the app by [`obeying_permissions`].
+    pub fn start_obeying_permissions(app: &Path, args: &[&str], home: &Path) -> Driver {
+        Driver::start_by(obeying_permissions("WebKitWebDriver"), app, args, home)
     }
 
     /// Starts the driver by `command`, whose process becomes the driver.

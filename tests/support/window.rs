@@ -25,6 +25,12 @@ impl Window {
         Window::with_driver(Driver::start_on(disk, app, args, home))
     }
 
+    /// As [`Window::open`], for an app that obeys permissions even if the tests run as root.
+    pub fn open_obeying_permissions(args: &[&str], home: &Path) -> Window {
+        let app = Path::new(env!("CARGO_BIN_EXE_ebb"));
+        Window::with_driver(Driver::start_obeying_permissions(app, args, home))
+    }
+
     fn with_driver(driver: Driver) -> Window {
         let window = Window { driver };
         window.wait_for(

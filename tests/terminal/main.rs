@@ -20,6 +20,7 @@ mod image_defaults;
 mod inspect_images;
 mod inspect_texts;
 mod loader_pipeline;
+mod mac_report;
 mod memory_cgroup;
 mod memory_target;
 mod old_names;

@@ -13,6 +13,7 @@
 mod display;
 
 use display::Display;
+use std::cell::RefCell;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -33,15 +34,19 @@ const MOST_COMPOSED: u64 = 32;
 
 static PACE: Mutex<Pace> = Mutex::new(Pace::new());
 
-/// The length of command buffers, and what was measured of the kernels in them.
+thread_local! {
+    /// The micro-batch that this thread computes. A device belongs to one thread, so that kernels
+    /// of another one, which computes with a trained model meanwhile, are not counted.
+    static MEASURED: RefCell<Measured> = const { RefCell::new(Measured::new()) };
+}
+
+/// The length of command buffers.
 #[derive(Debug)]
 struct Pace {
     /// Kernels per command buffer.
     kernels: u32,
     /// Most kernels per command buffer, fewer after each one that the system has ended.
     most: u32,
-    /// The micro-batch that runs.
-    measured: Measured,
     /// The command buffers since they were taken last.
     computed: CommandBuffers,
     /// Decides the budget.
@@ -72,6 +77,20 @@ impl Measured {
             since: None,
             busy: Duration::ZERO,
             has_compiled: false,
+        }
+    }
+
+    /// Counts a kernel.
+    #[cfg(any(target_os = "macos", test))]
+    fn launch(&mut self, now: Instant) {
+        self.launched += 1;
+        self.since.get_or_insert(now);
+    }
+
+    /// The device has done all that was launched.
+    fn awaited(&mut self, now: Instant) {
+        if let Some(since) = self.since.take() {
+            self.busy += now.saturating_duration_since(since);
         }
     }
 }
@@ -118,7 +137,6 @@ impl Pace {
         Pace {
             kernels: KERNELS,
             most: KERNELS,
-            measured: Measured::new(),
             computed: CommandBuffers::NONE,
             display: Display::new(),
         }
@@ -132,27 +150,22 @@ impl Pace {
         is_shorter
     }
 
-    /// Counts a kernel and returns as how many candle has to count it, so that it begins another
-    /// command buffer after [`Self::kernels`] of them.
+    /// As how many kernels candle has to count one, so that it begins another command buffer after
+    /// [`Self::kernels`] of them.
     #[cfg(any(target_os = "macos", test))]
-    fn launch(&mut self, now: Instant) -> u32 {
-        self.measured.launched += 1;
-        self.measured.since.get_or_insert(now);
+    fn count_each_as(&self) -> u32 {
         KERNELS.div_ceil(self.kernels)
-    }
-
-    /// The device has done all that was launched.
-    fn awaited(&mut self, now: Instant) {
-        if let Some(since) = self.measured.since.take() {
-            self.measured.busy += now.saturating_duration_since(since);
-        }
     }
 
     /// Chooses the number of kernels that fit into the budget. A micro-batch without kernels, or
     /// during which kernels were compiled, changes nothing. `is_asleep` reads the state of the
     /// display.
-    fn adapt(&mut self, now: Instant, is_asleep: impl FnOnce() -> bool) -> KernelTime {
-        let measured = std::mem::replace(&mut self.measured, Measured::new());
+    fn adapt(
+        &mut self,
+        measured: &Measured,
+        now: Instant,
+        is_asleep: impl FnOnce() -> bool,
+    ) -> KernelTime {
         if measured.launched == 0 || measured.has_compiled {
             return KernelTime::WithinBudget;
         }
@@ -187,17 +200,22 @@ pub fn shorten() -> bool {
     with_pace(Pace::shorten)
 }
 
-/// Begins to measure the kernels of a micro-batch.
+/// Changes what was measured on this thread.
+fn measure<R>(change: impl FnOnce(&mut Measured) -> R) -> R {
+    MEASURED.with_borrow_mut(change)
+}
+
+/// Begins to measure the kernels of a micro-batch, which this thread computes.
 pub fn begin() {
-    with_pace(|pace| pace.measured = Measured::new());
+    MEASURED.set(Measured::new());
 }
 
 /// Adapts the number of kernels per command buffer to the measured time of a micro-batch that the
-/// device has computed. Other devices than Metal have no command buffers, so that nothing exceeds
-/// the budget there.
+/// device has computed for this thread. Other devices than Metal have no command buffers, so that
+/// nothing exceeds the budget there.
 pub fn adapt() -> KernelTime {
-    let now = Instant::now();
-    with_pace(|pace| pace.adapt(now, display::is_asleep))
+    let (measured, now) = (MEASURED.replace(Measured::new()), Instant::now());
+    with_pace(|pace| pace.adapt(&measured, now, display::is_asleep))
 }
 
 /// The command buffers of the micro-batches since the last call that [`adapt`] has measured. None
@@ -210,24 +228,25 @@ pub fn take_computed() -> CommandBuffers {
 #[cfg(any(target_os = "macos", test))]
 pub(crate) fn launch() -> u32 {
     let now = Instant::now();
-    with_pace(|pace| pace.launch(now))
+    measure(|measured| measured.launch(now));
+    with_pace(|pace| pace.count_each_as())
 }
 
 /// Counts an operation that candle computes on a Metal device.
 pub(crate) fn composed() {
-    with_pace(|pace| pace.measured.composed += 1);
+    measure(|measured| measured.composed += 1);
 }
 
 /// Notes that a kernel is compiled: the time of this micro-batch is not that of its kernels.
 #[cfg(any(target_os = "macos", test))]
 pub(crate) fn compiled() {
-    with_pace(|pace| pace.measured.has_compiled = true);
+    measure(|measured| measured.has_compiled = true);
 }
 
 /// Notes that the host has awaited a Metal device.
 pub(crate) fn awaited() {
     let now = Instant::now();
-    with_pace(|pace| pace.awaited(now));
+    measure(|measured| measured.awaited(now));
 }
 
 #[cfg(test)]
@@ -248,17 +267,37 @@ mod tests {
         }
     }
 
-    /// Launches 100 kernels, and awaits them `ms` later.
-    fn compute(pace: &mut Pace, clock: &mut Clock, ms: u64) {
-        for _ in 0..100 {
-            pace.launch(clock.0);
-        }
-        pace.awaited(clock.after_ms(ms));
+    /// A thread that computes, and the command buffers of the process.
+    struct Thread {
+        pace: Pace,
+        measured: Measured,
     }
 
-    /// Adapts while the display is on.
-    fn adapted(pace: &mut Pace, clock: &Clock) -> KernelTime {
-        pace.adapt(clock.0, || false)
+    impl Thread {
+        fn new() -> Self {
+            Thread {
+                pace: Pace::new(),
+                measured: Measured::new(),
+            }
+        }
+
+        /// Launches 100 kernels, and awaits them `ms` later.
+        fn compute(&mut self, clock: &mut Clock, ms: u64) {
+            for _ in 0..100 {
+                self.measured.launch(clock.0);
+            }
+            self.measured.awaited(clock.after_ms(ms));
+        }
+
+        /// Adapts while the display is on.
+        fn adapted(&mut self, clock: &Clock) -> KernelTime {
+            self.adapt(clock, false)
+        }
+
+        fn adapt(&mut self, clock: &Clock, is_asleep: bool) -> KernelTime {
+            let measured = std::mem::replace(&mut self.measured, Measured::new());
+            self.pace.adapt(&measured, clock.0, || is_asleep)
+        }
     }
 
     #[test]
@@ -269,19 +308,16 @@ mod tests {
             kernels.push(pace.kernels);
         }
         assert_eq!(kernels, [5, 2, 1]);
-        assert_eq!(pace.launch(Instant::now()), KERNELS);
+        assert_eq!(pace.count_each_as(), KERNELS);
     }
 
     #[test]
     fn slow_kernels_get_shorter_command_buffers_and_fast_ones_long_ones_again() {
-        let (mut pace, mut clock) = (Pace::new(), Clock::new());
+        let (mut thread, mut clock) = (Thread::new(), Clock::new());
         let mut after = |ms: u64| {
-            compute(&mut pace, &mut clock, ms);
-            (
-                adapted(&mut pace, &clock),
-                pace.kernels,
-                pace.launch(clock.0),
-            )
+            thread.compute(&mut clock, ms);
+            let time = thread.adapted(&clock);
+            (time, thread.pace.kernels, thread.pace.count_each_as())
         };
         assert_eq!(after(5), (KernelTime::WithinBudget, 10, 1));
         // 4 ms for each kernel.
@@ -293,75 +329,78 @@ mod tests {
 
     #[test]
     fn command_buffers_are_counted_with_their_time() {
-        let (mut pace, mut clock) = (Pace::new(), Clock::new());
+        let (mut thread, mut clock) = (Thread::new(), Clock::new());
         // 10 kernels per command buffer, then, at 4 ms for each kernel, 2.
-        compute(&mut pace, &mut clock, 400);
-        adapted(&mut pace, &clock);
-        assert_eq!(pace.computed.mean_ms(), Some(40.0));
-        compute(&mut pace, &mut clock, 400);
-        adapted(&mut pace, &clock);
+        thread.compute(&mut clock, 400);
+        thread.adapted(&clock);
+        assert_eq!(thread.pace.computed.mean_ms(), Some(40.0));
+        thread.compute(&mut clock, 400);
+        thread.adapted(&clock);
         let all = CommandBuffers {
             count: 60,
             busy: Duration::from_millis(800),
         };
-        assert_eq!(pace.computed, all);
+        assert_eq!(thread.pace.computed, all);
         // While kernels are compiled, the time is not that of the GPU.
-        pace.measured.has_compiled = true;
-        compute(&mut pace, &mut clock, 9000);
-        adapted(&mut pace, &clock);
+        thread.measured.has_compiled = true;
+        thread.compute(&mut clock, 9000);
+        thread.adapted(&clock);
         // A micro-batch on another device launches none.
-        adapted(&mut pace, &clock);
-        assert_eq!(pace.computed, all);
+        thread.adapted(&clock);
+        assert_eq!(thread.pace.computed, all);
         assert_eq!(CommandBuffers::NONE.mean_ms(), None);
     }
 
     #[test]
     fn only_the_time_between_a_launch_and_the_wait_for_it_is_measured() {
-        let (mut pace, mut clock) = (Pace::new(), Clock::new());
+        let (mut thread, mut clock) = (Thread::new(), Clock::new());
         // The host prepares the samples, and reads a value in between.
         clock.after_ms(5000);
-        compute(&mut pace, &mut clock, 200);
+        thread.compute(&mut clock, 200);
         clock.after_ms(3000);
-        compute(&mut pace, &mut clock, 600);
+        thread.compute(&mut clock, 600);
         clock.after_ms(9000);
         // A wait with nothing to await.
-        pace.awaited(clock.0);
+        thread.measured.awaited(clock.0);
         // 4 ms for each kernel.
-        let time = adapted(&mut pace, &clock);
-        assert_eq!((time, pace.kernels), (KernelTime::WithinBudget, 2));
+        let time = thread.adapted(&clock);
+        assert_eq!((time, thread.pace.kernels), (KernelTime::WithinBudget, 2));
     }
 
     #[test]
     fn a_micro_batch_that_compiled_kernels_is_not_measured() {
-        let (mut pace, mut clock) = (Pace::new(), Clock::new());
-        pace.measured.has_compiled = true;
-        compute(&mut pace, &mut clock, 60_000);
-        let time = adapted(&mut pace, &clock);
-        assert_eq!((time, pace.kernels), (KernelTime::WithinBudget, KERNELS));
+        let (mut thread, mut clock) = (Thread::new(), Clock::new());
+        thread.measured.has_compiled = true;
+        thread.compute(&mut clock, 60_000);
+        let time = thread.adapted(&clock);
+        assert_eq!(
+            (time, thread.pace.kernels),
+            (KernelTime::WithinBudget, KERNELS)
+        );
         // The next one compiles nothing.
-        compute(&mut pace, &mut clock, 60_000);
-        let time = adapted(&mut pace, &clock);
-        assert_eq!((time, pace.kernels), (KernelTime::OverBudget, 1));
+        thread.compute(&mut clock, 60_000);
+        let time = thread.adapted(&clock);
+        assert_eq!((time, thread.pace.kernels), (KernelTime::OverBudget, 1));
     }
 
     #[test]
     fn kernels_of_candle_are_not_counted_as_time_of_ours() {
-        let (mut pace, mut clock) = (Pace::new(), Clock::new());
-        pace.measured.composed = 100;
-        compute(&mut pace, &mut clock, 800);
+        let (mut thread, mut clock) = (Thread::new(), Clock::new());
+        thread.measured.composed = 100;
+        thread.compute(&mut clock, 800);
         // At most 4 ms for each kernel, of which 200 or more share the time.
-        let time = adapted(&mut pace, &clock);
-        assert_eq!((time, pace.kernels), (KernelTime::WithinBudget, 2));
-        pace.measured.composed = 100;
-        compute(&mut pace, &mut clock, 1212);
+        let time = thread.adapted(&clock);
+        assert_eq!((time, thread.pace.kernels), (KernelTime::WithinBudget, 2));
+        thread.measured.composed = 100;
+        thread.compute(&mut clock, 1212);
         // Our 100 alone would take 12 ms each, but they do not compute alone.
-        let time = adapted(&mut pace, &clock);
-        assert_eq!((time, pace.kernels), (KernelTime::WithinBudget, 1));
-        pace.measured.composed = 1;
-        compute(&mut pace, &mut clock, 1600);
+        let time = thread.adapted(&clock);
+        assert_eq!((time, thread.pace.kernels), (KernelTime::WithinBudget, 1));
+        thread.measured.composed = 1;
+        thread.compute(&mut clock, 1600);
         // 12 ms for each, however many of them are candle's.
-        let time = adapted(&mut pace, &clock);
-        assert_eq!((time, pace.kernels), (KernelTime::OverBudget, 1));
+        let time = thread.adapted(&clock);
+        assert_eq!((time, thread.pace.kernels), (KernelTime::OverBudget, 1));
     }
 
     #[test]
@@ -372,41 +411,63 @@ mod tests {
         begin();
         launch();
         awaited();
-        with_pace(|pace| {
-            assert_eq!((pace.measured.launched, pace.measured.composed), (1, 0));
-            assert!(pace.measured.since.is_none() && !pace.measured.has_compiled);
+        measure(|measured| {
+            assert_eq!((measured.launched, measured.composed), (1, 0));
+            assert!(measured.since.is_none() && !measured.has_compiled);
         });
         assert_eq!(adapt(), KernelTime::WithinBudget);
     }
 
     #[test]
+    fn kernels_of_another_thread_are_not_those_of_the_micro_batch() {
+        begin();
+        launch();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                launch();
+                composed();
+                compiled();
+                awaited();
+            });
+        });
+        measure(|measured| {
+            assert_eq!((measured.launched, measured.composed), (1, 0));
+            assert!(!measured.has_compiled);
+            assert!(measured.since.is_some(), "only this thread awaits its work");
+        });
+    }
+
+    #[test]
     fn kernels_may_take_longer_while_the_display_sleeps() {
-        let (mut pace, mut clock) = (Pace::new(), Clock::new());
+        let (mut thread, mut clock) = (Thread::new(), Clock::new());
         // 19 ms for each kernel.
-        compute(&mut pace, &mut clock, 1900);
-        let time = pace.adapt(clock.0, || true);
-        assert_eq!((time, pace.kernels), (KernelTime::WithinBudget, 5));
-        compute(&mut pace, &mut clock, 1900);
-        let time = pace.adapt(clock.0, || false);
-        assert_eq!((time, pace.kernels), (KernelTime::OverBudget, 1));
+        thread.compute(&mut clock, 1900);
+        let time = thread.adapt(&clock, true);
+        assert_eq!((time, thread.pace.kernels), (KernelTime::WithinBudget, 5));
+        thread.compute(&mut clock, 1900);
+        let time = thread.adapted(&clock);
+        assert_eq!((time, thread.pace.kernels), (KernelTime::OverBudget, 1));
     }
 
     #[test]
     fn measured_time_does_not_undo_what_the_system_taught() {
-        let (mut pace, mut clock) = (Pace::new(), Clock::new());
-        assert!(pace.shorten());
-        assert_eq!(pace.launch(clock.0), 2);
-        compute(&mut pace, &mut clock, 0);
-        adapted(&mut pace, &clock);
-        assert_eq!(pace.kernels, 5);
+        let (mut thread, mut clock) = (Thread::new(), Clock::new());
+        assert!(thread.pace.shorten());
+        assert_eq!(thread.pace.count_each_as(), 2);
+        thread.compute(&mut clock, 0);
+        thread.adapted(&clock);
+        assert_eq!(thread.pace.kernels, 5);
     }
 
     #[test]
     fn without_kernels_of_metal_nothing_exceeds_the_budget() {
-        let (mut pace, clock) = (Pace::new(), Clock::new());
-        pace.awaited(clock.0);
-        let time = adapted(&mut pace, &clock);
-        assert_eq!((time, pace.kernels), (KernelTime::WithinBudget, KERNELS));
+        let (mut thread, clock) = (Thread::new(), Clock::new());
+        thread.measured.awaited(clock.0);
+        let time = thread.adapted(&clock);
+        assert_eq!(
+            (time, thread.pace.kernels),
+            (KernelTime::WithinBudget, KERNELS)
+        );
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub enum Fault {
     /// An allocation is refused at once.
     AllocationRefused,
     /// The system raises an exception, which unwinds the stack to the next place that catches it.
+    /// What was begun stays incomplete, so that all later work fails until the device is made anew.
     Exception,
     /// A kernel needs more threads than its pipeline allows. If it is launched all the same, the
     /// device drops the launch and never reports it.
@@ -47,9 +48,10 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All faults that the device itself reports.
-    pub const ALL: [Fault; 9] = [
+    /// All faults.
+    pub const ALL: [Fault; 10] = [
         Fault::AllocationRefused,
+        Fault::Exception,
         Fault::TooManyThreads,
         Fault::AliasedCopy,
         Fault::OutOfMemory,
@@ -101,7 +103,10 @@ impl Fault {
 
     /// True if only a new device works again.
     pub const fn is_permanent(self) -> bool {
-        matches!(self, Fault::SubmissionsIgnored | Fault::DeviceLost)
+        matches!(
+            self,
+            Fault::Exception | Fault::SubmissionsIgnored | Fault::DeviceLost
+        )
     }
 
     fn error(self) -> TapeError {
@@ -284,15 +289,15 @@ impl FaultyDevice {
         }
         self.waiting.pop();
         self.happened.push(next);
+        if next.fault.is_permanent() {
+            self.permanent.get_or_insert(next.fault);
+        }
         Some(next.fault)
     }
 
     fn dispatch(&mut self) -> Fate {
         while let Some(fault) = self.next(false) {
             self.unreported.get_or_insert(fault);
-            if fault.is_permanent() {
-                self.permanent.get_or_insert(fault);
-            }
         }
         self.dispatches += 1;
         if std::mem::take(&mut self.drops_next) {

@@ -225,6 +225,9 @@ fn an_exception_of_the_system_is_the_error_of_a_lost_device() {
         assert!(error.is_exception() && error.is_deferred_fault());
         let text = error.to_string();
         assert!(text.contains(Fault::Exception.description()), "{text}");
+        let again = synchronize(&CPU).unwrap_err();
+        assert!(again.is_exception(), "this device cannot be used: {again}");
+        select_device(DevicePreference::Cpu).unwrap();
     }
     assert_eq!(injection.happened().len(), 2);
     assert_eq!(with_autorelease_pool(computed).unwrap(), right());

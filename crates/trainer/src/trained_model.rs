@@ -44,7 +44,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tape::Cancel;
-use tape::device::{DevicePreference, forget_pool, with_autorelease_pool};
+use tape::counting_allocator::release;
+use tape::device::{DevicePreference, forget_pool, trim_old, with_autorelease_pool};
 
 /// Samples per micro-batch. Small, because a forward pass alone takes little time.
 const MICRO_BATCH: usize = 16;
@@ -71,7 +72,7 @@ pub struct TrainedModel {
     /// The device and why it was chosen.
     pub device: String,
     /// Dropped last, after the tensors.
-    _kernel_outputs: KernelOutputs,
+    kernel_outputs: KernelOutputs,
 }
 
 /// The pool of kernel outputs on a device, which belongs to the thread that uses and drops the
@@ -193,8 +194,15 @@ impl TrainedModel {
             train_state,
             state: loaded.state,
             device: format!("{}: {}", chosen.kind, chosen.reason),
-            _kernel_outputs: KernelOutputs(chosen.device),
+            kernel_outputs: KernelOutputs(chosen.device),
         })
+    }
+
+    /// Frees the memory that the device holds and no tensor uses. A GPU otherwise keeps the outputs
+    /// of kernels for the next request, and on a Mac no other app can use this memory meanwhile.
+    pub fn free_unused_memory(&self) {
+        // An error belongs to a request that was cancelled; any other request has reported its own.
+        let _ = with_autorelease_pool(|| release(&self.kernel_outputs.0, || {}));
     }
 
     /// Class names in label order.
@@ -350,7 +358,12 @@ impl TrainedModel {
                 }
             }
             if !samples.is_empty() {
-                sum.add(with_autorelease_pool(|| self.context().evaluate(&samples))?);
+                sum.add(with_autorelease_pool(|| {
+                    let evaluated = self.context().evaluate(&samples)?;
+                    // Texts of other lengths need other buffers.
+                    trim_old(&self.kernel_outputs.0);
+                    Ok::<_, TrainError>(evaluated)
+                })?);
             }
             self.progress.add(loaded_count);
         }
