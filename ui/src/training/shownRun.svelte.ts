@@ -85,7 +85,7 @@ export class ShownRun {
       const chosen = [this.span, this.columns, options.current.smoothing];
       const same = chosen.every((value, i) => value === this.#chosen[i]);
       const due = performance.now() - this.#shownAt >= SHORTEST_MS;
-      if (!this.newest || !same || due || !(await this.#glance(this.newest))) await this.#pullAll(chosen, smoothed);
+      if (!this.newest || !same || due || !(await this.#pullHeader(this.newest))) await this.#pullAll(chosen, smoothed);
     } catch (thrown) {
       if (toCommandError(thrown).code === "unknown_id") leaveUnknown(thrown);
       else session.error = toCommandError(thrown).message;
@@ -95,7 +95,7 @@ export class ShownRun {
   }
 
   /** Pulls hardly more than the header. Returns whether that is enough for now. */
-  async #glance({ now_ms, version }: PullHeader) {
+  async #pullHeader({ now_ms, version }: PullHeader) {
     const query = { run: this.run, fromMs: Math.floor(now_ms), toMs: Math.ceil(now_ms) + AHEAD_MS, columns: 4, seen: version, smoothedSteps: 1 };
     const { header } = unpack(await host.pull(query));
     if (!header.unchanged) this.newest = header;
