@@ -1,4 +1,5 @@
 """Opens Ebb's window through WebKitWebDriver and asks its page. Shared by cold-start, soak, screenshots and window-cost."""
+import glob
 import json
 import os
 import signal
@@ -10,6 +11,14 @@ import urllib.request
 
 # A proxy of the user is not used for this machine.
 DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+# WebKitGTK's own browser, which WebKitWebDriver starts with a blank page: what a window costs before it shows anything.
+BLANK = next(iter(glob.glob("/usr/lib/*/webkit2gtk-4.1/MiniBrowser")), "MiniBrowser")
+# Without a GPU, Ebb's window makes WebKitGTK draw without shared buffers; a blank page is measured in the same way.
+PLAIN = ("--automation",)
+if not glob.glob("/dev/dri/*"):
+    os.environ.setdefault("WEBKIT_DISABLE_DMABUF_RENDERER", "1")
 
 
 class Window:
@@ -40,8 +49,9 @@ class Window:
     def run(self, script):
         return self.ask(f"{self.session}/execute/sync", {"script": script, "args": []})
 
-    def run_async(self, script):
-        return self.ask(f"{self.session}/execute/async", {"script": script, "args": []})
+    def run_async(self, script, *arguments):
+        """Runs a script that calls its last argument with the result."""
+        return self.ask(f"{self.session}/execute/async", {"script": script, "args": list(arguments)})
 
     def until(self, question, patience=60):
         end = time.monotonic() + patience
@@ -81,20 +91,25 @@ def begun_unix_ms(process):
 
 
 # WebKitGTK reports no paint times, so the page is asked at each frame: the second frame after it is ready has been painted. The
-# driver adds a delay, so the result is late rather than early.
+# driver adds a delay, so the result is late rather than early. A blank page is ready when it has a body.
 PAINT = """const [done] = arguments;
 const at = () => performance.timeOrigin + performance.now();
-const frame = () => document.body?.dataset.ready === "1"
+const frame = () => document.body?.dataset.ready === "1" || location.protocol === "about:"
   ? requestAnimationFrame(() => requestAnimationFrame(() => done(at()))) : requestAnimationFrame(frame);
 frame()"""
 
 
-def first_paint_ms(app, home):
+def blank_window(home):
+    """WebKitGTK's own browser with a blank page."""
+    return Window(BLANK, home, PLAIN)
+
+
+def first_paint_ms(app, home, args=("app",)):
     """Milliseconds from the start of the app to the first paint of its window."""
-    window = Window(app, home)
+    window = Window(app, home, args)
     try:
         painted = window.until(lambda: window.run_async(PAINT))
-        return painted - begun_unix_ms(window.process("ebb"))
+        return painted - begun_unix_ms(window.process(os.path.basename(app)))
     finally:
         window.close()
 

@@ -19,6 +19,7 @@ use crate::stress_test::{Drill, SECONDS};
 use crate::training_queue::TrainingQueue;
 use crate::try_it::TryIt;
 use crate::weight_folders::Weights;
+use crate::what_is_shown::ShownMachine;
 use crate::window_types::{
     CommandError, DrillRequest, DrillView, NoticeView, SampleView, Show, Welcome,
 };
@@ -58,6 +59,8 @@ pub struct Shell {
     pub try_it: Arc<TryIt>,
     /// Memory, for the status bar.
     pub readings: Arc<Readings>,
+    /// The status bar as the page shows it.
+    pub shown_machine: ShownMachine,
     /// The running stress test.
     drill: Mutex<Option<Drill>>,
     /// Messages that arise before the page listens.
@@ -82,6 +85,7 @@ impl Shell {
             results: Arc::default(),
             try_it: Arc::default(),
             readings,
+            shown_machine: ShownMachine::default(),
             drill: Mutex::default(),
             early: EarlyMessages::default(),
             menu_run: Mutex::default(),

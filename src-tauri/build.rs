@@ -49,6 +49,7 @@ const COMMANDS: &[&str] = &[
     "welcome",
     "machine",
     "runs",
+    "run_list",
     "choose_folder",
     "choose_weights",
     "begin_with",

@@ -15,6 +15,7 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         commands::welcome,
         commands::machine,
         commands::runs,
+        commands::run_list,
         commands::choose_folder,
         commands::choose_weights,
         commands::begin_with,

@@ -8,20 +8,27 @@ use crate::inspections::SEED;
 use crate::plan_page;
 use crate::run_row;
 use crate::training_summary;
+use crate::what_is_shown::version_of;
 use crate::window_types::{
     CommandError, DeviceCheckView, DrillRequest, DrillView, EstimateView, InspectionView,
-    LimitsView, MachineView, PlanSettings, PlanView, RunRequest, RunRow, Show, WeightsView,
-    Welcome,
+    LimitsView, MachineView, PlanSettings, PlanView, RunList, RunRequest, RunRow, Show,
+    WeightsView, Welcome,
 };
 use dataset::DetectedDataset;
 use pressure::Policy;
 use runlog::{MemoryLimits, Query, RunConfig};
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tauri::ipc::Response;
 use tauri::{State, WebviewWindow};
 use tauri_plugin_dialog::DialogExt;
 use trainer::{Plan, RunContext, RunLength};
+
+/// After this time, a request that waits for a change is answered with nothing, so that it does not
+/// outlive its page for long.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// The result of a command.
 pub type Answer<T> = Result<T, CommandError>;
@@ -52,13 +59,34 @@ pub async fn status<T: Send + 'static>(
     work: impl FnOnce(&Shell) -> Answer<T> + Send + 'static,
 ) -> Answer<T> {
     let shell = Arc::clone(&shell);
-    let done = tauri::async_runtime::spawn_blocking(move || work(&shell)).await;
-    done.unwrap_or_else(|error| {
-        Err(CommandError::new(
-            "failed",
-            format!("An internal error occurred: {error}. Try again."),
-        ))
-    })
+    // One type for all commands; otherwise the program has a copy of the runtime's code for each.
+    let work: Box<dyn FnOnce() -> Box<dyn Any + Send> + Send> =
+        Box::new(move || Box::new(work(&shell)));
+    let why = match tauri::async_runtime::spawn_blocking(work).await {
+        Ok(answer) => match answer.downcast::<Answer<T>>() {
+            Ok(answer) => return *answer,
+            Err(_) => "the answer has another type".to_owned(),
+        },
+        Err(error) => error.to_string(),
+    };
+    let sentence = format!("An internal error occurred: {why}. Try again.");
+    Err(CommandError::new("failed", sentence))
+}
+
+/// Looks every `interval` until `look` finds something; `None` after [`LONGEST_WAIT`].
+async fn wait_for_change<T: Send + 'static>(
+    shell: State<'_, Arc<Shell>>,
+    interval: Duration,
+    look: impl Fn(&Shell) -> Answer<Option<T>> + Clone + Send + 'static,
+) -> Answer<Option<T>> {
+    let begun = Instant::now();
+    loop {
+        let found = status(shell.clone(), look.clone()).await?;
+        if found.is_some() || begun.elapsed() >= LONGEST_WAIT {
+            return Ok(found);
+        }
+        tokio::time::sleep(interval).await;
+    }
 }
 
 /// What the window needs when it starts and after a reload.
@@ -69,46 +97,64 @@ pub async fn welcome(shell: State<'_, Arc<Shell>>) -> Answer<Welcome> {
     status(shell, |shell| Ok(shell.welcome())).await
 }
 
-/// The numbers of the status bar.
+/// The numbers of the status bar, as soon as they look different from version `seen`.
 #[tauri::command]
-pub async fn machine(shell: State<'_, Arc<Shell>>) -> Answer<MachineView> {
-    status(shell, |shell| {
-        let training = shell.active.running();
-        let of_training = training
-            .as_ref()
-            .and_then(|training| training.device_check());
-        let of_process = || {
-            let (done, total) = trainer::DeviceCheck::progress()?;
-            Some(DeviceCheckView {
-                run: None,
-                done: done as u32,
-                total: total as u32,
-            })
-        };
-        let device_check = of_training.or_else(of_process);
-        let active = training.as_deref().and_then(training_summary::for_training);
-        let reported = training.and_then(|training| training.newest_sample());
-        Ok(MachineView {
-            device: shell.first_check.device(),
-            device_check,
-            active,
-            queued: shell.queue.len() as u32,
-            ..reported.unwrap_or_else(|| shell.readings.now()).view()
-        })
+pub async fn machine(shell: State<'_, Arc<Shell>>, seen: u64) -> Answer<Option<MachineView>> {
+    wait_for_change(shell, Duration::from_secs(1), move |shell| {
+        let view = shell.shown_machine.number(machine_now(shell));
+        Ok(Some(view).filter(|view| view.version != seen))
     })
     .await
+}
+
+fn machine_now(shell: &Shell) -> MachineView {
+    let training = shell.active.running();
+    let of_training = training
+        .as_ref()
+        .and_then(|training| training.device_check());
+    let of_process = || {
+        let (done, total) = trainer::DeviceCheck::progress()?;
+        Some(DeviceCheckView {
+            run: None,
+            done: done as u32,
+            total: total as u32,
+        })
+    };
+    let device_check = of_training.or_else(of_process);
+    let active = training.as_deref().and_then(training_summary::for_training);
+    let reported = training.and_then(|training| training.newest_sample());
+    MachineView {
+        device: shell.first_check.device(),
+        device_check,
+        active,
+        queued: shell.queue.len() as u32,
+        ..reported.unwrap_or_else(|| shell.readings.now()).view()
+    }
 }
 
 /// The list of runs, newest first.
 #[tauri::command]
 pub async fn runs(shell: State<'_, Arc<Shell>>) -> Answer<Vec<RunRow>> {
-    status(shell, |shell| {
-        shell.runs.rows(|id| {
-            let training = shell.active.of(id)?;
-            Some(run_row::here(id, &training.folder, &training.run()))
-        })
+    status(shell, run_rows).await
+}
+
+/// The list of runs, as soon as it differs from version `seen`.
+#[tauri::command]
+pub async fn run_list(shell: State<'_, Arc<Shell>>, seen: u64) -> Answer<Option<RunList>> {
+    wait_for_change(shell, Duration::from_secs(2), move |shell| {
+        let rows = run_rows(shell)?;
+        let version =
+            version_of(&rows).map_err(|error| CommandError::new("failed", error.to_string()))?;
+        Ok((version != seen).then_some(RunList { version, rows }))
     })
     .await
+}
+
+fn run_rows(shell: &Shell) -> Answer<Vec<RunRow>> {
+    shell.runs.rows(|id| {
+        let training = shell.active.of(id)?;
+        Some(run_row::here(id, &training.folder, &training.run()))
+    })
 }
 
 /// Lets the user choose a folder in the system's dialog; `None` if the user cancelled.
@@ -177,14 +223,18 @@ pub async fn open_sample(shell: State<'_, Arc<Shell>>) -> Answer<String> {
     .await
 }
 
-/// The inspection of a folder; `None` if it is still version `seen`.
+/// The inspection of a folder, as soon as it is newer than version `seen`.
 #[tauri::command]
 pub async fn inspection(
     shell: State<'_, Arc<Shell>>,
     id: String,
     seen: u64,
 ) -> Answer<Option<InspectionView>> {
-    status(shell, move |shell| shell.inspections.view(&id, seen)).await
+    let interval = Duration::from_millis(250);
+    wait_for_change(shell, interval, move |shell| {
+        shell.inspections.view(&id, seen)
+    })
+    .await
 }
 
 /// Estimates the memory that these settings need.

@@ -79,6 +79,7 @@ impl Reported {
     pub fn view(&self) -> MachineView {
         let sample = &self.sample;
         MachineView {
+            version: 0,
             level: self.level,
             pressure: self.pressure,
             total_bytes: sample.total_bytes,

@@ -129,6 +129,8 @@ mod try_it;
 mod window_types;
 #[cfg(feature = "desktop")]
 mod weight_folders;
+#[cfg(feature = "desktop")]
+mod what_is_shown;
 
 use std::process::ExitCode;
 

@@ -109,6 +109,15 @@ pub struct RunRow {
     pub unix_ms: u64,
 }
 
+/// Result of `run_list`.
+#[derive(Debug, Clone, Serialize, TS)]
+pub struct RunList {
+    /// Changes if a row has changed.
+    pub version: u64,
+    /// The rows of `runs`.
+    pub rows: Vec<RunRow>,
+}
+
 /// Result of `repeat_run`: what a new plan takes over from a run. Absent settings stay as Ebb
 /// suggests them.
 #[derive(Debug, Clone, Serialize, TS)]
@@ -161,7 +170,7 @@ pub struct ChangedSettings {
 }
 
 /// The training of this process in one line, for every page and the menu bar.
-#[derive(Debug, Clone, Serialize, TS)]
+#[derive(Debug, Clone, PartialEq, Serialize, TS)]
 pub struct ActiveView {
     /// Id of the run.
     pub run: String,
@@ -350,6 +359,8 @@ pub struct PlanSettings {
 /// Result of `machine`: the numbers of the status bar.
 #[derive(Debug, Clone, Default, Serialize, TS)]
 pub struct MachineView {
+    /// Changes if something that can be seen has changed.
+    pub version: u64,
     /// Pressure level.
     pub level: Level,
     /// Pressure, `0.0..=1.0`.
@@ -477,7 +488,7 @@ pub mod tests {
         current_types(|config| {
             Welcome::export_all(config)?;
             WeightsView::export_all(config)?;
-            RunRow::export_all(config)?;
+            RunList::export_all(config)?;
             InspectionView::export_all(config)?;
             RunRequest::export_all(config)?;
             EstimateView::export_all(config)?;

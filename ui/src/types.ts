@@ -44,6 +44,7 @@ export type { ReportView } from "./generated/ReportView";
 export type { ResultSample } from "./generated/ResultSample";
 export type { ResultsView } from "./generated/ResultsView";
 export type { RunEvent } from "./generated/RunEvent";
+export type { RunList } from "./generated/RunList";
 export type { RunRequest } from "./generated/RunRequest";
 export type { RunRow } from "./generated/RunRow";
 export type { RunStatus } from "./generated/RunStatus";

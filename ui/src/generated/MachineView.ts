@@ -8,6 +8,10 @@ import type { Level } from "./Level";
  */
 export type MachineView = { 
 /**
+ * Changes if something that can be seen has changed.
+ */
+version: number, 
+/**
  * Pressure level.
  */
 level: Level, 

@@ -1,6 +1,6 @@
 // The interface between the page and the program. The page knows ids only: no path, no Tauri, no
 // file.
-import type { CommandError, DrillRequest, DrillView, EstimateView, ImportedView, InspectionView, MachineView, NoticeView, PlanSettings, PlanView, RecentView, RepeatView, RunRequest, RunRow, Show, WeightsView, Welcome } from "../types";
+import type { CommandError, DrillRequest, DrillView, EstimateView, ImportedView, InspectionView, MachineView, NoticeView, PlanSettings, PlanView, RecentView, RepeatView, RunList, RunRequest, RunRow, Show, WeightsView, Welcome } from "../types";
 
 /** A time range of a run, for charts of `columns` pixel columns. `seen` is the version already
  * drawn, or 0. */
@@ -29,8 +29,11 @@ export interface MenuPosition {
 
 export interface Host {
   welcome(): Promise<Welcome>;
-  machine(): Promise<MachineView>;
+  /** As soon as it looks different from version `seen`; null after a while without a change. */
+  machine(seen: number): Promise<MachineView | null>;
   runs(): Promise<RunRow[]>;
+  /** As soon as the list differs from version `seen`; null after a while without a change. */
+  runList(seen: number): Promise<RunList | null>;
   /** Opens the system's folder dialog. `null` if it was cancelled. */
   chooseFolder(): Promise<Show | null>;
   /** Opens the system's dialog for a folder of pretrained weights. `null` if it was cancelled. */
@@ -42,7 +45,7 @@ export interface Host {
   forgetRecent(id: string | null): Promise<void>;
   /** Returns the id of the inspection. */
   openSample(): Promise<string>;
-  /** `null` if nothing changed since version `seen`. */
+  /** As soon as it is newer than version `seen`; null after a while without a change. */
   inspection(id: string, seen: number): Promise<InspectionView | null>;
   /** The plan that Ebb suggests for these pretrained weights. `trains` is the trainable part;
    * `null` is the suggested one. */

@@ -106,6 +106,9 @@ const twoFolders = { text: "Ebb opens one folder at a time: it opened img_caltec
 /** They were dropped before the page listened. */
 const launchedWithTwo = { show: { kind: "inspection", id: "demo", weights: null } as const, notice: twoFolders };
 
+const runRows = () => (query.has("empty") ? [] : listed.map((row) => (row.id === "demo" ? { ...row, status, can_resume: true } : row)));
+let [shownRows, listVersion] = [runRows(), 1];
+
 export const host: Host = {
   welcome: async () => ({ ...welcome, platform: query.get("platform") ?? welcome.platform, ...(query.has("launched-with-two") && launchedWithTwo) }),
   machine: async () => ({
@@ -115,7 +118,12 @@ export const host: Host = {
     queued: queued(),
     active: here && (status === "training" || status === "paused") ? { run: "demo", name: "img_caltech101_20", status, epoch: 17, epochs: 30, fraction: 0.55, seconds_left: 544 } : null,
   }),
-  runs: async () => (query.has("empty") ? [] : listed.map((row) => (row.id === "demo" ? { ...row, status, can_resume: true } : row))),
+  runs: async () => runRows(),
+  runList: async (seen) => {
+    const rows = runRows();
+    if (JSON.stringify(rows) !== JSON.stringify(shownRows)) [shownRows, listVersion] = [rows, listVersion + 1];
+    return seen === listVersion ? null : { version: listVersion, rows };
+  },
   chooseFolder: async () => ({ kind: "inspection", id: "demo", weights: null }),
   chooseWeights: async () => weights,
   recentFolders: async () => (query.has("recent") ? recent : []),

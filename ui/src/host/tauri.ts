@@ -18,8 +18,9 @@ export const onEvent = <T>(name: string, listener: (payload: T) => void): (() =>
 
 export const host: Host = {
   welcome: () => invoke("welcome"),
-  machine: () => invoke("machine"),
+  machine: (seen) => invoke("machine", { seen }),
   runs: () => invoke("runs"),
+  runList: (seen) => invoke("run_list", { seen }),
   chooseFolder: () => invoke("choose_folder"),
   chooseWeights: () => invoke("choose_weights"),
   recentFolders: () => invoke("recent_folders"),

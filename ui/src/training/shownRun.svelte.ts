@@ -7,7 +7,7 @@ import { noTops, type StressSpan, type Tops } from "../chart/scene";
 import { savedSpan, saveSpan } from "../chart/savedSpans";
 import { firstSpan, timeRange, type Span } from "../chart/timeRange";
 import { attempt, leaveUnknown, session } from "../appState.svelte";
-import type { Mark, RunRequest, RunRow, RunStatus } from "../types";
+import type { Mark, PullHeader, RunRequest, RunRow, RunStatus } from "../types";
 import { unpack, type Pull } from "../unpackPull";
 
 /** A pull reaches this far beyond the last known time, to include what has happened since. */
@@ -15,11 +15,22 @@ const AHEAD_MS = 2000;
 /** How long a button waits for the run to respond. */
 const TIMEOUT_MS = 5000;
 
+/** Everything is pulled again after this time, in milliseconds: each time costs a layout and a
+ * repaint. What matters at once, and what the reader does, does not wait. */
+const SHORTEST_MS = 450;
+
 /** Columns of a pull that has every change of the run. */
 const ALL_COLUMNS = 16_384;
 
+/** What is shown as soon as it changes. */
+const urgent = ({ status, status_line, figures, notes }: PullHeader) =>
+  JSON.stringify([status, status_line?.message, status_line?.level, figures.level, figures.changes, notes.length]);
+
 export class ShownRun {
+  /** The pull that the page shows. */
   pull = $state.raw<Pull | null>(null);
+  /** The header of the newest pull, up to half a second ahead of `pull`. */
+  newest = $state.raw<PullHeader | null>(null);
   span = $state.raw<Span>(firstSpan("starting"));
   /** Position of the cursor, and whether it stays when the pointer leaves. */
   cursorMs = $state<number | null>(null);
@@ -36,6 +47,9 @@ export class ShownRun {
   stress = $state.raw<StressSpan[]>([]);
   #drawn = "";
   #busy = false;
+  /** When everything was pulled last, and for which range and smoothing. */
+  #shownAt = 0;
+  #chosen: unknown[] = [];
 
   constructor(readonly run: string) {
     this.span = savedSpan(run) ?? this.span;
@@ -61,25 +75,17 @@ export class ShownRun {
     return !this.active && this.status !== "finished" && (this.row?.can_resume ?? true);
   }
 
-  /** Pulls once. If the range was drawn already, its version is sent, so that an unchanged run
-   * sends no data. */
+  /** Pulls once: everything, if that is due or the reader chose another range; otherwise only the
+   * header, in which memory is shown. */
   async refresh() {
     if (this.#busy) return;
     this.#busy = true;
     try {
-      const before = this.status;
-      const { fromMs, toMs } = timeRange(this.span, this.nowMs);
       const smoothed = smoothedSteps(options.current.smoothing, this.header?.figures.step ?? 0);
-      const key = `${fromMs} ${toMs} ${this.columns} ${smoothed}`;
-      const seen = key === this.#drawn ? (this.header?.version ?? 0) : 0;
-      const query = { run: this.run, fromMs, toMs: this.span.follow ? toMs + AHEAD_MS : toMs, columns: this.columns, seen, smoothedSteps: smoothed };
-      const pull = unpack(await host.pull({ ...query, fromMs: Math.floor(query.fromMs), toMs: Math.ceil(query.toMs) }));
-      const first = this.pull === null;
-      if (!pull.header.unchanged) this.#accept(pull);
-      this.#drawn = key;
-      // Drawn by the next pull.
-      if (first && !savedSpan(this.run)) this.span = firstSpan(this.status);
-      if (first || before !== this.status) void this.#loadRow(3);
+      const chosen = [this.span, this.columns, options.current.smoothing];
+      const same = chosen.every((value, i) => value === this.#chosen[i]);
+      const due = performance.now() - this.#shownAt >= SHORTEST_MS;
+      if (!this.newest || !same || due || !(await this.#pullHeader(this.newest))) await this.#pullAll(chosen, smoothed);
     } catch (thrown) {
       if (toCommandError(thrown).code === "unknown_id") leaveUnknown(thrown);
       else session.error = toCommandError(thrown).message;
@@ -88,9 +94,37 @@ export class ShownRun {
     }
   }
 
+  /** Pulls hardly more than the header. Returns whether that is enough for now. */
+  async #pullHeader({ now_ms, version }: PullHeader) {
+    const query = { run: this.run, fromMs: Math.floor(now_ms), toMs: Math.ceil(now_ms) + AHEAD_MS, columns: 4, seen: version, smoothedSteps: 1 };
+    const { header } = unpack(await host.pull(query));
+    if (!header.unchanged) this.newest = header;
+    return !this.header || urgent(this.newest ?? header) === urgent(this.header);
+  }
+
+  /** Pulls the range that is shown. If it was drawn already, its version is sent, so that an
+   * unchanged run sends no data. */
+  async #pullAll(chosen: unknown[], smoothedSteps: number) {
+    const before = this.status;
+    const { fromMs, toMs } = timeRange(this.span, this.nowMs);
+    const key = `${fromMs} ${toMs} ${this.columns} ${smoothedSteps}`;
+    const seen = key === this.#drawn ? (this.header?.version ?? 0) : 0;
+    const end = this.span.follow ? toMs + AHEAD_MS : toMs;
+    const pull = unpack(await host.pull({ run: this.run, fromMs: Math.floor(fromMs), toMs: Math.ceil(end), columns: this.columns, seen, smoothedSteps }));
+    const first = this.pull === null;
+    if (!pull.header.unchanged) this.#accept(pull);
+    this.#drawn = key;
+    this.#chosen = chosen;
+    this.#shownAt = performance.now();
+    // Drawn by the next pull.
+    if (first && !savedSpan(this.run)) this.span = firstSpan(this.status);
+    if (first || before !== this.status) void this.#loadRow(3);
+  }
+
   #accept(pull: Pull) {
     if (this.pending && pull.header.status !== this.status) this.pending = null;
     this.pull = pull;
+    this.newest = pull.header;
   }
 
   /** The list of runs may be older than the run itself; then this tries again. */

@@ -10,7 +10,7 @@ export const welcome: Welcome = {
 };
 
 export const machine: MachineView = {
-  level: "normal", pressure: 0.1, total_bytes: 24 * GB, used_bytes: 11.3 * GB, system_bytes: 3.1 * GB, own_bytes: 0.05 * GB,
+  version: 1, level: "normal", pressure: 0.1, total_bytes: 24 * GB, used_bytes: 11.3 * GB, system_bytes: 3.1 * GB, own_bytes: 0.05 * GB,
   others_bytes: 8.2 * GB, swap_bytes: 0, name: "MacBook Pro, M4 Pro", device: "Metal on M4 Pro, 16 operations checked on this Mac",
   device_check: null, active: null, queued: 0,
 };
