@@ -9,6 +9,7 @@ mod mac_scripts_and_bundle;
 mod metal;
 mod module_cycles;
 mod python_scripts;
+mod same_features;
 mod sources;
 mod consistency;
 mod durable_files;

@@ -1,0 +1,7 @@
+//! Checks of training that `ebb` offers to its users, on every small model. One topic per file.
+
+#[path = "../small_models/mod.rs"]
+mod small_models;
+
+mod split_equivalence;
+mod token_drop_policies;

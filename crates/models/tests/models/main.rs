@@ -1,0 +1,15 @@
+//! Reading and writing of model folders, exports and adapters. One topic per file.
+
+#[path = "../exports/mod.rs"]
+mod exports;
+#[path = "../folders/mod.rs"]
+mod folders;
+
+mod convnext;
+mod export_core_ml;
+mod export_hub_folder;
+mod export_onnx;
+mod forward_shape_errors;
+mod hub_format;
+mod hub_format_errors;
+mod lora;

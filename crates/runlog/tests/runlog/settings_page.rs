@@ -1,0 +1,106 @@
+//! The settings page of the guide is generated from the table of settings. To generate it:
+//! `EBB_WRITE_DOCS=1 cargo nextest run --release --workspace --test runlog settings_page`.
+
+use runlog::{Allowed, Group, SETTINGS, Setting};
+use std::fmt::Write;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/settings.md");
+
+const HEAD: &str = "# Settings
+
+You can set every key in a config file (`--config run.toml`, or a JSON file). Keys with a flag in the tables below can also be
+set on the command line. A flag overrides the config file, and the config file overrides a preset (`--preset quick`). Ebb
+chooses everything that you do not set.
+
+```toml
+# run.toml
+epochs = 20
+image_size = 96
+memory_cap_bytes = \"8GB\"
+```
+
+In the window, *All settings…* on the plan page lists every key with its default, marks the keys that you changed, and checks
+each value by the same rules as the command line.
+
+Former names of keys and flags still work; Ebb then prints a message with the new name.
+
+The key `by_memory` sets values that depend on the machine's memory. The value of `by_memory` is a list of tables. Each table
+has `at_least`, an amount of memory, and `effective_batch` or `first_micro_batch` for machines with at least that amount of
+memory. The preset `low_memory` shows how to use `by_memory`.
+";
+
+fn values(allowed: Allowed) -> String {
+    match allowed {
+        Allowed::Path => "a path".into(),
+        Allowed::Name => "a name".into(),
+        Allowed::Words(words) => words
+            .iter()
+            .map(|word| format!("`{word}`"))
+            .collect::<Vec<_>>()
+            .join(", "),
+        Allowed::Integer(least, most) if most == (1 << 53) - 1 => {
+            format!("a whole number from {least}")
+        }
+        Allowed::Integer(least, most) => format!("a whole number, {least} to {most}"),
+        Allowed::Number(least, most) => format!("a number, {least} to {most}"),
+        Allowed::Interval => "`auto`, or `10min`, `2epochs` or `500steps`".into(),
+        Allowed::Blocks => "a number of blocks, or `all`".into(),
+        Allowed::TrainedPart => "`head`, `last:N` or `all`".into(),
+        Allowed::Bits => "8 or 4".into(),
+        Allowed::Bytes(_) => "a size such as `8GB`, or bytes".into(),
+    }
+}
+
+fn row(setting: &Setting) -> String {
+    let flag = if setting.flag.is_empty() {
+        String::new()
+    } else {
+        format!("`--{}`", setting.flag)
+    };
+    let former: Vec<String> = setting
+        .old_keys
+        .iter()
+        .map(|key| format!("`{key}`"))
+        .collect();
+    let former = if former.is_empty() {
+        String::new()
+    } else {
+        format!(" (formerly {})", former.join(", "))
+    };
+    format!(
+        "| `{}` | {flag} | {}{former} | {} | {} |",
+        setting.key,
+        setting.help.trim(),
+        values(setting.allowed),
+        setting.default
+    )
+}
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    for group in Group::ALL {
+        let heading = group.heading();
+        writeln!(
+            page,
+            "\n## {heading}\n\n| key | flag | meaning | values | default |\n|---|---|---|---|---|"
+        )
+        .expect("text can be written to");
+        for setting in SETTINGS.iter().filter(|setting| setting.group == group) {
+            writeln!(page, "{}", row(setting)).expect("text can be written to");
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_of_settings_is_up_to_date() {
+    if std::env::var_os("EBB_WRITE_DOCS").is_some() {
+        std::fs::write(PAGE, page()).expect("the page can be written");
+    }
+    let written = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(
+        written == page(),
+        "docs/guide/settings.md is out of date: see the head of this test"
+    );
+    assert!(page().contains("| `epochs` | `--epochs` |"));
+}

@@ -1,0 +1,90 @@
+//! Fine-tuning with conflicting settings or a damaged folder is refused, and the error names a
+//! setting that works.
+
+use super::{Tuned, vit};
+use crate::folders::{assert_error_contains, copied, fixture};
+use candle_core::{DType, Device};
+use models::pretrained::FineTuningSettings;
+use runlog::RunConfig;
+use trainer::internals::TrainState;
+
+#[test]
+fn conflicting_settings_are_refused() {
+    let check = |way: Tuned, words: &[&str]| {
+        assert_error_contains(
+            trainer::pretrained::open(&way.config(&fixture(way.from))),
+            words,
+        )
+    };
+    check(
+        vit(Some("last:3"), None, None),
+        &["train_only", "last:1 to last:2"],
+    );
+    check(vit(Some("all"), Some(4), None), &["frozen weights"]);
+    check(vit(None, None, Some(8)), &["--adapter RANK"]);
+    check(
+        Tuned {
+            from: "gpt2",
+            train_only: Some("head"),
+            ..Tuned::default()
+        },
+        &["last:N, or use --adapter"],
+    );
+    check(
+        Tuned {
+            from: "resnet-basic",
+            adapter: Some(2),
+            ..Tuned::default()
+        },
+        &["adapter_rank", "convolutions"],
+    );
+    let tail = FineTuningSettings {
+        from: Some(fixture("vit")),
+        train_only: Some("tail".to_owned()),
+        ..FineTuningSettings::default()
+    };
+    assert_error_contains(models::Pretrained::open(&tail), &["head, all"]);
+    let five_bits = FineTuningSettings {
+        train_only: Some("head".to_owned()),
+        quantize: Some(5),
+        ..tail
+    };
+    assert_error_contains(models::Pretrained::open(&five_bits), &["write 8 or 4"]);
+    let none = RunConfig {
+        adapter_rank: Some(4),
+        ..RunConfig::default()
+    };
+    assert_error_contains(
+        trainer::pretrained::open(&none),
+        &["adapter_rank", "--from"],
+    );
+    let nowhere = RunConfig {
+        from: Some("nowhere/at/all".into()),
+        ..RunConfig::default()
+    };
+    assert_error_contains(
+        trainer::pretrained::open(&nowhere),
+        &["no such folder", "config.json"],
+    );
+}
+
+#[test]
+fn problems_of_a_folder_are_reported_before_training() {
+    let copy = copied("vit");
+    std::fs::remove_file(copy.path().join("model.safetensors")).unwrap();
+    std::fs::write(copy.path().join("pytorch_model.bin"), b"\x80\x02}").unwrap();
+    let way = vit(None, None, None);
+    assert_error_contains(
+        trainer::pretrained::open(&way.config(copy.path())),
+        &["pytorch_model.bin", "pickled"],
+    );
+    let copy = copied("vit");
+    std::fs::copy(
+        fixture("dinov2").join("model.safetensors"),
+        copy.path().join("model.safetensors"),
+    )
+    .unwrap();
+    let plan = way.plan_from(copy.path(), DType::F32);
+    let refused = TrainState::new(&plan, &Device::Cpu);
+    assert_error_contains(refused, &["is missing", "is not known", "layer_scale1"]);
+}

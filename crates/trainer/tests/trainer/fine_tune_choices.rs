@@ -1,0 +1,68 @@
+//! Choices of what to train in a pretrained model: every offered choice is accepted, any other is
+//! refused.
+
+// A helper that fails fails the test.
+#![allow(clippy::unwrap_used)]
+
+use crate::folders::{self, assert_error_contains, copied, fixture};
+use models::hub_format::{Head, HubFolder};
+use runlog::RunConfig;
+use std::fs;
+
+fn named(name: &str) -> RunConfig {
+    RunConfig {
+        from: Some(fixture(name)),
+        ..RunConfig::default()
+    }
+}
+
+fn words(name: &str) -> Vec<String> {
+    let choices = trainer::pretrained::open(&named(name))
+        .unwrap()
+        .unwrap()
+        .choices();
+    for choice in &choices {
+        let config = trainer::pretrained::with_choice(&choice.word, named(name)).unwrap();
+        let pretrained = trainer::pretrained::open(&config);
+        assert_eq!(pretrained.unwrap().unwrap().current_choice(), choice.word);
+    }
+    choices.into_iter().map(|choice| choice.word).collect()
+}
+
+#[test]
+fn offered_choices_fit_the_architecture() {
+    assert_eq!(words("vit"), ["all", "last:1", "adapter:8", "head"]);
+    let none = "GPT-2 has no separate head";
+    assert_eq!(words("gpt2"), ["all", "last:1", "adapter:8"], "{none}");
+    let resnet = words("resnet-basic");
+    assert_eq!((&*resnet[0], &**resnet.last().unwrap()), ("all", "head"));
+    let adapts = resnet.iter().any(|word| word.starts_with("adapter"));
+    assert!(!adapts, "convolutions have no adapters: {resnet:?}");
+}
+
+#[test]
+fn an_unknown_choice_is_refused() {
+    for word in ["adapter:", "adapter:x", "last:99", "some"] {
+        let config = trainer::pretrained::with_choice(word, named("vit"));
+        let refused = config.and_then(|config| trainer::pretrained::open(&config));
+        assert_error_contains(refused, &["train_only", word, "write head, all, or last:"]);
+    }
+}
+
+/// An estimate builds the network from zeros, so it must find the same errors as the training.
+#[test]
+fn a_network_of_zeros_checks_every_tensor() {
+    let copy = copied("vit");
+    let config = copy.path().join("config.json");
+    let described = fs::read_to_string(&config).unwrap();
+    let wider = described.replace("\"intermediate_size\": 40", "\"intermediate_size\": 48");
+    fs::write(&config, wider).unwrap();
+    let make = folders::make(Head::New(3), candle_core::DType::F32);
+    let zeros = HubFolder::open(copy.path())
+        .unwrap()
+        .with_zeros(None, &make);
+    assert_error_contains(
+        zeros,
+        &["intermediate.dense.weight has the shape [40, 24] instead of [48, 24]"],
+    );
+}

@@ -1,0 +1,34 @@
+//! The trainer on networks and datasets that are made for the tests. One topic per file, all in one
+//! program, so that candle is linked once.
+
+#[path = "../../../models/tests/exports/mod.rs"]
+mod exports;
+#[path = "../../../models/tests/folders/mod.rs"]
+mod folders;
+#[path = "../support/noise_images.rs"]
+mod noise_images;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod activation_checkpointing;
+mod checkpoints;
+mod device_out_of_memory;
+mod divergence;
+mod export_texts;
+mod fine_tune;
+mod fine_tune_choices;
+mod group;
+mod half_precision;
+mod kv_cache;
+mod loss_scale;
+mod memory_limits;
+mod minilm_embeddings;
+mod non_finite_loss;
+mod optimizer_and_weight_average;
+mod optimizer_step;
+mod power;
+mod recovery_steps;
+mod regression_target_loss;
+mod split_equivalence;
+mod split_equivalence_texts;
+mod text_padding;
