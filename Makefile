@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: run test check test-long fuzz app docs check-macos lint fmt setup setup-test ui-test rust-test
+.PHONY: run test check test-long fuzz soak app docs check-macos lint fmt setup setup-test ui-test rust-test
 
 export PATH := $(CURDIR)/.cache/node/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 step = @printf '== %s\n'
@@ -49,6 +49,13 @@ test-long: setup-test ui/dist/index.html
 SECONDS := 60
 fuzz:
 	scripts/fuzz $(SECONDS)
+
+# Trains in the window and in the terminal for MINUTES, a day if not set, and fails if memory, handles or threads grow.
+MINUTES := 1440
+soak: setup-test ui/dist/index.html
+	cargo build --release
+	$(step) 'training for $(MINUTES) minutes'
+	scripts/soak-training $(MINUTES)
 
 # The guide as a book in target/book.
 docs:

@@ -24,6 +24,9 @@ if not glob.glob("/dev/dri/*"):
 class Window:
     """The app, started by a driver of its own; both end with `close`."""
 
+    # Seconds that an answer may take.
+    patience = 60
+
     def __init__(self, app, home, args=("app",)):
         if not os.access(app, os.X_OK):
             raise SystemExit(f"{app} is missing: run cargo build --release, or name the app")
@@ -39,11 +42,11 @@ class Window:
 
     def ask(self, path, body):
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with DIRECTLY.open(request, timeout=60) as answer:
+        with DIRECTLY.open(request, timeout=self.patience) as answer:
             return json.load(answer)["value"]
 
     def get(self, path):
-        with DIRECTLY.open(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
+        with DIRECTLY.open(f"http://127.0.0.1:{self.port}{path}", timeout=self.patience) as answer:
             return json.load(answer)["value"]
 
     def run(self, script):
@@ -53,8 +56,8 @@ class Window:
         """Runs a script that calls its last argument with the result."""
         return self.ask(f"{self.session}/execute/async", {"script": script, "args": list(arguments)})
 
-    def until(self, question, patience=60):
-        end = time.monotonic() + patience
+    def until(self, question):
+        end = time.monotonic() + self.patience
         while True:
             try:
                 answer = question()
