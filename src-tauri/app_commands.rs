@@ -3,6 +3,7 @@
 
 use crate::app_state::Shell;
 use crate::commands::{Answer, status};
+use crate::language::Language;
 use crate::recent_folders::RecentView;
 use crate::window_types::{CommandError, Show};
 use std::sync::Arc;
@@ -34,6 +35,17 @@ pub async fn forget_recent(shell: State<'_, Arc<Shell>>, id: Option<String>) -> 
         Ok(())
     })
     .await
+}
+
+/// Chooses the language of the window; `None` follows the system. Shows it in the menus; the page
+/// loads itself again.
+#[tauri::command]
+pub fn set_language(app: AppHandle, choice: Option<Language>) -> Result<(), CommandError> {
+    crate::language::choose(choice).map_err(|error| {
+        let why = format!("The language cannot be remembered: {error}. Check the disk.");
+        CommandError::new("failed", why)
+    })?;
+    crate::app_hooks::language_changed(&app).map_err(failed)
 }
 
 /// Quits, after a question if a training runs.

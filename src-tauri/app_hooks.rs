@@ -5,4 +5,4 @@
 #[cfg_attr(not(target_os = "macos"), path = "app_hooks/other.rs")]
 mod platform;
 
-pub use platform::{install, on_event, with_menu};
+pub use platform::{install, language_changed, on_event, with_menu};

@@ -9,7 +9,7 @@ use crate::import_run::{self, is_archive};
 use crate::inspections::Inspections;
 use crate::lock_mutex::lock;
 use crate::machine_readings::Readings;
-use crate::paths::{queue_path, recent_folders_path};
+use crate::paths::{language_path, queue_path, recent_folders_path};
 use crate::recent_folders::RecentFolders;
 use crate::results::{OpenResults, other_task};
 use crate::results_view::ResultsView;
@@ -74,6 +74,7 @@ pub struct Shell {
 impl Shell {
     pub fn new(machine: Machine) -> Self {
         let readings = Arc::new(Readings::new(machine.clone()));
+        crate::language::start(language_path());
         Shell {
             inspections: Inspections::new(Arc::clone(&readings)),
             weights: Weights::default(),
@@ -102,6 +103,8 @@ impl Shell {
         };
         Welcome {
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            language: crate::language::current(),
+            language_choice: crate::language::choice(),
             platform: std::env::consts::OS.to_owned(),
             sample: crate::bundled_sample::find().map(|folder| sample_view(&folder)),
             show: first.show.or_else(active),

@@ -115,6 +115,7 @@ const COMMANDS: &[&str] = &[
     "recent_folders",
     "open_recent",
     "forget_recent",
+    "set_language",
     "quit",
     "close_window",
     "zoom",

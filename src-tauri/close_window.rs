@@ -2,6 +2,7 @@
 //! again from the Dock, the tray, or by starting Ebb once more.
 
 use crate::app_state::Shell;
+use crate::language::translate;
 use crate::os_integration;
 use crate::quit::{self, Quit};
 use crate::show_window::hide_window;
@@ -39,7 +40,10 @@ pub fn request(app: &AppHandle) -> bool {
         let name = crate::training_summary::for_training(&training)
             .map_or_else(|| "The training".to_owned(), |active| active.name);
         let body = "Training continues without the window. Start Ebb again to open the window; choose Quit to stop training.";
-        os_integration::notify(&format!("{name} is still training"), body);
+        os_integration::notify(
+            &translate(&format!("{name} is still training")),
+            &translate(body),
+        );
     }
     false
 }

@@ -81,6 +81,7 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         app_commands::recent_folders,
         app_commands::open_recent,
         app_commands::forget_recent,
+        app_commands::set_language,
         app_commands::quit,
         app_commands::close_window,
         app_commands::zoom,

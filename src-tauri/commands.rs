@@ -5,6 +5,7 @@
 use crate::app_state::Shell;
 use crate::earlier_speed::samples_per_second;
 use crate::inspections::SEED;
+use crate::language::translate;
 use crate::plan_page;
 use crate::run_row;
 use crate::training_summary;
@@ -172,7 +173,11 @@ pub async fn choose_folder(
 
 /// The system's dialog for a folder. It blocks until the user has answered.
 fn dialog(window: &WebviewWindow, title: &str) -> impl FnOnce() -> Option<PathBuf> + use<> {
-    let dialog = window.dialog().file().set_parent(window).set_title(title);
+    let dialog = window
+        .dialog()
+        .file()
+        .set_parent(window)
+        .set_title(translate(title));
     move || dialog.blocking_pick_folder()?.into_path().ok()
 }
 

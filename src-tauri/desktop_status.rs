@@ -4,6 +4,7 @@
 use crate::app_state::Shell;
 use crate::close_window::Closing;
 use crate::current_training::Training;
+use crate::language::translate;
 use crate::lock_mutex::lock;
 use crate::menu_bar_item::MenuBarItem;
 use crate::os_integration;
@@ -170,7 +171,7 @@ fn report_end(app: &AppHandle, training: &Training) -> tauri::Result<()> {
     let (Some(title), false) = (title, window.is_focused()?) else {
         return Ok(());
     };
-    os_integration::notify(&title, &body);
+    os_integration::notify(&translate(&title), &translate(&body));
     // Not every desktop has badges.
     let _ = window.set_badge_count(Some(1));
     Ok(())

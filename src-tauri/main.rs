@@ -52,6 +52,8 @@ mod earlier_speed;
 #[cfg(feature = "desktop")]
 mod early_messages;
 #[cfg(feature = "desktop")]
+mod language;
+#[cfg(feature = "desktop")]
 mod lock_mutex;
 #[cfg(feature = "desktop")]
 mod inference_thread;

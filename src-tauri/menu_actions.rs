@@ -1,6 +1,7 @@
 //! The table of actions that menu bar, context menu, keyboard and palette share. The page owns it,
 //! because it performs them.
 
+use crate::language::translate;
 use serde::Deserialize;
 use tauri::menu::{Menu, MenuItem};
 use tauri::{AppHandle, Emitter, Runtime, Wry};
@@ -31,11 +32,11 @@ pub struct Action {
 }
 
 impl Action {
-    /// The label for this system.
-    pub fn label(&self) -> &str {
+    /// The label for this system, in the language of the window.
+    pub fn label(&self) -> String {
         match &self.elsewhere {
-            Some(elsewhere) if !cfg!(target_os = "macos") => elsewhere,
-            _ => &self.label,
+            Some(elsewhere) if !cfg!(target_os = "macos") => translate(elsewhere),
+            _ => translate(&self.label),
         }
     }
 

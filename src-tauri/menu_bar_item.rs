@@ -1,5 +1,6 @@
 //! The item in the menu bar, or the tray icon: the pressure level, what trains, Pause, Open, Quit.
 
+use crate::language::{Language, current, translate};
 use crate::window_types::{ActiveView, RunRequest};
 use pressure::Level;
 use runlog::RunStatus;
@@ -22,18 +23,22 @@ pub struct MenuBarItem {
     level: MenuItem<Wry>,
     training: MenuItem<Wry>,
     pause: MenuItem<Wry>,
-    shown: Option<(Level, Option<String>, Option<bool>)>,
+    open: MenuItem<Wry>,
+    quit: MenuItem<Wry>,
+    shown: Option<(Level, Option<String>, Option<bool>, Language)>,
 }
 
 impl MenuBarItem {
     /// Adds the item. Call this on the main thread.
     pub fn new(app: &AppHandle<Wry>) -> tauri::Result<MenuBarItem> {
         let item = |id: &str, text: &str, enabled: bool| {
-            MenuItem::with_id(app, id, text, enabled, None::<&str>)
+            MenuItem::with_id(app, id, translate(text), enabled, None::<&str>)
         };
         let level = item("level", "Memory", false)?;
         let training = item("training-line", "Nothing is training", false)?;
         let pause = item(PAUSE, "Pause", false)?;
+        let open = item(OPEN, "Open Ebb", true)?;
+        let quit = item(QUIT, "Quit Ebb", true)?;
         let menu = Menu::with_items(
             app,
             &[
@@ -41,8 +46,8 @@ impl MenuBarItem {
                 &training,
                 &PredefinedMenuItem::separator(app)?,
                 &pause,
-                &item(OPEN, "Open Ebb", true)?,
-                &item(QUIT, "Quit Ebb", true)?,
+                &open,
+                &quit,
             ],
         )?;
         let icon = TrayIconBuilder::with_id("ebb")
@@ -56,6 +61,8 @@ impl MenuBarItem {
             level,
             training,
             pause,
+            open,
+            quit,
             shown: None,
         })
     }
@@ -63,7 +70,7 @@ impl MenuBarItem {
     /// Shows this state.
     pub fn update(&mut self, level: Level, active: Option<&ActiveView>) -> tauri::Result<()> {
         let paused = active.map(|active| active.status == RunStatus::Paused);
-        let now = (level, active.map(ActiveView::line), paused);
+        let now = (level, active.map(ActiveView::line), paused, current());
         if self.shown.as_ref() == Some(&now) {
             return Ok(());
         }
@@ -71,13 +78,16 @@ impl MenuBarItem {
             self.icon.set_icon(Some(image(level)))?;
             self.icon.set_icon_as_template(true)?;
         }
-        self.level.set_text(format!("Memory {}", word(level)))?;
+        self.level
+            .set_text(translate(&format!("Memory {}", word(level))))?;
         let line = now.1.as_deref().unwrap_or("Nothing is training");
-        self.training.set_text(line)?;
+        self.training.set_text(translate(line))?;
         let continues = paused == Some(true);
         self.pause
-            .set_text(if continues { "Continue" } else { "Pause" })?;
+            .set_text(translate(if continues { "Continue" } else { "Pause" }))?;
         self.pause.set_enabled(paused.is_some())?;
+        self.open.set_text(translate("Open Ebb"))?;
+        self.quit.set_text(translate("Quit Ebb"))?;
         self.shown = Some(now);
         Ok(())
     }

@@ -20,6 +20,12 @@ pub fn recent_folders_path() -> PathBuf {
     RunStore::default_root().with_file_name("recent.json")
 }
 
+/// The file that remembers the language that the user chose for the window.
+#[cfg(feature = "desktop")]
+pub fn language_path() -> PathBuf {
+    RunStore::default_root().with_file_name("language.json")
+}
+
 /// Whether a path is in a folder. The path need not exist; Ebb resolves links in the part of the
 /// path that exists.
 pub fn is_within(path: &Path, folder: &Path) -> bool {

@@ -6,6 +6,7 @@
 
 use crate::app_state::Shell;
 use crate::current_training::Training;
+use crate::language::translate;
 use crate::lock_mutex::lock;
 use crate::show_window::show_window;
 use std::sync::{Arc, Mutex};
@@ -222,10 +223,10 @@ struct Question {
 
 /// Asks on the window without blocking, and runs `on_yes` on a thread of its own.
 fn ask(app: &AppHandle, question: Question, on_yes: impl FnOnce(AppHandle) + Send + 'static) {
-    let (yes, no) = (question.yes.into(), question.no.into());
+    let (yes, no) = (translate(question.yes), translate(question.no));
     let buttons = MessageDialogButtons::OkCancelCustom(yes, no);
-    let dialog = app.dialog().message(question.message);
-    let dialog = dialog.title(question.title).buttons(buttons);
+    let dialog = app.dialog().message(translate(&question.message));
+    let dialog = dialog.title(translate(question.title)).buttons(buttons);
     let dialog = match app.get_webview_window("main") {
         Some(window) => dialog.parent(&window),
         None => dialog,

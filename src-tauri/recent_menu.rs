@@ -2,6 +2,7 @@
 //! list.
 
 use crate::app_state::Shell;
+use crate::language::translate;
 use crate::lock_mutex::lock;
 use crate::recent_folders::RecentView;
 use std::sync::mpsc::channel;
@@ -96,7 +97,7 @@ fn replace_items(app: &AppHandle, recent: &[RecentView]) -> tauri::Result<()> {
     while submenu.remove_at(0)?.is_some() {}
     for view in recent {
         let text = if view.missing {
-            format!("{} (not found)", view.name)
+            translate(&format!("{} (not found)", view.name))
         } else {
             view.name.clone()
         };
@@ -106,7 +107,13 @@ fn replace_items(app: &AppHandle, recent: &[RecentView]) -> tauri::Result<()> {
     if !recent.is_empty() {
         submenu.append(&PredefinedMenuItem::separator(app)?)?;
     }
-    let clear = MenuItem::with_id(app, CLEAR, "Clear", !recent.is_empty(), None::<&str>)?;
+    let clear = MenuItem::with_id(
+        app,
+        CLEAR,
+        translate("Clear"),
+        !recent.is_empty(),
+        None::<&str>,
+    )?;
     submenu.append(&clear)
 }
 

@@ -4,6 +4,7 @@ use crate::app_state::Shell;
 use crate::commands::{Answer, status};
 use crate::comparison_view::ComparisonView;
 use crate::export_run::{ExportKind, ExportView};
+use crate::language::translate;
 use crate::results::on_large_stack;
 use crate::results_view::{ReportView, ResultSample, ResultsView, folder_report};
 use crate::run_commands::show_in_file_manager;
@@ -99,7 +100,7 @@ pub async fn locate_data(
     run: String,
 ) -> Answer<bool> {
     let dialog = window.dialog().file().set_parent(&window);
-    let dialog = dialog.set_title("Choose the folder that this run was trained on");
+    let dialog = dialog.set_title(translate("Choose the folder that this run was trained on"));
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
         let Some(chosen) = dialog.blocking_pick_folder() else {
@@ -138,12 +139,12 @@ pub async fn export_run(
         let folder = shell.runs.folder(&run)?;
         let name = shell.runs.name(&run)?;
         let dialog = dialog
-            .set_title(kind.title())
+            .set_title(translate(kind.title()))
             .set_file_name(kind.file_name(&name));
         let dialog = if kind.endings().is_empty() {
             dialog
         } else {
-            dialog.add_filter("Report", kind.endings())
+            dialog.add_filter(translate("Report"), kind.endings())
         };
         let Some(place) = dialog.blocking_save_file() else {
             return Ok(None);
@@ -165,7 +166,7 @@ pub async fn try_choose(
     shell: State<'_, Arc<Shell>>,
 ) -> Answer<Vec<InputView>> {
     let dialog = window.dialog().file().set_parent(&window);
-    let dialog = dialog.set_title("Choose files to try");
+    let dialog = dialog.set_title(translate("Choose files to try"));
     status(shell, move |shell| {
         let chosen = dialog.blocking_pick_files().unwrap_or_default();
         let paths = chosen.into_iter().filter_map(|path| path.into_path().ok());
@@ -260,7 +261,7 @@ pub async fn try_save(
 ) -> Answer<Option<String>> {
     let dialog = window.dialog().file().set_parent(&window);
     let dialog = dialog
-        .set_title("Save the answers")
+        .set_title(translate("Save the answers"))
         .set_file_name("predictions.csv");
     status(shell, move |shell| {
         let text = shell.try_it.csv(request)?;

@@ -4,6 +4,7 @@ use crate::app_state::Shell;
 use crate::commands::{Answer, status};
 use crate::data_choices::DataChoices;
 use crate::import_run::ImportedView;
+use crate::language::translate;
 use crate::lock_mutex::lock;
 use crate::plan_setting_commands::sheet_settings;
 use crate::recovery_view::{self, INPUT_SIZE, RecoveryView, TRAINED_PART};
@@ -54,8 +55,8 @@ pub async fn import_run(
 ) -> Answer<Option<ImportedView>> {
     let dialog = window.dialog().file().set_parent(&window);
     let dialog = dialog
-        .set_title("Import a run")
-        .add_filter("Exported run", &[import_run::ENDING]);
+        .set_title(translate("Import a run"))
+        .add_filter(translate("Exported run"), &[import_run::ENDING]);
     let app = tauri::Manager::app_handle(&window).clone();
     status(shell, move |shell| {
         let Some(archive) = dialog

@@ -3,6 +3,7 @@
 use crate::app_state::Shell;
 use crate::commands::{Answer, status};
 use crate::export_run;
+use crate::language::translate;
 use crate::window_types::CommandError;
 use std::sync::Arc;
 use tauri::ipc::{InvokeBody, Request};
@@ -23,7 +24,7 @@ pub async fn save_chart(
     let picture = picture(request.body())?;
     let dialog = window.dialog().file().set_parent(&window);
     let dialog = dialog
-        .set_title("Save picture of the charts")
+        .set_title(translate("Save picture of the charts"))
         .set_file_name("charts.png")
         .add_filter("PNG", &["png"]);
     status(shell, move |_| {

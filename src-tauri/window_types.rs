@@ -1,6 +1,7 @@
 //! The types that the commands return, exported to the window. The page sends ids and receives
 //! views; it may show a path, but never sends one.
 
+use crate::language::Language;
 use crate::recovery_view::RecoveryView;
 use pressure::Level;
 use runlog::RunStatus;
@@ -13,6 +14,10 @@ use ts_rs::TS;
 pub struct Welcome {
     /// Ebb's version.
     pub version: String,
+    /// The language of the window: "en" or "de".
+    pub language: Language,
+    /// The language that the user chose; `None` follows the system.
+    pub language_choice: Option<Language>,
     /// "macos" or "linux".
     pub platform: String,
     /// What the bundled sample contains; `None` if it is missing.

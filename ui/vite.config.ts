@@ -27,9 +27,9 @@ const replay: Plugin = {
 // The app's own policy, so that a preview is refused the same things as the window.
 const policy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'";
 
-/** Code that the results and data pages and the sheet of settings share with the window stays in the first chunk, which is smaller than
+/** Code that the plan, results and data pages and the sheet of settings share with the window stays in the first chunk, which is smaller than
  * two. Not with the replay host: the first chunk would wait for a chunk that waits for it. */
-const oneChunk = { output: { codeSplitting: { groups: [{ name: "index", test: (id: string) => !/src\/(shell\/SampleThumbnail|results\/|data\/|host\/(results|data|settings|locate)|generated\/settings|plan\/(LeaveToOthers|AllSettings|allSettings|SettingRow|Refused|settingTitle|recovery|RecoverySteps|PlanRecovery|RunRecovery)|actions\/(Palette|EditRun|TrainLonger|dialogs|partMenus)|training\/(Changes|changeRows|stressReaction|MemoryLimits|ChartChoices|Cursor|valuesAtCursor|chartMenu|chartPicture)|welcome\/(Recent|dragRun|importRun)|host\/(limits|recovery|charts|runLocation))/.test(id) }] } } };
+const oneChunk = { output: { codeSplitting: { groups: [{ name: "index", test: (id: string) => !/src\/(shell\/SampleThumbnail|results\/|data\/|host\/(results|data|settings|locate)|generated\/settings|plan\/(?!settingTitle)|actions\/(Palette|EditRun|TrainLonger|dialogs|partMenus)|training\/(Changes|changeRows|stressReaction|MemoryLimits|ChartChoices|Cursor|valuesAtCursor|chartMenu|chartPicture)|welcome\/(Recent|dragRun|importRun)|host\/(limits|recovery|charts|runLocation)|strings\/(german|sentences|de\.json))/.test(id) }, { name: "plan", test: /src\/plan\/(Plan|Estimate|Contents|Settings|Field)\.svelte|src\/plan\/(settings|leaveToOthers|doesNotFit|memoryBar|whatIf|truncateName)\.ts/ }] } } };
 
 export default defineConfig(({ mode }) => ({
   base: "./",

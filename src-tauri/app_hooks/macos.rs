@@ -3,6 +3,7 @@
 
 use crate::app_state::Shell;
 use crate::command_line_tool;
+use crate::language::{Language, current, translate};
 use crate::menu_actions::{self, Action};
 use crate::quit;
 use crate::show_window::{left_fullscreen, show_window};
@@ -36,26 +37,52 @@ unsafe extern "C" {
 
 /// Adds the table of actions, and *Install Command-Line Tool…*, to the system's usual menu.
 pub fn with_menu(builder: Builder<Wry>) -> Builder<Wry> {
-    builder
-        .menu(|app| {
-            let menu = Menu::default(app)?;
-            for (position, action) in menu_actions::all().iter().enumerate() {
-                add(app, &menu, action, position)?;
+    builder.menu(menu).on_menu_event(|app, event| {
+        if event.id().as_ref() == INSTALL_TOOL {
+            install_tool(app.clone());
+        }
+    })
+}
+
+/// The menu bar in the language of the window.
+fn menu(app: &AppHandle) -> tauri::Result<Menu<Wry>> {
+    let menu = Menu::default(app)?;
+    for (position, action) in menu_actions::all().iter().enumerate() {
+        add(app, &menu, action, position)?;
+    }
+    let items = menu.items()?;
+    add_recent(app, &items)?;
+    if let Some(submenu) = items.first().and_then(|item| item.as_submenu()) {
+        let text = translate("Install Command-Line Tool…");
+        let item = MenuItem::with_id(app, INSTALL_TOOL, text, true, None::<&str>)?;
+        submenu.insert(&item, INSTALL_TOOL_POSITION)?;
+    }
+    translate_titles(&items)?;
+    Ok(menu)
+}
+
+/// Translates the titles of the menus and the system's own items, which the toolkit names in
+/// English. The other items are translated already.
+fn translate_titles(items: &[MenuItemKind<Wry>]) -> tauri::Result<()> {
+    if current() == Language::English {
+        return Ok(());
+    }
+    for submenu in items.iter().filter_map(MenuItemKind::as_submenu) {
+        submenu.set_text(translate(&submenu.text()?))?;
+        for item in submenu.items()? {
+            if let MenuItemKind::Predefined(item) = item {
+                item.set_text(translate(&item.text()?.replace('&', "")))?;
             }
-            let items = menu.items()?;
-            add_recent(app, &items)?;
-            if let Some(submenu) = items.first().and_then(|item| item.as_submenu()) {
-                let text = "Install Command-Line Tool…";
-                let item = MenuItem::with_id(app, INSTALL_TOOL, text, true, None::<&str>)?;
-                submenu.insert(&item, INSTALL_TOOL_POSITION)?;
-            }
-            Ok(menu)
-        })
-        .on_menu_event(|app, event| {
-            if event.id().as_ref() == INSTALL_TOOL {
-                install_tool(app.clone());
-            }
-        })
+        }
+    }
+    Ok(())
+}
+
+/// Shows the menu bar in another language.
+pub fn language_changed(app: &AppHandle) -> tauri::Result<()> {
+    app.set_menu(menu(app)?)?;
+    crate::recent_menu::refresh(app);
+    Ok(())
 }
 
 /// Adds an action to the menu that it names: an existing one, above the system's items, or a new
@@ -94,7 +121,12 @@ fn add_recent(app: &AppHandle, items: &[MenuItemKind<Wry>]) -> tauri::Result<()>
     let Some(file) = files.next() else {
         return Ok(());
     };
-    let recent = Submenu::with_id(app, crate::recent_menu::SUBMENU, "Open recent", true)?;
+    let recent = Submenu::with_id(
+        app,
+        crate::recent_menu::SUBMENU,
+        translate("Open recent"),
+        true,
+    )?;
     file.insert(&recent, 1)
 }
 
@@ -105,7 +137,10 @@ fn install_tool(app: AppHandle) {
             Ok(message) => ("The command-line tool is installed", message),
             Err(message) => ("The command-line tool was not installed", message),
         };
-        app.dialog().message(message).title(title).show(|_| {});
+        app.dialog()
+            .message(message)
+            .title(translate(title))
+            .show(|_| {});
     });
 }
 

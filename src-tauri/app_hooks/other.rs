@@ -10,5 +10,10 @@ pub fn with_menu(builder: Builder<Wry>) -> Builder<Wry> {
 /// Installs nothing.
 pub fn install(_app: &AppHandle) {}
 
+/// Changes nothing: there is no menu bar.
+pub fn language_changed(_app: &AppHandle) -> tauri::Result<()> {
+    Ok(())
+}
+
 /// Handles nothing.
 pub fn on_event(_app: &AppHandle, _event: &RunEvent) {}

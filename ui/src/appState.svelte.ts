@@ -2,6 +2,7 @@
 // the last error.
 import { host } from "./host/selectHost";
 import { toCommandError, type Drag, type SettingChange } from "./host/host";
+import { translate } from "./strings/t";
 import { go, inspectionHash, onLeave, resultsHash, route, runHash, showHash } from "./route.svelte";
 import type { MachineView, NoticeView, Show, Welcome, WeightsView } from "./types";
 
@@ -64,8 +65,8 @@ let opened: Promise<void> = Promise.resolve();
 /** Shows a notice on the view that is being opened. */
 export const showNotice = ({ text, is_error }: NoticeView) =>
   opened.then(() => {
-    session.notice = is_error ? null : text;
-    if (is_error) session.error = text;
+    session.notice = is_error ? null : translate(text);
+    if (is_error) session.error = translate(text);
   });
 
 /** Opens a view. Pretrained weights that are dropped on a plan become its starting point. */

@@ -10,6 +10,7 @@ import { toCommandError } from "./host/host";
 import { route } from "./route.svelte";
 import { openShow, session, showNotice } from "./appState.svelte";
 import { behaveNatively } from "./shell/manners";
+import { setLanguage } from "./strings/t";
 
 const report = (message: string) => void host.reportError(message).catch(() => {});
 addEventListener("error", (event) => report(`${event.message} (${event.filename}:${event.lineno})`));
@@ -24,6 +25,7 @@ host.onDrag((drag) => (session.drag = drag));
 
 try {
   session.welcome = await host.welcome();
+  await setLanguage(session.welcome.language);
   document.documentElement.dataset.platform = session.welcome.platform;
   if (route().view === "welcome" && session.welcome.show) openShow(session.welcome.show);
   if (session.welcome.notice) void showNotice(session.welcome.notice);

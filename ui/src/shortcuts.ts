@@ -1,5 +1,6 @@
 // Keyboard shortcuts, from the table of actions. The command key is ⌘ on a Mac and Ctrl elsewhere.
 import { actions } from "./actions/table";
+import { t } from "./strings/t";
 
 /** The id of an action. */
 export type KeyAction = string;
@@ -25,7 +26,7 @@ const names: Record<string, string> = { "=": "+", "-": "−" };
 
 /** "⌘↩" and "⇧⌘D" on a Mac, "Ctrl+Enter" and "Ctrl+Shift+D" elsewhere. */
 export const keyLabel = (key: string, mac: boolean): string => {
-  if (key === " ") return "Space";
+  if (key === " ") return t("Space");
   if (key.startsWith("shift+")) return keyLabel(key.slice(6), mac).replace(/^/, mac ? "⇧" : "").replace("Ctrl+", "Ctrl+Shift+");
   const shown = names[key] ?? (key.length === 1 ? key.toUpperCase() : key);
   return mac ? `⌘${shown === "Enter" ? "↩" : shown}` : `Ctrl+${shown}`;

@@ -28,6 +28,7 @@ export type { InspectionView } from "./generated/InspectionView";
 export type { Level } from "./generated/Level";
 export type { LevelSpan } from "./generated/LevelSpan";
 export type { DeviceCheckView } from "./generated/DeviceCheckView";
+export type { Language } from "./generated/Language";
 export type { LimitsView } from "./generated/LimitsView";
 export type { MachineView } from "./generated/MachineView";
 export type { Mark } from "./generated/Mark";

@@ -31,5 +31,5 @@ test("a missing value is shown as a dash", () => {
 
 test("counts, fractions and losses are formatted", () => {
   expect([count(1215), percent(0.934), loss(0.3456), loss(1234.5), rate(0.00032)]).toEqual(["1,215", "93.4 %", "0.35", "1235", "3.2e-4"]);
-  expect([plural(1, "class", "classes"), plural(20, "class", "classes")]).toEqual(["1 class", "20 classes"]);
+  expect([plural(1, "{n} note", "{n} notes"), plural(20, "{n} note", "{n} notes")]).toEqual(["1 note", "20 notes"]);
 });

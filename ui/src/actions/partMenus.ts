@@ -4,13 +4,14 @@ import { percent } from "../format";
 import type { ClassResultView, ReportView } from "../types";
 import { isText, menuPosition } from "../shell/manners";
 import { contextMenu, offer } from "./perform.svelte";
+import { t } from "../strings/t";
 
 /** Copies a text. Call it at once when a menu item was chosen: the system allows it only then. */
 export const copyText = async (text: string) => {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    session.error = "The text could not be copied, because the system refused it.";
+    session.error = t("The text could not be copied, because the system refused it.");
   }
 };
 

@@ -3,7 +3,7 @@ import type { MenuPosition } from "../host/host";
 import { host } from "../host/selectHost";
 import { go, inspectionHash, route, runHash } from "../route.svelte";
 import { attempt, chooseFolder, openRun, openSample, session } from "../appState.svelte";
-import type { RunRequest, RunRow } from "../types";
+import type { Language, RunRequest, RunRow } from "../types";
 import { actions } from "./table";
 
 const SCALES = [0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75];
@@ -66,6 +66,15 @@ export const restoreScale = () => {
   if (scale() !== 1) void host.zoom(scale());
 };
 
+/** The page is loaded again in the other language. */
+const languageHandler = (choice: Language | null): Handler => ({
+  run: () => attempt(async () => {
+    await host.setLanguage(choice);
+    location.reload();
+  }),
+  enabled: () => session.welcome?.language_choice !== choice,
+});
+
 const active = () => session.machine?.active ?? null;
 const control = (request: RunRequest) => () => attempt(() => host.control(active()!.run, request));
 const isActive = () => active() !== null;
@@ -113,6 +122,9 @@ const handlers: Record<string, Handler> = {
   "repeat-run": aboutRun(repeat),
   "reveal-run": aboutRun((id) => attempt(() => host.reveal({ kind: "run", id }))),
   "trash-run": aboutRun(trash, (run) => run !== active()?.run),
+  "language-system": languageHandler(null),
+  "language-english": languageHandler("en"),
+  "language-german": languageHandler("de"),
   close: always(() => host.closeWindow()),
   quit: always(() => host.quit()),
 };

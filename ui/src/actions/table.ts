@@ -1,5 +1,6 @@
 // The table of actions. Menu bar, context menu, keyboard and palette are made from it; Rust reads
 // the same file.
+import { translate } from "../strings/t";
 import table from "./actions.json";
 
 export interface Action {
@@ -20,7 +21,7 @@ export interface Action {
 
 export const actions: readonly Action[] = table;
 
-export const labelOf = (action: Action, mac: boolean) => (mac ? action.label : (action.elsewhere ?? action.label));
+export const labelOf = (action: Action, mac: boolean) => translate(mac ? action.label : (action.elsewhere ?? action.label));
 
 /** The actions whose label has all words of the query, those that begin with it first. */
 export const search = (list: readonly Action[], query: string, mac: boolean): Action[] => {

@@ -1,6 +1,7 @@
 // Changes that the memory controller made: a dotted line through every panel, and on the
 // micro-batch panel a shape and a short text. A triangle points up or down with the micro-batch; a
 // square marks any other change.
+import { translate, t } from "../strings/t";
 import type { Mark } from "../types";
 import { keepNewest } from "./overlap";
 import type { Plot } from "./panel";
@@ -43,7 +44,7 @@ export const shapeOf = ({ change, from, to }: Pick<Mark, "change" | "from" | "to
 
 /** The text beside a shape. On the panel of the micro-batch, the two sizes say enough. */
 export const labelOf = ({ change, from, to, short }: Pick<Mark, "change" | "from" | "to" | "short">) =>
-  change === "shrink" || change === "grow" ? `${from} to ${to}` : short;
+  change === "shrink" || change === "grow" ? t("{from} to {to}", { from, to }) : translate(short);
 
 const corners = {
   down: [[-5, -4], [5, -4], [0, 4]], up: [[-5, 4], [5, 4], [0, -4]], square: [[-3.5, -3.5], [3.5, -3.5], [3.5, 3.5], [-3.5, 3.5]],
@@ -72,7 +73,7 @@ const sentence = (plot: Plot) => {
   ctx.lineWidth = 3;
   ctx.textAlign = "left";
   ctx.textBaseline = "alphabetic";
-  const text = "Too many changes to show here: zoom in, or open the list";
+  const text = t("Too many changes to show here: zoom in, or open the list");
   ctx.strokeText(text, plot.left + 8, plot.top + plot.height - 8);
   ctx.fillText(text, plot.left + 8, plot.top + plot.height - 8);
 };

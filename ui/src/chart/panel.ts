@@ -7,6 +7,7 @@ import { changeShapes, dottedLines } from "./changeMarks";
 import type { Scene } from "./scene";
 import type { PanelRow } from "./series";
 import { levelStrip, stressTests, tint } from "./pressureLevels";
+import { decimal } from "../strings/t";
 
 /** The plot's position on its canvas in CSS pixels, and the positions of times and values. */
 export interface Plot {
@@ -57,7 +58,7 @@ const tickLabel = (panel: PanelRow, scene: Scene, tick: number) => {
   if (panel.label) return panel.label(tick);
   const value = Number((scene.scales[panel.id].log ? 10 ** tick : tick).toPrecision(3));
   const text = String(value);
-  return text.length > 5 ? value.toExponential(0) : text;
+  return text.length > 5 ? value.toExponential(0) : decimal(text);
 };
 
 const yAxis = (panel: PanelRow, current: () => Scene): uPlot.Axis => ({

@@ -1,6 +1,7 @@
 // Pressure levels: a tint behind every panel, and above the memory panel a strip with glyph and
 // word.
 import { size } from "../format";
+import { t } from "../strings/t";
 import type { LevelSpan } from "../types";
 import type { Plot } from "./panel";
 
@@ -41,8 +42,9 @@ export const stressTests = (plot: Plot) => {
     ctx.textAlign = "left";
     ctx.strokeStyle = scene.colors.bg;
     ctx.lineWidth = 3;
-    ctx.strokeText(`stress test, ${size(bytes)}`, left + 2, bottom - 7);
-    ctx.fillText(`stress test, ${size(bytes)}`, left + 2, bottom - 7);
+    const text = t("stress test, {size}", { size: size(bytes) });
+    ctx.strokeText(text, left + 2, bottom - 7);
+    ctx.fillText(text, left + 2, bottom - 7);
   }
 };
 
@@ -86,8 +88,8 @@ export const levelStrip = (plot: Plot) => {
     ctx.fillRect(left, plot.top - 4, width, 4);
     if (room > 14 && start <= left + width) glyph(plot, level, start - 1, plot.top - 19);
     else return;
-    if (room < 22 + ctx.measureText(level).width) return;
+    if (room < 22 + ctx.measureText(t(level)).width) return;
     ctx.fillStyle = scene.colors[`level-${level}-text`];
-    ctx.fillText(level, start + 15, plot.top - 9);
+    ctx.fillText(t(level), start + 15, plot.top - 9);
   });
 };

@@ -2,6 +2,7 @@
 // in crates/runlog/src/chart_data.rs; a new array needs one row in SERIES here. Knows neither pixels
 // nor uPlot.
 import { count, loss, oneDecimal, percent, rate } from "../format";
+import { translate, t, type Label } from "../strings/t";
 import type { Figures, PullHeader, Started } from "../types";
 import type { ChartOptions } from "./viewOptions";
 import { fractionScale, lossScale, memoryScale, microScale, ownMemoryScale, type Scale } from "./ticks";
@@ -12,7 +13,7 @@ export type PanelId = "memory" | "micro" | "loss" | "metric" | "gradient" | "spe
 
 export interface PanelRow {
   id: PanelId;
-  title: string | ((header: PullHeader | null) => string);
+  title: Label | ((header: PullHeader | null) => string);
   unit(header: PullHeader | null): string;
   /** Height relative to the other panels. */
   share: number;
@@ -29,25 +30,25 @@ export interface PanelRow {
   /** Has a logarithmic scale if the reader chose one. */
   log?: true;
   /** Shown only if the reader chose it; the name in the menu. */
-  choice?: string;
+  choice?: Label;
   /** Only for runs that have this array. */
   needs?: string;
 }
 
-const thermalNames = ["Cool", "Warm", "Hot", "Too hot"];
+const thermalNames: Label[] = ["Cool", "Warm", "Hot", "Too hot"];
 /** Tokens in a sample of a language model or a compression, which is a window of them; 1 for other
  * tasks. */
 export const tokensPerSample = (started: Started | null | undefined) => (/^(language-model|token-compression)$/.test(started?.task ?? "") ? started!.input_size : 1);
 /** How the speed of a run is given. */
-export const speedUnit = (started: Started | null | undefined) => (tokensPerSample(started) > 1 ? "tokens/s" : "samples/s");
+export const speedUnit = (started: Started | null | undefined) => (tokensPerSample(started) > 1 ? t("tokens/s") : t("samples/s"));
 export const speed = (samplesPerSecond: number | null | undefined, started: Started | null | undefined) => {
   const tokens = tokensPerSample(started);
   return tokens > 1 && typeof samplesPerSecond === "number" ? count(samplesPerSecond * tokens) : oneDecimal(samplesPerSecond);
 };
 /** A row of the cursor's box, or a name, as it is called for this run. */
-export const labelFor = (label: string, header: PullHeader) => {
-  if (label === "Metric") return header.metric_name ?? label;
-  return label === "Samples/s" && speedUnit(header.started) === "tokens/s" ? "Tokens/s" : label;
+export const labelFor = (label: Label, header: PullHeader) => {
+  if (label === "Metric" && header.metric_name) return translate(header.metric_name);
+  return label === "Samples/s" && tokensPerSample(header.started) > 1 ? t("Tokens/s") : t(label);
 };
 const isFraction = (header: PullHeader | null) => header?.metric_name === "accuracy" || header?.metric_name === "kept";
 
@@ -58,20 +59,20 @@ export const PANELS: PanelRow[] = [
     scale: (highest, _, { memory }) => (memory === "ebb" ? ownMemoryScale(highest) : memoryScale(highest)),
     top: (highest, header, { memory }) => (memory === "ebb" ? highest * 1.1 : Math.max((header.started?.total_bytes ?? 0) / GB, Math.ceil(highest))),
   },
-  { id: "micro", title: "Micro-batch", unit: () => "samples", share: 20, scale: microScale, changes: true },
-  { id: "loss", title: "Loss", unit: (header) => (header?.started?.targets.length ? "" : "cross-entropy"), share: 32, scale: lossScale, log: true },
+  { id: "micro", title: "Micro-batch", unit: () => t("samples"), share: 20, scale: microScale, changes: true },
+  { id: "loss", title: "Loss", unit: (header) => (header?.started?.targets.length ? "" : t("cross-entropy")), share: 32, scale: lossScale, log: true },
   {
-    id: "metric", title: (header) => (header?.metric_name ?? "metric").replace(/^./, (letter) => letter.toUpperCase()), unit: () => "held out", share: 18,
+    id: "metric", title: (header) => translate(header?.metric_name ?? "metric").replace(/^./, (letter) => letter.toUpperCase()), unit: () => t("held out"), share: 18,
     scale: (highest, header) => (isFraction(header) ? fractionScale() : lossScale(highest)), choice: "Accuracy, or the task's metric",
   },
   { id: "speed", title: "Speed", unit: (header) => speedUnit(header?.started), share: 14, scale: lossScale, choice: "Samples per second" },
   { id: "gradient", title: "Gradient norm", unit: () => "", share: 14, scale: lossScale, choice: "Gradient norm" },
-  { id: "wait", title: "Waiting for data", unit: () => "ms per step", share: 14, scale: lossScale, choice: "Time waiting for data" },
-  { id: "gpu", title: "GPU time", unit: () => "ms per command buffer", share: 14, scale: lossScale, choice: "GPU time per command buffer", needs: "loss.command_buffer_ms" },
+  { id: "wait", title: "Waiting for data", unit: () => t("ms per step"), share: 14, scale: lossScale, choice: "Time waiting for data" },
+  { id: "gpu", title: "GPU time", unit: () => t("ms per command buffer"), share: 14, scale: lossScale, choice: "GPU time per command buffer", needs: "loss.command_buffer_ms" },
   { id: "swap", title: "Swap", unit: () => "GB", share: 14, scale: ownMemoryScale, choice: "Swap" },
   {
     id: "thermal", title: "Thermal state", unit: () => "", share: 12, scale: () => ({ top: 3.2, ticks: [0, 1, 2, 3] }), choice: "Thermal state",
-    label: (tick) => ["cool", "warm", "hot", ""][tick] ?? "",
+    label: (tick) => (tick < 3 && thermalNames[tick] ? t(thermalNames[tick]).toLowerCase() : ""),
   },
 ];
 
@@ -89,7 +90,7 @@ export type Drawing = "layer" | "line" | "thin" | "dash" | "dots" | "steps" | "d
 export interface SeriesRow {
   panel: PanelId;
   /** Name at the right of the panel. */
-  name: string;
+  name: Label;
   /** Name of the pull's array: `GROUP.NAME`; its times are `GROUP.at`. Without one, the row is a
    * value and no curve. */
   array?: string;
@@ -120,7 +121,7 @@ export interface SeriesRow {
   /** The name belongs directly below the name of the row above. */
   below?: true;
   /** Rows of the cursor's box that this value is added to. */
-  cursor?: string[];
+  cursor?: Label[];
   /** `data-value` of the name, for scripts. */
   hook?: string;
 }
@@ -168,7 +169,7 @@ export const SERIES: SeriesRow[] = [
   { panel: "swap", name: "In use", array: "memory.swap", drawing: "line", color: "series-smoothed", per: GB, format: oneDecimal, suffix: " GB", cursor: ["Swap"] },
   {
     panel: "thermal", name: "State", array: "memory.thermal", drawing: "steps", color: "series-smoothed", cursor: ["Thermal state"],
-    format: (value) => thermalNames[value ?? -1] ?? "unknown",
+    format: (value) => t(thermalNames[value ?? -1] ?? "unknown"),
   },
 ];
 

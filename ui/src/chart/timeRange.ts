@@ -1,4 +1,5 @@
 // The time range that is shown, and how it moves. Times are milliseconds on the run's clock.
+import type { Label } from "../strings/t";
 import type { RunStatus } from "../types";
 
 export const wholeRun = Number.POSITIVE_INFINITY;
@@ -12,7 +13,7 @@ export interface TimeRange {
   toMs: number;
 }
 
-export const ranges = [
+export const ranges: { name: Label; lengthMs: number }[] = [
   { name: "2 min", lengthMs: 120_000 },
   { name: "10 min", lengthMs: 600_000 },
   { name: "Whole run", lengthMs: wholeRun },

@@ -1,4 +1,5 @@
 // What of a folder is used: changes of the choices, as the data page makes them.
+import type { Label } from "../strings/t";
 import type { DataChoices, TableView } from "../types";
 
 /** The name under which a class is trained. */
@@ -29,7 +30,7 @@ export const withTrainedAs = (choices: DataChoices, name: string, as: string): D
 };
 
 /** The roles that a column can have, as value and label. */
-export const roles = (images: boolean): [string, string][] =>
+export const roles = (images: boolean): [string, Label][] =>
   images ? [["", "not used"], ["label", "class"], ["target", "target"]] : [["", "not used"], ["text", "text"], ["label", "label"]];
 
 /** Gives a column another role. A role that a column loses is recognized again. */

@@ -1,6 +1,7 @@
 // The interface between the page and the program. The page knows ids only: no path, no Tauri, no
 // file.
-import type { CommandError, DrillRequest, DrillView, EstimateView, ImportedView, InspectionView, MachineView, NoticeView, PlanSettings, PlanView, RecentView, RepeatView, RunList, RunRequest, RunRow, Show, WeightsView, Welcome } from "../types";
+import { translate } from "../strings/t";
+import type { CommandError, DrillRequest, DrillView, EstimateView, ImportedView, InspectionView, Language, MachineView, NoticeView, PlanSettings, PlanView, RecentView, RepeatView, RunList, RunRequest, RunRow, Show, WeightsView, Welcome } from "../types";
 
 /** A time range of a run, for charts of `columns` pixel columns. `seen` is the version already
  * drawn, or 0. */
@@ -80,6 +81,8 @@ export interface Host {
   importRun(): Promise<ImportedView | null>;
   /** Enables the items of the menu bar that can be performed now. */
   enableActions(enabled: string[]): Promise<void>;
+  /** Remembers the language of the window; `null` follows the system. It is shown after a reload. */
+  setLanguage(choice: Language | null): Promise<void>;
   quit(): Promise<void>;
   closeWindow(): Promise<void>;
   /** Scales everything in the window. */
@@ -94,6 +97,9 @@ export interface Host {
 
 /** Converts anything thrown to an error with code and message. */
 export const toCommandError = (thrown: unknown): CommandError => {
-  if (typeof thrown === "object" && thrown !== null && "code" in thrown && "message" in thrown) return thrown as CommandError;
+  if (typeof thrown === "object" && thrown !== null && "code" in thrown && "message" in thrown) {
+    const { code, message } = thrown as CommandError;
+    return { code, message: translate(message) };
+  }
   return { code: "failed", message: thrown instanceof Error ? thrown.message : String(thrown) };
 };

@@ -1,7 +1,7 @@
 // The window in a plain browser: it plays a recorded run. `?at=SECONDS` sets where the run's clock
 // begins, `?speed=0` stops it there, `?theme=light|dark` overrides the system, `?check` shows the
 // check of a GPU before a training, `?first-check` the one at the first launch, `?gpu` the time of a
-// GPU, and `?state=ID` leads to a state of the list in `replay/states.ts`. Never part of a production
+// GPU, `?language=de` German, and `?state=ID` leads to a state of the list in `replay/states.ts`. Never part of a production
 // bundle.
 import type { DeviceCheckView, PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
 import { pack } from "../unpackPull";
@@ -110,7 +110,7 @@ const runRows = () => (query.has("empty") ? [] : listed.map((row) => (row.id ===
 let [shownRows, listVersion] = [runRows(), 1];
 
 export const host: Host = {
-  welcome: async () => ({ ...welcome, platform: query.get("platform") ?? welcome.platform, ...(query.has("launched-with-two") && launchedWithTwo) }),
+  welcome: async () => ({ ...welcome, platform: query.get("platform") ?? welcome.platform, language: query.get("language") === "de" ? ("de" as const) : welcome.language, ...(query.has("launched-with-two") && launchedWithTwo) }),
   machine: async () => ({
     ...machine,
     device: query.has("wrong-gpu") ? wrongGpu : check?.run === null ? uncheckedGpu : machine.device,
@@ -191,6 +191,7 @@ export const host: Host = {
     return { run: "r3", notice: null };
   },
   enableActions: async () => {},
+  setLanguage: async () => {},
   quit: async () => {},
   closeWindow: async () => {},
   zoom: async () => {},

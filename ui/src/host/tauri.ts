@@ -46,6 +46,7 @@ export const host: Host = {
   trashRun: (run) => invoke("trash_run", { run }),
   importRun: () => invoke("import_run"),
   enableActions: (enabled) => invoke("enable_actions", { enabled }),
+  setLanguage: (choice) => invoke("set_language", { choice }),
   quit: () => invoke("quit"),
   closeWindow: () => invoke("close_window"),
   zoom: (factor) => invoke("zoom", { factor }),

@@ -2,6 +2,7 @@
 import table from "../generated/settings.json";
 import type { PlanSettings, SettingView } from "../types";
 import { title } from "./settingTitle";
+import { translate, t } from "../strings/t";
 
 export const rows = table as SettingView[];
 
@@ -9,7 +10,8 @@ export const rows = table as SettingView[];
 export const search = (query: string): SettingView[] => {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   return rows.filter((row) => {
-    const text = [row.key, title(row.key), row.group, row.help, row.default, row.field.kind === "words" ? row.field.words.join(" ") : ""].join(" ").toLowerCase();
+    const both = [row.group, row.help, row.default].flatMap((text) => [text, translate(text)]);
+    const text = [row.key, title(row.key), ...both, row.field.kind === "words" ? row.field.words.join(" ") : ""].join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   });
 };
@@ -45,8 +47,8 @@ const FOR_TEXTS = ["tokens", "vocabulary", "class_weights", "text_column", "toke
 /** Why a setting cannot be changed in this plan; empty if it can. */
 export const notUsed = ({ key, group }: SettingView, settings: PlanSettings): string => {
   const images = settings.augment !== null;
-  if ((images ? FOR_TEXTS : FOR_IMAGES).includes(key)) return `Only for ${images ? "texts" : "images"}.`;
-  if (group === "Token compression" && settings.task !== "token-compression") return "Only for the task token compression.";
-  if (["train_only", "adapter_rank"].includes(key) && !settings.from) return "Choose pretrained weights first.";
+  if ((images ? FOR_TEXTS : FOR_IMAGES).includes(key)) return images ? t("Only for texts.") : t("Only for images.");
+  if (group === "Token compression" && settings.task !== "token-compression") return t("Only for the task token compression.");
+  if (["train_only", "adapter_rank"].includes(key) && !settings.from) return t("Choose pretrained weights first.");
   return "";
 };

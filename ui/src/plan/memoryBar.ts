@@ -1,8 +1,10 @@
 // The parts of the memory bar and the positions of their names. Bytes in, pixels out.
+import { count } from "../format";
+import { t, type Label } from "../strings/t";
 import type { EstimateView, MachineView } from "../types";
 
 export interface Part {
-  name: string;
+  name: Label;
   bytes: number;
   fill: string;
 }
@@ -42,15 +44,15 @@ export const place = (all: Part[], totalBytes: number, width: number, line = -In
   return all.map((part) => {
     const share = (part.bytes / totalBytes) * width;
     const free = Math.max(left + (part.name === "Reserve" ? 7 : 0), taken + 8);
-    const crosses = free < line + 6 && free + nameWidth(part.name) > line - 6;
+    const crosses = free < line + 6 && free + nameWidth(t(part.name)) > line - 6;
     const wanted = crosses ? line + 7 : free;
-    const fits = part.bytes >= NOTHING && wanted + nameWidth(part.name) <= width + 4 && (wanted < left + share || part.name !== "Free");
+    const fits = part.bytes >= NOTHING && wanted + nameWidth(t(part.name)) <= width + 4 && (wanted < left + share || part.name !== "Free");
     const placed = { ...part, left, width: share, text: fits ? wanted : null };
     left += share;
-    if (fits) taken = wanted + nameWidth(part.name);
+    if (fits) taken = wanted + nameWidth(t(part.name));
     return placed;
   });
 };
 
 /** "× 4 per step". */
-export const perStep = (accumulation: number) => `× ${accumulation.toLocaleString("en-US")} per step`;
+export const perStep = (accumulation: number) => t("× {n} per step", { n: count(accumulation) });

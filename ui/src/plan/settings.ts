@@ -1,6 +1,7 @@
 // The settings of a plan. The page checks them to show errors at their fields; Rust checks them
 // again.
-import { count } from "../format";
+import { count, plural } from "../format";
+import { decimal, t } from "../strings/t";
 import table from "../generated/limits.json";
 import type { PlanSettings, WeightsView } from "../types";
 
@@ -12,9 +13,11 @@ const limits: Record<(typeof typed)[number], { min: number; max: number | null; 
 
 /** What a field asks for if its value is not allowed. */
 const request = ({ min, max, whole }: (typeof limits)["seed"]) => {
-  const kind = whole ? "whole number" : "number";
-  const shown = whole ? count : String;
-  return max === null ? `Enter a ${kind}, ${shown(min)} or larger.` : `Enter a ${kind} from ${shown(min)} to ${shown(max)}.`;
+  const shown = (value: number) => (whole ? count(value) : decimal(String(value)));
+  const least = shown(min);
+  if (max === null) return whole ? t("Enter a whole number, {least} or larger.", { least }) : t("Enter a number, {least} or larger.", { least });
+  const range = { least, most: shown(max) };
+  return whole ? t("Enter a whole number from {least} to {most}.", range) : t("Enter a number from {least} to {most}.", range);
 };
 
 export const fieldErrors = (settings: PlanSettings): FieldErrors => {
@@ -29,15 +32,14 @@ export const fieldErrors = (settings: PlanSettings): FieldErrors => {
 /** "5e-5" for 0.00005. */
 export const rate = (value: number) => (value >= 1e-3 ? String(value) : value.toExponential().replace("e-0", "e-"));
 
-const checkpointNames: Record<string, string> = { min: "minutes", epochs: "epochs", steps: "steps" };
-
 /** "Every 10 minutes" for "10min", "Automatic" for "auto". */
 export const checkpointName = (value: string) => {
-  if (value === "auto") return "Automatic";
+  if (value === "auto") return t("Automatic");
   const [, amount, unit] = /^(\d+)(\D+)$/.exec(value) ?? [];
-  if (!amount || !unit) return value;
-  const name = checkpointNames[unit] ?? unit;
-  return amount === "1" ? `Every ${name.slice(0, -1)}` : `Every ${amount} ${name}`;
+  const every = Number(amount);
+  if (unit === "min") return plural(every, "Every minute", "Every {n} minutes");
+  if (unit === "epochs") return plural(every, "Every epoch", "Every {n} epochs");
+  return unit === "steps" ? plural(every, "Every step", "Every {n} steps") : value;
 };
 
 export const checkpointChoices = ["auto", "5min", "10min", "30min", "1epochs", "500steps"];
@@ -48,7 +50,7 @@ export const steps = (settings: PlanSettings, samples: number) => settings.epoch
 export const samplesPerStep = (settings: PlanSettings, samples: number) => Math.min(settings.effective_batch, samples);
 
 /** Number and unit of the parameters: "5.5", "M"; a small model has no unit. */
-export const parameters = (all: number): [string, string] => (all < 1e5 ? [count(all), ""] : [(all / 1e6).toFixed(all < 1e6 ? 2 : 1), "M"]);
+export const parameters = (all: number): [string, string] => (all < 1e5 ? [count(all), ""] : [decimal((all / 1e6).toFixed(all < 1e6 ? 2 : 1)), t("M")]);
 
 /** Passes over the samples: the epochs, unless all settings have a number of steps. */
 export const passes = (settings: PlanSettings, samples: number) =>
@@ -60,5 +62,6 @@ export const OTHER = "…";
 /** The weights that a training can start from: value and label. */
 export const startingPoints = (pretrained: boolean, weights: WeightsView[]): [string, string][] => {
   const known = weights.map(({ id, name }): [string, string] => [id, name]);
-  return pretrained ? [["", "Random weights"], ...known, [OTHER, "Pretrained weights…"]] : [["", "Random weights"]];
+  const random: [string, string] = ["", t("Random weights")];
+  return pretrained ? [random, ...known, [OTHER, t("Pretrained weights…")]] : [random];
 };

@@ -1,12 +1,14 @@
 // The computer's camera, for a picture to try.
+import { t } from "../strings/t";
+
 
 /** Why the camera did not open, and what to do. */
 export const cameraProblem = (error: unknown): string => {
   const name = error instanceof Error ? error.name : "";
-  if (name === "NotAllowedError") return "Ebb may not use the camera. Allow it in System Settings > Privacy & Security > Camera.";
-  if (name === "NotFoundError") return "The camera was disconnected.";
-  if (name === "NotReadableError") return "Another app uses the camera. Close that app, then try again.";
-  return "The camera did not open.";
+  if (name === "NotAllowedError") return t("Ebb may not use the camera. Allow it in System Settings > Privacy & Security > Camera.");
+  if (name === "NotFoundError") return t("The camera was disconnected.");
+  if (name === "NotReadableError") return t("Another app uses the camera. Close that app, then try again.");
+  return t("The camera did not open.");
 };
 
 /** What the video shows, as a JPEG; `null` before its first picture. */

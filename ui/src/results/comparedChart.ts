@@ -1,6 +1,7 @@
 // The curves of two runs over each other: where their points are, and the ticks of the axes.
 import { count } from "../format";
 import { fractionScale, lossScale, roundTicks } from "../chart/ticks";
+import { decimal, translate, t } from "../strings/t";
 import type { ComparedCurves } from "../types";
 
 type Points = [number, number][];
@@ -31,16 +32,16 @@ export const drawn = ({ own, other, fraction }: ComparedCurves, width: number, h
   return {
     paths: [path(own), path(other)],
     x: roundTicks(0, last, 4, true).map((tick) => [x(tick), count(tick)]),
-    y: scale.ticks.map((tick) => [y(tick), fraction ? `${Math.round(100 * tick)} %` : String(Number(tick.toPrecision(3)))]),
+    y: scale.ticks.map((tick) => [y(tick), fraction ? `${Math.round(100 * tick)} %` : decimal(String(Number(tick.toPrecision(3))))]),
   };
 };
 
 /** The last value of a curve in words. */
 const end = (points: Points, fraction: boolean) => {
   const value = points.at(-1)?.[1];
-  return value === undefined ? "no value" : fraction ? `${(100 * value).toFixed(1)} %` : value.toPrecision(3);
+  return value === undefined ? t("no value") : decimal(fraction ? `${(100 * value).toFixed(1)} %` : value.toPrecision(3));
 };
 
 /** "Held-out loss by step. At its end, this run has 0.241 and the other run 0.873." */
 export const inWords = ({ title, own, other, fraction }: ComparedCurves, axis: string) =>
-  `${title} by ${axis}. At its end, this run has ${end(own, fraction)} and the other run ${end(other, fraction)}.`;
+  t("{title} by {axis}. At its end, this run has {own} and the other run {other}.", { title: translate(title), axis: translate(axis), own: end(own, fraction), other: end(other, fraction) });

@@ -1,4 +1,6 @@
 // The confusion matrix as shapes: sizes, and the cells that are not zero.
+import { samples } from "../format";
+import { t } from "../strings/t";
 import type { ReportView } from "../types";
 import type { Cell } from "./page.svelte";
 
@@ -46,6 +48,6 @@ export const moved = ([row, column]: Cell, key: string, classes: number): Cell |
 export const described = (report: ReportView, [row, column]: Cell, sample: string) => {
   const count = report.confusion.find(([is, said]) => is === row && said === column)?.[2] ?? 0;
   const name = (place: number) => report.classes[place]?.name ?? "";
-  const samples = `${count} ${count === 1 ? sample : `${sample}s`}`;
-  return row === column ? `${name(row)}, recognized: ${samples}` : `${name(row)}, taken for ${name(column)}: ${samples}`;
+  const counted = samples(count, sample);
+  return row === column ? t("{name}, recognized: {samples}", { name: name(row), samples: counted }) : t("{is}, taken for {said}: {samples}", { is: name(row), said: name(column), samples: counted });
 };

@@ -1,6 +1,6 @@
 // Asks for the answers of many inputs, a few at a time, so that their number is seen and the rest can
 // be left out.
-import { count } from "../format";
+import { count, plural } from "../format";
 import type { AnswersView, AnswerView, TryFilesView } from "../types";
 
 /** Which request decides about what is shown: the latest one. */
@@ -54,7 +54,7 @@ export const tryAll = async (
 export const describeLeftOut = (files: TryFilesView, answered: number): string => {
   const parts: string[] = [];
   const rest = files.inputs.length - answered;
-  if (rest > 0) parts.push(`Stopped; ${count(rest)} ${rest === 1 ? "file was" : "files were"} not tried.`);
-  if (files.left_out > 0) parts.push(`Ebb tries ${count(files.inputs.length)} files at once; ${count(files.left_out)} more ${files.left_out === 1 ? "was" : "were"} left out.`);
+  if (rest > 0) parts.push(plural(rest, "Stopped; {n} file was not tried.", "Stopped; {n} files were not tried."));
+  if (files.left_out > 0) parts.push(plural(files.left_out, "Ebb tries {total} files at once; {n} more was left out.", "Ebb tries {total} files at once; {n} more were left out.", { total: count(files.inputs.length) }));
   return parts.join(" ");
 };

@@ -3,6 +3,7 @@ import type { StressSpan } from "../chart/scene";
 import { size } from "../format";
 import type { Level, Mark } from "../types";
 import { stressReaction } from "./stressReaction";
+import { t } from "../strings/t";
 
 export interface ChangeRow {
   at_ms: number;
@@ -18,8 +19,8 @@ export interface ChangeRow {
 /** Begin and end of a stress test; a running one has no end yet. */
 const stressRows = (marks: Mark[], test: StressSpan, runs: boolean): ChangeRow[] => {
   const row = { step: null, level: "normal", from: 0, to: 0 } as const;
-  const begin = { ...row, at_ms: test.fromMs, short: "Stress test", reason: `took ${size(test.bytes)}` };
-  const end = { ...row, at_ms: test.toMs, short: "Stress test ended", reason: `gave back ${size(test.bytes)}. ${stressReaction(marks, test)}` };
+  const begin = { ...row, at_ms: test.fromMs, short: t("Stress test"), reason: t("took {size}", { size: size(test.bytes) }) };
+  const end = { ...row, at_ms: test.toMs, short: t("Stress test ended"), reason: `${t("gave back {size}.", { size: size(test.bytes) })} ${stressReaction(marks, test)}` };
   return runs ? [begin] : [begin, end];
 };
 

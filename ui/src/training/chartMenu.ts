@@ -9,10 +9,11 @@ import { chartHost } from "../host/charts";
 import type { MenuPosition } from "../host/host";
 import { picture } from "./chartPicture";
 import { readingAt } from "./valuesAtCursor";
+import { t } from "../strings/t";
 
 /** The values at a time, a row for each, as a spreadsheet takes them. */
 export const valuesText = (scene: Scene, ms: number): string =>
-  [["Time", clock(ms)], ...readingAt(scene, ms, 0).rows].map((row) => row.join("\t")).join("\n");
+  [[t("Time"), clock(ms)], ...readingAt(scene, ms, 0).rows].map((row) => row.join("\t")).join("\n");
 
 /** What the menu is about. */
 export interface ShownCharts {

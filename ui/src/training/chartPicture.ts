@@ -1,4 +1,5 @@
 // The charts as they are shown, as a picture: the canvases, and the titles and names beside them.
+import { t } from "../strings/t";
 
 /** A piece of text, and where it is. */
 interface Line {
@@ -56,6 +57,6 @@ export const picture = async (panels: HTMLElement, background: string): Promise<
     ctx.fillText(text, left, middle);
   }
   const blob = await new Promise<Blob | null>((done) => canvas.toBlob(done, "image/png"));
-  if (!blob) throw new Error("The charts could not be drawn as a picture. Export the report instead.");
+  if (!blob) throw new Error(t("The charts could not be drawn as a picture. Export the report instead."));
   return blob.arrayBuffer();
 };

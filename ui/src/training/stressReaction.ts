@@ -1,6 +1,7 @@
 // What the training did during a stress test.
 import type { StressSpan } from "../chart/scene";
 import type { Mark } from "../types";
+import { t } from "../strings/t";
 
 /** A change follows its cause within so many milliseconds. */
 const REACTION_MS = 1000;
@@ -8,6 +9,6 @@ const REACTION_MS = 1000;
 export const stressReaction = (marks: Mark[], { fromMs, toMs }: StressSpan): string => {
   const during = marks.filter(({ at_ms }) => at_ms >= fromMs && at_ms <= toMs + REACTION_MS);
   const shrunk = during.find(({ from, to }) => to < from);
-  if (!shrunk) return "Ebb had enough memory and did not reduce the micro-batch.";
-  return shrunk.to === 0 ? "Ebb waited for memory; the result is the same." : `Ebb reduced the micro-batch from ${shrunk.from} to ${shrunk.to}; the result is the same.`;
+  if (!shrunk) return t("Ebb had enough memory and did not reduce the micro-batch.");
+  return shrunk.to === 0 ? t("Ebb waited for memory; the result is the same.") : t("Ebb reduced the micro-batch from {from} to {to}; the result is the same.", { from: shrunk.from, to: shrunk.to });
 };

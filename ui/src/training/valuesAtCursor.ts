@@ -2,6 +2,7 @@
 import type { Scene } from "../chart/scene";
 import { labelFor, SERIES } from "../chart/series";
 import { missing } from "../format";
+import { decimal, translate, t, type Label } from "../strings/t";
 import { indexAt, nearestMark } from "./nearest";
 import type { Level } from "../types";
 
@@ -15,7 +16,7 @@ export interface Reading {
 
 /** Sums of the series by the rows of the cursor's box that they belong to. */
 const rowsAt = (scene: Scene, ms: number): Reading["rows"] => {
-  const sums = new Map<string, { total: number; text: string }>();
+  const sums = new Map<Label, { total: number; text: string }>();
   for (const row of SERIES) {
     const drawn = scene.series.get(row);
     if (!drawn || !scene.panels.some(({ id }) => id === row.panel)) continue;
@@ -34,11 +35,11 @@ const HELD_BACK_MS = 60_000;
 
 const drawnAs = (scene: Scene, name: string) => [...scene.series].find(([row]) => row.name === name)?.[1];
 
-/** The largest change of other apps' memory in the last minute: " by 2.6 GB in 3 s"; empty if it is
- * not known. */
+/** The largest change of other apps' memory in the last minute: "2.6" GB in 3 s; `null` if it is not
+ * known. */
 const changeOfOthers = (scene: Scene, ms: number) => {
   const others = drawnAs(scene, "Other apps");
-  if (!others) return "";
+  if (!others) return null;
   let [low, high] = [{ value: Infinity, at: 0 }, { value: -Infinity, at: 0 }];
   for (let i = indexAt(others.at, ms); i >= 0 && others.at[i]! >= ms - HELD_BACK_MS; i--) {
     const [value, at] = [others.values[i] ?? Number.NaN, others.at[i]!];
@@ -46,7 +47,7 @@ const changeOfOthers = (scene: Scene, ms: number) => {
     if (value > high.value) high = { value, at };
   }
   const changed = high.value - low.value;
-  return changed >= 0.05 ? ` by ${changed.toFixed(1)} GB in ${Math.max(1, Math.round(Math.abs(high.at - low.at) / 1000))} s` : "";
+  return changed >= 0.05 ? { size: decimal(changed.toFixed(1)), seconds: Math.max(1, Math.round(Math.abs(high.at - low.at) / 1000)) } : null;
 };
 
 /** Why the budget is below what the user allows, if it is clearly. */
@@ -57,13 +58,15 @@ const heldBack = (scene: Scene, ms: number) => {
   };
   const less = value("Your limit") - value("Budget line");
   if (!(less >= 0.3)) return "";
-  return `The budget line is ${less.toFixed(1)} GB below your limit: held back because other apps' memory changed${changeOfOthers(scene, ms)}.`;
+  const [gap, change] = [decimal(less.toFixed(1)), changeOfOthers(scene, ms)];
+  if (change) return t("The budget line is {gap} GB below your limit: held back because other apps' memory changed by {size} GB in {seconds} s.", { gap, ...change });
+  return t("The budget line is {gap} GB below your limit: held back because other apps' memory changed.", { gap });
 };
 
 /** `nearMs` is how far a change may be from the cursor. */
 export const readingAt = (scene: Scene, ms: number, nearMs: number): Reading => {
   const mark = nearestMark(scene.marks, ms, nearMs);
   const span = scene.spans.find((one) => one.from_ms <= ms && ms <= one.to_ms);
-  const reason = mark ? `${mark.short}: ${mark.reason}` : heldBack(scene, ms);
+  const reason = mark ? `${translate(mark.short)}: ${translate(mark.reason)}` : heldBack(scene, ms);
   return { level: span?.level ?? "normal", rows: rowsAt(scene, ms), reason };
 };

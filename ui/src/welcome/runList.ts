@@ -1,14 +1,15 @@
 // Search, order and dates of the list of runs.
 import { clockTime } from "../format";
+import { locale, translate, t, type Label } from "../strings/t";
 import type { RunRow } from "../types";
 
 export type Order = "newest" | "oldest" | "name" | "result";
-export const orders: [Order, string][] = [["newest", "Newest first"], ["oldest", "Oldest first"], ["name", "By name"], ["result", "By result"]];
+export const orders: [Order, Label][] = [["newest", "Newest first"], ["oldest", "Oldest first"], ["name", "By name"], ["result", "By result"]];
 
 export const isActive = (row: RunRow) => row.status === "training" || row.status === "starting" || row.status === "paused";
 
 /** States that the list can be filtered by, with their labels. */
-export const states: [string, string][] = [["", "Any state"], ["active", "Training"], ["finished", "Finished"], ["stopped", "Stopped"], ["failed", "Failed"]];
+export const states: [string, Label][] = [["", "Any state"], ["active", "Training"], ["finished", "Finished"], ["stopped", "Stopped"], ["failed", "Failed"]];
 const stateOf = (row: RunRow) => (isActive(row) ? "active" : row.status === "ended_early" ? "failed" : row.status);
 
 /** All tags of the runs, by name. */
@@ -21,7 +22,7 @@ export const filtered = (rows: RunRow[], state: string, tag: string) =>
 /** The runs in whose name, kind, state, note or tags all words of the query appear. */
 export const search = (rows: RunRow[], query: string): RunRow[] => {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  const text = (row: RunRow) => [row.name, row.what, row.line, row.note, ...row.tags.map((tag) => `#${tag}`), row.status.replace("_", " "), row.id].join(" ").toLowerCase();
+  const text = (row: RunRow) => [row.name, row.what, translate(row.what), row.line, translate(row.line), row.note, ...row.tags.map((tag) => `#${tag}`), row.status.replace("_", " "), row.id].join(" ").toLowerCase();
   return rows.filter((row) => words.every((word) => text(row).includes(word)));
 };
 
@@ -45,14 +46,14 @@ const day = (at: Date) => new Date(at.getFullYear(), at.getMonth(), at.getDate()
 export const dateOf = (unixMs: number, now: Date): string => {
   const at = new Date(unixMs);
   const days = Math.round((day(now) - day(at)) / 86_400_000);
-  if (days === 0) return `today ${clockTime(at)}`;
-  if (days === 1) return `yesterday ${clockTime(at)}`;
+  if (days === 0) return t("today {time}", { time: clockTime(at) });
+  if (days === 1) return t("yesterday {time}", { time: clockTime(at) });
   const year = at.getFullYear() === now.getFullYear() ? {} : { year: "numeric" as const };
-  return at.toLocaleDateString("en-GB", { day: "numeric", month: "long", ...year });
+  return at.toLocaleDateString(locale(), { day: "numeric", month: "long", ...year });
 };
 
 /** "Finished after 570 steps, today 14:20"; a running one tells when it started. */
 export const lineOf = (row: RunRow, now: Date): string => {
-  if (isActive(row)) return `${row.line}, started ${dateOf(row.started_unix_ms, now)}`;
-  return `${row.line.replace(/\.$/, "")}, ${dateOf(row.unix_ms, now)}`;
+  if (isActive(row)) return t("{line}, started {date}", { line: translate(row.line), date: dateOf(row.started_unix_ms, now) });
+  return `${translate(row.line).replace(/\.$/, "")}, ${dateOf(row.unix_ms, now)}`;
 };

@@ -1,11 +1,12 @@
 // Made-up views that a recorded run does not contain: the rows of the welcome page, and the
 // inspection of a folder.
 import type { EstimateView, InspectionView, MachineView, PlanView, RecentView, RepeatView, RunRow, RunStatus, WeightsView, Welcome } from "../../types";
+import { inPresentWords } from "./presentWords";
 
 const GB = 2 ** 30;
 
 export const welcome: Welcome = {
-  version: "0.1.0", platform: "macos",
+  version: "0.1.0", platform: "macos", language: "en", language_choice: null,
   sample: { images: 320, classes: 8, bytes: 2.6 * 2 ** 20 }, show: null, notice: null,
 };
 
@@ -29,14 +30,14 @@ const row = (id: string, name: string, what: string, status: RunStatus, line: st
 
 const image = "Image classification";
 
-export const rows: RunRow[] = [
+export const rows: RunRow[] = inPresentWords([
   row("demo", "img_caltech101_20", `${image}, ViT-Micro`, "training", "Training here, epoch 17 of 30", { seconds_left: 544, here: true }),
   row("r2", "reviews", `${image}, ConvNet`, "training", "Training in the terminal, epoch 2 of 4", { seconds_left: 4320 }),
   row("r3", "img_caltech101_20", `${image}, ViT-Micro`, "finished", "Finished after 570 steps", { note: "twice the image size", tags: ["shelf", "final"], result: ["93.4 %", "accuracy"] }),
   row("r4", "grocery shelves", `${image}, ConvNet`, "stopped", "Stopped by you at step 1,180", { can_resume: true, tags: ["shelf"] }),
   row("r5", "cifar10_small", `${image}, ConvNet`, "finished", "Finished after 960 steps", { unix_ms: Date.UTC(2026, 10, 12, 14),  result: ["78.1 %", "accuracy"] }),
   row("r6", "birds in the garden", `${image}, ViT-Micro`, "ended_early", "Ended early; the checkpoint of step 400 is saved", { can_resume: true }),
-];
+]);
 
 export const recentFolders: RecentView[] = [
   { id: "recent-1", name: "img_caltech101_20", place: "/Users/ada/Pictures", missing: false },
@@ -51,7 +52,7 @@ const classesOf60 = ["bonsai", "butterfly", "chandelier", "dalmatian", "grand_pi
 const classes = [...counts, ...classesOf60.map((name): [string, number] => [name, 60]), ["ibis", 40] as const, ["llama", 40] as const]
   .map(([name, count]) => ({ name, count, small: count < 45 }));
 
-export const inspection: InspectionView = {
+export const inspection: InspectionView = inPresentWords({
   id: "demo", version: 1, name: "img_caltech101_20", path: "~/Pictures/img_caltech101_20", files_seen: 1218, reading: false,
   refusal: null, task: "image classification", sample: "image", classes, samples: 1215, bytes: 21 * 2 ** 20, typical_size: [300, 225],
   skipped: [
@@ -70,7 +71,7 @@ export const inspection: InspectionView = {
     can_begin: true, trains: [["all", "Everything"]], resolutions: [64, 96, 128, 160, 224],
     train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB, leave_least_bytes: 1.5 * GB,
   }],
-};
+});
 
 export const weights: WeightsView = { id: "weights-1", name: "vit-tiny-patch16-224" };
 

@@ -115,6 +115,16 @@ export const states: Record<string, State[]> = {
     { id: "try-texts", title: "Several texts are continued", at: "?results=language&several#/results/r3", steps: ["#choose-file"], shows: "#try-it tr", part: "#try-it" },
     { id: "try-text", title: "A text is continued", at: "?results=language#/results/r3", steps: ["#try-text=The harbour", "#try-go"], shows: "#try-it .generated", part: "#try-it" },
   ],
+  German: [
+    { id: "german-welcome", title: "Runs of the app and the terminal", at: "?language=de", shows: "[data-run-row=r6]" },
+    { id: "german-plan", title: "Images in one folder per class", at: "?language=de#/inspection/demo", shows: "#peak" },
+    { id: "german-settings", title: "All settings", at: "?language=de#/inspection/demo", steps: ["#all-settings"], shows: "#all-optimizer", part: "#all-settings-sheet" },
+    { id: "german-training", title: "Under memory pressure", at: `${still}&language=de#/run/demo`, shows: "#open-changes" },
+    { id: "german-limits", title: "Memory limits", at: `${still}&language=de#/run/demo`, steps: ["#open-limits", "#limit-cap=6,5"], shows: "#limit-cap", part: ".popover .window" },
+    { id: "german-results", title: "Image classification", at: "?language=de#/results/r3", shows: "#mistakes img" },
+    { id: "german-longer", title: "Train longer", at: "?language=de#/results/r3", steps: ["#train-longer"], shows: "#epochs-in-all", part: "#train-longer-dialog" },
+    { id: "german-palette", title: "Commands", at: "?language=de#/results/r3", steps: ["#export-open:enabled?", palette], shows: "#palette li", part: "#palette" },
+  ],
   Dialogs: [
     { id: "export", title: "Export", at: "?#/results/r3", steps: ["#export-open"], shows: "#export li", part: "#export" },
     { id: "export-failed", title: "Export into a read-only folder", at: "?#/results/r3", steps: ["#export-open", "#export-go"], shows: "#export .problem", part: "#export" },

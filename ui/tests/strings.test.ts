@@ -1,0 +1,148 @@
+// The strings of the two languages: both have all of them, and nothing else in the window is text.
+import { parse } from "svelte/compiler";
+import { afterEach, describe, expect, test } from "vitest";
+import sections from "../src/strings/de.json";
+import actions from "../src/actions/actions.json";
+import settings from "../src/generated/settings.json";
+import { title } from "../src/plan/settingTitle";
+import { count, plural, samples, size } from "../src/format";
+import { isGerman, translate, setLanguage, t } from "../src/strings/t";
+import pairs from "./sentences.json";
+
+type Entry = string | { one: string; other: string };
+const strings: [string, string, Entry][] = Object.entries(sections).flatMap(([section, all]) => Object.entries(all as Record<string, Entry>).map(([english, german]): [string, string, Entry] => [section, english, german]));
+const formsOf = (german: Entry) => (typeof german === "string" ? [german] : [german.one, german.other]);
+const names = (text: string) => [...text.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!);
+
+const page: [string, string][] = Object.entries(import.meta.glob<string>("../src/**/*.{svelte,ts}", { query: "?raw", import: "default", eager: true })).filter(([path]) => !/\/(generated|strings|replay)\//.test(path));
+
+/** The other sections are texts of the page. */
+const isOfRust = (section: string) => section.startsWith("rust: ");
+
+test("every text has German with the same values", () => {
+  expect(strings.length).toBeGreaterThan(1000);
+  for (const [, english, german] of strings) {
+    for (const form of formsOf(german)) {
+      expect(form.trim(), english).not.toBe("");
+      // "Every minute" needs no number, and a form for one may name one sample.
+      const free = typeof german === "string" ? [] : ["n", "sample", "samples"];
+      const different = [...names(form).filter((name) => !names(english).includes(name)), ...names(english).filter((name) => !names(form).includes(name))];
+      expect(different.filter((name) => !free.includes(name)), english).toEqual([]);
+    }
+  }
+});
+
+test("a text is written once", () => {
+  const english = strings.map(([, key]) => key);
+  expect(english.filter((key, place) => english.indexOf(key) !== place)).toEqual([]);
+});
+
+test("German has its own quotation marks and no form of address", () => {
+  for (const [, english, german] of strings) {
+    for (const form of formsOf(german)) {
+      expect(form, english).not.toMatch(/["”]|\b(Sie|Ihr|Ihre|Ihren|Ihnen)\b(?! [a-z])/);
+      expect((form.match(/„/g) ?? []).length, english).toBe((form.match(/“/g) ?? []).length);
+      expect(form, english).not.toMatch(/\S…/);
+    }
+  }
+});
+
+test("every text of the page is used", () => {
+  const nouns = ["image", "text", "document", "window", "sample"];
+  const composed = new Set(nouns.flatMap((noun) => [noun, `${noun}s`, `{n} ${noun}s`]).concat("normal", "warning", "critical"));
+  const source = page.map(([, source]) => source).join("\n");
+  const unused = strings.filter(([section, english]) => !isOfRust(section) && !composed.has(english) && !source.includes(JSON.stringify(english)));
+  expect(unused.map(([, english]) => english)).toEqual([]);
+});
+
+test("every action and setting has German", async () => {
+  const known = new Set(strings.map(([, english]) => english));
+  const labels = actions.flatMap(({ label, elsewhere, menu }: { label: string; elsewhere?: string; menu?: string }) => [label, elsewhere, menu]);
+  // A default that is a word of the config file or a number stays as it is.
+  const words = settings.flatMap(({ key, group, help, default: standard }) => [title(key), group, help, /^[a-z0-9.]+$/.test(standard) ? undefined : standard]);
+  expect([...labels, ...words].filter((text) => text !== undefined && !known.has(text))).toEqual([]);
+});
+
+/** Rust without its tests and comments; literals that continue on the next line are joined. */
+const rust = () => {
+  const all = import.meta.glob<string>(["../../src-tauri/**/*.rs", "../../crates/*/src/**/*.rs", "!**/{tests,*_tests}.rs", "!**/tests/**"], { query: "?raw", import: "default", eager: true });
+  const sources = Object.values(all).map((source) => source.split("#[cfg(test)]\nmod tests")[0]!.replace(/^\s*\/\/.*$/gm, ""));
+  expect(sources.length).toBeGreaterThan(300);
+  return sources.join("\n").replace(/\\\n\s*/g, "").replaceAll('\\"', '"').toLowerCase();
+};
+
+/** Where Rust may join pieces of a sentence; each piece must be there. */
+const JOINTS = /\{\w+\}|\b(?:image|text|document|sample)s?\b|, |; |: |\. |\.$| in the terminal| at step|paused in|on this Mac|left out| reduced | increased | from |per dropped| accuracy$| error$| epochs(?= in all)|(?<=Memory) (?:normal|warning|critical)$/;
+
+test("every sentence of Rust is still written there", () => {
+  const source = rust();
+  const toolkit = ["Edit", "Window", "Help", "About", "About Ebb", "Services", "Hide", "Hide Ebb", "Hide Others", "Show All", "Quit", "Undo", "Redo", "Cut", "Copy", "Paste", "Select All", "Minimize", "Zoom", "Close", "Close Window", "Toggle Full Screen"];
+  const labels = new Set(actions.flatMap(({ label, elsewhere, menu }: { label: string; elsewhere?: string; menu?: string }) => [label, elsewhere, menu]));
+  const gone = strings.filter(([section, english]) => {
+    if (!isOfRust(section) || section === "rust: settings" || toolkit.includes(english) || labels.has(english)) return false;
+    const pieces = english.split(JOINTS).map((piece) => piece?.trim() ?? "").filter((piece) => /[a-z]{3}/.test(piece));
+    return !pieces.every((piece) => source.includes(piece.toLowerCase()));
+  });
+  expect(gone.map(([, english]) => english)).toEqual([]);
+});
+
+/** What a reader sees of a component, but no translation: texts, and attributes with words. */
+const literals = (component: string): string[] => {
+  const found: string[] = [];
+  const visible = ["aria-label", "aria-valuetext", "title", "placeholder", "alt", "label", "hint", "subtitle", "action"];
+  const isWords = (text: string) => /\p{L}{2,}/u.test(text.replace(/\b(GB|px|Ebb|kB|F1|CSV)\b/g, ""));
+  const visit = (node: unknown): void => {
+    if (Array.isArray(node)) return node.forEach(visit);
+    if (typeof node !== "object" || node === null) return;
+    const { type, name, value, data } = node as { type?: string; name?: string; value?: unknown; data?: string };
+    if (type === "Text" && data && isWords(data)) found.push(data.trim());
+    if (type === "StyleDirective") return;
+    if (type === "Attribute") {
+      const parts = Array.isArray(value) ? value : [value];
+      const texts = parts.filter((part): part is { type: string; data: string } => typeof part === "object" && part !== null && (part as { type: string }).type === "Text");
+      if (visible.includes(name!)) found.push(...texts.map(({ data }) => data).filter(isWords));
+      return parts.forEach((part) => (part as { type?: string })?.type !== "Text" && visit(part));
+    }
+    // Strings of an expression that begin like a sentence.
+    if (type === "Literal" && typeof value === "string" && /^[A-Z][a-z]+ [a-z]/.test(value)) found.push(value);
+    if (type === "CallExpression") {
+      const { callee, arguments: all } = node as { callee: { name?: string }; arguments: unknown[] };
+      if (["t", "plural", "form"].includes(callee.name ?? "")) return visit(all.filter((one) => (one as { type: string }).type !== "Literal"));
+    }
+    for (const [key, child] of Object.entries(node)) if (!["css", "metadata", "comments", "leadingComments"].includes(key)) visit(child);
+  };
+  const { fragment, instance } = parse(component, { modern: true });
+  visit(fragment);
+  visit(instance);
+  return found;
+};
+
+test("components have no text of their own", () => {
+  const components = page.filter(([path]) => path.endsWith(".svelte"));
+  expect(components.length).toBeGreaterThan(50);
+  expect(components.flatMap(([path, source]) => literals(source).map((text) => `${path}: ${text}`))).toEqual([]);
+});
+
+describe("German", () => {
+  afterEach(() => setLanguage("en"));
+
+  test("is spoken once it is chosen", async () => {
+    globalThis.document ??= { documentElement: {} } as Document;
+    expect([isGerman(), t("Done"), translate("by you")]).toEqual([false, "Done", "by you"]);
+    await setLanguage("de");
+    expect([isGerman(), t("Done"), document.documentElement.lang]).toEqual([true, "Fertig", "de"]);
+    expect([t("{time} left", { time: "9:04" }), translate("by you")]).toEqual(["noch 9:04", "auf Wunsch"]);
+  });
+
+  test("has its own numbers and forms", async () => {
+    await setLanguage("de");
+    expect([size(6.1 * 2 ** 30), size(812), size(1)]).toEqual(["6,1 GB", "812 Byte", "1 Byte"]);
+    expect([plural(1, "{n} note", "{n} notes"), plural(20, "{n} note", "{n} notes")]).toEqual(["1 Hinweis", "20 Hinweise"]);
+    expect([samples(1, "image"), samples(1215, "image")]).toEqual(["1 Bild", `${count(1215)} Bilder`]);
+  });
+
+  test.each(pairs as [string, string][])("%s", async (english, german) => {
+    await setLanguage("de");
+    expect(translate(english)).toBe(german);
+  });
+});
