@@ -9,6 +9,9 @@ SHELL := /bin/bash
 export PATH := $(CURDIR)/.cache/node/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 step = @printf '== %s\n'
 ui_sources := package.json package-lock.json $(shell find ui -type f -not -path 'ui/dist/*' -not -path 'ui/pictures/*' -not -path 'ui/browser/*' 2>/dev/null)
+# All that the window's tests read. Folders too, so that a deleted file counts.
+ui_tested := package.json package-lock.json tsconfig.json scripts/browser-tests crates/format/tests/vectors.json $(shell find ui -mindepth 1 \( -path ui/dist -o -path ui/node_modules \) -prune -o -print 2>/dev/null)
+ui_passed := target/window-tests-passed
 sample := sample/groceries
 
 run: setup ui/dist/index.html
@@ -22,8 +25,9 @@ run: setup ui/dist/index.html
 
 test: setup-test ui-test lint check-macos rust-test
 
-# The quick gate: format, lints, the window's tests, unit tests and the rules of tests/tidy. No display, no built program.
-check: setup-test ui-test lint
+# The quick gate: format, lints, the window's tests, unit tests and the rules of tests/tidy. No display, no built program. The
+# window's tests run only if a file that they read has changed since they passed.
+check: setup-test $(ui_passed) lint
 	$(step) 'running unit tests'
 	cargo nextest run --release --workspace --lib --bins --test tidy
 
@@ -89,6 +93,10 @@ ui-test: node_modules/.package-lock.json
 	@$(MAKE) --no-print-directory ui/dist/index.html
 	npm run --silent size
 	scripts/browser-tests
+	@mkdir -p target && touch $(ui_passed)
+
+$(ui_passed): $(ui_tested)
+	@$(MAKE) --no-print-directory ui-test
 
 lint: ui/dist/index.html
 	$(step) 'checking format and lints'

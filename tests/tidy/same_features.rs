@@ -48,7 +48,9 @@ fn the_program_and_its_tests_use_the_same_libraries() {
 
 #[test]
 fn other_features_are_named() {
-    let set = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+    let set = |lines: &[&str]| -> BTreeSet<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    };
     let run = set(&["rand v1.0.0 []", "tape v0.1.0 []"]);
     let test = set(&["rand v1.0.0 [std]", "tape v0.1.0 []", "proptest v1.0.0 []"]);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! What the tape records and computes: values, gradients, memory and errors. One topic per file, all
-//! in one program, so that candle is linked once.
+//! What the tape records and computes: values, gradients, memory and errors. One topic per file,
+//! all in one program, so that candle is linked once.
 
 mod activation_checkpointing_samples;
 mod attention;

@@ -1,5 +1,5 @@
-//! Tests that count the bytes on the heap. A program of their own, because its allocator counts. The
-//! count is the process's, and nextest runs each test in its own process.
+//! Tests that count the bytes on the heap. A program of their own, because its allocator counts.
+//! The count is the process's, and nextest runs each test in its own process.
 
 #[path = "../support/noise_images.rs"]
 mod noise_images;
