@@ -15,6 +15,9 @@ pub struct Budget {
     /// What a single sample may reach before the controller pauses. Only the machine counts here,
     /// neither cap nor device, because waiting would not raise those.
     pub pause_bytes: u64,
+    /// What `pause_bytes` leaves for sudden growth beyond the forecast. A pause can still answer
+    /// that, so a single sample may use it.
+    pub pause_margin_bytes: u64,
     /// What limits `bytes`: the machine or the device; `None` for the user's cap.
     pub cause: Option<Component>,
 }
@@ -48,6 +51,7 @@ impl Budget {
             bytes: bytes.max(0.0) as u64,
             machine_bytes: machine.max(0.0) as u64,
             pause_bytes: (own + free - (1.0 - pause_line) * ram).max(0.0) as u64,
+            pause_margin_bytes: (margin - growth).max(0.0) as u64,
             cause: match bytes {
                 b if b == machine => Some(Component::Headroom),
                 b if b == device => Some(Component::Device),
@@ -62,6 +66,7 @@ impl Budget {
             bytes: self.bytes.saturating_sub(bytes),
             machine_bytes: self.machine_bytes.saturating_sub(bytes),
             pause_bytes: self.pause_bytes.saturating_sub(bytes),
+            pause_margin_bytes: self.pause_margin_bytes,
             cause: self.cause,
         }
     }

@@ -1,12 +1,16 @@
 //! Rule: when to write the checkpoint that a suspension will rely on. Writing is slow once memory
 //! is short, so it happens before: when the system is critical, when others leave little beside the
 //! training state, when they are forecast to need even that before a write would be done, and when
-//! waiting begins. At most every half minute.
+//! waiting begins. At most every half minute, and so seldom that writing takes little of the time.
+//! A state that takes seconds to write is also written now and then without any danger.
 
 use crate::decision::Action;
 use crate::decision_context::DecisionContext;
 use crate::memory_sample::Level;
-use crate::policy::{CHECKPOINT_AHEAD, DISK_BYTES_PER_MS, HEADROOM_EDGES};
+use crate::policy::{
+    CHECKPOINT_AHEAD, DISK_BYTES_PER_MS, HEADROOM_EDGES, MIN_WRITE_INTERVAL, SLOW_WRITE_INTERVAL,
+    SLOW_WRITE_MS,
+};
 
 /// What is known of checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -25,6 +29,22 @@ impl State {
         self.at_ms = Some(at_ms);
         self.write_ms = Some(write_ms);
     }
+
+    /// Whether writing takes so long that other apps could take all memory meanwhile.
+    fn is_slow(&self, ctx: &DecisionContext) -> bool {
+        let limit_ms = match self.write_ms {
+            Some(_) => SLOW_WRITE_MS,
+            // The assumed speed is that of a slow disk.
+            None => 3.0 * SLOW_WRITE_MS,
+        };
+        self.expected_write_ms(ctx).is_some_and(|ms| ms > limit_ms)
+    }
+
+    /// How long the next one will take, in milliseconds.
+    fn expected_write_ms(&self, ctx: &DecisionContext) -> Option<f64> {
+        let by_size = || Some(ctx.state_bytes? as f64 / DISK_BYTES_PER_MS);
+        self.write_ms.or_else(by_size)
+    }
 }
 
 /// Whether the last complete step is to be checkpointed before `action`. Called once per decision.
@@ -36,14 +56,28 @@ pub(crate) fn is_due(ctx: &DecisionContext, own: &mut State, action: Action) -> 
     let warns = waits || critical || little_is_left(ctx);
     let warned_before = std::mem::replace(&mut own.warned, warns);
     let newly_warned = warns && !warned_before;
-    let rested = own
-        .at_ms
-        .is_none_or(|at| now_ms >= at + ctx.policy.checkpoint_interval_ms);
-    let is_due = rested && (newly_warned || !waits && state_is_in_danger(ctx, own));
+    let write_ms = own.write_ms.unwrap_or(0.0);
+    let interval_ms = (MIN_WRITE_INTERVAL * write_ms) as u64;
+    let interval_ms = interval_ms.max(ctx.policy.checkpoint_interval_ms);
+    let rested = own.at_ms.is_none_or(|at| now_ms >= at + interval_ms);
+    let is_slow = own.is_slow(ctx);
+    let is_due = if is_slow {
+        // Memory would be gone before it is written; an older one must do.
+        !waits && !state_is_in_danger(ctx, own) && (rested && newly_warned || is_outdated(ctx, own))
+    } else {
+        rested && (newly_warned || !waits && state_is_in_danger(ctx, own))
+    };
     if is_due {
         own.at_ms = Some(now_ms);
     }
     is_due
+}
+
+/// Whether a state that takes long to write needs a newer checkpoint.
+fn is_outdated(ctx: &DecisionContext, own: &State) -> bool {
+    let write_ms = own.expected_write_ms(ctx).unwrap_or(0.0);
+    let is_old = |at| ctx.sample.at_ms as f64 >= at as f64 + SLOW_WRITE_INTERVAL * write_ms;
+    own.at_ms.is_none_or(is_old)
 }
 
 /// Whether others and the training state together reach the warning level.
@@ -60,7 +94,7 @@ fn state_is_in_danger(ctx: &DecisionContext, own: &State) -> bool {
         return false;
     };
     let others = ctx.sample.others_and_system_bytes() as f64;
-    let write_ms = own.write_ms.unwrap_or(state / DISK_BYTES_PER_MS);
+    let write_ms = own.expected_write_ms(ctx).unwrap_or(0.0);
     let horizon_ms = ctx.policy.suspend_ahead_ms as f64 + CHECKPOINT_AHEAD * write_ms;
     let ahead = ctx
         .history

@@ -57,7 +57,7 @@ pub fn decide(
 fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     let track = rules.tracks.get_mut(ctx.kind);
     let waits = pause_and_suspend::suspend(ctx, &mut rules.wait).or_else(|| {
-        let one_sample_bytes = recovery::one_sample_bytes(ctx, &rules.recovery, Some(track));
+        let one_sample_bytes = recovery::one_sample_bytes(ctx, &rules.recovery, ctx.cost(1));
         pause_and_suspend::pause(ctx, &mut rules.wait, one_sample_bytes)
     });
     if let Some(waits) = waits {
@@ -158,13 +158,15 @@ fn new_context<'a>(
     ask: &'a DecisionInput,
     model: &'a MemoryModel,
 ) -> (DecisionContext<'a>, &'a mut Rules) {
-    let (history, rules) = (&state.history, &mut state.rules);
+    let rules = &mut state.rules;
     let kind = rules.recovery.current_kind(ask.kind);
     let duration_ms = rules.tracks.get(kind).and_then(|track| {
         let cost = track.cost(track.size.max(1));
         track.duration_ms(cost)
     });
     let horizon_ms = duration_ms.unwrap_or(DEFAULT_MICRO_BATCH_MS) as u64 + policy.horizon_extra_ms;
+    state.history.set_reaction_ms(horizon_ms);
+    let history = &state.history;
     let ctx = DecisionContext {
         policy,
         model,
@@ -253,13 +255,27 @@ pub fn should_cancel(
     // A single sample is cancelled only for the present shortage, not for a forecast: nothing
     // smaller could be tried.
     let exhausted_soon = state.rules.last.micro_batch > 1 && soon > total;
-    if !(over_line || exhausted_soon || sample.kernel_level == Some(Level::Critical)) {
+    let late = is_late(policy, state, sample);
+    if !(over_line || exhausted_soon || late || sample.kernel_level == Some(Level::Critical)) {
         return None; // almost always, ten times per second: skip the budget
     }
     let budget = Budget::new(policy, history, sample, policy.horizon_extra_ms);
     let pressure = state.signal.memory;
     (sample.own_bytes > budget.bytes)
         .then(|| explain_shortage(policy, history, sample, pressure, &budget).1)
+}
+
+/// Whether waiting for the end of the running micro-batch would answer a shortage too late.
+fn is_late(policy: &Policy, state: &ControllerState, sample: &MemorySample) -> bool {
+    let last = &state.rules.last;
+    let (Some(since), Some(ends_ms)) = (state.over_limit_since_ms, last.ends_ms) else {
+        return false;
+    };
+    let waited_ms = sample.at_ms.saturating_sub(since.max(last.at_ms));
+    let left_ms = ends_ms.saturating_sub(sample.at_ms);
+    last.micro_batch > 1
+        && waited_ms >= policy.max_reaction_ms / 2
+        && waited_ms + left_ms > policy.max_reaction_ms
 }
 
 /// Footprint that Ebb allows itself over the next `horizon_ms`, in bytes.

@@ -20,6 +20,8 @@ pub struct ControllerState {
     pub(crate) signal: pressure_level::State,
     /// Other apps' use over the last minute.
     pub(crate) history: History,
+    /// Since when all processes together have used more than the budget line allows.
+    pub(crate) over_limit_since_ms: Option<u64>,
     pub(crate) rules: Rules,
 }
 
@@ -49,6 +51,10 @@ pub(crate) struct LastDecision {
     pub(crate) prefetch: Prefetch,
     /// Samples of the micro-batch, which can be fewer than its size.
     pub(crate) micro_batch: u32,
+    /// When it was made.
+    pub(crate) at_ms: u64,
+    /// When its micro-batch should have ended; `None` if its duration is not known.
+    pub(crate) ends_ms: Option<u64>,
 }
 
 impl ControllerState {
@@ -105,6 +111,9 @@ impl ControllerState {
         }
         if !sample.is_unreadable() {
             self.history.record(policy, sample);
+            let is_over = sample.used_bytes() > policy.limit_bytes(sample);
+            let since = self.over_limit_since_ms.unwrap_or(sample.at_ms);
+            self.over_limit_since_ms = is_over.then_some(since);
         }
     }
 }

@@ -4,7 +4,8 @@
 use crate::memory_sample::MemorySample;
 use crate::policy::{
     HISTORY_STEP_MS, MARGIN_INTERVAL_MS, MARGIN_MIN_OBSERVATIONS, MARGIN_PERCENTILE,
-    MENTIONED_GROWTH_BYTES, Policy, SLOPE_MAX_AGE_MS, SLOPE_MIN_POINTS,
+    MAX_REACTION_MS, MENTIONED_GROWTH_BYTES, MIN_REACTION_MS, Policy, SLOPE_MAX_AGE_MS,
+    SLOPE_MIN_POINTS,
 };
 use format::format_bytes;
 use std::collections::VecDeque;
@@ -16,6 +17,8 @@ pub(crate) struct History {
     points: VecDeque<Point>,
     /// Growth to allow for, and when it was computed.
     margin: Option<Point>,
+    /// Time within which Ebb can react, in milliseconds; 0 if it is not known yet.
+    reaction_ms: u64,
 }
 
 /// Bytes at a time.
@@ -29,7 +32,13 @@ impl History {
     /// Takes a sample. A sample that is no newer than the last one changes nothing.
     pub(crate) fn record(&mut self, policy: &Policy, sample: &MemorySample) {
         self.push(policy, sample.at_ms, sample.others_and_system_bytes());
-        self.refresh_margin(policy, sample.at_ms);
+        self.refresh_margin(policy, sample.at_ms, sample.total_bytes);
+    }
+
+    /// Sets the time within which Ebb can react to growth: until the running micro-batch ends and
+    /// its memory is free.
+    pub(crate) fn set_reaction_ms(&mut self, ms: u64) {
+        self.reaction_ms = ms;
     }
 
     fn push(&mut self, policy: &Policy, at_ms: u64, bytes: u64) {
@@ -111,25 +120,32 @@ impl History {
         }
     }
 
-    /// Recomputes the margin once a second: the 99 % quantile of what others took within
-    /// `sudden_ms`, over a minute.
-    fn refresh_margin(&mut self, policy: &Policy, at_ms: u64) {
+    /// Recomputes the margin once a second: the 99 % quantile of what others took within the time
+    /// of a reaction, over a minute.
+    fn refresh_margin(&mut self, policy: &Policy, at_ms: u64, total_bytes: u64) {
         let is_fresh = |margin: Point| at_ms < margin.at_ms + MARGIN_INTERVAL_MS;
         if self.margin.is_some_and(is_fresh) {
             return;
         }
         let points = &self.points;
+        let reaction_ms = match self.reaction_ms {
+            0 => policy.sudden_ms,
+            ms => ms.clamp(MIN_REACTION_MS, MAX_REACTION_MS),
+        };
+        // No margin covers larger jumps: a cancelled micro-batch answers those.
+        let most = (policy.max_margin_fraction * total_bytes as f64) as u64;
         let mut later = 0;
         let mut growths = Vec::with_capacity(points.len());
         for from in points {
-            while later < points.len() && points[later].at_ms < from.at_ms + policy.sudden_ms {
+            while later < points.len() && points[later].at_ms < from.at_ms + reaction_ms {
                 later += 1;
             }
             let Some(then) = points.get(later) else {
                 break;
             };
-            if then.at_ms <= from.at_ms + 2 * policy.sudden_ms {
-                growths.push(then.bytes.saturating_sub(from.bytes));
+            let grown = then.bytes.saturating_sub(from.bytes);
+            if then.at_ms <= from.at_ms + 2 * reaction_ms && grown <= most {
+                growths.push(grown);
             }
         }
         if growths.len() >= MARGIN_MIN_OBSERVATIONS {
@@ -160,6 +176,32 @@ impl History {
 mod tests {
     use super::*;
     use crate::policy::GB;
+
+    /// The margin after a minute on a machine of 100 GB where others take `jump` GB and free them
+    /// again every 10 s, if a reaction takes `reaction_ms`.
+    fn margin_gb(jump: u64, reaction_ms: u64) -> u64 {
+        let policy = Policy::default();
+        let mut history = History::default();
+        history.set_reaction_ms(reaction_ms);
+        let mut sample = MemorySample::default();
+        for i in 0..600u64 {
+            let others = 20 + if i % 100 < 50 { jump } else { 0 };
+            sample = MemorySample {
+                at_ms: 100 * i,
+                total_bytes: 100 * GB,
+                available_bytes: (100 - others) * GB,
+                ..MemorySample::default()
+            };
+            history.record(&policy, &sample);
+        }
+        history.margin_bytes(&policy, &sample) / GB
+    }
+
+    #[test]
+    fn jumps_that_no_margin_covers_do_not_count() {
+        assert_eq!(margin_gb(5, 600), 5);
+        assert_eq!(margin_gb(30, 600), 1, "the smallest margin");
+    }
 
     #[test]
     fn growth_is_described_from_the_last_low() {

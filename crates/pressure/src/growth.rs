@@ -138,7 +138,11 @@ pub(crate) fn grow(
     // Grow only if a whole micro-batch of the new size is left, since a change is reported with its
     // size. A size that is far too small does not wait for the end of the batch.
     let size = target.size().min(largest_up_to(track.batch, ctx.remaining));
-    let worthwhile = size == target.size() || size / WORTHWHILE_GROWTH >= track.size;
+    // Nor may the rest be so short that its micro-batch would be slow.
+    let rest = ctx.remaining.saturating_sub(size);
+    let leaves_little = rest > 0 && 2 * rest < size && !track.starting;
+    let worthwhile =
+        size == target.size() && !leaves_little || size / WORTHWHILE_GROWTH >= track.size;
     if !worthwhile || !changes.are_allowed(ctx.policy, ctx.sample.at_ms) {
         return Some(hold(track, "memory is free"));
     }

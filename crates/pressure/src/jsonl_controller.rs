@@ -19,6 +19,8 @@ const FRACTIONS: [&str; 2] = ["stall_fraction", "compressor_fraction"];
 const REQUIRED: [&str; 4] = ["at_ms", "total_bytes", "available_bytes", "own_bytes"];
 /// The largest batch; every sample of it is processed.
 const MAX_BATCH: u64 = 1 << 20;
+/// The largest cost of a sample: those of a batch add up to at most [`MAX_INTEGER`].
+const MAX_COST: u64 = MAX_INTEGER / MAX_BATCH;
 
 /// The kind of every micro-batch. Costs are in samples.
 const KIND: MicroBatchKind = MicroBatchKind {
@@ -47,6 +49,8 @@ pub struct JsonlController {
 #[derive(Debug)]
 struct Running {
     begun_at_ms: u64,
+    /// Costs of the samples that were left.
+    costs: Vec<SampleCost>,
     /// State of the decision with every sample since, as the monitor's thread has it while a
     /// micro-batch runs.
     watched: ControllerState,
@@ -67,7 +71,47 @@ struct Ended {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DecisionRequest {
-    remaining: u64,
+    #[serde(default)]
+    remaining: Option<u64>,
+    /// Cost of each sample that is left.
+    #[serde(default)]
+    costs: Option<Vec<u64>>,
+}
+
+impl DecisionRequest {
+    /// The costs of the samples that are left; 1 each if none are given.
+    fn sample_costs(&self) -> Result<Vec<SampleCost>, String> {
+        let Some(costs) = &self.costs else {
+            let remaining = self.remaining.ok_or(
+                "\"remaining\" is missing; write the number of samples, or their \"costs\"",
+            )?;
+            let ones = |count| vec![SampleCost(1); count as usize];
+            return check_batch("remaining", remaining).map(ones);
+        };
+        let count = check_batch("costs", costs.len() as u64)?;
+        if let Some(remaining) = self.remaining.filter(|remaining| *remaining != count) {
+            return Err(format!(
+                "\"remaining\" is {remaining}, but \"costs\" has {count} numbers"
+            ));
+        }
+        if let Some(cost) = costs.iter().find(|cost| !(1..=MAX_COST).contains(*cost)) {
+            return Err(format!(
+                "\"costs\" contains {cost}; the cost of a sample is from 1 to {MAX_COST}"
+            ));
+        }
+        Ok(costs.iter().copied().map(SampleCost).collect())
+    }
+}
+
+/// Checks the number of samples that `key` gives.
+fn check_batch(key: &str, count: u64) -> Result<u64, String> {
+    if (1..=MAX_BATCH).contains(&count) {
+        return Ok(count);
+    }
+    Err(match key {
+        "costs" => format!("\"costs\" has {count} numbers; ask for 1 to {MAX_BATCH} samples"),
+        _ => format!("\"{key}\" is {count}; ask for 1 to {MAX_BATCH} samples"),
+    })
 }
 
 impl JsonlController {
@@ -174,14 +218,17 @@ impl JsonlController {
         if !(ended.ms >= 0.0 && ended.ms.is_finite()) {
             return Err(format!("\"ms\" is {}, which is not a duration", ended.ms));
         }
-        let begun = self.running.take().map(|running| running.begun_at_ms);
+        let running = self.running.take();
+        let costs = running.as_ref().map_or(&[][..], |running| &running.costs);
+        let cost = cost_of(costs, ended.size);
+        let begun = running.map(|running| running.begun_at_ms);
         let now = self.sample.map(|sample| sample.at_ms);
         let begun = begun.or(now).ok_or(NO_SAMPLE)?;
         let record = MicroBatchRecord {
             at_ms: begun + ended.ms as u64,
             kind: KIND,
             micro_batch: ended.size,
-            cost: u64::from(ended.size),
+            cost,
             peak_bytes: ended.peak_bytes,
             ms: ended.ms,
             outcome: ended.outcome,
@@ -194,16 +241,11 @@ impl JsonlController {
 
     fn decide(&mut self, object: Map<String, Value>) -> Result<Vec<String>, String> {
         let question: DecisionRequest = read(object, "ask")?;
-        if !(1..=MAX_BATCH).contains(&question.remaining) {
-            return Err(format!(
-                "\"remaining\" is {}; ask for 1 to {MAX_BATCH} samples",
-                question.remaining
-            ));
-        }
+        let costs = question.sample_costs()?;
         let sample = self.sample.ok_or(NO_SAMPLE)?;
         let ask = DecisionInput {
             sample,
-            remaining: &vec![SampleCost(1); question.remaining as usize],
+            remaining: &costs,
             kind: KIND,
             spare_bytes: 0,
         };
@@ -212,10 +254,25 @@ impl JsonlController {
         self.state = state;
         self.running = (decision.action == Action::Run).then(|| Running {
             begun_at_ms: sample.at_ms,
+            costs,
             watched: self.state.clone(),
             cancelled: false,
         });
         Ok(vec![decision_line(&decision)])
+    }
+}
+
+/// Cost of the first `size` samples. Samples that were not asked for cost as much as the others.
+fn cost_of(costs: &[SampleCost], size: u32) -> u64 {
+    let asked = costs.iter().take(size as usize);
+    let count = asked.len() as u64;
+    let sum: u64 = asked.map(|cost| cost.0).sum();
+    match u64::from(size) - count {
+        0 => sum,
+        more => {
+            let each = sum.checked_div(count).unwrap_or(1);
+            sum.saturating_add(more.saturating_mul(each))
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! that the next samples may be too costly for it.
 
 use crate::controller_state::{LastDecision, Rules};
-use crate::decision::{Action, Change, Decision};
+use crate::decision::{Action, Change, Decision, SampleCost};
 use crate::decision_context::{DecisionContext, RuleOutcome};
 use crate::recovery::Step;
 
@@ -17,6 +17,7 @@ pub(crate) fn answer(
     let transition = Transition::record(ctx, rules, &outcome, step);
     let change = transition.change();
     let track = rules.tracks.get_mut(ctx.kind);
+    let batch = track.batch;
     if outcome.action == Action::Run {
         track.size = outcome.size;
     }
@@ -31,12 +32,19 @@ pub(crate) fn answer(
     // What is freed before this micro-batch is available to it.
     let freed = rules.prefetch.freed_bytes(now_ms) + step.map_or(0, |step| step.freed_bytes);
     let most = affordable(ctx, outcome.size, freed, ordinary_cost);
-    let micro_batch = if change == Change::Hold {
-        evenly_split(ctx, most)
+    let micro_batch = if can_pack(ctx, most) && change != Change::Cancel {
+        packed(ctx, freed, ordinary_cost)
+    } else if change == Change::Hold {
+        evenly_split(ctx, most, batch)
     } else {
         most // a change is reported with its size
     };
     rules.last.micro_batch = micro_batch;
+    let duration_ms = rules
+        .tracks
+        .get_mut(ctx.kind)
+        .duration_ms(ctx.cost(micro_batch));
+    rules.last.ends_ms = duration_ms.map(|ms| now_ms + ms as u64);
     let reported_step = step.filter(|step| step.change == change);
     let predicted = ctx.predicted_bytes(micro_batch);
     Decision {
@@ -85,6 +93,8 @@ impl Transition {
                 action: outcome.action,
                 prefetch,
                 micro_batch: 0,
+                at_ms: ctx.sample.at_ms,
+                ends_ms: None,
             },
         );
         let runs = outcome.action == Action::Run;
@@ -139,10 +149,39 @@ fn affordable(ctx: &DecisionContext, size: u32, freed_bytes: u64, ordinary_cost:
     (1..=most).rev().find(fits).unwrap_or(most)
 }
 
-/// Splits the rest of the batch evenly, which needs no additional micro-batch.
-fn evenly_split(ctx: &DecisionContext, most: u32) -> u32 {
+/// Whether the samples left have different costs, and their memory can be predicted.
+fn can_pack(ctx: &DecisionContext, most: u32) -> bool {
+    let predictable = ctx.policy.fixed_micro_batch.is_none() && ctx.model.is_ready(ctx.kind);
+    let differ = |pair: &[SampleCost]| pair[0] != pair[1];
+    most > 0 && predictable && !ctx.sample.is_unreadable() && ctx.samples.windows(2).any(differ)
+}
+
+/// The most samples that together cost no more than `size` ordinary ones: more short samples, or
+/// fewer long ones. Micro-batches of equal cost need equal buffers.
+fn packed(ctx: &DecisionContext, freed_bytes: u64, ordinary_cost: u64) -> u32 {
+    let limit = ctx.budget.bytes + freed_bytes;
+    let mut cost = 0;
+    let fits = |sample: &&SampleCost| {
+        cost += sample.0;
+        let peak = ctx.model.upper_bytes(ctx.kind, cost);
+        cost <= ordinary_cost && peak.is_none_or(|peak| peak <= limit)
+    };
+    let count = ctx.samples.iter().take_while(fits).count();
+    count.max(1) as u32
+}
+
+/// Smaller sizes than this do not alternate.
+const MIN_ALTERNATING: u32 = 6;
+
+/// Splits the rest of the batch evenly, which needs no additional micro-batch. Larger and smaller
+/// parts alternate, so that the buffers of the larger ones stay in use.
+fn evenly_split(ctx: &DecisionContext, most: u32, batch: u32) -> u32 {
     if most == 0 || ctx.policy.fixed_micro_batch.is_some() {
         return most;
     }
-    ctx.remaining.div_ceil(ctx.remaining.div_ceil(most))
+    let parts = ctx.remaining.div_ceil(most);
+    if ctx.remaining == batch || most < MIN_ALTERNATING {
+        return ctx.remaining.div_ceil(parts);
+    }
+    (ctx.remaining + parts / 2) / parts
 }

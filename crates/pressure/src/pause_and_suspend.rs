@@ -103,13 +103,14 @@ pub(crate) fn pause(
     let was_cancelled = ctx.failure.is_some_and(|failure| {
         failure.micro_batch <= 1 && failure.cause == FailureCause::Cancelled
     });
+    let most = ctx.budget.pause_bytes + ctx.budget.pause_margin_bytes;
     let to_continue = if was_cancelled {
         ctx.budget.machine_bytes
     } else {
-        ctx.budget.pause_bytes.saturating_sub(slack)
+        most.saturating_sub(slack)
     };
     let limit = if own.waiting == Waiting::No && !was_cancelled {
-        ctx.budget.pause_bytes
+        most
     } else {
         to_continue
     };

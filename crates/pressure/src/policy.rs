@@ -39,6 +39,9 @@ pub struct Policy {
     /// milliseconds. In this time, Ebb must notice the cancellation, drop the tensors and return
     /// the memory to the system.
     pub cancel_ahead_ms: u64,
+    /// A shortage is answered within this time, in milliseconds: a micro-batch that would run
+    /// longer over the budget line is cancelled.
+    pub max_reaction_ms: u64,
     /// Fraction of RAM that even a single sample must stay under; otherwise the controller pauses.
     pub pause_fraction: f64,
     /// Fraction of RAM that the training state alone must stay under; otherwise the controller
@@ -145,6 +148,8 @@ pub struct Policy {
     /// write a large file and remove it soon.
     pub disk_after_ms: u64,
     /// Growth of other apps' use counts as sudden if it happens within this time, in milliseconds.
+    /// The margin covers growth within the time that a reaction takes, or this time before that is
+    /// known.
     pub sudden_ms: u64,
     /// How long the history of other apps' use is kept, in milliseconds.
     pub history_ms: u64,
@@ -208,6 +213,7 @@ impl Default for Policy {
             device_soft_fraction: 0.70,
             cancel_fraction: 0.95,
             cancel_ahead_ms: 1_000,
+            max_reaction_ms: 800,
             pause_fraction: 0.94,
             suspend_fraction: 0.985,
             suspend_ahead_ms: 1_000,
@@ -282,6 +288,9 @@ pub(crate) const DISK_EDGES_GB: [f64; 4] = [16.0, 8.0, 2.0, 0.25];
 
 /// Finest resolution of the history, in milliseconds: half of the monitor's fast interval.
 pub(crate) const HISTORY_STEP_MS: u64 = 25;
+/// Bounds on the time of a reaction that the margin covers, in milliseconds.
+pub(crate) const MIN_REACTION_MS: u64 = 200;
+pub(crate) const MAX_REACTION_MS: u64 = 3_000;
 /// Fewest observations of growth before their quantile is used as the margin.
 pub(crate) const MARGIN_MIN_OBSERVATIONS: usize = 10;
 /// The quantile of sudden growth that the margin covers, in percent.
@@ -329,6 +338,15 @@ pub(crate) const CACHE_FOOTPRINT_PART: u64 = 10;
 /// Write speed assumed before a checkpoint was timed, in bytes per millisecond: a slow built-in
 /// disk.
 pub(crate) const DISK_BYTES_PER_MS: f64 = 1e6;
+/// Least time between two checkpoints that prepare for a suspension, in write times: writing them
+/// takes at most this part of the run.
+pub(crate) const MIN_WRITE_INTERVAL: f64 = 20.0;
+/// A checkpoint that takes longer to write than this, in milliseconds, is not written when a
+/// suspension is due: other apps could take all memory meanwhile. Instead, one is always kept ready
+/// (simulated: machines of 128 GB and more were killed while they wrote).
+pub(crate) const SLOW_WRITE_MS: f64 = 3_000.0;
+/// Oldest such checkpoint, in write times.
+pub(crate) const SLOW_WRITE_INTERVAL: f64 = 40.0;
 /// The forecast before a checkpoint looks ahead by this multiple of the write time.
 pub(crate) const CHECKPOINT_AHEAD: f64 = 1.5;
 /// Time cost of checkpointing all blocks: one more forward pass, a third of a step.

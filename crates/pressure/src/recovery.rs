@@ -215,7 +215,7 @@ fn useful_moments_bytes(
     let track = track?;
     let (needed, limit) = match shortage {
         Shortage::NoSample | Shortage::Refused => {
-            let needed = one_sample_bytes(ctx, own, Some(track))?;
+            let needed = one_sample_bytes(ctx, own, track.cost(1))?;
             (needed, ctx.budget.pause_bytes)
         }
         Shortage::OneSample | Shortage::Slow(_) => {
@@ -332,14 +332,9 @@ fn shortage_while_running(
 
 /// Footprint that one sample is expected to need, in bytes. Until they are measured, additional
 /// checkpointed blocks are trusted to free part of their even share.
-pub(crate) fn one_sample_bytes(
-    ctx: &DecisionContext,
-    own: &State,
-    track: Option<&Track>,
-) -> Option<u64> {
+pub(crate) fn one_sample_bytes(ctx: &DecisionContext, own: &State, cost: u64) -> Option<u64> {
     let kind = ctx.kind;
-    let one = track.map_or(1, |track| track.cost(1));
-    let upper = ctx.model.upper_bytes(kind, one)?;
+    let upper = ctx.model.upper_bytes(kind, cost)?;
     let measured = ctx.model.nearest_measured(kind)?.checkpoint_blocks;
     let (more, all) = (kind.checkpoint_blocks - measured, own.reserve.blocks);
     if more == 0 || all == 0 {

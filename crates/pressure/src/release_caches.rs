@@ -45,8 +45,12 @@ pub(crate) fn are_due(ctx: &DecisionContext, own: &State, track: &Track) -> bool
         None => cached,
     };
     let rested = |ms: u64| own.released_ms.is_none_or(|at| sample.at_ms >= at + ms);
+    // Releasing what the next micro-batch touches again frees nothing for others.
+    let steady = ctx.model.upper_bytes(ctx.kind, track.cost(track.size));
+    let next = steady.unwrap_or(0) + ctx.spare_bytes;
+    let budget = ctx.budget.bytes + ctx.spare_bytes;
     let slack = (policy.min_margin_fraction * sample.total_bytes as f64) as u64;
-    let over_budget = sample.own_bytes > ctx.budget.bytes + ctx.spare_bytes + slack;
+    let over_budget = sample.own_bytes > budget.max(next).min(budget + slack);
     let soft_limit = policy.device_soft_fraction * sample.device_limit_bytes as f64;
     let device_is_full =
         sample.device_limit_bytes > 0 && sample.device_allocated_bytes as f64 > soft_limit;

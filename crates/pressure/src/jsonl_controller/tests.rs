@@ -232,3 +232,86 @@ fn the_former_name_of_a_micro_batch_line_is_accepted() {
     let line = r#"{"kind":"piece","size":1,"ms":5,"outcome":"ok"}"#;
     assert_eq!(controller.handle_line(line).ok(), Some(Vec::new()));
 }
+
+/// Asks with costs, runs the answer without a shortage, and returns its samples and their cost.
+fn ask_with_costs(world: &mut World, costs: &[u64]) -> (usize, u64) {
+    let answers = world.handle(&json!({"kind": "ask", "costs": costs}));
+    let size = answers[0]["micro_batch"].as_u64().expect("a number") as usize;
+    let cost: u64 = costs[..size].iter().sum();
+    world.own_bytes = world.own_bytes.max(GB + cost * (GB / 4_096));
+    world.handle(&json!({"kind": "micro_batch", "size": size,
+        "peak_bytes": GB + cost * (GB / 4_096), "ms": 90, "outcome": "ok"}));
+    world.sample(4 * GB);
+    (size, cost)
+}
+
+#[test]
+fn samples_of_known_costs_are_packed_by_cost() {
+    let mut world = World::new(Policy::default());
+    world.sample(4 * GB);
+    let even = [1_000; 64];
+    let mut steady = 0;
+    for _ in 0..200 {
+        steady = ask_with_costs(&mut world, &even).1;
+    }
+    let short: Vec<u64> = (0..64)
+        .map(|i| if i % 2 == 0 { 300 } else { 500 })
+        .collect();
+    let (size, cost) = ask_with_costs(&mut world, &short);
+    assert!(
+        size as u64 > steady / 1_000 && cost <= steady,
+        "{size} samples"
+    );
+    let long: Vec<u64> = (0..64)
+        .map(|i| if i == 0 { 9_000 } else { 1_000 })
+        .collect();
+    let (size, cost) = ask_with_costs(&mut world, &long);
+    assert!(
+        (1..64).contains(&size) && (size == 1 || cost <= steady),
+        "{size}: {cost}"
+    );
+}
+
+#[test]
+fn the_costs_of_a_question_are_checked() {
+    let sample = r#"{"kind":"sample","at_ms":0,"total_bytes":9,"available_bytes":5,"own_bytes":1}"#;
+    for (line, problem) in [
+        (r#"{"kind":"ask"}"#, "\"remaining\" is missing"),
+        (r#"{"kind":"ask","costs":[]}"#, "ask for 1 to"),
+        (r#"{"kind":"ask","costs":[5,0]}"#, "contains 0"),
+        (r#"{"kind":"ask","costs":[9007199254740991]}"#, "from 1 to"),
+        (r#"{"kind":"ask","costs":[-4]}"#, "not a valid ask"),
+        (r#"{"kind":"ask","costs":[1.5]}"#, "not a valid ask"),
+        (
+            r#"{"kind":"ask","remaining":3,"costs":[1,2]}"#,
+            "has 2 numbers",
+        ),
+    ] {
+        check_refused(&[sample, line], problem);
+    }
+}
+
+#[test]
+fn samples_that_were_not_asked_for_cost_as_much_as_the_others() {
+    let costs = [SampleCost(4), SampleCost(8)];
+    assert_eq!([1, 2, 3].map(|size| cost_of(&costs, size)), [4, 12, 18]);
+    assert_eq!(cost_of(&[], 5), 5);
+    assert!(cost_of(&[SampleCost(MAX_COST)], u32::MAX) > MAX_INTEGER);
+}
+
+#[test]
+fn the_controller_pauses_for_a_sample_that_does_not_fit() {
+    let mut world = World::new(Policy::default());
+    world.sample(4 * GB);
+    for _ in 0..50 {
+        ask_with_costs(&mut world, &[1_000; 64]);
+    }
+    // 1 GB and 12.2 GB beside the 4 GB of others.
+    let answers = world.handle(&json!({"kind": "ask", "costs": [50_000, 1_000, 1_000]}));
+    assert_eq!(answers[0]["action"], "pause", "{answers:?}");
+    let answers = world.handle(&json!({"kind": "ask", "costs": [1_000, 50_000, 1_000]}));
+    assert_eq!(
+        (&answers[0]["action"], &answers[0]["micro_batch"]),
+        (&json!("run"), &json!(1))
+    );
+}

@@ -2,6 +2,7 @@
 //! implementation in Python uses the same random numbers. It differs only in checkpoints: here
 //! they are written between two micro-batches, as the trainer does. Amounts are GB as floats.
 
+mod compressor;
 mod outcome;
 mod mersenne_twister;
 mod micro_batch_strategies;
@@ -10,12 +11,14 @@ mod truth;
 
 use mersenne_twister::Random;
 use pressure::{Action, Level, Outcome as Result, Policy};
+use std::collections::VecDeque;
 
 pub use micro_batch_strategies::{Ebb, Fixed, Strategy};
 pub use outcome::Outcome;
 pub use trace::{ARRIVALS, TRACES, Trace, others};
 pub use truth::{Rounding, Truth};
 
+use compressor::Compressor;
 use micro_batch_strategies::{Choice, Ended, Reading, oracle};
 
 const GB: f64 = (1u64 << 30) as f64;
@@ -36,6 +39,12 @@ const UPDATE: f64 = 0.05;
 const SYNC: f64 = 0.03;
 const REFUSED: f64 = 0.5;
 const RESTART: f64 = 20.0;
+/// Demand for memory, as a fraction of it, at which swap is full too and the system kills.
+const SWAP_ENDS: f64 = 1.5;
+/// Micro-batches after which an unused buffer is freed.
+const KEPT: usize = 4;
+/// Width of a size class of buffers: a buffer is used for sizes that are smaller by this.
+const CLASS: f64 = 1.0 / 16.0;
 
 /// Who chooses the micro-batch.
 pub enum Who<'a> {
@@ -59,10 +68,15 @@ pub fn compare(trace: Trace, seed: u32, rounding: Rounding) -> Comparison {
 
 /// Ten minutes of Ebb and of the oracle on this machine. Other apps are drawn from `seed`.
 pub fn compare_on(truth: &Truth, trace: Trace, seed: u32) -> Comparison {
+    compare_in(World::PLAIN, truth, trace, seed)
+}
+
+/// Ten minutes of Ebb and of the oracle on this machine in this world.
+pub fn compare_in(world: World, truth: &Truth, trace: Trace, seed: u32) -> Comparison {
     let others = others(truth.ram, trace, seed);
     let mut ebb = Ebb::new(Policy::default(), truth);
-    let ebb = run(Who::Strategy(&mut ebb), truth, &others, seed);
-    let oracle = run(Who::Oracle, truth, &others, seed);
+    let ebb = run_in(world, Who::Strategy(&mut ebb), truth, &others, seed);
+    let oracle = run_in(world, Who::Oracle, truth, &others, seed);
     Comparison {
         of_oracle: ebb.done / oracle.done,
         recovery_s: trace
@@ -72,10 +86,45 @@ pub fn compare_on(truth: &Truth, trace: Trace, seed: u32) -> Comparison {
     }
 }
 
+/// How the samples of a run differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Samples {
+    /// All cost the same, as images do.
+    Equal,
+    /// Those of one micro-batch cost the same: 8 % more or less than others, rarely a third more.
+    Similar,
+    /// Texts: each has its own length, a few are four times as long as an ordinary one.
+    Texts,
+}
+
+/// What a machine does besides the trace of its other apps.
+#[derive(Debug, Clone, Copy)]
+pub struct World {
+    pub samples: Samples,
+    /// Frees buffers that the last micro-batches did not use, as Ebb's pool on a GPU does.
+    pub trims: bool,
+    /// Compresses other apps' memory before it swaps, and kills only if that does not suffice, as
+    /// macOS does. The trainer's memory is wired.
+    pub compresses: bool,
+    /// The monitor misses beats: now and then it is silent for up to 1.5 s.
+    pub misses_beats: bool,
+}
+
+impl World {
+    /// The world of the independent implementation.
+    pub const PLAIN: Self = Self {
+        samples: Samples::Similar,
+        trims: false,
+        compresses: false,
+        misses_beats: false,
+    };
+}
+
 /// The running micro-batch.
 struct Running {
     choice: Choice,
-    length: f64,
+    /// Its cost, in ordinary samples.
+    amount: f64,
     needs: f64,
     began: f64,
     slowed: bool,
@@ -91,7 +140,10 @@ struct SystemLevel {
 
 impl SystemLevel {
     fn update(&mut self, t: f64, used: f64) -> Level {
-        let now = level_of(used);
+        self.update_to(t, level_of(used))
+    }
+
+    fn update_to(&mut self, t: f64, now: Level) -> Level {
         if now != self.wanted {
             (self.wanted, self.since) = (now, t);
         }
@@ -129,6 +181,17 @@ struct Checkpoints {
 
 /// Ten minutes on this machine.
 pub fn run<'a>(who: Who<'a>, truth: &'a Truth, others: &'a [f64], seed: u32) -> Outcome {
+    run_in(World::PLAIN, who, truth, others, seed)
+}
+
+/// Ten minutes on this machine in this world.
+pub fn run_in<'a>(
+    world: World,
+    who: Who<'a>,
+    truth: &'a Truth,
+    others: &'a [f64],
+    seed: u32,
+) -> Outcome {
     let mut machine = Machine {
         who,
         truth,
@@ -137,6 +200,12 @@ pub fn run<'a>(who: Who<'a>, truth: &'a Truth, others: &'a [f64], seed: u32) -> 
         pool: truth.state,
         left: 0.0,
         rest: BATCH,
+        world,
+        recent: VecDeque::new(),
+        compressor: Compressor::default(),
+        hiccups: Random::new(90_000 + seed),
+        silent_until: 0.0,
+        lengths: Vec::new(),
         over_kill: 0.0,
         suspended: false,
         dead_until: 0.0,
@@ -171,6 +240,15 @@ struct Machine<'a> {
     left: f64,
     /// Samples left of the effective batch.
     rest: u32,
+    world: World,
+    /// Needs of the last micro-batches.
+    recent: VecDeque<f64>,
+    compressor: Compressor,
+    /// When the monitor misses beats.
+    hiccups: Random,
+    silent_until: f64,
+    /// Costs of the samples that are left, in ordinary samples, if each has its own.
+    lengths: Vec<f64>,
     /// Time since more memory is used than the system endures.
     over_kill: f64,
     suspended: bool,
@@ -195,38 +273,54 @@ impl Machine<'_> {
         if self.suspended {
             self.pool = SUSPENDED.min(self.truth.state);
         }
-        let used = (self.others[i] + self.pool) / self.truth.ram;
-        if self.is_killed(t, used) {
+        let wanted = (self.others[i] + self.pool) / self.truth.ram;
+        if self.world.compresses {
+            self.compressor
+                .update(self.truth.ram, self.others[i], self.pool);
+        }
+        if self.is_killed(t, wanted) {
             return;
         }
-        let level = self.system.update(t, used);
+        let used = wanted - self.compressor.saved() / self.truth.ram;
+        let level = if self.world.compresses {
+            let held = self.compressor.fraction(self.truth.ram, self.pool);
+            self.system.update_to(t, Compressor::level(held))
+        } else {
+            self.system.update(t, used)
+        };
         self.measure(t, used, self.others[i]);
-        if i.is_multiple_of(2) {
+        if i.is_multiple_of(2) && self.monitor_beats(t) {
             self.report(i, t, level);
         }
-        if self.is_busy(i, used) {
+        if self.is_busy(i, wanted) {
             return;
         }
         self.end_micro_batch(t);
         self.end_checkpoint(t);
         if self.rest == 0 {
             (self.rest, self.left) = (BATCH, self.left + UPDATE);
+            self.lengths.clear();
             self.checkpoints.steps += 1;
             return;
         }
-        let length = self.next_length();
-        let Some(choice) = self.choose(i, t, length) else {
+        let lengths = self.next_lengths();
+        let Some(choice) = self.choose(i, t, &lengths) else {
             (self.left, self.out.paused_s) = (0.0, self.out.paused_s + TICK);
             return;
         };
         if self.is_ready(t, &choice) {
-            self.start(i, t, choice, length);
+            self.start(i, t, choice, &lengths);
         }
     }
 
     /// The system kills the trainer if too much memory is used for too long.
     fn is_killed(&mut self, t: f64, used: f64) -> bool {
-        if used > 1.15 || used > 1.06 && self.over_kill >= 1.0 {
+        let (at_once, soon) = if self.world.compresses {
+            (f64::INFINITY, SWAP_ENDS)
+        } else {
+            (1.15, 1.06)
+        };
+        if used > at_once || used > soon && self.over_kill >= 1.0 {
             self.out.killed += 1;
             self.dead_until = t + RESTART;
             (self.pool, self.over_kill) = (self.truth.state, 0.0);
@@ -238,7 +332,7 @@ impl Machine<'_> {
             }
             return true;
         }
-        self.over_kill = if used > 1.06 {
+        self.over_kill = if used > soon {
             self.over_kill + TICK
         } else {
             0.0
@@ -249,9 +343,15 @@ impl Machine<'_> {
     /// Counts the time above the line, unless a single sample would cross it.
     fn measure(&mut self, t: f64, used: f64, theirs: f64) {
         let running = self.running.as_ref();
-        let one = self
-            .truth
-            .one(running.map(|micro_batch| micro_batch.length));
+        let one = match running {
+            // Every text must be processed, also a long one.
+            Some(running)
+                if self.world.samples == Samples::Texts && running.choice.micro_batch == 1 =>
+            {
+                running.needs
+            }
+            _ => self.truth.one(running.map(Running::length)),
+        };
         if used > LINE && theirs + one <= LINE * self.truth.ram {
             self.out.over_s += TICK;
             self.over_since.get_or_insert(t);
@@ -273,7 +373,12 @@ impl Machine<'_> {
         let noise = 0.05 * self.truth.ram / 36.0;
         self.seen = Reading {
             t,
-            others: self.others[i.saturating_sub(2)] + noise * self.random.normal(),
+            others: self.others[i.saturating_sub(2)] - self.compressor.saved()
+                + noise * self.random.normal(),
+            compressor: self
+                .world
+                .compresses
+                .then(|| self.compressor.fraction(self.truth.ram, self.pool)),
             pool: self.pool,
             live: running.map_or(self.truth.state, |micro_batch| micro_batch.needs),
             level,
@@ -309,10 +414,32 @@ impl Machine<'_> {
         false
     }
 
+    /// Whether the monitor takes the reading that is due.
+    fn monitor_beats(&mut self, t: f64) -> bool {
+        if self.world.misses_beats && t >= self.silent_until && self.hiccups.unit() < 0.02 {
+            self.silent_until = t + self.hiccups.between(0.2, 1.5);
+        }
+        t >= self.silent_until
+    }
+
+    /// Frees the buffers that the last micro-batches did not use.
+    fn trim(&mut self, needs: f64) {
+        self.recent.push_back(needs);
+        if self.recent.len() > KEPT {
+            self.recent.pop_front();
+        }
+        let most = self.recent.iter().copied().fold(self.truth.state, f64::max);
+        if self.world.trims {
+            let state = self.truth.state;
+            self.pool = self.pool.min(state + (1.0 + CLASS) * (most - state));
+        }
+    }
+
     fn end_micro_batch(&mut self, t: f64) {
         let Some(micro_batch) = self.running.take() else {
             return;
         };
+        self.trim(micro_batch.needs);
         let samples = f64::from(micro_batch.choice.micro_batch);
         self.out.done += samples;
         self.out.finished.push((t, samples));
@@ -322,7 +449,7 @@ impl Machine<'_> {
             let seconds = if micro_batch.slowed {
                 t - micro_batch.began
             } else {
-                self.truth.seconds(samples * micro_batch.length)
+                self.truth.seconds(micro_batch.amount)
             };
             let seconds = seconds * (1.0 + 0.02 * self.random.normal());
             strategy.ended(&micro_batch.ended(t, peak, seconds, Result::Ok));
@@ -341,28 +468,40 @@ impl Machine<'_> {
         }
     }
 
-    /// Length of the next samples, relative to an ordinary one.
-    fn next_length(&mut self) -> f64 {
-        let length = (0.08 * self.random.normal()).exp();
-        if self.random.unit() < 0.03 {
-            length * 1.35
-        } else {
-            length
+    /// Lengths of the samples left, relative to an ordinary one.
+    fn next_lengths(&mut self) -> Vec<f64> {
+        let rest = self.rest as usize;
+        match self.world.samples {
+            Samples::Equal => vec![1.0; rest],
+            Samples::Similar => {
+                let length = (0.08 * self.random.normal()).exp();
+                let length = if self.random.unit() < 0.03 {
+                    length * 1.35
+                } else {
+                    length
+                };
+                vec![length; rest]
+            }
+            Samples::Texts => {
+                if self.lengths.len() < rest {
+                    // Lognormal with a mean of 1.
+                    let length = |_| (0.6 * self.random.normal() - 0.18).exp().clamp(0.1, 4.0);
+                    self.lengths = (0..rest).map(length).collect();
+                }
+                self.lengths[self.lengths.len() - rest..].to_vec()
+            }
         }
     }
 
     /// The next micro-batch; `None` if the oracle pauses.
-    fn choose(&mut self, i: usize, t: f64, length: f64) -> Option<Choice> {
-        let rest = self.rest as usize;
+    fn choose(&mut self, i: usize, t: f64, lengths: &[f64]) -> Option<Choice> {
         match &mut self.who {
             Who::Oracle => {
                 self.pool = self.truth.state;
-                let size = oracle(self.truth, self.others, i, length)?;
-                Some(Fixed(size).ask(&self.seen, rest, length))
+                let size = oracle(self.truth, self.others, i, lengths)?;
+                Some(Fixed(size).ask(&self.seen, lengths))
             }
-            Who::Strategy(strategy) => {
-                Some(strategy.ask(&Reading { t, ..self.seen }, rest, length))
-            }
+            Who::Strategy(strategy) => Some(strategy.ask(&Reading { t, ..self.seen }, lengths)),
         }
     }
 
@@ -410,17 +549,17 @@ impl Machine<'_> {
     }
 
     /// Starts a micro-batch, unless the device refuses its memory.
-    fn start(&mut self, i: usize, t: f64, choice: Choice, length: f64) {
+    fn start(&mut self, i: usize, t: f64, choice: Choice, lengths: &[f64]) {
         let changed = self.last_size.is_some_and(|last| last != choice.size);
         self.out.changes += u32::from(changed);
         self.last_size = Some(choice.size);
         if choice.voluntary {
             self.out.voluntary.push(t);
         }
-        let samples = f64::from(choice.micro_batch) * length;
+        let samples = lengths[..choice.micro_batch as usize].iter().sum();
         let micro_batch = Running {
             choice,
-            length,
+            amount: samples,
             needs: self.truth.need(samples),
             began: t,
             slowed: false,
@@ -445,11 +584,16 @@ impl Machine<'_> {
 }
 
 impl Running {
+    /// Mean length of its samples.
+    fn length(&self) -> f64 {
+        self.amount / f64::from(self.choice.micro_batch)
+    }
+
     fn ended(&self, t: f64, peak: f64, seconds: f64, outcome: Result) -> Ended {
         Ended {
             t,
             samples: self.choice.micro_batch,
-            length: self.length,
+            length: self.length(),
             peak,
             seconds,
             outcome,

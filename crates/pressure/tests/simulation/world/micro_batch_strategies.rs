@@ -18,6 +18,8 @@ pub struct Reading {
     pub others: f64,
     pub pool: f64,
     pub live: f64,
+    /// Fraction of memory in the compressor, if there is one.
+    pub compressor: Option<f64>,
     pub level: Level,
 }
 
@@ -53,7 +55,8 @@ pub trait Strategy {
     /// Takes a reading, and returns whether to cancel the running micro-batch.
     fn tick(&mut self, seen: &Reading, running: bool) -> bool;
     /// Chooses the next micro-batch.
-    fn ask(&mut self, seen: &Reading, remaining: usize, length: f64) -> Choice;
+    /// `lengths`: costs of the samples left of the batch, in ordinary samples.
+    fn ask(&mut self, seen: &Reading, lengths: &[f64]) -> Choice;
     fn ended(&mut self, ended: &Ended);
     /// A checkpoint was written.
     fn checkpoint_written(&mut self, _t: f64, _seconds: f64) {}
@@ -68,8 +71,8 @@ impl Strategy for Fixed {
     fn tick(&mut self, _: &Reading, _: bool) -> bool {
         false
     }
-    fn ask(&mut self, _: &Reading, remaining: usize, _: f64) -> Choice {
-        let remaining = remaining as u32;
+    fn ask(&mut self, _: &Reading, lengths: &[f64]) -> Choice {
+        let remaining = lengths.len() as u32;
         let count = remaining.div_ceil(self.0.min(remaining));
         Choice {
             action: Action::Run,
@@ -136,6 +139,7 @@ impl Strategy for Ebb {
             device_allocated_bytes: bytes(seen.pool),
             device_limit_bytes: bytes(self.device),
             kernel_level: Some(seen.level),
+            compressor_fraction: seen.compressor,
             ..MemorySample::default()
         };
         let state = std::mem::take(&mut self.state);
@@ -143,8 +147,9 @@ impl Strategy for Ebb {
         running && should_cancel(&self.policy, &self.state, &self.sample).is_some()
     }
 
-    fn ask(&mut self, seen: &Reading, remaining: usize, length: f64) -> Choice {
-        let costs = vec![SampleCost((TOKENS * length) as u64); remaining];
+    fn ask(&mut self, seen: &Reading, lengths: &[f64]) -> Choice {
+        let cost = |length: &f64| SampleCost((TOKENS * length) as u64);
+        let costs: Vec<_> = lengths.iter().map(cost).collect();
         let ask = DecisionInput {
             sample: MemorySample {
                 at_ms: ms(seen.t),
@@ -216,15 +221,17 @@ fn bytes(gb: f64) -> u64 {
 
 /// The micro-batch with knowledge of the future and free changes: the fastest that stays under the
 /// line until it ends. `None` if not even one sample does.
-pub fn oracle(truth: &Truth, others: &[f64], now: usize, length: f64) -> Option<u32> {
+pub fn oracle(truth: &Truth, others: &[f64], now: usize, lengths: &[f64]) -> Option<u32> {
     let sizes = (1..=BATCH).rev().map(|n| BATCH.div_ceil(n));
     let fits = sizes.filter_map(|m| {
-        let samples = f64::from(m) * length;
+        // More samples than are left would cost as much as these.
+        let own = &lengths[..lengths.len().min(m as usize)];
+        let samples = own.iter().sum::<f64>() / own.len() as f64 * f64::from(m);
         let seconds = truth.seconds(samples);
         let until = (now + (seconds / TICK) as usize + 1).min(others.len() - 1);
         let most = others[now..=until].iter().copied().fold(0.0, f64::max);
         (truth.need(samples) <= (LINE * truth.ram - most).min(truth.device))
-            .then_some((seconds / f64::from(m), m))
+            .then_some((seconds / samples, m))
     });
     fits.reduce(|a, b| if b.0 < a.0 { b } else { a })
         .map(|(_, m)| m)
