@@ -60,3 +60,4 @@ pub use hub_network::TextLimits;
 pub(crate) use hub_network::{HubImageNetwork, HubNetwork, ImageInput, block_parameters};
 pub use load_pretrained::{Head, LoadOptions, Loaded};
 pub use preprocessor::Preprocessor;
+pub use safetensors_reader::expect_short_header;

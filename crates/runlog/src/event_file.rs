@@ -4,7 +4,8 @@
 use crate::RunlogError;
 use crate::event::RunEvent;
 use crate::run_folder::RunFolder;
-use std::fs::File;
+use serde::Deserialize;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,8 @@ const KINDS: [&str; 15] = [
 const MAX_LINE_BYTES: u64 = 64 << 20;
 /// Bytes that are kept of a longer line.
 const SHOWN_BYTES: usize = 100;
+/// Most values of a line, about. Each takes 32 bytes in memory, however short it is in the file.
+const MAX_LINE_VALUES: usize = 4_000_000;
 
 /// Appends events to a run folder's file.
 #[derive(Debug)]
@@ -49,7 +52,7 @@ impl EventWriter {
     pub fn append(folder: &RunFolder) -> Result<EventWriter, RunlogError> {
         let path = folder.events_path();
         let open = || -> io::Result<(disk::File, u64)> {
-            let len = match File::open(&path) {
+            let len = match open_file(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
                 file => Some(complete_lines(&mut file?)?),
             };
@@ -98,6 +101,15 @@ impl EventWriter {
     }
 }
 
+/// Opens a file to read it. Opening a pipe, which a run of a stranger may contain, would block
+/// forever.
+fn open_file(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    File::open(path)
+}
+
 /// Number of bytes up to and including the last line break.
 fn complete_lines(file: &mut File) -> io::Result<u64> {
     const BLOCK: u64 = 64 * 1024;
@@ -132,7 +144,7 @@ pub struct EventReader {
 impl EventReader {
     /// Opens the file.
     pub fn open(path: &Path) -> Result<EventReader, RunlogError> {
-        let file = File::open(path).map_err(RunlogError::disk("read", path))?;
+        let file = open_file(path).map_err(RunlogError::disk("read", path))?;
         Ok(EventReader {
             lines: BufReader::new(file),
             path: path.into(),
@@ -217,16 +229,15 @@ impl Parser {
         if line.trim_ascii().is_empty() {
             return Line::Empty;
         }
-        let error = match serde_json::from_slice::<RunEvent>(line) {
+        let error = match parse_event(line) {
             Ok(event) => {
                 self.at_ms = event.at_ms();
                 return Line::Event(Box::new(event));
             }
             Err(error) => error,
         };
-        let kind = serde_json::from_slice::<serde_json::Value>(line).ok();
-        let kind = kind.as_ref().and_then(|value| value.get("kind")?.as_str());
-        if kind.is_some_and(|kind| !KINDS.contains(&kind)) {
+        let kind = serde_json::from_slice::<Kind>(line).ok();
+        if kind.is_some_and(|line| !KINDS.contains(&line.kind.as_str())) {
             return Line::OfLaterVersion;
         }
         if std::mem::replace(&mut self.has_warned, true) {
@@ -241,6 +252,21 @@ impl Parser {
             ),
         }))
     }
+}
+
+/// Of an event only its kind.
+#[derive(Deserialize)]
+struct Kind {
+    kind: String,
+}
+
+/// Parses an event. The reason why a line is none is the end of a sentence.
+fn parse_event(line: &[u8]) -> Result<RunEvent, String> {
+    let begins_value = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
+    if line.iter().filter(begins_value).count() > MAX_LINE_VALUES {
+        return Err("it has millions of values".to_owned());
+    }
+    serde_json::from_slice(line).map_err(|error| error.to_string())
 }
 
 /// Follows a file of events that another process writes.
@@ -293,7 +319,7 @@ impl Tail {
     }
 
     fn read_new_bytes(&mut self) -> io::Result<Vec<u8>> {
-        let mut file = File::open(&self.path)?;
+        let mut file = open_file(&self.path)?;
         let len = file.metadata()?.len();
         if len < self.offset {
             (self.offset, self.parser) = (0, Parser::default());

@@ -2,12 +2,14 @@
 //! without an end event.
 
 use crate::RunlogError;
-use crate::event_file::read_events;
+use crate::event::RunEvent;
+use crate::event_file::EventReader;
 use crate::fold_events::Run;
-use crate::memory_before_crash::CrashReport;
+use crate::memory_before_crash::{CrashReport, REPORT_MS};
 use crate::run_folder::RunFolder;
 use jiff::Zoned;
 use std::fs;
+use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 impl RunFolder {
@@ -20,8 +22,8 @@ impl RunFolder {
         let alive = self.is_alive();
         let mut run = Run::default();
         if self.events_path().exists() {
-            for event in read_events(&self.events_path())? {
-                run.apply(&event);
+            for event in EventReader::open(&self.events_path())? {
+                run.apply(&event?);
             }
         }
         if !alive {
@@ -50,7 +52,7 @@ impl RunFolder {
         if !path.exists() {
             return Ok(None);
         }
-        let events = read_events(&path)?;
+        let events = events_of_newest_life(&path)?;
         let modified = fs::metadata(&path).and_then(|metadata| metadata.modified());
         let age = modified
             .ok()
@@ -62,4 +64,39 @@ impl RunFolder {
             &Zoned::now(),
         ))
     }
+}
+
+/// Events that are kept before the old ones are dropped.
+const MOST_KEPT: usize = 4096;
+
+/// The events that a crash report needs: how the newest life and the run began, the decisions of
+/// this life, its memory samples of the last two minutes, and its last event. A long run has
+/// millions of others.
+fn events_of_newest_life(path: &Path) -> Result<Vec<RunEvent>, RunlogError> {
+    let mut kept: Vec<RunEvent> = Vec::new();
+    let (mut last, mut most) = (None, MOST_KEPT);
+    for event in EventReader::open(path)? {
+        let event = event?;
+        match &event {
+            RunEvent::Started(_) => kept.clear(),
+            RunEvent::Resumed { .. } => kept.retain(|e| matches!(e, RunEvent::Started(_))),
+            RunEvent::Memory { .. } | RunEvent::Decision { .. } => {}
+            _ => {
+                last = Some(event);
+                continue;
+            }
+        }
+        let now_ms = event.at_ms();
+        kept.push(event);
+        last = None;
+        if kept.len() == most {
+            let is_sample = |event: &RunEvent| matches!(event, RunEvent::Memory { .. });
+            kept.retain(|event| {
+                !is_sample(event) || event.at_ms().saturating_add(REPORT_MS) >= now_ms
+            });
+            most = kept.len() + MOST_KEPT;
+        }
+    }
+    kept.extend(last);
+    Ok(kept)
 }

@@ -8,7 +8,7 @@ use pressure::{Action, Component, Level, MemorySample, Phase, Reading, pressure}
 use serde::Serialize;
 
 /// Period before the last event that the report covers.
-const REPORT_MS: u64 = 120_000;
+pub(crate) const REPORT_MS: u64 = 120_000;
 /// Period over which the growth of other apps is reported.
 const GROWTH_MS: u64 = 20_000;
 /// Smallest growth of other apps that is reported.

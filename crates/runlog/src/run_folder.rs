@@ -153,7 +153,12 @@ impl RunFolder {
 
     /// True if a process trains the run now. It may be this process.
     pub fn is_alive(&self) -> bool {
-        let Ok(lock) = File::open(self.path.join(LOCK)) else {
+        let path = self.path.join(LOCK);
+        // Opening a pipe, which the run of a stranger may contain, would block forever.
+        if !path.is_file() {
+            return false;
+        }
+        let Ok(lock) = File::open(path) else {
             return false;
         };
         matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))

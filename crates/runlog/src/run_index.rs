@@ -150,6 +150,7 @@ fn read(path: &Path) -> Option<Entries> {
 fn write(path: &Path, entries: &Entries) {
     if let Ok(content) = serde_json::to_string(entries) {
         let text = format!("{}\n{content}", heading(&content));
+        disk::remove_drafts_of(path);
         let _ = disk::write_atomic(path, text.as_bytes());
     }
 }

@@ -6,12 +6,12 @@ mod clean_up;
 mod state_json;
 
 use crate::error::{Result, TrainError, at};
+use crate::optimizer::tensor_to_save::{SavedTensor, sum_tensors, write_tensors};
 use crate::precision::LossScale;
 use crate::saved_controller_state::{self, SavedControllerState};
 use crate::skipped_steps::SkippedSteps;
 use crate::train_state::TrainState;
 use crate::weight_ema::fill;
-use ::safetensors::tensor::{SafeTensorError, serialize_to_file};
 use candle_core::{Device, Tensor, safetensors};
 use models::is_adapter;
 use runlog::RunFolder;
@@ -138,23 +138,18 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Resu
     }
     disk::create_dir(draft)?;
     let mut files = HashMap::new();
-    let mut seal = |name: &str, path: &Path| -> io::Result<()> {
-        disk::sync_path(path)?;
-        files.insert(name.to_owned(), fingerprint(path)?);
+    let mut save = |name: &str, tensors: &[(String, SavedTensor)]| -> io::Result<()> {
+        let path = draft.join(name);
+        disk::write_with(&path, |path| write_tensors(tensors, path))?;
+        disk::sync_path(&path)?;
+        files.insert(name.to_owned(), sum_tensors(tensors, &path)?);
         Ok(())
     };
     for (name, tensors) in weight_files(learner) {
-        let path = draft.join(name);
-        let save = |path: &Path| safetensors::save(&tensors, path).map_err(candle_error);
-        disk::write_with(&path, save)?;
-        seal(name, &path)?;
+        save(name, &tensors)?;
     }
-    let path = draft.join(OPTIMIZER);
-    disk::write_with(&path, |path| {
-        let moments = learner.optimizer.saved(&learner.parameters);
-        serialize_to_file(moments.map_err(io::Error::other)?, None, path).map_err(safetensors_error)
-    })?;
-    seal(OPTIMIZER, &path)?;
+    let moments = learner.optimizer.saved(&learner.parameters);
+    save(OPTIMIZER, &moments.map_err(io::Error::other)?)?;
     let bytes = files.values().map(|(bytes, _)| bytes).sum();
     let controller = match &state.controller {
         SavedControllerState::Present(file) => {
@@ -182,12 +177,13 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Resu
 }
 
 /// The files of weights, each with its tensors by name. Adapters and averages are separate files.
-fn weight_files(learner: &TrainState) -> Vec<(&'static str, HashMap<String, Tensor>)> {
-    let by_name = |parameters: &Parameters| -> HashMap<String, Tensor> {
+fn weight_files(learner: &TrainState) -> Vec<(&'static str, Vec<(String, SavedTensor)>)> {
+    let by_name = |parameters: &Parameters| -> Vec<(String, SavedTensor)> {
         let named = parameters.iter();
-        named.map(|p| (p.name.clone(), p.tensor.clone())).collect()
+        let saved = named.map(|p| (p.name.clone(), SavedTensor::Resident(p.tensor.clone())));
+        saved.collect()
     };
-    let (adapters, model): (HashMap<_, _>, HashMap<_, _>) = by_name(&learner.parameters)
+    let (adapters, model): (Vec<_>, Vec<_>) = by_name(&learner.parameters)
         .into_iter()
         .partition(|(name, _)| is_adapter(name));
     let mut files = vec![(MODEL, model)];
@@ -244,20 +240,6 @@ fn has_same_tensors(draft: &Path, last: &Path) -> bool {
     match (state_json(draft), verify(last), state_json(last)) {
         (Ok(new), Ok(_), Ok(old)) => new.files == old.files,
         _ => false,
-    }
-}
-
-fn candle_error(error: candle_core::Error) -> io::Error {
-    match error {
-        candle_core::Error::Io(error) => error,
-        other => io::Error::other(other.to_string()),
-    }
-}
-
-fn safetensors_error(error: SafeTensorError) -> io::Error {
-    match error {
-        SafeTensorError::IoError(error) => error,
-        other => io::Error::other(other.to_string()),
     }
 }
 
@@ -535,5 +517,6 @@ pub enum OptimizerState {
 }
 
 fn tensors(path: &Path, device: &Device) -> Result<HashMap<String, Tensor>> {
+    models::hub_format::expect_short_header(path).map_err(at(path))?;
     Ok(safetensors::load(path, device)?)
 }

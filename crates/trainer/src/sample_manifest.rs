@@ -12,11 +12,14 @@ use std::path::{Component, Path, PathBuf};
 
 /// File name in the run folder.
 const FILE: &str = "data.json";
-/// Most bytes of the file. Fifty million texts take less.
-const MAX_BYTES: u64 = 4 << 30;
+/// Most bytes of the file. Ten million texts, the most that Ebb reads, take less.
+const MAX_BYTES: u64 = 640 << 20;
+/// Most lists in the file: each sample is one, and some contain another one. A short list takes
+/// more bytes in memory than in the file.
+const MAX_LISTS: usize = 24_000_000;
 
 /// The images of a run.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct ImageManifest {
     folder: PathBuf,
     name: String,
@@ -24,10 +27,8 @@ struct ImageManifest {
     files: Vec<FileRow>,
     /// Columns of regression targets, with the statistics that standardize them; absent in runs of
     /// earlier versions.
-    #[serde(default)]
     targets: Vec<TargetColumn>,
     /// The regression targets of each file, if there are any.
-    #[serde(default)]
     numbers: Vec<Vec<Option<f64>>>,
 }
 
@@ -36,11 +37,42 @@ struct ImageManifest {
 struct FileRow(PathBuf, u32, u8, u32, u32, u64);
 
 /// The content of the file.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 #[serde(untagged)]
 enum Manifest {
     Images(ImageManifest),
     Texts { texts: TextManifest },
+}
+
+/// The content of the file as it is read: an untagged enum would first hold all of it in a form
+/// that takes several times its bytes.
+#[derive(Deserialize)]
+struct ReadManifest {
+    texts: Option<TextManifest>,
+    folder: Option<PathBuf>,
+    name: Option<String>,
+    classes: Option<Vec<String>>,
+    files: Option<Vec<FileRow>>,
+    #[serde(default)]
+    targets: Vec<TargetColumn>,
+    #[serde(default)]
+    numbers: Vec<Vec<Option<f64>>>,
+}
+
+impl ReadManifest {
+    fn into_manifest(self) -> Option<Manifest> {
+        if let Some(texts) = self.texts {
+            return Some(Manifest::Texts { texts });
+        }
+        Some(Manifest::Images(ImageManifest {
+            folder: self.folder?,
+            name: self.name?,
+            classes: self.classes?,
+            files: self.files?,
+            targets: self.targets,
+            numbers: self.numbers,
+        }))
+    }
 }
 
 /// The samples of a run, one per line, without the place of their folder: to compare the copies of
@@ -142,9 +174,18 @@ impl From<FileRow> for ImageFile {
 pub fn read(run: &RunFolder) -> Result<DetectedDataset> {
     let path = run.path.join(FILE);
     let text = disk::read_limited(&path, MAX_BYTES).map_err(at(&path))?;
-    let manifest: Manifest =
+    let problem = |problem: &str| TrainError::CheckpointDamaged {
+        path: path.clone(),
+        problem: problem.to_owned(),
+    };
+    if text.iter().filter(|byte| **byte == b'[').count() > MAX_LISTS {
+        return Err(problem("it lists too many samples"));
+    }
+    let read: ReadManifest =
         serde_json::from_slice(&text).map_err(|error| damaged(&path, error))?;
-    let found = match manifest {
+    drop(text);
+    let manifest = read.into_manifest();
+    let found = match manifest.ok_or_else(|| problem("it lists no samples"))? {
         Manifest::Images(images) => DetectedDataset::Images(ImageInspection::from(images)),
         Manifest::Texts { texts } => DetectedDataset::Texts(TextInspection::from(texts)),
     };

@@ -16,7 +16,7 @@ pub const FILE: &str = "controller.json";
 /// The name that earlier versions of Ebb gave it.
 const OLD_FILE: &str = "pilot.json";
 /// Most bytes of the file.
-const MAX_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 /// Version of its layout.
 const VERSION: u64 = 1;
 

@@ -4,7 +4,6 @@
 use crate::error::{ModelError, Result};
 use crate::transformer::Gelu;
 use serde_json::Value;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Largest JSON file that is read, in bytes; real ones have a few thousand.
@@ -22,17 +21,11 @@ impl JsonConfig {
     pub fn read(folder: &Path, file: &str) -> Result<Option<Self>> {
         let path = folder.join(file);
         let refuse = |reason: String| ModelError::hub_folder(&path, reason);
-        let bytes = match fs::metadata(&path) {
-            Ok(found) => found.len(),
+        let text = match disk::read_limited(&path, MAX_BYTES) {
+            Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(refuse(error.to_string())),
         };
-        if bytes > MAX_BYTES {
-            return Err(refuse(format!(
-                "the file has {bytes} bytes, too many for a settings file; download the file again"
-            )));
-        }
-        let text = fs::read(&path).map_err(|error| refuse(error.to_string()))?;
         let values: Value = serde_json::from_slice(&text).map_err(|error| {
             refuse(format!(
                 "the file is not valid JSON ({error}); download the file again"

@@ -9,13 +9,14 @@ use format::format_io_error;
 use safetensors::tensor::{Dtype, Metadata};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
-/// Largest header that the format allows, in bytes.
-const MAX_HEADER_BYTES: u64 = 100_000_000;
+/// Largest header that is read, in bytes. The format allows 100 million, but lists of tensors of
+/// the largest models have about one; in memory a header takes up to ten times its bytes.
+const MAX_HEADER_BYTES: u64 = 16 << 20;
 /// Size of the field that holds the header's length, in bytes.
 const LENGTH_BYTES: u64 = 8;
 /// Extensions of files that may hold a pickled program.
@@ -220,6 +221,22 @@ fn no_tensors(folder: &Path) -> ModelError {
 pub(super) fn is_pickled(file: &Path) -> bool {
     let extension = file.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| PICKLED.contains(&extension.to_ascii_lowercase().as_str()))
+}
+
+/// Refuses what is no file, and a file of tensors whose header is longer than Ebb reads.
+///
+/// # Errors
+/// That, or the file cannot be read.
+pub fn expect_short_header(path: &Path) -> io::Result<()> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("this is not a file"));
+    }
+    let mut length = [0; LENGTH_BYTES as usize];
+    File::open(path)?.read_exact(&mut length)?;
+    if u64::from_le_bytes(length) > MAX_HEADER_BYTES {
+        return Err(io::Error::other("its list of tensors is too long"));
+    }
+    Ok(())
 }
 
 /// Where the tensors of one file are stored.

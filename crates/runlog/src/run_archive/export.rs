@@ -37,6 +37,8 @@ impl RunFolder {
         find_files(&self.path, "", &mut paths).map_err(refused)?;
         let manifest = self.manifest(paths)?;
         manifest.check().map_err(refused)?;
+        // A crash may have left a part of an earlier export to this path.
+        disk::remove_drafts_of(path);
         if let Err(error) = self.write_archive(&manifest, path) {
             // It may not exist.
             let _ = disk::remove_file(&disk::draft_path(path));

@@ -323,3 +323,45 @@ fn a_tail_starts_over_if_the_file_is_replaced() {
     write(&run, &[step(7, 2.0)]);
     assert_eq!(tail.poll().ok(), Some(vec![step(7, 2.0)]));
 }
+
+/// A run of a stranger may contain pipes. Opening one would block forever.
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_a_run_is_not_opened() {
+    let (_folder, run) = folder();
+    for name in ["events.jsonl", "lock"] {
+        let path = run.path.join(name);
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.expect("mkfifo can be started").success());
+    }
+    assert!(!run.is_alive());
+    let refused = run.replay().map(|_| ()).map_err(|error| error.to_string());
+    assert!(
+        refused
+            .as_ref()
+            .is_err_and(|why| why.contains("it is not a file")),
+        "{refused:?}"
+    );
+    let mut tail = Tail::new(run.events_path());
+    assert!(tail.poll().is_err());
+    assert!(EventWriter::append(&run).is_err());
+}
+
+/// In memory each value takes many times its bytes in the file.
+#[test]
+fn a_line_of_millions_of_values_is_damaged() {
+    let (_folder, run) = folder();
+    write(&run, &[step(1, 2.0)]);
+    let numbers = "8,".repeat(4_100_000);
+    add(
+        &run,
+        format!("{{\"kind\":\"step\",\"x\":[{numbers}8]}}\n").as_bytes(),
+    );
+    write(&run, &[step(2, 1.5)]);
+    let events = read_events(&run.events_path()).expect("it can be read");
+    assert_eq!(events.len(), 3);
+    let RunEvent::Warning { message, .. } = &events[1] else {
+        panic!("{:?}", events[1]);
+    };
+    assert!(message.contains("it has millions of values"), "{message}");
+}

@@ -85,9 +85,11 @@ impl Retention {
     }
 }
 
-/// Removes a checkpoint. It loses its name first, so that no part of it is taken for a checkpoint.
+/// Removes a checkpoint. It loses its name first, also on the disk, so that no part of it is taken
+/// for a checkpoint.
 fn remove(checkpoint: &Path) -> io::Result<()> {
     let removed = disk::draft_path(&checkpoint.with_extension(REMOVED));
     disk::rename(checkpoint, &removed)?;
+    disk::sync_parent(checkpoint)?;
     disk::remove_dir_all(&removed)
 }

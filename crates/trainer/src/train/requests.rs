@@ -6,7 +6,7 @@ use crate::keep_awake::{self, Activity};
 use crate::run_control::Request;
 use crate::session::Session;
 use crate::task::Task;
-use pressure::{Action, Change, Component, Decision, Moments, Phase};
+use pressure::{Action, Change, Component, Decision, Moments, Phase, Prefetch};
 use runlog::{CheckpointReason, format_bytes};
 use std::time::Duration;
 
@@ -37,10 +37,14 @@ pub(super) fn handle_requests<T: Task>(session: &mut Session<'_, T>) -> Result<b
     Ok(false)
 }
 
-/// Waits for the user with all state in memory. Returns `true` if the run shall stop.
+/// Waits for the user with the model in memory. Everything that can be computed again is given
+/// back: free buffers, cached images and samples that were decoded ahead. The next decision allows
+/// them again. Returns `true` if the run shall stop.
 fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
+    session.loaders.set_prefetch(Prefetch::Short);
+    session.loaders.release();
     session.controller.release()?;
-    let reason = "requested by you; all state stays in memory";
+    let reason = "requested by you; the model stays in memory";
     emit_user_decision(session, Action::Pause, Change::Pause, reason)?;
     keep_awake::set(Activity::Waits);
     loop {

@@ -1,0 +1,156 @@
+//! What a pause gives back, and what saving takes. A separate test binary, because it counts the
+//! heap of the process.
+
+// A helper that fails fails the test.
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/noise_images.rs"]
+mod noise_images;
+mod support;
+
+use candle_core::{DType, Device};
+use dataset::{InspectOptions, inspect_images};
+use noise_images::write_noise_images;
+use pressure::Change;
+use runlog::{Augmentation, DeviceChoice, RunConfig, RunEvent, RunFolder, RunStore};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::plan;
+use tape::counting_allocator::{CountingAllocator, live_bytes, take_peak_bytes};
+use trainer::internals::TrainState;
+use trainer::internals::checkpoint::{self, RunState};
+use trainer::{Control, ModelId, OptimizerKind, Plan, Request, RunContext};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
+
+const MB: u64 = 1 << 20;
+/// Side of the images in pixels.
+const SIDE: u32 = 96;
+/// The step after which the run is paused.
+const PAUSED_AFTER: u64 = 3;
+/// Longest time from the request to continue until the training does.
+const MAX_BACK: Duration = Duration::from_millis(200);
+
+/// A run of eight steps on small images with a long prefetch.
+fn config() -> RunConfig {
+    RunConfig {
+        image_size: Some(SIDE),
+        augment: Some(Augmentation::None),
+        steps: Some(8),
+        effective_batch: Some(8),
+        prefetch_batches: Some(12),
+        workers: Some(2),
+        device: Some(DeviceChoice::Cpu),
+        threads: Some(1),
+        ..RunConfig::default()
+    }
+}
+
+/// What was seen of a pause.
+#[derive(Default)]
+struct Seen {
+    before_bytes: u64,
+    paused_bytes: u64,
+    continued: Option<Instant>,
+    next_step: Option<Instant>,
+}
+
+/// Notes what an event shows, and pauses the run once. `paused` learns that it is.
+fn observe(event: &RunEvent, seen: &mut Seen, paused: &Sender<()>, control: &Control) {
+    match event {
+        RunEvent::Step { step, .. } if *step == PAUSED_AFTER => {
+            // The worker threads fill the queue.
+            thread::sleep(Duration::from_millis(1500));
+            seen.before_bytes = live_bytes();
+            control.send(Request::Pause);
+        }
+        RunEvent::Step { .. } if seen.continued.is_some() => {
+            seen.next_step.get_or_insert_with(Instant::now);
+        }
+        RunEvent::Decision { decision, .. } if decision.change == Change::Pause => {
+            seen.paused_bytes = live_bytes();
+            paused.send(()).unwrap();
+        }
+        RunEvent::Decision { decision, .. } if decision.change == Change::Continue => {
+            seen.continued.get_or_insert_with(Instant::now);
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_pause_gives_back_what_was_loaded_ahead_and_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = folder.path().join("birds");
+    write_noise_images(&images, 40, SIDE);
+    let inspection = inspect_images(&images, &InspectOptions::default(), &|_| {}).unwrap();
+    let plan = Plan::check(&config(), &inspection).unwrap();
+    let run = RunStore::open(folder.path().join("runs"))
+        .create("birds")
+        .unwrap();
+    let context = RunContext::default();
+    let (control, own) = (context.control.clone(), context.control.clone());
+    let (paused, wait) = channel();
+    let user = thread::spawn(move || {
+        wait.recv().unwrap();
+        thread::sleep(Duration::from_millis(700));
+        let requested = Instant::now();
+        control.send(Request::Resume);
+        requested
+    });
+    let mut seen = Seen::default();
+    let mut observer = |event: &RunEvent| observe(event, &mut seen, &paused, &own);
+    let outcome = trainer::start(plan, inspection, &run, context, &mut observer).unwrap();
+    assert_eq!(outcome.step, 8);
+    let requested = user.join().unwrap();
+    // 64 images of 96 x 96 pixels, and as many in the cache.
+    let freed = seen.before_bytes.saturating_sub(seen.paused_bytes);
+    let (back, step) = (
+        seen.continued.unwrap() - requested,
+        seen.next_step.unwrap() - requested,
+    );
+    println!(
+        "{freed} bytes given back; training again after {back:.1?}, first step after {step:.1?}"
+    );
+    assert!(freed > MB / 2, "{freed} bytes were given back");
+    assert!(back < MAX_BACK, "{back:?} until the training continued");
+}
+
+/// Saves a state of this size, and returns its bytes, those of its largest tensor and the growth of
+/// the heap meanwhile.
+fn save(run: &RunFolder) -> (u64, u64, u64) {
+    let plan = plan(ModelId::CONV_NET, OptimizerKind::AdamW, DType::F32, 100);
+    let learner = TrainState::new(&plan, &Device::Cpu).unwrap();
+    let sizes = learner
+        .parameters
+        .iter()
+        .map(|p| 4 * p.tensor.elem_count() as u64);
+    let largest = sizes.max().unwrap();
+    let before = live_bytes();
+    take_peak_bytes();
+    let written = checkpoint::write(run, &learner, &RunState::default()).unwrap();
+    (
+        written.bytes,
+        largest,
+        take_peak_bytes().saturating_sub(before),
+    )
+}
+
+#[test]
+fn saving_makes_no_second_copy_of_the_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunFolder {
+        path: folder.path().to_owned(),
+    };
+    run.write_config(&RunConfig::default()).unwrap();
+    let (bytes, largest, grown) = save(&run);
+    println!("{bytes} bytes saved, {largest} in the largest tensor, {grown} more in memory");
+    // The buffer of the file has a megabyte.
+    assert!(grown <= 3 * MB / 2, "{grown} bytes");
+    assert!(
+        bytes > 4 * grown,
+        "{bytes} bytes saved, {grown} more in memory"
+    );
+}
