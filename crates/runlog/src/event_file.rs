@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The kinds of events in this version. Other kinds come from a later version and are skipped.
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 18] = [
     "started",
     "device_check",
     "baseline",
@@ -22,6 +22,9 @@ const KINDS: [&str; 15] = [
     "checkpoint",
     "skipped",
     "warning",
+    "group",
+    "machines",
+    "machine",
     "resumed",
     "stopped",
     "failed",
