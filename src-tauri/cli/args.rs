@@ -187,6 +187,9 @@ pub struct Resume {
     /// Train until the run has completed this many optimizer steps in total; see --epochs
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub steps: Option<u64>,
+    /// The folder that now has the run's samples, if it was moved or if this is another machine
+    #[arg(long, value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
     #[command(flatten)]
     pub script: Script,
     /// Print each event as one line of JSON

@@ -12,7 +12,7 @@ pub use live_status::evaluating;
 use pressure::MemorySample;
 use runlog::{
     Run, RunEvent, Started, TaskChoice, counted, describe_baseline, format_bytes, format_count,
-    format_metrics,
+    format_metrics, format_percent,
 };
 use status_line::{BAR_COLUMNS, columns_beside, status_line};
 use std::collections::BTreeMap;
@@ -35,12 +35,16 @@ fn epochs(started: &Started) -> String {
 /// Interval between two plain status lines.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
+/// Interval between two reports about the machines of a group.
+const MACHINES_EVERY: Duration = Duration::from_secs(60);
+
 /// Shows one run.
 pub struct Progress {
     run: Run,
     json: bool,
     bar: Option<ProgressBar>,
     last_plain: Instant,
+    last_machines: Option<Instant>,
     /// The newest memory sample.
     memory: Option<MemorySample>,
     /// Shows what happens between two events.
@@ -68,6 +72,7 @@ impl Progress {
             live: Arc::new(LiveStatus::new(bar.clone())),
             bar,
             last_plain: Instant::now(),
+            last_machines: None,
             memory: None,
         }
     }
@@ -131,7 +136,16 @@ impl Progress {
                 item: what, reason, ..
             } => self.print(&format!("Skipped {what}: {reason}")),
             RunEvent::Warning { message, .. } => self.print(&format!("Warning: {message}")),
-            RunEvent::MemoryLimits { message, .. } => self.print(message),
+            RunEvent::MemoryLimits { message, .. } | RunEvent::Group { message, .. } => {
+                self.print(message);
+            }
+            RunEvent::Machine {
+                rank,
+                host,
+                message,
+                ..
+            } => self.print(&format!("Rank {rank} ({host}): {message}")),
+            RunEvent::Machines { .. } => self.machines(),
             RunEvent::Resumed { step, .. } => {
                 self.set_bar_length();
                 self.print(&format!("Resumed at step {}", format_count(*step)))
@@ -141,6 +155,22 @@ impl Progress {
                 self.end("Failed");
                 self.print_gradients();
             }
+        }
+    }
+
+    /// Prints what each machine of a group does, once every few lines of status.
+    fn machines(&mut self) {
+        let is_recent = (self.last_machines).is_some_and(|at| at.elapsed() < MACHINES_EVERY);
+        if is_recent {
+            return;
+        }
+        self.last_machines = Some(Instant::now());
+        for machine in self.run.machines() {
+            self.print(&format!("Machine: {}", machine.describe()));
+        }
+        if let Some(exchange) = self.run.exchange_fraction() {
+            let percent = format_percent(exchange);
+            self.print(&format!("Exchange of gradients: {percent} of the time"));
         }
     }
 

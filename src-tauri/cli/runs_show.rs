@@ -8,8 +8,9 @@ use super::train::find;
 use crate::task_labels::learned;
 use dataset::Task;
 use runlog::{
-    PredictionRecord, Run, RunFolder, RunStatus, describe_baseline, describe_run_metrics,
-    detail_in_terminal, format_bytes, format_count, format_duration, format_percent,
+    MachineView, PredictionRecord, Run, RunFolder, RunStatus, describe_baseline,
+    describe_run_metrics, detail_in_terminal, format_bytes, format_count, format_duration,
+    format_percent,
 };
 use serde_json::{Value, json};
 
@@ -44,6 +45,8 @@ fn as_json(folder: &RunFolder, run: &Run) -> Result<Value, Failure> {
         "changes": run.marks(),
         "predictions": run.predictions(),
         "baseline": run.baseline(),
+        "machines": run.machines(),
+        "exchange_fraction": run.exchange_fraction(),
         "crash_report": crash_report,
         "tags": folder.notes().tags,
         "gradients": run.describe_gradients(),
@@ -80,6 +83,7 @@ fn write(folder: &RunFolder, run: &Run) {
     }
     section("Measures", describe_run_metrics(run).into_iter());
     section("Baseline", baseline(run).into_iter());
+    section("Machines", machines(run).into_iter());
     section("The last two minutes", run.last_minutes().iter().cloned());
     let marks = run.marks();
     let changes = marks.iter().skip(marks.len().saturating_sub(CHANGES));
@@ -104,6 +108,16 @@ fn baseline(run: &Run) -> Vec<String> {
         .into_iter()
         .chain(run.compare_with_baseline())
         .collect()
+}
+
+/// Describes what the machines of a group did last.
+fn machines(run: &Run) -> Vec<String> {
+    let machines = run.machines().iter().map(MachineView::describe);
+    let exchange = run.exchange_fraction().map(|fraction| {
+        let percent = format_percent(fraction);
+        format!("exchange of gradients: {percent} of the time")
+    });
+    machines.chain(exchange).collect()
 }
 
 fn section(title: &str, lines: impl Iterator<Item = String>) {

@@ -16,7 +16,7 @@ use crate::judge_run::judge;
 use crate::paths::is_within;
 use dataset::DetectedDataset;
 use runlog::{RunConfig, RunFolder, RunStore, read_events};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trainer::{Control, Plan, Replay, Results, RunContext, RunGroup, RunLength};
 
 /// Numbers of samples and epochs that `--dev-mode` sets by default.
@@ -150,20 +150,48 @@ fn print_judgement(run: &RunFolder) {
 
 /// Runs `ebb resume`.
 pub fn resume(args: args::Resume) -> Result<(), Failure> {
-    refuse_group("ebb resume")?;
-    let run = find(&args.run)?;
-    let mut progress = Progress::from_run(run.replay()?, args.json);
+    let group = RunGroup::join_launched()?;
+    in_group(&group, || resume_run(&args, &group))
+}
+
+/// Continues a run, alone or as one rank of a group. Only rank 0 has the run's folder.
+fn resume_run(args: &args::Resume, group: &RunGroup) -> Result<(), Failure> {
+    let (_scratch, run) = if group.keeps_run() {
+        (None, find(&args.run)?)
+    } else {
+        let (scratch, run) = ScratchFolder::create(group, "resumed")?;
+        (Some(scratch), run)
+    };
+    let mut progress = if group.keeps_run() {
+        Progress::from_run(run.replay()?, args.json)
+    } else {
+        Progress::new(args.json)
+    };
     let context = RunContext {
-        live: progress.live(),
+        live: progress.live().filter(|_| group.keeps_run()),
+        group: group.clone(),
+        data_folder: args.folder.clone().map(folder_of),
         ..run_context(&args.script, None)?
     };
     let epochs = args.epochs.map(RunLength::Epochs);
     let length = epochs.or(args.steps.map(RunLength::Steps));
-    trainer::resume_to(&run, length, context, &mut |event| progress.receive(event))?;
+    trainer::resume_to(&run, length, context, &mut |event| {
+        if !is_silent() {
+            progress.receive(event);
+        }
+    })?;
     if !args.json {
         print_judgement(&run);
     }
     Ok(())
+}
+
+/// The folder of a dataset: that of a single file is the one that contains it.
+fn folder_of(path: PathBuf) -> PathBuf {
+    match path.parent() {
+        Some(parent) if path.is_file() => parent.to_owned(),
+        _ => path,
+    }
 }
 
 /// The run that a user names: an id, the beginning of a name, or a path.

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 const PLAN: &str = "train {birds} --json --device cpu --threads 1 --seed 7 --image-size 16 --effective-batch 8 --baseline none";
 
-fn birds() -> TestHome {
+pub fn birds() -> TestHome {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 14);
     home
 }
 
-fn has_launcher() -> bool {
+pub fn has_launcher() -> bool {
     let version = Command::new("mpirun").arg("--version").output();
     let found =
         version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains("Open MPI"));
@@ -123,7 +123,7 @@ fn a_difference_between_processes_is_named() {
 
 /// The process of a rank, found by its launcher's variable.
 #[cfg(target_os = "linux")]
-fn process_of_rank(home: &TestHome, rank: usize) -> u32 {
+pub fn process_of_rank(home: &TestHome, rank: usize) -> u32 {
     let (rank, home) = (
         format!("OMPI_COMM_WORLD_RANK={rank}"),
         format!("EBB_HOME={}", home.path("home").display()),
@@ -194,12 +194,45 @@ fn the_death_of_a_process_ends_the_run_with_a_checkpoint() {
 }
 
 #[test]
-fn a_run_is_not_resumed_by_several_processes() {
+fn a_run_goes_on_in_several_processes() {
     if !has_launcher() {
         return;
     }
     let home = birds();
-    let refused = run_command(&mut launch(&home, &["resume any", "resume any"])).expect_code(2);
-    let expected = "ebb: ebb resume does not work on several machines yet";
-    assert_eq!(refused.err.matches(expected).count(), 1, "{}", refused.err);
+    let plan = format!("{PLAN} --precision f64 --checkpoint-every 4steps --keep 9");
+    let whole = home.run(&format!("{plan} --steps 16")).expect_code(0);
+    let expected = losses(&whole.events());
+    let run = home.only_run().path;
+    // As if it had been killed after step 8.
+    for saved in home.only_run().checkpoints().expect("they can be listed") {
+        if saved.step > 8 {
+            std::fs::remove_dir_all(saved.path).expect("it was written");
+        }
+    }
+    let line = format!("resume {} --json", run.display());
+    let resumed = run_command(&mut launch(&home, &[&line, &line])).expect_code(0);
+    let found = losses(&resumed.events());
+    assert_eq!(found.len(), 8, "{resumed:#?}");
+    for (found, expected) in found.iter().zip(&expected[8..]) {
+        assert!(
+            (found - expected).abs() <= 1e-12 * expected,
+            "{found} {expected}"
+        );
+    }
+    assert_eq!(scratch_folders(&home), 0);
+    let shown = home
+        .run(&format!("runs show {}", run.display()))
+        .expect_code(0);
+    assert!(
+        shown.out.contains("Machines:") && shown.out.contains("rank 1 ("),
+        "{shown:#?}"
+    );
+    // A process that does not find the samples is named before anything is trained.
+    let missing = format!("{line} --folder /nowhere");
+    let refused = run_command(&mut launch(&home, &[&line, &missing]));
+    assert_ne!(refused.code, Some(0));
+    assert!(
+        refused.err.contains("ebb: rank 1 (") && refused.err.contains("/nowhere"),
+        "{refused:#?}"
+    );
 }

@@ -40,7 +40,10 @@ impl Group for Alone {
     }
 
     fn claim(&mut self, request: ClaimRequest) -> Result<Claim> {
-        if let Some(samples) = self.claimed.take()
+        if request.ended == Some(Ended::Retracted) && self.next < self.samples {
+            (self.next, self.claimed) = (0, None);
+            self.ledger.clear();
+        } else if let Some(samples) = self.claimed.take()
             && request.ended == Some(Ended::Confirmed)
         {
             self.next = samples.end;

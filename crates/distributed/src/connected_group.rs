@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Changes with the messages. Ranks with another protocol are refused.
-const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 2;
 /// How often a waiting call looks at the condition of [`Group::check_when`].
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two checks whether all ranks are alive.

@@ -196,6 +196,10 @@ impl Coordinator {
     }
 
     fn end_work(&mut self, rank: usize, ended: Option<Ended>, now_s: f64) -> Result<()> {
+        if ended == Some(Ended::Retracted) {
+            self.retract(rank);
+            return Ok(());
+        }
         let state = &mut self.ranks[rank];
         let (work, ended) = match (state.work.take(), ended) {
             (None, None) => return Ok(()),
@@ -207,7 +211,7 @@ impl Coordinator {
             }
         };
         match ended {
-            Ended::GivenBack => self.returned.push(work.samples),
+            Ended::GivenBack | Ended::Retracted => self.returned.push(work.samples),
             Ended::Confirmed => {
                 let count = len(&work.samples);
                 state.done += f64::from(count);
@@ -220,6 +224,26 @@ impl Coordinator {
             }
         }
         Ok(())
+    }
+
+    /// Takes back all samples of `rank` for others, unless the step is complete: then its sum is
+    /// needed.
+    fn retract(&mut self, rank: usize) {
+        if let Some(work) = self.ranks[rank].work.take() {
+            self.returned.push(work.samples);
+        }
+        if self.is_complete {
+            return;
+        }
+        let ledger = std::mem::take(&mut self.ledger);
+        for share in ledger {
+            if share.rank == rank {
+                self.confirmed -= len(&share.samples);
+                self.returned.push(share.samples);
+            } else {
+                self.ledger.push(share);
+            }
+        }
     }
 
     /// The answer once all samples are confirmed. Rank 0 gets it first: until then it may still

@@ -34,6 +34,9 @@ pub enum Ended {
     Confirmed,
     /// Nothing was added. Another claim may get them.
     GivenBack,
+    /// The rank gives back all samples of this step, also those that it has confirmed, and drops
+    /// its sum unless the answer is [`Claim::Complete`]. It may report this without a claim.
+    Retracted,
 }
 
 /// What a rank asks of the coordinator.

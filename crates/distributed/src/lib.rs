@@ -45,5 +45,6 @@ mod mpi;
 pub use alone::Alone;
 pub use error::{GroupError, Member, Result};
 pub use group::{Claim, ClaimRequest, Ended, Group, Share, Values};
-pub use mpi::join_launched;
+pub use host_name::host_name;
+pub use mpi::{find_library, join_launched};
 pub use threads::{ThreadOptions, ThreadRank, thread_ranks};

@@ -55,6 +55,7 @@ impl Message {
                     None => 0,
                     Some(Ended::Confirmed) => 1,
                     Some(Ended::GivenBack) => 2,
+                    Some(Ended::Retracted) => 3,
                 });
                 to.byte(u8::from(request.stop));
             }
@@ -192,6 +193,7 @@ impl<'a> Reader<'a> {
                 0 => None,
                 1 => Some(Ended::Confirmed),
                 2 => Some(Ended::GivenBack),
+                3 => Some(Ended::Retracted),
                 _ => return None,
             },
             stop: self.byte()? != 0,
@@ -244,6 +246,7 @@ mod tests {
             request(None, false),
             request(Some(Ended::Confirmed), true),
             request(Some(Ended::GivenBack), false),
+            request(Some(Ended::Retracted), false),
             Message::Answer(Claim::Samples {
                 samples: 3..9,
                 next: 9..9,

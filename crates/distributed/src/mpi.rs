@@ -40,6 +40,14 @@ pub fn join_launched() -> Result<Option<Box<dyn Group>>> {
     Ok(Some(Box::new(group)))
 }
 
+/// The MPI library that [`join_launched`] would load, without connecting to anything.
+///
+/// # Errors
+/// There is none, and why.
+pub fn find_library() -> Result<String> {
+    MpiLibrary::find()
+}
+
 /// The ranks of MPI's world.
 struct Mpi {
     library: MpiLibrary,

@@ -6,7 +6,7 @@ mod fine_tuning_choices;
 mod run_copy;
 
 pub use fine_tuning_choices::FineTuningChoice;
-pub use run_copy::verify_run_copy;
+pub use run_copy::{RUN_COPY, verify_run_copy};
 
 use crate::catalog::PretrainedFamily;
 use crate::error::{ModelError, Result};

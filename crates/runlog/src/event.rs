@@ -5,6 +5,7 @@
 //! are ignored, so that every version reads the files of every other.
 
 use crate::choice_settings::TaskChoice;
+use crate::machines::{GroupMember, MachineShare};
 use pressure::{Component, Decision, Level, MemorySample, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -256,6 +257,44 @@ pub enum RunEvent {
         /// The change: "Memory cap set to 4.0 GB".
         message: String,
     },
+    /// From now on, these processes train the run together. Runs on one machine have none.
+    Group {
+        /// Milliseconds on the run's clock.
+        at_ms: u64,
+        /// Completed optimizer steps.
+        step: u64,
+        /// The processes, in the order of their ranks.
+        members: Vec<GroupMember>,
+        /// The group as a sentence: "Trains on 2 machines: studio (rank 0), air (rank 1)".
+        message: String,
+    },
+    /// How the processes of a group shared the work since the previous event of this kind: about
+    /// once a second.
+    Machines {
+        /// Milliseconds on the run's clock.
+        at_ms: u64,
+        /// Completed optimizer steps.
+        step: u64,
+        /// Milliseconds in which the gradients were added up.
+        #[serde(deserialize_with = "crate::json_floats::or_null")]
+        exchange_ms: f64,
+        /// What each of them did.
+        machines: Vec<MachineShare>,
+    },
+    /// A decision or a warning of another process of the group.
+    Machine {
+        /// Milliseconds on the run's clock.
+        at_ms: u64,
+        /// Completed optimizer steps.
+        step: u64,
+        /// Number of the process.
+        rank: u32,
+        /// Name of its machine.
+        host: String,
+        /// What happened there: "Micro-batch reduced from 16 to 8: another app took 6.1 GB in 20
+        /// s".
+        message: String,
+    },
     /// The run was resumed from a checkpoint. Later steps of the previous life are void.
     Resumed {
         /// Milliseconds on the run's clock.
@@ -498,6 +537,9 @@ impl RunEvent {
             | RunEvent::Skipped { at_ms, .. }
             | RunEvent::Warning { at_ms, .. }
             | RunEvent::MemoryLimits { at_ms, .. }
+            | RunEvent::Group { at_ms, .. }
+            | RunEvent::Machines { at_ms, .. }
+            | RunEvent::Machine { at_ms, .. }
             | RunEvent::Resumed { at_ms, .. }
             | RunEvent::Stopped { at_ms, .. }
             | RunEvent::Failed { at_ms, .. } => *at_ms,

@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The kinds of events in this version. Other kinds come from a later version and are skipped.
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 18] = [
     "started",
     "device_check",
     "baseline",
@@ -23,6 +23,9 @@ const KINDS: [&str; 15] = [
     "checkpoint",
     "skipped",
     "warning",
+    "group",
+    "machines",
+    "machine",
     "resumed",
     "stopped",
     "failed",

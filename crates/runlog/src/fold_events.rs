@@ -4,6 +4,7 @@
 
 use crate::event::{FULL_SPEED, MemoryLimits, RESTS, RunEvent, Started, StopReason};
 use crate::gradient_health::GradientHealth;
+use crate::group_view::Machines;
 use crate::level_spans::LevelSpans;
 use crate::live_state::{Live, MEMORY_COLUMNS, memory_values};
 use crate::memory_before_crash::CrashReport;
@@ -57,6 +58,8 @@ pub struct Run {
     /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
     pub(crate) steps: StepSeries,
+    /// The machines of a run that several train.
+    pub(crate) machines: Machines,
     throughput: Throughput,
 }
 
@@ -97,6 +100,9 @@ impl Run {
             }
             RunEvent::Warning { code, message, .. } => self.apply_warning(code, message),
             RunEvent::MemoryLimits { .. } => self.apply_limits(event),
+            RunEvent::Group { .. } | RunEvent::Machines { .. } | RunEvent::Machine { .. } => {
+                self.apply_group(event);
+            }
             RunEvent::Resumed { .. } => self.apply_resumed(event),
             RunEvent::Stopped { .. } => self.apply_stopped(event),
             RunEvent::Failed {
@@ -266,6 +272,28 @@ impl Run {
         self.set_status_line(*at_ms, message, detail);
     }
 
+    fn apply_group(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Group {
+                at_ms,
+                members,
+                message,
+                ..
+            } => {
+                self.machines.begin(members);
+                let detail = status_text::GROUP_DETAIL.to_owned();
+                self.set_status_line(*at_ms, message.clone(), detail);
+            }
+            RunEvent::Machine {
+                rank,
+                host,
+                message,
+                ..
+            } => self.add_note(format!("rank {rank} ({host}): {message}")),
+            _ => self.machines.apply(event),
+        }
+    }
+
     fn apply_limits(&mut self, event: &RunEvent) {
         let RunEvent::MemoryLimits {
             at_ms,
@@ -411,6 +439,8 @@ impl Run {
         self.throughput.reset();
         self.stop_reason = None;
         self.is_suspended = false;
+        // A group names itself after it has resumed.
+        self.machines = Machines::default();
         self.failure_code.clear();
         self.figures = self.figures_at(at_ms, step);
         self.add_resumption(at_ms, step, device);

@@ -33,6 +33,7 @@
 //! ```
 
 // Events, and the files that contain them.
+mod machines;
 mod event;
 pub mod json_floats;
 mod run_folder;
@@ -50,6 +51,7 @@ mod records;
 mod baseline_text;
 mod gradient_health;
 mod level_spans;
+mod group_view;
 mod fold_events;
 mod series;
 mod step_series;
@@ -114,6 +116,8 @@ pub use event::{
 };
 pub use event_file::{EventReader, EventWriter, Tail, read_events};
 pub use fold_events::Run;
+pub use group_view::MachineView;
+pub use machines::{GroupMember, MachineShare, describe_group};
 pub use metric_text::{describe_run_metrics, format_metrics, headline_metric, is_fraction};
 pub use notes::RunNotes;
 pub use preset::{preset, preset_measurement, preset_name, preset_names, preset_purpose};

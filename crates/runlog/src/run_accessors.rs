@@ -6,6 +6,7 @@ use crate::baseline_text::{Accuracies, MixtureAccuracy, compare_with_baseline};
 use crate::choice_settings::TaskChoice;
 use crate::event::{MemoryLimits, Started, StopReason};
 use crate::fold_events::Run;
+use crate::group_view::MachineView;
 use crate::metric_text::headline_metric;
 use crate::records::{self, BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord};
 use crate::run_view::{Figures, Mark, RunStatus, StatusLine};
@@ -96,6 +97,18 @@ impl Run {
                 network,
             }),
         }))
+    }
+
+    /// The machines that train the run together, in the order of ranks; empty for a run on one
+    /// machine.
+    pub fn machines(&self) -> &[MachineView] {
+        &self.machines.views
+    }
+
+    /// Part of the time in which the machines added up their gradients, `0.0..=1.0`; `None` for a
+    /// run on one machine.
+    pub fn exchange_fraction(&self) -> Option<f64> {
+        self.machines.exchange_fraction
     }
 
     /// Evaluations, oldest first.

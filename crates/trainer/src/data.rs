@@ -16,7 +16,7 @@ pub use documents::DocumentData;
 pub use image_loader::{ImageEvalLoader, ImageLoader, PrefetchOptions};
 pub use labeled_text_loader::{TextData, TextEvalLoader, TextLoader};
 pub(crate) use split_documents::SplitDocuments;
-pub(crate) use token_frequencies::{load_token_frequencies, token_frequencies};
+pub(crate) use token_frequencies::{FREQUENCIES, load_token_frequencies, token_frequencies};
 pub use tokenized_texts::{Corpus, Text};
 pub(crate) use tokenizer::{TOKENIZER, document_boundary, learn_vocabulary};
 pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader, evaluated_tokens};

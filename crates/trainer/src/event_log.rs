@@ -7,7 +7,7 @@ use crate::memory_controller::Prediction;
 use crate::memory_reading::MemoryReading;
 use crate::skipped_steps::Skipped;
 use dataset::SampleError;
-use pressure::{Decision, Phase, describe_decision};
+use pressure::{Change, Decision, Phase, describe_decision};
 use runlog::{EventWriter, MemoryLimits, RunEvent, RunFolder, RunlogError, StepProgress, counted};
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
@@ -21,6 +21,9 @@ const PREDICTION_INTERVAL_MS: u64 = 10_000;
 
 /// Most events that wait for space on the disk, about 2 MB.
 const MOST_WAITING: usize = 4096;
+
+/// Most messages that a rank of a group reports after a step.
+const MOST_MESSAGES: usize = 20;
 
 /// Receives every event of a run, in order.
 pub type Observer<'a> = &'a mut (dyn FnMut(&RunEvent) + Send);
@@ -52,6 +55,8 @@ pub struct EventLog<'a> {
     last_memory_ms: Option<u64>,
     /// The newest prediction of a peak: when it was made, and for which phase and micro-batch size.
     last_prediction: Option<(u64, (Phase, u32))>,
+    /// Messages for rank 0, if this is another rank of a group.
+    messages: Option<Vec<String>>,
     /// Files that were reported as skipped, each with the reason.
     skipped_files: HashSet<(PathBuf, String)>,
 }
@@ -67,6 +72,7 @@ impl<'a> EventLog<'a> {
             live,
             last_memory_ms: None,
             last_prediction: None,
+            messages: None,
             skipped_files: HashSet::new(),
         })
     }
@@ -74,6 +80,35 @@ impl<'a> EventLog<'a> {
     /// Training time of the run so far, in milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.live.clock().now_ms()
+    }
+
+    /// Keeps decisions and warnings from now on, for the rank that keeps the run.
+    pub(crate) fn keep_messages(&mut self) {
+        self.messages = Some(Vec::new());
+    }
+
+    /// The decisions and warnings since the last call, if they are kept.
+    pub(crate) fn take_messages(&mut self) -> Vec<String> {
+        self.messages.as_mut().map_or_else(Vec::new, std::mem::take)
+    }
+
+    fn keep_message(&mut self, event: &RunEvent) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        let message = match event {
+            RunEvent::Decision {
+                decision, message, ..
+            } if !matches!(decision.change, Change::Start | Change::Hold) => message.clone(),
+            RunEvent::Warning { message, .. } => message.clone(),
+            RunEvent::Skipped { item, reason, .. } => {
+                format!("{item} cannot be read here ({reason}), so rank 0 processes it")
+            }
+            _ => return,
+        };
+        if messages.len() < MOST_MESSAGES {
+            messages.push(message);
+        }
     }
 
     /// Shows that a micro-batch begins.
@@ -84,6 +119,7 @@ impl<'a> EventLog<'a> {
     /// Writes an event and passes it to the observer. If it cannot be written, it waits, and the
     /// observer gets a warning.
     pub fn emit(&mut self, event: RunEvent) -> Result<()> {
+        self.keep_message(&event);
         let written = self
             .write_waiting()
             .and_then(|()| self.writer.write(&event));

@@ -6,6 +6,7 @@ use crate::replay::Replay;
 use crate::run_control::Control;
 use crate::run_group::RunGroup;
 use runlog::StopReason;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Inputs of a run beside its plan.
@@ -21,6 +22,9 @@ pub struct RunContext {
     pub estimated_peak_bytes: u64,
     /// The machines that train the run together; by default, this one alone.
     pub group: RunGroup,
+    /// The folder that has the samples of a resumed run on this machine; by default, the one that
+    /// the run began with.
+    pub data_folder: Option<PathBuf>,
     /// Shows what happens between two events.
     pub live: Option<Arc<dyn LiveObserver>>,
 }

@@ -2,13 +2,22 @@
 
 mod agreement;
 mod exchange;
+mod machine_log;
+mod share_run;
 
 use crate::error::{Result, TrainError};
 pub(crate) use agreement::{Subject, agree, checksum};
 use distributed::{Alone, Claim, ClaimRequest, Group, GroupError, Member, Values, join_launched};
-pub(crate) use exchange::exchange;
+use exchange::VALUES_AT_ONCE;
+pub(crate) use exchange::{Contribution, Layout, exchange};
+pub(crate) use machine_log::{MachineLog, MachineReport, gather_members};
+pub(crate) use share_run::{share_checkpoint, share_run};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Number of exchanges whose best time counts.
+const MEASURED_EXCHANGES: usize = 4;
 
 /// The group of machines that trains a run; by default, this machine alone. Clones share it.
 ///
@@ -53,6 +62,17 @@ impl RunGroup {
         Ok(joined.map_or_else(RunGroup::default, RunGroup::new))
     }
 
+    /// The MPI library that [`RunGroup::join_launched`] would use on this machine, or why there is
+    /// none.
+    pub fn find_library() -> std::result::Result<String, String> {
+        distributed::find_library().map_err(|error| error.to_string())
+    }
+
+    /// The name of this machine.
+    pub fn host_name() -> String {
+        distributed::host_name()
+    }
+
     /// Whether the run trains on this machine alone.
     pub fn is_alone(&self) -> bool {
         self.0.is_none()
@@ -91,13 +111,41 @@ impl RunGroup {
     }
 
     /// What every rank passes, in the order of ranks.
-    pub(crate) fn gather(&self, mine: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+    ///
+    /// # Errors
+    /// The group is broken.
+    pub fn gather(&self, mine: Vec<u8>) -> Result<Vec<Vec<u8>>> {
         self.call(|group| group.gather(mine))
+    }
+
+    /// What rank 0 passes. Other ranks pass nothing.
+    fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
+        self.call(|group| group.broadcast(bytes))
     }
 
     /// The sum over all ranks: the same bits on all of them.
     pub(crate) fn sum(&self, values: Values) -> Result<Values> {
         self.call(|group| group.sum(values))
+    }
+
+    /// Seconds that the ranks take to add up this many values: the best of a few exchanges.
+    ///
+    /// # Errors
+    /// The group is broken.
+    pub fn measure_exchange(&self, values: usize) -> Result<f64> {
+        let mut best = f64::INFINITY;
+        for _ in 0..MEASURED_EXCHANGES {
+            self.gather(Vec::new())?;
+            let began = Instant::now();
+            let mut left = values;
+            while left > 0 {
+                let count = left.min(VALUES_AT_ONCE);
+                self.sum(Values::Single(vec![0.0; count]))?;
+                left -= count;
+            }
+            best = best.min(began.elapsed().as_secs_f64());
+        }
+        Ok(best)
     }
 
     /// Fails if another rank does not answer at once.
@@ -110,6 +158,18 @@ impl RunGroup {
         if let Some(mut shared) = self.lock() {
             shared.group.check_when(Box::new(check));
         }
+    }
+
+    /// Number of ranks on the machine of this one, itself included.
+    pub fn ranks_here(&self) -> usize {
+        let Some(shared) = self.lock() else {
+            return 1;
+        };
+        let host = |rank| shared.group.member(rank).host;
+        let here = host(shared.group.rank());
+        (0..shared.group.size())
+            .filter(|&rank| host(rank) == here)
+            .count()
     }
 
     pub(crate) fn member(&self, rank: usize) -> Member {
@@ -138,6 +198,18 @@ impl RunGroup {
         if let Some(mut shared) = self.lock() {
             shared.last_update = number;
         }
+    }
+
+    /// The newest number of [`RunGroup::record_update`] at rank 0, which passes whether a
+    /// checkpoint of this step exists; `None` on all ranks if it does not.
+    pub(crate) fn broadcast_update(&self, is_saved: bool) -> Result<Option<u64>> {
+        let mine = if is_saved {
+            self.last_update().to_le_bytes().to_vec()
+        } else {
+            Vec::new()
+        };
+        let bytes = self.broadcast(mine)?;
+        Ok(bytes.try_into().ok().map(u64::from_le_bytes))
     }
 
     /// The newest number of [`RunGroup::record_update`].
@@ -170,4 +242,8 @@ impl RunGroup {
         // A call that panicked leaves a group whose next call fails.
         Some(shared.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn unreadable_message(error: serde_json::Error) -> TrainError {
+    GroupError::Disagreement(format!("a message cannot be read ({error})")).into()
 }

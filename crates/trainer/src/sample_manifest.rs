@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 
 /// File name in the run folder.
-const FILE: &str = "data.json";
+pub(crate) const FILE: &str = "data.json";
 /// Most bytes of the file. Ten million texts, the most that Ebb reads, take less.
 const MAX_BYTES: u64 = 640 << 20;
 /// Most lists in the file: each sample is one, and some contain another one. A short list takes
@@ -205,8 +205,29 @@ fn file_paths(found: &DetectedDataset) -> Vec<&Path> {
     }
 }
 
+/// The files of a dataset that are not in its folder, or are images of another size.
+pub(crate) fn missing_files(found: &DetectedDataset) -> Vec<String> {
+    let is_missing = |folder: &Path, file: &Path, bytes: Option<u64>| {
+        let there = std::fs::metadata(folder.join(file));
+        !there.is_ok_and(|there| there.is_file() && bytes.is_none_or(|b| b == there.len()))
+    };
+    let name = |path: &Path| path.display().to_string();
+    match found {
+        DetectedDataset::Images(found) => {
+            let files = found.files.iter();
+            let files = files.filter(|f| is_missing(&found.folder, &f.path, Some(f.bytes)));
+            files.map(|file| name(&file.path)).collect()
+        }
+        DetectedDataset::Texts(found) => {
+            let files = found.files.iter();
+            let files = files.filter(|file| is_missing(&found.folder, &file.path, None));
+            files.map(|file| name(&file.path)).collect()
+        }
+    }
+}
+
 /// Whether a relative path stays inside its folder.
-fn is_inside(path: &Path) -> bool {
+pub(crate) fn is_inside(path: &Path) -> bool {
     let mut parts = path.components();
     parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }

@@ -27,7 +27,9 @@ use crate::plan::Plan;
 use crate::replay::Position;
 use crate::run_context::RunContext;
 use crate::run_control::Control;
-use crate::run_group::{RunGroup, Subject, agree, checksum};
+use crate::run_group::{
+    Layout, MachineLog, RunGroup, Subject, agree, checksum, gather_members, share_checkpoint,
+};
 use crate::saved_controller_state::SavedControllerState;
 use crate::task::Task;
 use crate::train_state::TrainState;
@@ -39,7 +41,9 @@ use learning_check::LearningCheck;
 use loaders::Loaders;
 use power_monitor::PowerMonitor;
 use pressure::{Action, Decision, Level, MemorySample, Moments, Outcome, Phase};
-use runlog::{CheckpointReason, Claim, FULL_SPEED, RESTS, RunEvent, RunFolder, StepProgress};
+use runlog::{
+    CheckpointReason, Claim, FULL_SPEED, GroupMember, RESTS, RunEvent, RunFolder, StepProgress,
+};
 use started_event::started_event;
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -58,6 +62,8 @@ pub struct Session<'a, T: Task> {
     pub(crate) control: Control,
     /// The machines that train the run together.
     pub(crate) group: RunGroup,
+    /// What the machines report to each other. Empty alone.
+    pub(crate) machines: MachineLog,
     pub(crate) controller: MemoryController,
     pub(crate) learner: TrainState,
     pub(crate) loaders: Loaders<T>,
@@ -135,7 +141,9 @@ impl<'a, T: Task> Session<'a, T> {
         let branched_from = branch.map(|branch| branch.from.clone());
         let started = started_event(&session, branched_from.unwrap_or_default());
         session.log.emit_beginning(started)?;
-        if branch.is_some() {
+        session.emit_group()?;
+        // A group that loses a rank at once continues from here.
+        if branch.is_some() || !session.group.is_alone() {
             session.save(CheckpointReason::Periodic)?;
         }
         session.warn_if_precision_is_slow()?;
@@ -170,6 +178,7 @@ impl<'a, T: Task> Session<'a, T> {
         }
         let resumed = session.resumed_event();
         session.log.emit_beginning(resumed)?;
+        session.emit_group()?;
         session.warn_if_precision_is_slow()?;
         session.warn_if_disk_is_short()?;
         Ok(session)
@@ -190,7 +199,7 @@ impl<'a, T: Task> Session<'a, T> {
             replay,
             live,
             group,
-            estimated_peak_bytes,
+            ..
         } = context;
         let progress = CheckProgress {
             control: &control,
@@ -198,9 +207,8 @@ impl<'a, T: Task> Session<'a, T> {
             at_ms: state.at_ms,
         };
         let chosen = choose_device(plan, &machine, progress)?;
-        let micro_batch_limit_bytes = machine.micro_batch_limit_bytes;
         let learner = TrainState::new(plan, &chosen.device)?;
-        let learner = learner.with_memory_limit(micro_batch_limit_bytes);
+        let learner = learner.with_memory_limit(machine.micro_batch_limit_bytes);
         let model = model_memory(&learner);
         let mut controller =
             MemoryController::new(plan, &chosen, &machine, &control, model, replay)?;
@@ -212,25 +220,26 @@ impl<'a, T: Task> Session<'a, T> {
         let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,
+            checkpointer: Checkpointer::new(run, plan, &state, group.is_alone()),
             group,
+            machines: MachineLog::default(),
             power: PowerMonitor::new(plan, &machine, &control),
             run: run.clone(),
             control,
             controller,
             learner,
             loaders: Loaders::new(plan, data, ahead, state.step),
-            checkpointer: Checkpointer::new(run, plan, &state),
             learning_check: learning_check(plan, state.step),
             state,
             log,
             timer: StepTimer::new(),
             faults: FaultCounts::default(),
             step_samples: 0,
-            estimated_peak_bytes,
+            estimated_peak_bytes: context.estimated_peak_bytes,
             must_reload: false,
             held_out_bytes: T::held_out_bytes(data),
             shortage: None,
-            micro_batch_limit_bytes,
+            micro_batch_limit_bytes: machine.micro_batch_limit_bytes,
             chosen,
             _claim: claim,
         })
@@ -249,6 +258,9 @@ impl<'a, T: Task> Session<'a, T> {
         self.loaders.train.select(0..0, 0..0);
         let control = self.control.clone();
         self.group.check_when(move || control.is_stopping());
+        if !self.group.keeps_run() {
+            self.log.keep_messages();
+        }
         let parameters = &self.learner.parameters;
         let described = parameters.iter().map(|parameter| {
             let tensor = &parameter.tensor;
@@ -272,7 +284,28 @@ impl<'a, T: Task> Session<'a, T> {
                     vec![checksum(parameters)?.to_string()],
                 ),
             ],
-        )
+        )?;
+        let members = gather_members(
+            &self.group,
+            GroupMember {
+                rank: self.group.rank() as u32,
+                host: self.group.member(self.group.rank()).host,
+                device: format!("{kind} {gpu}").trim().to_owned(),
+                threads: self.plan.threads,
+                total_bytes: self.controller.total_bytes(),
+            },
+        )?;
+        self.machines = MachineLog::new(members);
+        self.machines.layout = Layout::new(&self.learner.parameters);
+        Ok(())
+    }
+
+    /// Emits which machines train the run, if it is not this one alone.
+    fn emit_group(&mut self) -> Result<()> {
+        let event = self
+            .machines
+            .group_event(self.log.now_ms(), self.state.step);
+        event.map_or(Ok(()), |event| self.log.emit(event))
     }
 
     /// Starts the next optimizer step and returns its number of samples.
@@ -544,6 +577,37 @@ impl<'a, T: Task> Session<'a, T> {
         }
         self.timer.next_step(total_wait_ms);
         self.record_update(update.gradient_norm)
+    }
+
+    /// Counts a step whose update only the other ranks of the group make, because this one has
+    /// freed its weights.
+    pub(crate) fn follow_step(&mut self) {
+        self.state.step += 1;
+        self.timer.restart();
+    }
+
+    /// Sends the weights and moments of this step to the ranks that have freed them and can load
+    /// them again. All ranks of the group call it after the same step. If no checkpoint can be
+    /// written now, nothing is sent, and the ranks ask again.
+    pub(crate) fn restore_suspended_ranks(&mut self) -> Result<()> {
+        if self.group.keeps_run() && !self.checkpointer.is_saved(self.state.step) {
+            let _ = self.save_ahead()?;
+        }
+        let is_saved = self.checkpointer.is_saved(self.state.step);
+        let Some(last_update) = self.group.broadcast_update(is_saved)? else {
+            return Ok(());
+        };
+        let is_suspended = self.learner.is_unloaded();
+        share_checkpoint(&self.group, &self.run, is_suspended)?;
+        if is_suspended && !self.group.keeps_run() {
+            let (loaded, _) = checkpoint::newest(&self.run)?;
+            self.load(&loaded)?;
+            // It was only a way to get here.
+            let _ = disk::remove_dir_all(&loaded.path);
+            self.group.record_update(last_update);
+            self.restart_loader();
+        }
+        Ok(())
     }
 
     /// Records what the ranks of a group compare at the end of the next step.

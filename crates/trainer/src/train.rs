@@ -21,11 +21,12 @@ use crate::plan::{LengthChange, Plan, RunLength};
 use crate::preparation::Preparation;
 use crate::pretrained;
 use crate::run_context::{RunContext, RunOutcome};
-use crate::sample_manifest;
+use crate::run_group::{RunGroup, share_run};
+use crate::sample_manifest::{self, RunDataset};
 use crate::session::Session;
 use crate::task::{Task, with_task};
 use crate::threads::on_threads;
-use agree_on_run::agree_on_run;
+use agree_on_run::{agree_on_files, agree_on_run};
 use baseline::{restore_baseline, train_baseline};
 use dataset::DetectedDataset;
 use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted, patience_is_exhausted};
@@ -67,6 +68,7 @@ pub(crate) fn start_from(
     observer: Observer,
 ) -> Result<RunOutcome> {
     let claim = run.claim()?;
+    share_cores(&mut plan, &context.group);
     run.write_config(&plan.config)?;
     sample_manifest::write(run, &found)?;
     if let Some(pretrained) = &plan.pretrained {
@@ -106,9 +108,17 @@ pub fn resume_to(
 ) -> Result<RunOutcome> {
     // Nothing is read before: another process could change it.
     let claim = run.claim()?;
-    checkpoint::recover(run)?;
+    if context.group.keeps_run() {
+        checkpoint::recover(run)?;
+    }
+    share_run(&context.group, run)?;
+    if let Some(folder) = &context.data_folder {
+        RunDataset::read(run)?.relocate(folder)?;
+    }
+    agree_on_files(&context.group, run)?;
     let found = sample_manifest::read(run)?;
-    let plan = Plan::check(&pretrained::config_of(run)?, &found)?;
+    let mut plan = Plan::check(&pretrained::config_of(run)?, &found)?;
+    share_cores(&mut plan, &context.group);
     on_threads(plan.threads as usize, || {
         let control = context.control.clone();
         let live = context.live.clone();
@@ -117,7 +127,11 @@ pub fn resume_to(
             let data = T::prepare(&plan, &found, run, preparation)?;
             let plan = with_sample_counts::<T>(plan, &data);
             let (plan, change) = with_length(plan, length, run)?;
+            agree_on_run(&context.group, &plan, &found, run)?;
             let mut session = Session::<T>::resume(&plan, &data, run, claim, context, observer)?;
+            if !session.group.keeps_run() {
+                return train(session);
+            }
             if let Some(message) = sample_manifest::describe_changes(run, &found) {
                 session.log.warn(DATA_CHANGED, message)?;
             }
@@ -128,6 +142,13 @@ pub fn resume_to(
             train(session)
         })
     })
+}
+
+/// Shares the cores of a machine among its ranks, unless the user has set the number of threads.
+fn share_cores(plan: &mut Plan, group: &RunGroup) {
+    if plan.config.threads.is_none() {
+        plan.threads = (plan.threads / group.ranks_here() as u32).max(1);
+    }
 }
 
 /// The plan with the length that the user asks for, and what that changes.
@@ -217,8 +238,12 @@ fn train_steps<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
         };
         match accumulated {
             Accumulated::Batch(batch, health) => session.update(*batch, &health)?,
+            Accumulated::Followed => session.follow_step(),
             Accumulated::Repeat => continue,
             Accumulated::Stop(reason) => return Ok(reason),
+        }
+        if std::mem::take(&mut session.machines.restores_ranks) {
+            session.restore_suspended_ranks()?;
         }
         if evaluation_is_due(session)
             && let ControlFlow::Break(reason) = evaluate_within_patience(session)?
@@ -257,6 +282,8 @@ fn repeat_after_fault<T: Task>(
 enum Accumulated {
     /// All its gradients are accumulated, and the device has confirmed them.
     Batch(Box<AccumulatedBatch>, Health),
+    /// The other ranks of the group make the update, because this one has freed its weights.
+    Followed,
     /// Its gradients are lost: start the step again.
     Repeat,
     /// The run ends.

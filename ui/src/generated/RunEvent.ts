@@ -2,7 +2,9 @@
 import type { CheckpointReason } from "./CheckpointReason";
 import type { Component } from "./Component";
 import type { Decision } from "./Decision";
+import type { GroupMember } from "./GroupMember";
 import type { Level } from "./Level";
+import type { MachineShare } from "./MachineShare";
 import type { MemoryPeak } from "./MemoryPeak";
 import type { MemorySample } from "./MemorySample";
 import type { NonFiniteGradient } from "./NonFiniteGradient";
@@ -314,6 +316,59 @@ memory_cap_bytes: number | null,
 max_system_fraction: number, 
 /**
  * The change: "Memory cap set to 4.0 GB".
+ */
+message: string, } | { "kind": "group", 
+/**
+ * Milliseconds on the run's clock.
+ */
+at_ms: number, 
+/**
+ * Completed optimizer steps.
+ */
+step: number, 
+/**
+ * The processes, in the order of their ranks.
+ */
+members: Array<GroupMember>, 
+/**
+ * The group as a sentence: "Trains on 2 machines: studio (rank 0), air (rank 1)".
+ */
+message: string, } | { "kind": "machines", 
+/**
+ * Milliseconds on the run's clock.
+ */
+at_ms: number, 
+/**
+ * Completed optimizer steps.
+ */
+step: number, 
+/**
+ * Milliseconds in which the gradients were added up.
+ */
+exchange_ms: number, 
+/**
+ * What each of them did.
+ */
+machines: Array<MachineShare>, } | { "kind": "machine", 
+/**
+ * Milliseconds on the run's clock.
+ */
+at_ms: number, 
+/**
+ * Completed optimizer steps.
+ */
+step: number, 
+/**
+ * Number of the process.
+ */
+rank: number, 
+/**
+ * Name of its machine.
+ */
+host: string, 
+/**
+ * What happened there: "Micro-batch reduced from 16 to 8: another app took 6.1 GB in 20
+ * s".
  */
 message: string, } | { "kind": "resumed", 
 /**

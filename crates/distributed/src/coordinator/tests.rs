@@ -34,15 +34,16 @@ fn shares_follow_the_speeds_and_lose_nothing() {
 #[derive(Clone, Default)]
 struct Simulated {
     held: Option<Range<u32>>,
+    confirmed: Vec<u32>,
     is_complete: bool,
 }
 
-/// One step with random claims, give-backs and rests. Returns how often each sample was confirmed.
+/// One step with random claims, give-backs, rests and retractions. Returns how often each sample
+/// was confirmed.
 fn random_step(coordinator: &mut Coordinator, round: u64, samples: u32, seed: u64) -> Vec<u32> {
     let mut random = Random::new(seed);
     let size = coordinator.ranks.len();
     let mut ranks = vec![Simulated::default(); size];
-    let mut confirmed = vec![0; samples as usize];
     let mut now_s = 0.0;
     while !ranks.iter().all(|rank| rank.is_complete) {
         let index = random.below(size as u64) as usize;
@@ -55,9 +56,19 @@ fn random_step(coordinator: &mut Coordinator, round: u64, samples: u32, seed: u6
             if random.unit() < 0.2 {
                 return Ended::GivenBack;
             }
-            held.for_each(|sample| confirmed[sample as usize] += 1);
+            rank.confirmed.extend(held);
             Ended::Confirmed
         });
+        if random.unit() < 0.05 {
+            let retracted = request(0, Some(Ended::Retracted));
+            // What it has just processed is not confirmed, but given back with the rest.
+            match coordinator.claim(index, round, samples, retracted, now_s) {
+                Ok(Claim::Complete) => rank.is_complete = true,
+                Ok(_) => rank.confirmed.clear(),
+                Err(error) => panic!("{error}"),
+            }
+            continue;
+        }
         let at_most = random.below(9) as u32;
         let claim = coordinator.claim(index, round, samples, request(at_most, ended), now_s);
         match claim.expect("the ranks are at the same step") {
@@ -69,6 +80,10 @@ fn random_step(coordinator: &mut Coordinator, round: u64, samples: u32, seed: u6
             Claim::Wait => {}
             Claim::Stop => panic!("no rank asked for it"),
         }
+    }
+    let mut confirmed = vec![0; samples as usize];
+    for sample in ranks.iter().flat_map(|rank| &rank.confirmed) {
+        confirmed[*sample as usize] += 1;
     }
     confirmed
 }

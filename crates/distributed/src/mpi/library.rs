@@ -139,6 +139,21 @@ impl MpiLibrary {
     /// # Errors
     /// No usable library is found, or it cannot be initialized.
     pub(super) fn load(prefers_open_mpi: bool) -> Result<Self> {
+        let library = MpiLibrary::first(prefers_open_mpi)?;
+        library.initialize()?;
+        Ok(library)
+    }
+
+    /// The name of the library that is loaded under the launcher of Open MPI.
+    ///
+    /// # Errors
+    /// No usable library is found.
+    pub(super) fn find() -> Result<String> {
+        MpiLibrary::first(true).map(|library| library.name)
+    }
+
+    /// Opens the first library that can be used.
+    fn first(prefers_open_mpi: bool) -> Result<Self> {
         let named = std::env::var(VARIABLE).ok();
         let names: Vec<&str> = match &named {
             Some(name) => vec![name],
@@ -148,10 +163,7 @@ impl MpiLibrary {
         let mut problems = Vec::new();
         for name in names {
             match MpiLibrary::open(name) {
-                Ok(library) => {
-                    library.initialize()?;
-                    return Ok(library);
-                }
+                Ok(library) => return Ok(library),
                 Err(problem) => problems.push(problem),
             }
         }

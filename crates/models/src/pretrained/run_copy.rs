@@ -12,7 +12,7 @@ use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 /// Name of the copy in the run folder.
-pub(crate) const RUN_COPY: &str = "published";
+pub const RUN_COPY: &str = "published";
 /// Name of the list of checksums in the copy.
 const SUMS: &str = "sums.json";
 /// Most bytes of this list.

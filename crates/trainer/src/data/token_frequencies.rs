@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// File name in the run folder.
-const FILE: &str = "token_shares.json";
+pub(crate) const FREQUENCIES: &str = "token_shares.json";
 
 /// Counts the bytes of `documents` and saves their frequencies in the run folder.
 pub(crate) fn token_frequencies(documents: &Documents, run: &RunFolder) -> Result<Arc<[f32]>> {
@@ -25,7 +25,7 @@ pub(crate) fn token_frequencies(documents: &Documents, run: &RunFolder) -> Resul
     let all = counts.iter().sum::<u64>().max(1) as f64;
     let frequencies = counts.iter().map(|count| (*count as f64 / all) as f32);
     let frequencies: Vec<f32> = frequencies.collect();
-    let path = run.path.join(FILE);
+    let path = run.path.join(FREQUENCIES);
     if !path.exists() {
         let json = serde_json::to_string(&frequencies).map_err(std::io::Error::other);
         let json = json.map_err(at(&path))?;
@@ -36,7 +36,7 @@ pub(crate) fn token_frequencies(documents: &Documents, run: &RunFolder) -> Resul
 
 /// Reads the frequencies that a run was trained with.
 pub(crate) fn load_token_frequencies(run: &Path) -> Result<Arc<[f32]>> {
-    let path = run.join(FILE);
+    let path = run.join(FREQUENCIES);
     let text = std::fs::read_to_string(&path).map_err(at(&path))?;
     let frequencies: Vec<f32> = serde_json::from_str(&text)
         .map_err(std::io::Error::other)

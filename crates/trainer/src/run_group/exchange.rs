@@ -1,7 +1,7 @@
 //! Adds the sums of all ranks up at the end of a step. Every rank gets the same bits.
 
-use super::RunGroup;
-use crate::error::{Result, TrainError};
+use super::{MachineReport, RunGroup, unreadable_message};
+use crate::error::Result;
 use crate::gradient_accumulation::BatchSums;
 use crate::task::MetricSums;
 use candle_core::{DType, Tensor};
@@ -14,7 +14,7 @@ use tape::device::read;
 
 /// Most values that are copied to the host at once, unless a single parameter has more: 64 MB in
 /// f32.
-const VALUES_AT_ONCE: usize = 1 << 24;
+pub(super) const VALUES_AT_ONCE: usize = 1 << 24;
 
 /// The small sums of one rank. Bits, so that a text keeps every value as it is.
 #[derive(Serialize, Deserialize)]
@@ -28,9 +28,11 @@ struct SmallSums {
     metrics: BTreeMap<String, (u64, u64)>,
     /// Samples that could not be read: file and reason.
     unreadable: Vec<(std::path::PathBuf, String)>,
-    /// What all ranks must have in common: a checksum of the last update.
-    last_update: u64,
+    /// What all ranks must have in common: a checksum of the last update. `None` for a rank that
+    /// has freed its weights.
+    last_update: Option<u64>,
     has_gradients: bool,
+    report: MachineReport,
 }
 
 /// What the ranks have processed together.
@@ -38,27 +40,40 @@ pub(crate) struct Exchanged {
     pub(crate) sums: BatchSums,
     /// Samples that a rank could not read.
     pub(crate) unreadable: Vec<SampleError>,
+    /// What each rank did, in the order of ranks.
+    pub(crate) reports: Vec<MachineReport>,
 }
 
-/// Adds `sums` of all ranks up, in the order of ranks.
+/// What a rank adds to the exchange of a step.
+pub(crate) struct Contribution {
+    pub(crate) sums: BatchSums,
+    pub(crate) unreadable: Vec<SampleError>,
+    pub(crate) report: MachineReport,
+}
+
+/// Adds the sums of all ranks up, in the order of ranks. A rank that has freed its parameters takes
+/// part, and gets no gradients.
 ///
 /// # Errors
 /// The group is broken, the device failed, or the ranks have different weights.
 pub(crate) fn exchange(
     group: &RunGroup,
     parameters: &Parameters,
-    sums: BatchSums,
-    unreadable: Vec<SampleError>,
+    layout: &Layout,
+    mine: Contribution,
 ) -> Result<Exchanged> {
-    let last_update = group.last_update();
-    let mine = SmallSums::new(&sums, unreadable, last_update);
+    let is_suspended = parameters.is_empty();
+    let last_update = (!is_suspended).then(|| group.last_update());
+    let sums = mine.sums;
+    let mine = SmallSums::new(&sums, mine.unreadable, mine.report, last_update);
     let mine = serde_json::to_vec(&mine).map_err(unreadable_message)?;
     let mut total = BatchSums::default();
-    let mut unreadable = Vec::new();
+    let (mut unreadable, mut reports) = (Vec::new(), Vec::new());
     let mut has_gradients = false;
     for (rank, bytes) in group.gather(mine)?.into_iter().enumerate() {
-        let sums: SmallSums = serde_json::from_slice(&bytes).map_err(unreadable_message)?;
-        if sums.last_update != last_update {
+        let mut sums: SmallSums = serde_json::from_slice(&bytes).map_err(unreadable_message)?;
+        let theirs = sums.last_update.zip(last_update);
+        if theirs.is_some_and(|(theirs, mine)| theirs != mine) {
             return Err(GroupError::Disagreement(format!(
                 "the weights of {} and {} differ after the last step; the machines compute differently, so they cannot train together",
                 group.member(rank), group.member(group.rank())
@@ -68,23 +83,28 @@ pub(crate) fn exchange(
         has_gradients |= sums.has_gradients;
         let errors = sums.unreadable.iter().cloned();
         unreadable.extend(errors.map(|(file, reason)| SampleError { file, reason }));
+        reports.push(std::mem::take(&mut sums.report));
         sums.add_to(&mut total);
     }
-    if has_gradients {
+    if has_gradients && is_suspended {
+        sum_zeros(group, layout)?;
+    } else if has_gradients {
         total.gradients = Some(sum_gradients(group, parameters, sums.gradients)?);
     }
     Ok(Exchanged {
         sums: total,
         unreadable,
+        reports,
     })
 }
 
-fn unreadable_message(error: serde_json::Error) -> TrainError {
-    GroupError::Disagreement(format!("a message cannot be read ({error})")).into()
-}
-
 impl SmallSums {
-    fn new(sums: &BatchSums, unreadable: Vec<SampleError>, last_update: u64) -> Self {
+    fn new(
+        sums: &BatchSums,
+        unreadable: Vec<SampleError>,
+        report: MachineReport,
+        last_update: Option<u64>,
+    ) -> Self {
         let metrics = sums.metrics.iter();
         let bits = |(name, (sum, weight)): (&str, (f64, f64))| {
             (name.to_owned(), (sum.to_bits(), weight.to_bits()))
@@ -100,6 +120,7 @@ impl SmallSums {
             unreadable: unreadable.map(|error| (error.file, error.reason)).collect(),
             last_update,
             has_gradients: sums.gradients.is_some(),
+            report,
         }
     }
 
@@ -117,6 +138,49 @@ impl SmallSums {
     }
 }
 
+/// Element types and sizes of all parameters, which a rank remembers while it is suspended.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Layout(Vec<Size>);
+
+/// Element type and number of values of a parameter.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    dtype: DType,
+    values: usize,
+}
+
+impl Layout {
+    /// The layout of these parameters.
+    pub(crate) fn new(parameters: &Parameters) -> Self {
+        let parameters = parameters.iter().map(|parameter| &parameter.tensor);
+        Layout(parameters.map(Size::from_tensor).collect())
+    }
+}
+
+impl Size {
+    fn from_tensor(tensor: &Tensor) -> Self {
+        Size {
+            dtype: tensor.dtype(),
+            values: tensor.elem_count(),
+        }
+    }
+}
+
+/// Takes part in the sums of the gradients with zeros, for a rank without parameters.
+fn sum_zeros(group: &RunGroup, layout: &Layout) -> Result<()> {
+    let layout = &layout.0;
+    let mut next = 0;
+    while next < layout.len() {
+        let mut bucket = Bucket::new(layout[next].dtype);
+        while next < layout.len() && bucket.accepts(layout[next]) {
+            bucket.append_zeros(layout[next].values);
+            next += 1;
+        }
+        group.sum(bucket.0)?;
+    }
+    Ok(())
+}
+
 /// The gradients of all ranks. A rank without any, because it processed nothing, adds zeros.
 fn sum_gradients(
     group: &RunGroup,
@@ -129,7 +193,9 @@ fn sum_gradients(
     while next < parameters.len() {
         let mut bucket = Bucket::new(parameters.at(next).tensor.dtype());
         let first = next;
-        while next < parameters.len() && bucket.accepts(&parameters.at(next).tensor) {
+        while next < parameters.len()
+            && bucket.accepts(Size::from_tensor(&parameters.at(next).tensor))
+        {
             let gradient = gradients.as_mut().and_then(Iterator::next);
             bucket.append(&parameters.at(next).tensor, gradient.as_ref())?;
             next += 1;
@@ -152,9 +218,9 @@ impl Bucket {
         })
     }
 
-    fn accepts(&self, parameter: &Tensor) -> bool {
-        let fits = matches!(self.0, Values::Double(_)) == (parameter.dtype() == DType::F64);
-        let is_small = self.0.len() + parameter.elem_count() <= VALUES_AT_ONCE;
+    fn accepts(&self, size: Size) -> bool {
+        let fits = matches!(self.0, Values::Double(_)) == (size.dtype == DType::F64);
+        let is_small = self.0.len() + size.values <= VALUES_AT_ONCE;
         fits && (self.0.is_empty() || is_small)
     }
 
@@ -162,14 +228,16 @@ impl Bucket {
         match (&mut self.0, gradient) {
             (Values::Single(values), Some(gradient)) => values.extend(read::<f32>(gradient)?),
             (Values::Double(values), Some(gradient)) => values.extend(read::<f64>(gradient)?),
-            (Values::Single(values), None) => {
-                values.resize(values.len() + parameter.elem_count(), 0.0);
-            }
-            (Values::Double(values), None) => {
-                values.resize(values.len() + parameter.elem_count(), 0.0);
-            }
+            (_, None) => self.append_zeros(parameter.elem_count()),
         }
         Ok(())
+    }
+
+    fn append_zeros(&mut self, count: usize) {
+        match &mut self.0 {
+            Values::Single(values) => values.resize(values.len() + count, 0.0),
+            Values::Double(values) => values.resize(values.len() + count, 0.0),
+        }
     }
 
     /// The sums of all ranks, with shape and device of these parameters.

@@ -19,6 +19,8 @@ const MOST_REPEATED_MS: u64 = 30_000;
 /// With an automatic interval, checkpoints are at least this far apart, in milliseconds: a small
 /// model would otherwise be written all the time, which wears the disk.
 const SHORTEST_INTERVAL_MS: u64 = 5 * 60_000;
+/// The same in a group, which loses more often a machine.
+const SHORTEST_GROUP_INTERVAL_MS: u64 = 2 * 60_000;
 
 /// Attempts to read the weights from a device that fails.
 const ATTEMPTS: u32 = 3;
@@ -30,6 +32,8 @@ pub struct Checkpointer {
     retention: Retention,
     /// Number of checkpoints that the run has saved.
     number: u64,
+    /// Shortest automatic interval, in milliseconds.
+    shortest_ms: u64,
     /// What saving has cost.
     cost: SavingCost,
     /// Training time of the newest checkpoint.
@@ -60,7 +64,7 @@ pub struct Snapshot<'s, 'a> {
 
 impl Checkpointer {
     /// `state` is that of the newest checkpoint of earlier sessions.
-    pub fn new(run: &RunFolder, plan: &Plan, state: &RunState) -> Self {
+    pub fn new(run: &RunFolder, plan: &Plan, state: &RunState, is_alone: bool) -> Self {
         Checkpointer {
             run: run.clone(),
             retention: Retention {
@@ -68,6 +72,11 @@ impl Checkpointer {
                 every: plan.keep_every,
             },
             number: state.number,
+            shortest_ms: if is_alone {
+                SHORTEST_INTERVAL_MS
+            } else {
+                SHORTEST_GROUP_INTERVAL_MS
+            },
             cost: SavingCost::default(),
             saved_at_ms: state.at_ms,
             saved_step: None,
@@ -131,7 +140,7 @@ impl Checkpointer {
         }
         match plan.checkpoint_every {
             CheckpointInterval::Automatic => {
-                now_ms >= self.saved_at_ms + SHORTEST_INTERVAL_MS && self.cost.is_affordable(now_ms)
+                now_ms >= self.saved_at_ms + self.shortest_ms && self.cost.is_affordable(now_ms)
             }
             CheckpointInterval::Minutes(minutes) => now_ms >= self.saved_at_ms + minutes * 60_000,
             CheckpointInterval::Epochs(epochs) => {

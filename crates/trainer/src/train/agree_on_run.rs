@@ -1,12 +1,36 @@
 //! Compares the plan and the dataset of all ranks of a group before the first step.
 
 use crate::data::TOKENIZER;
-use crate::error::{Result, at};
+use crate::error::{Result, TrainError, at};
 use crate::plan::Plan;
 use crate::run_group::{RunGroup, Subject, agree};
-use crate::sample_manifest;
+use crate::sample_manifest::{self, RunDataset};
 use dataset::DetectedDataset;
 use runlog::{Group, RunFolder, SETTINGS, Setting};
+
+/// Makes sure that all ranks of a resumed run have its samples.
+///
+/// # Errors
+/// The folder of this rank is missing, or the ranks have different files.
+pub(super) fn agree_on_files(group: &RunGroup, run: &RunFolder) -> Result<()> {
+    if group.is_alone() {
+        return Ok(());
+    }
+    let dataset = RunDataset::read(run)?;
+    if let Some(missing) = dataset.missing() {
+        let missing = missing.display();
+        let message = format!(
+            "{missing} is not on this machine, and Ebb does not send samples; copy it there (rsync -a {missing} THIS_MACHINE:…), or name its place on this machine with --folder"
+        );
+        return Err(TrainError::NotTrainable { message });
+    }
+    let mut lines = sample_manifest::missing_files(&dataset.found);
+    if lines.is_empty() {
+        lines.push("none".to_owned());
+    }
+    let noun = "sample file that is missing or has another size";
+    agree(group, &[Subject { noun, lines }])
+}
 
 /// Compares version, settings, samples and vocabulary of all ranks.
 ///

@@ -9,13 +9,13 @@ use super::stop_run::stop_for_shortage;
 use crate::data::TrainLoader;
 use crate::error::{Result, TrainError};
 use crate::gradient_accumulation::EffectiveBatch;
-use crate::run_group::exchange;
+use crate::run_group::{Contribution, MachineReport, exchange};
 use crate::session::Session;
 use crate::task::Task;
 use dataset::SampleError;
 use distributed::{Claim, ClaimRequest, Ended};
 use pressure::{Action, Outcome, Phase};
-use runlog::{CheckpointReason, StopReason};
+use runlog::{CheckpointReason, MachineShare, StopReason};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use tape::device::with_autorelease_pool;
@@ -35,6 +35,11 @@ struct OwnPart<T: Task> {
     /// Whether this rank has measured the memory of a micro-batch in this step.
     has_probed: bool,
     unreadable: Vec<SampleError>,
+    /// This rank cannot read a sample that others may be able to read, and leaves them the rest.
+    leaves_rest: bool,
+    began: Instant,
+    /// Time in which this rank processed samples.
+    busy: Duration,
     /// When this rank began to wait for the others.
     waits_since: Option<Instant>,
     decision: Option<Decided>,
@@ -46,6 +51,24 @@ struct Decided {
     /// The micro-batch; 0 if none can start now.
     size: usize,
     checkpoint_blocks: u32,
+    /// The memory of this machine is so short that the weights must be freed.
+    suspends: bool,
+}
+
+impl<T: Task> OwnPart<T> {
+    fn new() -> Self {
+        OwnPart {
+            batch: EffectiveBatch::new(0),
+            processed: 0,
+            has_probed: false,
+            unreadable: Vec::new(),
+            leaves_rest: false,
+            began: Instant::now(),
+            busy: Duration::ZERO,
+            waits_since: None,
+            decision: None,
+        }
+    }
 }
 
 /// Accumulates the gradients of one effective batch together with the other ranks.
@@ -55,31 +78,37 @@ struct Decided {
 pub(super) fn accumulate_in_group<T: Task>(session: &mut Session<'_, T>) -> Result<Accumulated> {
     let samples = session.begin_step();
     session.group.begin_step(samples);
-    let mut part = OwnPart::<T> {
-        batch: EffectiveBatch::new(0),
-        processed: 0,
-        has_probed: false,
-        unreadable: Vec::new(),
-        waits_since: None,
-        decision: None,
-    };
+    let mut part = OwnPart::<T>::new();
     let mut ended = None;
     loop {
         let mut stop = handle_requests(session)?.then_some(StopReason::Requested);
         if stop.is_none() {
             stop = decide(session, &mut part, samples)?;
         }
-        let size = part.decision.as_ref().map_or(0, |decided| decided.size);
+        let suspends = must_suspend(session, &part);
+        let claims = stop.is_none() && !part.leaves_rest && !session.learner.is_unloaded();
+        let size = part.decision.as_ref().filter(|_| claims);
         let claim = session.group.claim(ClaimRequest {
-            at_most: if stop.is_none() { size as u32 } else { 0 },
-            ended: ended.take(),
+            at_most: size.map_or(0, |decided| decided.size as u32),
+            ended: if suspends {
+                Some(Ended::Retracted)
+            } else {
+                ended.take()
+            },
             stop: stop.is_some(),
         })?;
+        if suspends && claim == Claim::Wait {
+            ended = None;
+            suspend(session, &mut part)?;
+            continue;
+        }
         match claim {
             Claim::Samples { samples, next } => {
                 part.waits_since = None;
                 let range = |range: Range<u32>| range.start as usize..range.end as usize;
+                let began = Instant::now();
                 ended = Some(process(session, &mut part, range(samples), range(next))?);
+                part.busy += began.elapsed();
             }
             Claim::Wait => wait(session, &mut part),
             Claim::Complete => break,
@@ -114,8 +143,31 @@ fn decide<T: Task>(
         at: Instant::now(),
         size: decision.micro_batch().unwrap_or(0),
         checkpoint_blocks: decision.checkpoint_blocks,
+        suspends: decision.action == Action::Suspend,
     });
     Ok(None)
+}
+
+/// Whether this rank has to free its weights now. Rank 0 keeps them: the others get them from it
+/// when they return.
+fn must_suspend<T: Task>(session: &Session<'_, T>, part: &OwnPart<T>) -> bool {
+    let decided = part.decision.as_ref();
+    !session.group.keeps_run()
+        && !session.learner.is_unloaded()
+        && decided.is_some_and(|decided| decided.suspends)
+}
+
+/// Frees weights, moments and the sums of this step, whose samples others process again. From now
+/// on this rank takes part in the exchanges with zeros, until it gets the weights of a later step.
+fn suspend<T: Task>(session: &mut Session<'_, T>, part: &mut OwnPart<T>) -> Result<()> {
+    let began = part.began;
+    *part = OwnPart {
+        began,
+        decision: part.decision.take(),
+        unreadable: std::mem::take(&mut part.unreadable),
+        ..OwnPart::new()
+    };
+    session.unload()
 }
 
 /// Waits for other ranks, or for memory.
@@ -148,7 +200,16 @@ fn process<T: Task>(
     let pending = &mut part.batch.pending;
     while pending.missing(count) > 0 {
         let arrived = session.loaders.train.fetch(pending.missing(count));
-        part.unreadable.extend(pending.deliver(arrived));
+        let unreadable = pending.deliver(arrived);
+        if !session.group.keeps_run() && !unreadable.is_empty() {
+            // The machine of rank 0 has the samples of the run: if it cannot read one, none can.
+            part.leaves_rest = true;
+            pending.clear();
+            let step = session.state.step;
+            session.log.skipped_samples(step, unreadable)?;
+            return Ok(Ended::GivenBack);
+        }
+        part.unreadable.extend(unreadable);
     }
     let samples = pending.micro_batch(count);
     if samples.is_empty() {
@@ -178,17 +239,71 @@ fn process<T: Task>(
     }
 }
 
+/// What this rank did in the step, for the rank that keeps the run.
+fn report<T: Task>(session: &mut Session<'_, T>, part: &OwnPart<T>) -> MachineReport {
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+    let waited = part.began.elapsed().saturating_sub(part.busy);
+    let exchange_ms = session.machines.take_last_exchange_ms();
+    let sample = session.controller.latest_sample();
+    let is_suspended = session.learner.is_unloaded();
+    let decided = part.decision.as_ref();
+    MachineReport {
+        share: MachineShare {
+            rank: session.group.rank() as u32,
+            samples: part.processed as u64,
+            busy_ms: milliseconds(part.busy),
+            wait_ms: milliseconds(waited) + exchange_ms,
+            micro_batch: session.controller.micro_batch(),
+            own_bytes: sample.map_or(0, |sample| sample.own_bytes),
+            budget_bytes: sample.map_or(0, |sample| session.controller.budget_bytes(&sample)),
+            level: session.controller.level(),
+            is_suspended,
+        },
+        needs_weights: is_suspended && decided.is_some_and(|decided| !decided.suspends),
+        messages: session.log.take_messages(),
+    }
+}
+
+/// Emits what the ranks did. Returns whether some of them need the weights of this step.
+fn emit_reports<T: Task>(
+    session: &mut Session<'_, T>,
+    reports: Vec<MachineReport>,
+) -> Result<bool> {
+    let needs_weights = reports.iter().any(|report| report.needs_weights);
+    let (at_ms, step) = (session.log.now_ms(), session.state.step);
+    let messages = session.machines.add(reports, at_ms, step);
+    let due = session.machines.due_event(at_ms, step);
+    for event in messages.into_iter().chain(due) {
+        if session.group.keeps_run() {
+            session.log.emit(event)?;
+        }
+    }
+    Ok(needs_weights)
+}
+
 /// Adds the sums of all ranks up.
 fn complete<T: Task>(session: &mut Session<'_, T>, part: OwnPart<T>) -> Result<Accumulated> {
+    let report = report(session, &part);
+    let began = Instant::now();
     let exchanged = exchange(
         &session.group,
         &session.learner.parameters,
-        part.batch.into_sums(),
-        part.unreadable,
+        &session.machines.layout,
+        Contribution {
+            sums: part.batch.into_sums(),
+            unreadable: part.unreadable,
+            report,
+        },
     )?;
+    let exchange_ms = began.elapsed().as_secs_f64() * 1000.0;
+    session.machines.add_exchange(exchange_ms);
+    session.machines.restores_ranks = emit_reports(session, exchanged.reports)?;
     session
         .log
         .skipped_samples(session.state.step, exchanged.unreadable)?;
+    if session.learner.is_unloaded() {
+        return Ok(Accumulated::Followed);
+    }
     let batch = exchanged.sums.finish().ok_or_else(|| TrainError::NoData {
         step: session.state.step,
         folder: session.plan.folder.clone(),

@@ -22,7 +22,7 @@ use tape::Rng;
 use tape::inplace::to_f64;
 use tempfile::TempDir;
 use trainer::internals::{ImageSample, ImageTask, PrefetchOptions, Task, TrainLoader};
-use trainer::{Control, Plan, Request, Result, RunContext, RunGroup, RunOutcome};
+use trainer::{Control, Machine, Plan, Request, Result, RunContext, RunGroup, RunOutcome};
 
 const STEPS: u64 = 20;
 
@@ -218,30 +218,67 @@ impl Trained {
     }
 }
 
+/// How a rank trains.
+#[derive(Default)]
+struct Session {
+    control: Control,
+    /// The run to resume; rank 0 alone has its folder.
+    resumes: Option<RunFolder>,
+    /// Stops after this step.
+    stops_at: Option<u64>,
+    machine: Machine,
+    /// The folder of a resumed run's samples on this machine.
+    data_folder: Option<PathBuf>,
+}
+
 /// Trains as one rank. A rank that fails informs the others, as the terminal does.
 fn train(config: &RunConfig, group: RunGroup, control: Control) -> Trained {
-    let folder = tempfile::tempdir().unwrap();
-    let run = RunStore::open(folder.path().to_owned())
-        .create("run")
-        .unwrap();
-    let data = config.folder.as_ref().unwrap();
-    let found = detect(
-        data,
-        &InspectOptions::default(),
-        &TextOptions::default(),
-        &|_| {},
-    );
-    let found = found.unwrap();
-    let plan = Plan::check(config, &found).unwrap();
-    let context = RunContext {
+    let session = Session {
         control,
+        ..Session::default()
+    };
+    train_session(config, group, session, &mut |_| {})
+}
+
+/// Trains or resumes as one rank; `observer` sees every event.
+fn train_session(
+    config: &RunConfig,
+    group: RunGroup,
+    session: Session,
+    observer: &mut (dyn FnMut(&RunEvent) + Send),
+) -> Trained {
+    let folder = tempfile::tempdir().unwrap();
+    let resumed = session.resumes.clone().filter(|_| group.keeps_run());
+    let run = resumed.unwrap_or_else(|| {
+        let store = RunStore::open(folder.path().to_owned());
+        store.create("run").unwrap()
+    });
+    let context = RunContext {
+        control: session.control.clone(),
         group: group.clone(),
+        machine: session.machine,
+        data_folder: session.data_folder,
         ..RunContext::default()
     };
     let mut events = Vec::new();
-    let outcome = trainer::start(plan, found, &run, context, &mut |event| {
+    let mut receive = |event: &RunEvent| {
+        if let RunEvent::Step { step, .. } = event
+            && session.stops_at == Some(*step)
+        {
+            session.control.send(Request::Stop);
+        }
+        observer(event);
         events.push(event.clone());
-    });
+    };
+    let outcome = if session.resumes.is_some() {
+        trainer::resume_to(&run, None, context, &mut receive)
+    } else {
+        let data = config.folder.as_ref().unwrap();
+        let (images, texts) = (InspectOptions::default(), TextOptions::default());
+        let found = detect(data, &images, &texts, &|_| {}).unwrap();
+        let plan = Plan::check(config, &found).unwrap();
+        trainer::start(plan, found, &run, context, &mut receive)
+    };
     if let Err(error) = &outcome {
         group.fail(&error.to_string());
     }
@@ -253,6 +290,26 @@ fn train(config: &RunConfig, group: RunGroup, control: Control) -> Trained {
         run,
         _folder: folder,
     }
+}
+
+/// Resumes a run on several ranks.
+fn resume_in_group(run: &RunFolder, sessions: Vec<Session>) -> Vec<Trained> {
+    let ranks = thread_ranks(sessions.len(), delayed(9)).into_iter();
+    std::thread::scope(|scope| {
+        let start = |(rank, session): (ThreadRank, Session)| {
+            let session = Session {
+                resumes: Some(run.clone()),
+                ..session
+            };
+            scope.spawn(move || {
+                let group = RunGroup::new(rank.join().unwrap());
+                train_session(&RunConfig::default(), group, session, &mut |_| {})
+            })
+        };
+        let threads: Vec<_> = ranks.zip(sessions).map(start).collect();
+        let trained = threads.into_iter().map(|thread| thread.join().unwrap());
+        trained.collect()
+    })
 }
 
 /// Trains in a group whose rank `i` has `configs[i]`.
@@ -326,8 +383,11 @@ fn check_equality(name: &str, config: RunConfig) {
                 ranks[0].losses(),
                 "all ranks see the same losses"
             );
-            assert!(rank.confirmed > 0, "every rank works");
         }
+        // Rank 0 saves after each step here. On a slow disk, the others finish the next step
+        // meanwhile.
+        let works = |rank: &Trained| rank.confirmed > 0;
+        assert!(ranks.iter().skip(1).all(works), "every rank but 0 works");
         let drift = distance(&ranks[0].weights(STEPS), &last) / way;
         let losses = ranks[0].losses().into_iter().zip(alone.losses());
         let worst = losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
@@ -542,4 +602,142 @@ fn selected_samples_are_those_of_the_step() {
             }
         }
     }
+}
+
+/// Trains a run alone to step 6, in a group to step 13, and alone to the end.
+fn check_resumption(name: &str, config: &RunConfig) {
+    let whole = train(config, RunGroup::default(), Control::default());
+    let stopping = |stops_at| Session {
+        stops_at,
+        ..Session::default()
+    };
+    let begun = train_session(config, RunGroup::default(), stopping(Some(6)), &mut |_| {});
+    assert_eq!(begun.outcome.as_ref().unwrap().step, 6);
+    let sessions = vec![stopping(Some(13)), stopping(None), stopping(None)];
+    let ranks = resume_in_group(&begun.run, sessions);
+    for rank in &ranks {
+        assert_eq!(rank.outcome.as_ref().unwrap().step, 13, "{name}");
+        assert_eq!(rank.losses(), ranks[0].losses());
+    }
+    let last = Session {
+        resumes: Some(begun.run.clone()),
+        ..Session::default()
+    };
+    let last = train_session(config, RunGroup::default(), last, &mut |_| {});
+    assert_eq!(last.outcome.as_ref().unwrap().step, STEPS);
+    let (expected, found) = (whole.weights(STEPS), last.weights(STEPS));
+    let way = distance(&whole.weights(1), &expected);
+    let drift = distance(&found, &expected) / way;
+    println!("{name}, resumed in a group and alone: weights differ by {drift:.1e} of the way");
+    assert!(way > 0.0 && drift <= 1e-12, "{name}: {drift:e}");
+    let group = runlog::read_events(&begun.run.events_path()).unwrap();
+    let named = group
+        .iter()
+        .any(|event| matches!(event, RunEvent::Group { members, .. } if members.len() == 3));
+    assert!(named, "the events name the group");
+}
+
+#[test]
+fn a_run_goes_on_in_a_group_and_alone_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let every_step = |config: RunConfig| RunConfig {
+        checkpoint_every: Some(CheckpointInterval::Steps(1)),
+        keep_checkpoints: Some(100),
+        ..config
+    };
+    check_resumption("images", &every_step(of_images(folder.path())));
+    check_resumption("texts", &every_step(of_texts(folder.path())));
+    check_resumption("documents", &every_step(of_documents(folder.path())));
+}
+
+#[test]
+fn a_rank_without_the_samples_is_refused_before_it_trains() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = of_images(folder.path());
+    let stopping = Session {
+        stops_at: Some(3),
+        ..Session::default()
+    };
+    let begun = train_session(&config, RunGroup::default(), stopping, &mut |_| {});
+    let copy = tempfile::tempdir().unwrap();
+    images(copy.path());
+    let at = |folder: PathBuf| Session {
+        data_folder: Some(folder),
+        stops_at: Some(5),
+        ..Session::default()
+    };
+    let copied = copy.path().join("birds");
+    let ranks = resume_in_group(
+        &begun.run,
+        vec![
+            Session {
+                stops_at: Some(5),
+                ..Session::default()
+            },
+            at(copied.clone()),
+        ],
+    );
+    assert_eq!(ranks[0].outcome.as_ref().unwrap().step, 5);
+    // A changed file is named.
+    image::RgbImage::new(3, 3)
+        .save(copied.join("owl/4.png"))
+        .unwrap();
+    let ranks = resume_in_group(&begun.run, vec![Session::default(), at(copied.clone())]);
+    for rank in &ranks {
+        let error = rank.error();
+        assert!(error.contains("owl/4.png"), "{error}");
+    }
+    std::fs::remove_file(copied.join("owl/4.png")).unwrap();
+    let ranks = resume_in_group(&begun.run, vec![Session::default(), at(copied)]);
+    assert!(
+        ranks[1].error().contains("owl/4.png"),
+        "{}",
+        ranks[1].error()
+    );
+    assert!(
+        ranks[0].error().contains("rank 1 ("),
+        "{}",
+        ranks[0].error()
+    );
+}
+
+#[test]
+fn a_sample_that_one_rank_cannot_read_is_processed_by_rank_0() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (config, copy) = (of_images(here.path()), of_images(there.path()));
+    let damaged = there.path().join("birds/owl/3.png");
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    // The header stays valid, so the inspection accepts the file.
+    bytes[40..].fill(0);
+    std::fs::write(&damaged, bytes).unwrap();
+    let alone = train(&config, RunGroup::default(), Control::default());
+    let ranks = in_group(&[config, copy], delayed(8));
+    assert!(ranks.iter().all(|rank| rank.outcome.is_ok()));
+    let losses = ranks[0].losses().into_iter().zip(alone.losses());
+    let worst = losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
+    assert!(worst <= 1e-12, "{worst:e}");
+    let named = ranks[0].events.iter().any(|event| {
+        matches!(event, RunEvent::Machine { rank: 1, message, .. } if message.contains("owl/3.png"))
+    });
+    assert!(named && ranks[1].confirmed > 0);
+    let skipped = |event: &RunEvent| matches!(event, RunEvent::Skipped { .. });
+    assert!(!ranks[0].events.iter().any(skipped));
+}
+
+#[test]
+fn more_ranks_than_samples_train_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig {
+        effective_batch: Some(2),
+        ..of_images(folder.path())
+    };
+    let alone = train(&config, RunGroup::default(), Control::default());
+    let configs = vec![config; 4];
+    let ranks = in_group(&configs, delayed(10));
+    let losses = ranks[0].losses().into_iter().zip(alone.losses());
+    let worst = losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
+    assert!(
+        ranks.iter().all(|rank| rank.outcome.is_ok()) && worst <= 1e-12,
+        "{worst:e}"
+    );
 }

@@ -1,0 +1,98 @@
+//! What the events of a run that several machines train say of them.
+
+use crate::amounts::counted;
+use pressure::Level;
+use serde::{Deserialize, Serialize};
+use ts_rs::TS;
+
+/// A process that trains the run together with others.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
+pub struct GroupMember {
+    /// Number of the process, from 0. Rank 0 keeps the run folder.
+    pub rank: u32,
+    /// Name of its machine.
+    pub host: String,
+    /// `cpu`, `metal` or `cuda`, with the name of the chip.
+    pub device: String,
+    /// Threads of the CPU kernels.
+    pub threads: u32,
+    /// Physical memory of its machine, in bytes.
+    pub total_bytes: u64,
+}
+
+/// What one rank did since the previous event of this kind.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
+pub struct MachineShare {
+    /// The rank.
+    pub rank: u32,
+    /// Samples that it processed.
+    pub samples: u64,
+    /// Milliseconds in which it processed them.
+    #[serde(deserialize_with = "crate::json_floats::or_null")]
+    pub busy_ms: f64,
+    /// Milliseconds in which it waited for other ranks or for memory, the exchange included.
+    #[serde(deserialize_with = "crate::json_floats::or_null")]
+    pub wait_ms: f64,
+    /// Samples of its micro-batch; 0 while it does not work.
+    pub micro_batch: u32,
+    /// Footprint of its process, in bytes.
+    pub own_bytes: u64,
+    /// The footprint that it allows itself, in bytes.
+    pub budget_bytes: u64,
+    /// Pressure level of its machine.
+    pub level: Level,
+    /// It has freed its weights because memory is short, and processes nothing.
+    #[serde(default)]
+    pub is_suspended: bool,
+}
+
+impl MachineShare {
+    /// The fraction of the time in which the rank worked; `None` if no time has passed.
+    pub fn utilization(&self) -> Option<f64> {
+        let all_ms = self.busy_ms + self.wait_ms;
+        (all_ms > 0.0).then(|| self.busy_ms / all_ms)
+    }
+}
+
+/// "Trains on 2 machines: studio (rank 0), air (rank 1)", or "Trains in 2 processes on studio".
+pub fn describe_group(members: &[GroupMember]) -> String {
+    let mut hosts: Vec<&str> = members.iter().map(|member| member.host.as_str()).collect();
+    hosts.dedup();
+    if let [host] = hosts.as_slice() {
+        let processes = counted(members.len() as u64, "process", "processes");
+        return format!("Trains in {processes} on {host}");
+    }
+    let names = members.iter();
+    let names = names.map(|member| format!("{} (rank {})", member.host, member.rank));
+    hosts.sort_unstable();
+    hosts.dedup();
+    format!(
+        "Trains on {}: {}",
+        counted(hosts.len() as u64, "machine", "machines"),
+        names.collect::<Vec<_>>().join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(rank: u32, host: &str) -> GroupMember {
+        GroupMember {
+            rank,
+            host: host.to_owned(),
+            ..GroupMember::default()
+        }
+    }
+
+    #[test]
+    fn a_group_is_described_by_its_machines() {
+        let pair = [member(0, "studio"), member(1, "air")];
+        assert_eq!(
+            describe_group(&pair),
+            "Trains on 2 machines: studio (rank 0), air (rank 1)"
+        );
+        let same = [member(0, "studio"), member(1, "studio")];
+        assert_eq!(describe_group(&same), "Trains in 2 processes on studio");
+    }
+}
