@@ -304,6 +304,25 @@ fn joined(mut chunks: Vec<Tensor>) -> Result<Tensor> {
     })
 }
 
+/// 1 for each row with a target, [rows, 1], and 1 at each row's target, [rows, vocabulary]; both with
+/// the type and the device of the scores `z`.
+fn one_hot(targets: &[u32], z: &Tensor) -> Result<(Tensor, Tensor)> {
+    let vocabulary = z.dim(1)?;
+    let host = |values: Vec<f64>, shape: &[usize]| {
+        crate::convert_dtype::host_tensor(values, shape, z.dtype(), z.device())
+    };
+    let is_counted = |target: &u32| f64::from(u8::from(*target != IGNORED));
+    let counts = targets.iter().map(is_counted).collect();
+    let mut chosen = vec![0.0; targets.len() * vocabulary];
+    let rows = targets.iter().enumerate();
+    rows.filter(|(_, target)| **target != IGNORED)
+        .for_each(|(i, &target)| chosen[i * vocabulary + target as usize] = 1.0);
+    Ok((
+        host(counts, &[targets.len(), 1])?,
+        host(chosen, &[targets.len(), vocabulary])?,
+    ))
+}
+
 fn composed(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> Result<Outcome> {
     let Wanted {
         gradients: [wants_x, wants_weight],

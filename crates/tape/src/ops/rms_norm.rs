@@ -148,7 +148,7 @@ impl Past<'_> {
             let chunk = row_chunks(width) * width;
             let partial: Vec<Vec<T>> = dx.par_chunks_mut(chunk).zip(xs.par_chunks(chunk)).zip(dys.par_chunks(chunk)).enumerate().map(|(i, ((dx, x), dy))| {
                 let held = held.as_deref().map(|held| &held[i * chunk..]);
-                let mut dw = vec![T::zero(); width];
+                let mut dw = vec![T::from_constant(0.0); width];
                 wide(#[inline(always)] || {
                     let rows = dx.chunks_exact_mut(width).zip(x.chunks_exact(width)).zip(dy.chunks_exact(width));
                     for (row, ((dx, x), dy)) in rows.enumerate() {
