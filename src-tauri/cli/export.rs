@@ -18,7 +18,8 @@ pub struct Export {
     /// New or empty folder to write to
     pub folder: PathBuf,
     /// hugging-face: settings and weights that transformers opens; onnx: one file that onnxruntime
-    /// runs; coreml: a package for Mac and iPhone apps (Ebb adds .mlpackage to its name)
+    /// runs; coreml: a package for Mac and iPhone apps (Ebb adds .mlpackage to its name); adapters:
+    /// the adapters of a language model alone, which PEFT opens
     #[arg(long, value_enum, default_value_t)]
     pub format: Form,
     /// Export the n-gram baseline of the run alone, with a Python file that uses it
@@ -37,6 +38,7 @@ pub enum Form {
     Onnx,
     #[value(name = "coreml")]
     CoreMl,
+    Adapters,
 }
 
 /// Runs `ebb export`.
@@ -55,6 +57,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
         Form::HuggingFace => ExportFormat::HuggingFace,
         Form::Onnx => ExportFormat::Onnx,
         Form::CoreMl => ExportFormat::CoreMl,
+        Form::Adapters => ExportFormat::Adapters,
     };
     let exported = if args.baseline {
         saved.export_baseline(&args.folder)?

@@ -25,7 +25,7 @@ pub use small_published::SmallSizes;
 pub use text_model::{DropPolicy, TextModel, TextSize};
 pub use vit::{Vit, VitShape};
 
-use crate::hub_format::{HubArchitecture, HubBert, HubGpt2, ReadArchitecture};
+use crate::hub_format::{HubArchitecture, HubBert, HubDecoder, HubGpt2, ReadArchitecture};
 use crate::image_network::{AttentionHeads, ImageArchitecture};
 use crate::text_backbone::SequenceShape;
 use crate::token_compressor::CompressorShape;
@@ -82,6 +82,24 @@ pub enum PretrainedFamily {
     ResNet,
     /// Language model (Radford et al. 2019).
     Gpt2,
+    /// Language model: Llama 3 and SmolLM2 (Grattafiori et al. 2024).
+    Llama,
+    /// Language model: Mistral (Jiang et al. 2023).
+    Mistral,
+    /// Language model: Qwen 2 and 2.5 (Yang et al. 2024).
+    Qwen2,
+    /// Language model: Qwen 3 (Yang et al. 2025).
+    Qwen3,
+    /// Language model: Gemma 2 (Gemma Team 2024).
+    Gemma2,
+    /// Language model: Gemma 3 for texts (Gemma Team 2025).
+    Gemma3,
+    /// Language model: Phi-3 and 4 (Abdin et al. 2024).
+    Phi3,
+    /// Language model: SmolLM3 (Hugging Face 2025).
+    SmolLm3,
+    /// Language model: OLMo 2 (OLMo et al. 2025).
+    Olmo2,
     /// Convolutional network (Liu et al. 2022).
     ConvNext,
 }
@@ -188,6 +206,15 @@ pub(crate) const CATALOG: &[ModelEntry] = &[
     pretrained(PretrainedFamily::ConvNext, "convnext", "ConvNeXt", ModelTask::ImageClassification, |_, config, _| HubConvNext::read(config).map(HubArchitecture::for_image)),
     pretrained(PretrainedFamily::Bert, "bert", "BERT", ModelTask::TextClassification, |folder, config, tensors| HubBert::read(folder, config, tensors).map(HubArchitecture::Bert)),
     pretrained(PretrainedFamily::Gpt2, "gpt2", "GPT-2", ModelTask::LanguageModel, |_, config, _| HubGpt2::read(config).map(HubArchitecture::Gpt2)),
+    decoder(PretrainedFamily::Llama, "llama", "Llama 3"),
+    decoder(PretrainedFamily::Mistral, "mistral", "Mistral"),
+    decoder(PretrainedFamily::Qwen2, "qwen2", "Qwen 2"),
+    decoder(PretrainedFamily::Qwen3, "qwen3", "Qwen 3"),
+    decoder(PretrainedFamily::Gemma2, "gemma2", "Gemma 2"),
+    decoder(PretrainedFamily::Gemma3, "gemma3_text", "Gemma 3"),
+    decoder(PretrainedFamily::Phi3, "phi3", "Phi-3"),
+    decoder(PretrainedFamily::SmolLm3, "smollm3", "SmolLM3"),
+    decoder(PretrainedFamily::Olmo2, "olmo2", "OLMo 2"),
 ];
 
 /// Side of images in pixels for rows that leave the choice to the run.
@@ -273,6 +300,16 @@ const fn pretrained(
 ) -> ModelEntry {
     let key = ModelKey::Pretrained(family);
     row(key, name, label, task, Architecture::HubFolder(read))
+}
+
+const fn decoder(family: PretrainedFamily, name: &'static str, label: &'static str) -> ModelEntry {
+    pretrained(
+        family,
+        name,
+        label,
+        ModelTask::LanguageModel,
+        |_, config, _| HubDecoder::read(config).map(HubArchitecture::for_decoder),
+    )
 }
 
 fn resnet(shape: ResNetShape, style: ResNetStyle) -> Box<dyn ImageArchitecture> {

@@ -16,9 +16,11 @@ mod onnx;
 mod classifier_export;
 mod fine_tuned_folder;
 mod hub_folder;
+mod adapter_folder;
 mod onnx_folder;
 mod core_ml_package;
 
+pub use adapter_folder::export_adapter_folder;
 pub use atomic_folder::{Exported, export_files, export_with_files};
 pub use core_ml_package::export_core_ml;
 pub use hub_folder::export_hub_folder;

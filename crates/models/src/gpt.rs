@@ -1,15 +1,39 @@
-//! Decoder-only language model (GPT-2, Radford et al. 2019): learned positions, causal blocks, and
-//! output weights tied to the embeddings.
+//! Decoder-only language models: GPT-2 (Radford et al. 2019), with learned positions and output
+//! weights tied to the embeddings, and the newer ones of `decoder.rs`.
 
+use crate::decoder::{Decoder, DecoderShape};
 use crate::kv_cache::KvCache;
 use crate::parameter_builder::ParameterBuilder;
 use crate::text_backbone::{Backbone, SequenceShape};
 use crate::transformer::BlockShape;
+use std::sync::Arc;
 use tape::{Loss, Result, Tape, Value};
 
 /// A language model.
 #[derive(Debug, Clone)]
-pub struct Gpt(Backbone);
+pub struct Gpt(Body);
+
+/// `samples` sequences of equal length, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenBatch<'a> {
+    /// Input tokens.
+    pub ids: &'a [u32],
+    /// The next token of each token, or [`tape::IGNORED`].
+    pub targets: &'a [u32],
+    /// Number of sequences.
+    pub samples: usize,
+    /// For each token, the position in its sequence of the first token of its document; `None` if
+    /// each sequence is one document.
+    pub starts: Option<&'a [usize]>,
+}
+
+#[derive(Debug, Clone)]
+enum Body {
+    /// GPT-2.
+    LearnedPositions(Backbone),
+    /// Llama and its relatives.
+    Rotary(Decoder),
+}
 
 impl Gpt {
     /// Builds a network to train from scratch.
@@ -23,7 +47,13 @@ impl Gpt {
         shape: SequenceShape,
         block: BlockShape,
     ) -> Result<Self> {
-        Ok(Gpt(Backbone::build(b, shape, block, 0)?))
+        let backbone = Backbone::build(b, shape, block, 0)?;
+        Ok(Gpt(Body::LearnedPositions(backbone)))
+    }
+
+    /// Builds one of the newer networks.
+    pub(crate) fn with_decoder(b: &mut ParameterBuilder, shape: &DecoderShape) -> Result<Self> {
+        Ok(Gpt(Body::Rotary(Decoder::build(b, shape)?)))
     }
 
     /// Scores of the next token after each token of `samples` sequences of equal length, [samples,
@@ -32,13 +62,16 @@ impl Gpt {
     /// # Errors
     /// The sequences are longer than the model's context or differ in length.
     pub fn scores(&self, tape: &Tape, ids: &[u32], samples: usize) -> Result<Value> {
-        let x = self.0.forward(tape, ids, samples, None, 0)?;
-        tape.linear(&x, &self.0.embedding(tape), None)
+        let x = self.forward(tape, ids, samples, None, 0)?;
+        self.scored(tape, &x)
     }
 
     /// Number of blocks.
     pub fn depth(&self) -> usize {
-        self.0.depth()
+        match &self.0 {
+            Body::LearnedPositions(backbone) => backbone.depth(),
+            Body::Rotary(decoder) => decoder.depth(),
+        }
     }
 
     /// Scores [1, vocabulary] of the token after the sequence `ids`.
@@ -46,7 +79,7 @@ impl Gpt {
     /// # Errors
     /// The sequence is empty or longer than the model's context.
     pub fn next_scores(&self, tape: &Tape, ids: &[u32]) -> Result<Value> {
-        let x = self.0.forward(tape, ids, 1, None, 0)?;
+        let x = self.forward(tape, ids, 1, None, 0)?;
         self.last_scores(tape, &x, ids.len())
     }
 
@@ -61,21 +94,16 @@ impl Gpt {
         ids: &[u32],
         cache: &mut KvCache,
     ) -> Result<Value> {
-        let x = self.0.forward_cached(tape, ids, cache)?;
+        let x = match &self.0 {
+            Body::LearnedPositions(backbone) => backbone.forward_cached(tape, ids, cache)?,
+            Body::Rotary(decoder) => decoder.forward_cached(tape, ids, cache)?,
+        };
         self.last_scores(tape, &x, ids.len())
     }
 
     /// An empty cache for this model.
     pub fn new_cache(&self) -> KvCache {
-        KvCache::new(self.0.depth())
-    }
-
-    /// Scores after the last of `tokens` tokens.
-    fn last_scores(&self, tape: &Tape, x: &Value, tokens: usize) -> Result<Value> {
-        let width = x.dims().last().copied().unwrap_or(0);
-        let last = tape.narrow(x, 1, tokens.saturating_sub(1)..tokens)?;
-        let last = tape.reshape(&last, &[1, width])?;
-        tape.linear(&last, &self.0.embedding(tape), None)
+        KvCache::new(self.depth())
     }
 
     /// Summed cross-entropy of the next token, one row per token. `ids` and `targets` are `samples`
@@ -92,9 +120,83 @@ impl Gpt {
         samples: usize,
         checkpointed: usize,
     ) -> Result<Loss> {
-        let x = self.0.forward(tape, ids, samples, None, checkpointed)?;
+        self.packed_loss(
+            tape,
+            TokenBatch {
+                ids,
+                targets,
+                samples,
+                starts: None,
+            },
+            checkpointed,
+        )
+    }
+
+    /// Like [`Gpt::loss`] for sequences that are packed from documents. A token sees no token of
+    /// another document. In a GPT-2, which was trained without this, it does.
+    ///
+    /// # Errors
+    /// As [`Gpt::loss`].
+    pub fn packed_loss(&self, tape: &Tape, batch: TokenBatch, checkpointed: usize) -> Result<Loss> {
+        let TokenBatch {
+            ids,
+            targets,
+            samples,
+            starts,
+        } = batch;
+        let starts = starts.map(Arc::from);
+        let x = self.forward(tape, ids, samples, starts, checkpointed)?;
         let width = x.dims().last().copied().unwrap_or(0);
         let rows = tape.reshape(&x, &[ids.len(), width])?;
-        tape.linear_cross_entropy(&rows, &self.0.embedding(tape), targets)
+        let output = self.output(tape);
+        tape.linear_cross_entropy_capped(&rows, &output, targets, self.score_cap())
+    }
+
+    /// The last hidden state of each token.
+    fn forward(
+        &self,
+        tape: &Tape,
+        ids: &[u32],
+        samples: usize,
+        starts: Option<Arc<[usize]>>,
+        checkpointed: usize,
+    ) -> Result<Value> {
+        match &self.0 {
+            Body::LearnedPositions(backbone) => {
+                backbone.forward(tape, ids, samples, None, checkpointed)
+            }
+            Body::Rotary(decoder) => decoder.forward(tape, ids, samples, starts, checkpointed),
+        }
+    }
+
+    /// The output weights [vocabulary, width].
+    fn output(&self, tape: &Tape) -> Value {
+        match &self.0 {
+            Body::LearnedPositions(backbone) => backbone.embedding(tape),
+            Body::Rotary(decoder) => decoder.output(tape),
+        }
+    }
+
+    fn score_cap(&self) -> Option<f64> {
+        match &self.0 {
+            Body::LearnedPositions(_) => None,
+            Body::Rotary(decoder) => decoder.score_cap(),
+        }
+    }
+
+    /// Scores of the next token after each hidden state.
+    fn scored(&self, tape: &Tape, x: &Value) -> Result<Value> {
+        let scores = tape.linear(x, &self.output(tape), None)?;
+        match self.score_cap() {
+            None => Ok(scores),
+            Some(cap) => tape.scale(&tape.tanh(&tape.scale(&scores, 1.0 / cap)?)?, cap),
+        }
+    }
+
+    /// Scores after the last of `tokens` tokens.
+    fn last_scores(&self, tape: &Tape, x: &Value, tokens: usize) -> Result<Value> {
+        let width = x.dims().last().copied().unwrap_or(0);
+        let last = tape.narrow(x, 1, tokens.saturating_sub(1)..tokens)?;
+        self.scored(tape, &tape.reshape(&last, &[1, width])?)
     }
 }

@@ -42,6 +42,7 @@ mod fine_tuning;
 mod hub_network;
 mod bert;
 mod gpt2;
+mod decoder;
 mod architecture;
 
 // A folder, and the network in it.
@@ -51,6 +52,7 @@ mod load_pretrained;
 
 pub(crate) use architecture::{HubArchitecture, ReadArchitecture};
 pub(crate) use bert::HubBert;
+pub(crate) use decoder::HubDecoder;
 pub(crate) use fine_tuning::{BlockLayout, LastNorm};
 pub use fine_tuning::{FineTuning, TrainedLayers};
 pub use folder::HubFolder;
@@ -58,6 +60,7 @@ pub(crate) use folder::{CONFIG, PREPROCESSOR, TOKENIZER};
 pub(crate) use gpt2::HubGpt2;
 pub use hub_network::TextLimits;
 pub(crate) use hub_network::{HubImageNetwork, HubNetwork, ImageInput, block_parameters};
+pub(crate) use json_config::JsonConfig;
 pub use load_pretrained::{Head, LoadOptions, Loaded};
 pub use preprocessor::Preprocessor;
 pub use safetensors_reader::expect_short_header;

@@ -4,7 +4,7 @@
 //! Nothing is evicted. To generate beyond the model's context, start a new cache.
 
 use candle_core::{D, DType, Tensor};
-use tape::{AttentionShape, Result, Tape, Value};
+use tape::{GroupedAttention, Result, Tape, Value};
 
 /// Keys and values of all blocks for one sequence.
 #[derive(Debug, Default)]
@@ -13,8 +13,8 @@ pub struct KvCache {
     tokens: usize,
 }
 
-/// Keys [heads, head width, tokens] and values [heads, tokens, head width] of one block; `None`
-/// before the first token.
+/// Keys [key heads, head width, tokens] and values [key heads, tokens, head width] of one block;
+/// `None` before the first token.
 #[derive(Debug, Default)]
 pub(crate) struct BlockCache(Option<(Tensor, Tensor)>);
 
@@ -52,41 +52,66 @@ impl KvCache {
 }
 
 impl BlockCache {
-    /// Attention from `qkv` [1, tokens, 3 width] over the cached tokens and themselves, which are
-    /// then cached. The first call may have many tokens, every later one exactly one.
-    pub fn attention(&mut self, tape: &Tape, qkv: &Value, shape: AttentionShape) -> Result<Value> {
-        let (_, tokens, width) = qkv.tensor().dims3()?;
-        let (width, heads) = (width / 3, shape.heads);
-        let parts = qkv.tensor().reshape((tokens, 3, heads, width / heads))?;
-        let part = |index: usize| parts.narrow(1, index, 1)?.squeeze(1);
-        let keys = tape.contiguous(&part(1)?.permute((1, 2, 0))?)?;
-        let values = tape.contiguous(&part(2)?.permute((1, 0, 2))?)?;
+    /// Attention from `qkv` [1, tokens, (heads + 2 key heads) head width] over the cached tokens
+    /// and themselves, which are then cached. The first call may have many tokens, every later one
+    /// exactly one.
+    pub fn attention(
+        &mut self,
+        tape: &Tape,
+        qkv: &Value,
+        shape: GroupedAttention,
+    ) -> Result<Value> {
+        let (_, tokens, _) = qkv.tensor().dims3()?;
+        let (groups, head) = (shape.key_heads, shape.head_width);
+        let rows = (tokens, shape.heads + 2 * groups, head);
+        let all = qkv.tensor().reshape(rows)?;
+        let keys = all.narrow(1, shape.heads, groups)?.permute((1, 2, 0))?;
+        let values = all.narrow(1, shape.heads + groups, groups)?;
+        let keys = tape.contiguous(&keys)?;
+        let values = tape.contiguous(&values.permute((1, 0, 2))?)?;
         let Some((old_keys, old_values)) = self.0.take() else {
             self.0 = Some((keys, values));
-            return tape.attention(qkv, shape);
+            return tape.grouped_attention(qkv, shape, None);
         };
         let keys = tape.join(&[&old_keys, &keys], 2)?;
         let values = tape.join(&[&old_values, &values], 1)?;
-        let query = tape.contiguous(&part(0)?.permute((1, 0, 2))?)?;
-        let scale = (heads as f64 / width as f64).sqrt();
-        let y = (query.matmul(&keys)? * scale)?;
-        // In a half type the probabilities would not add up to one.
-        let scores = y.to_dtype(match y.dtype() {
-            DType::F64 => DType::F64,
-            _ => DType::F32,
-        })?;
-        let probabilities = scores
-            .broadcast_sub(&scores.max_keepdim(D::Minus1)?)?
-            .exp()?;
-        let probabilities = probabilities.broadcast_div(&probabilities.sum_keepdim(D::Minus1)?)?;
-        let y = probabilities
-            .to_dtype(y.dtype())?
-            .contiguous()?
-            .matmul(&values)?;
+        // The heads that share keys are the rows of one product.
+        let query = tape.contiguous(&all.narrow(1, 0, shape.heads)?)?;
+        let query = query.reshape((groups, shape.heads / groups, head))?;
+        let y = attended(&query, &keys, &values, shape)?;
         self.0 = Some((keys, values));
-        Ok(Value::constant(
-            tape.contiguous(&y.permute((1, 0, 2))?)?
-                .reshape((1, tokens, width))?,
-        ))
+        let width = shape.heads * head;
+        Ok(Value::constant(y.reshape((1, tokens, width))?))
     }
+}
+
+/// Attention of one token's queries [key heads, queries per key, head width] over all keys of a
+/// window.
+fn attended(
+    query: &Tensor,
+    keys: &Tensor,
+    values: &Tensor,
+    shape: GroupedAttention,
+) -> Result<Tensor> {
+    let cached = keys.dim(2)?;
+    let seen = shape.window.unwrap_or(cached).min(cached);
+    let keys = keys.narrow(2, cached - seen, seen)?.contiguous()?;
+    let values = values.narrow(1, cached - seen, seen)?.contiguous()?;
+    let y = (query.matmul(&keys)? * shape.scale)?;
+    // In a half type the probabilities would not add up to one.
+    let mut scores = y.to_dtype(match y.dtype() {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    })?;
+    if let Some(cap) = shape.soft_cap {
+        scores = ((scores / cap)?.tanh()? * cap)?;
+    }
+    let probabilities = scores
+        .broadcast_sub(&scores.max_keepdim(D::Minus1)?)?
+        .exp()?;
+    let probabilities = probabilities.broadcast_div(&probabilities.sum_keepdim(D::Minus1)?)?;
+    Ok(probabilities
+        .to_dtype(y.dtype())?
+        .contiguous()?
+        .matmul(&values)?)
 }

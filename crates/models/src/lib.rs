@@ -36,6 +36,7 @@ mod layers;
 mod transformer;
 mod kv_cache;
 mod text_backbone;
+mod rope;
 
 // How networks are described to other programs.
 mod tensor_map;
@@ -43,6 +44,7 @@ mod onnx_graph;
 
 // Text networks, one per file; what image networks have in common; a network of any kind.
 mod text_encoder;
+mod decoder;
 mod gpt;
 mod token_compressor;
 mod image_network;
@@ -71,7 +73,7 @@ pub use catalog::{
     saves_last_convolution,
 };
 pub use error::{ModelError, Result};
-pub use gpt::Gpt;
+pub use gpt::{Gpt, TokenBatch};
 pub use image_network::{AttentionHeads, ImageNetwork};
 pub use kv_cache::KvCache;
 pub use lora::{

@@ -104,7 +104,7 @@ impl Pretrained {
         let (network, tuning) = (self.folder.architecture().network(), self.tuning);
         let is_head_only = tuning.trained == TrainedLayers::Head && tuning.adapter.is_none();
         if !network.has_new_head() && is_head_only {
-            let allowed = "GPT-2 has no separate head to train, because its output weights are its embeddings; set train_only to all or last:N, or use --adapter RANK";
+            let allowed = "a language model gets no new head to train; set train_only to all or last:N, or use --adapter RANK";
             return Err(ModelError::setting("train_only", "head", allowed));
         }
         if network.has_linear_blocks() {

@@ -41,6 +41,24 @@ pub(crate) struct Backbone {
 /// Added to the variance by its norms.
 const EPSILON: f64 = 1e-5;
 
+/// The rows `ids` of an embedding table, quantized or not, in the shape `sizes` [samples, tokens]
+/// and in the element type of the parameter `like`.
+pub(crate) fn embedded(
+    tape: &Tape,
+    table: ParameterId,
+    like: ParameterId,
+    ids: &[u32],
+    sizes: [usize; 2],
+) -> Result<Value> {
+    match tape.quantized(table) {
+        Some(weight) => {
+            let rows = tape.quantized_embedding(weight, ids, &sizes)?;
+            tape.cast(&rows, tape.parameter(like).tensor().dtype())
+        }
+        None => tape.embedding(&tape.parameter(table), ids, &sizes),
+    }
+}
+
 impl SequenceShape {
     /// The block of a model of this shape trained from scratch. With `causal`, a token only attends
     /// to itself and to earlier tokens.
@@ -123,13 +141,7 @@ impl Backbone {
 
     /// The embeddings of `ids` in the shape `sizes` [samples, tokens].
     fn embed(&self, tape: &Tape, ids: &[u32], sizes: [usize; 2]) -> Result<Value> {
-        match tape.quantized(self.embedding) {
-            Some(weight) => {
-                let rows = tape.quantized_embedding(weight, ids, &sizes)?;
-                tape.cast(&rows, tape.parameter(self.positions).tensor().dtype())
-            }
-            None => tape.embedding(&self.embedding(tape), ids, &sizes),
-        }
+        embedded(tape, self.embedding, self.positions, ids, sizes)
     }
 
     /// Like [`Backbone::forward`] for one sequence whose `ids` follow those in `cache`, which they

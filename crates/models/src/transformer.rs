@@ -8,7 +8,9 @@ use crate::layers::{LayerNorm, Linear, LinearMap};
 use crate::lora::Adapter;
 use crate::parameter_builder::ParameterBuilder;
 use std::sync::Arc;
-use tape::{AttentionShape, DeferredOutput, GeluLinear, ParameterId, Result, Tape, Value};
+use tape::{
+    AttentionShape, DeferredOutput, GeluLinear, GroupedAttention, ParameterId, Result, Tape, Value,
+};
 
 /// Sizes of a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -138,7 +140,14 @@ impl Block {
 
     /// Like [`Block::forward`] for tokens that follow those in `cache`, which they join.
     fn forward_cached(&self, tape: &Tape, x: &Value, cache: &mut BlockCache) -> Result<Value> {
-        let attend = |qkv: &Value| cache.attention(tape, qkv, self.attention);
+        let attend = |qkv: &Value| {
+            let width = qkv.dims().last().copied().unwrap_or(0) / 3;
+            cache.attention(
+                tape,
+                qkv,
+                GroupedAttention::for_heads(self.attention.heads, width),
+            )
+        };
         self.forward_with(tape, x, attend)?.finish(tape)
     }
 

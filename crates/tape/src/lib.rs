@@ -89,9 +89,9 @@ pub use error::{DeviceFault, Result, TapeError};
 pub use gradients::Gradients;
 pub use kinks::{KinkDivergence, KinkLog};
 pub use ops::{
-    Activation, Affine, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, GeluLinear,
-    IGNORED, KeepRule, Loss, NoiseKey, PoolDivisor, PoolShape, Positions, Quota, RegressionTargets,
-    keep_probabilities,
+    Activation, Affine, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, Gate,
+    GeluLinear, GroupedAttention, IGNORED, JoinedHeads, KeepRule, Loss, NoiseKey, PoolDivisor,
+    PoolShape, Positions, Quota, RegressionTargets, RmsNormShape, Rotation, keep_probabilities,
 };
 pub use parameters::{Frozen, Parameter, ParameterId, Parameters};
 pub use quantized::{Bits, Quantized};

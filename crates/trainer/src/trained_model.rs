@@ -36,7 +36,8 @@ use dataset::{
 };
 use mixed_baseline::{MixedBaseline, OPENED_BY};
 use models::export::{
-    Exported, TrainedNetwork, export_core_ml, export_hub_folder, export_onnx, export_with_files,
+    Exported, TrainedNetwork, export_adapter_folder, export_core_ml, export_hub_folder,
+    export_onnx, export_with_files,
 };
 use runlog::{RunFolder, format_count, most_like};
 use seen_files::SeenFiles;
@@ -95,6 +96,8 @@ pub enum ExportFormat {
     Onnx,
     /// A Core ML package.
     CoreMl,
+    /// The adapters of a language model alone, for PEFT.
+    Adapters,
 }
 
 /// The evaluation of a trained model.
@@ -267,6 +270,7 @@ impl TrainedModel {
             ExportFormat::HuggingFace => export_hub_folder(&trained, folder),
             ExportFormat::Onnx => export_onnx(&trained, folder),
             ExportFormat::CoreMl => export_core_ml(&trained, folder),
+            ExportFormat::Adapters => export_adapter_folder(&trained, folder),
         };
         match &self.mixed_baseline {
             Some(mixed) if format != ExportFormat::CoreMl => {

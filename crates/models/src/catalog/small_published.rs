@@ -7,6 +7,7 @@ use super::convnext::ConvNextArchitecture;
 use super::resnet::{ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle};
 use super::vit::{Vit, VitPooling, VitShape, VitStyle, VitTokens};
 use crate::gpt::Gpt;
+use crate::hub_format::{HubDecoder, JsonConfig};
 use crate::image_network::ImageArchitecture;
 use crate::network::Network;
 use crate::parameter_builder::{AdapterShape, ParameterBuilder};
@@ -14,6 +15,7 @@ use crate::text_backbone::SequenceShape;
 use crate::text_encoder::{Pooling, TextEncoder, TextEncoderStyle};
 use crate::transformer::{BlockShape, Gelu, NormPlacement, ResidualScale};
 use candle_core::{DType, Device};
+use serde_json::json;
 use std::sync::Arc;
 use tape::{Activation, Parameters, Result};
 
@@ -24,7 +26,7 @@ const HEADS: usize = 4;
 const PATCH: usize = 8;
 /// Added to the variance by all norms.
 const EPSILON: f64 = 1e-6;
-/// Of the adapters of a GPT-2.
+/// Of the adapters of language models.
 const ADAPTER: AdapterShape = AdapterShape {
     rank: 4,
     alpha: 8.0,
@@ -44,8 +46,9 @@ pub struct SmallSizes {
 }
 
 impl PretrainedFamily {
-    /// A small network in the style of this family with random parameters in f32 on the CPU. A
-    /// GPT-2 has adapters, because without them it is the network that is trained from scratch.
+    /// A small network in the style of this family with random parameters in f32 on the CPU.
+    /// Language models have adapters, because without them GPT-2 is the network that is trained
+    /// from scratch.
     ///
     /// # Errors
     /// The parameters cannot be allocated.
@@ -70,6 +73,7 @@ impl PretrainedFamily {
             PretrainedFamily::ConvNext => Network::Image(convnext().build(&mut b, sizes.outputs)?),
             PretrainedFamily::Bert => bert(&mut b, sizes)?,
             PretrainedFamily::Gpt2 => gpt2(&mut b.with_adapters(Some(ADAPTER)), sizes)?,
+            family => decoder(&mut b.with_adapters(Some(ADAPTER)), family, sizes)?,
         };
         Ok((network, parameters))
     }
@@ -154,6 +158,42 @@ fn bert(b: &mut ParameterBuilder, sizes: SmallSizes) -> Result<Network> {
     };
     let network = TextEncoder::with_style(b, sequence(sizes), style, sizes.outputs)?;
     Ok(Network::TextEncoder(network))
+}
+
+/// A decoder of four layers, so that each kind of layer of its family occurs.
+fn decoder(
+    b: &mut ParameterBuilder,
+    family: PretrainedFamily,
+    sizes: SmallSizes,
+) -> Result<Network> {
+    let mut config = json!({
+        "model_type": family.name(),
+        "vocab_size": sizes.vocabulary,
+        "max_position_embeddings": sizes.tokens,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "query_pre_attn_scalar": 8,
+        "sliding_window": 5,
+        "sliding_window_pattern": 2,
+        "use_sliding_window": true,
+        "max_window_layers": 2,
+    });
+    if family == PretrainedFamily::Llama {
+        config["rope_scaling"] = json!({
+            "rope_type": "llama3",
+            "factor": 4.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8,
+        });
+    }
+    let described = HubDecoder::read(&JsonConfig::from_values(config));
+    let described = described.expect("a config of this file is right");
+    Ok(Network::Gpt(Gpt::with_decoder(b, &described.shape)?))
 }
 
 fn gpt2(b: &mut ParameterBuilder, sizes: SmallSizes) -> Result<Network> {

@@ -62,7 +62,9 @@ impl<'a> FineTunedFolder<'a> {
                 "AutoModelForSequenceClassification.from_pretrained(FOLDER, trust_remote_code=True)"
             }
             HubArchitecture::Image(_) => "AutoModelForImageClassification.from_pretrained(FOLDER)",
-            HubArchitecture::Gpt2(_) => "AutoModelForCausalLM.from_pretrained(FOLDER)",
+            HubArchitecture::Gpt2(_) | HubArchitecture::Decoder(_) => {
+                "AutoModelForCausalLM.from_pretrained(FOLDER)"
+            }
         }
     }
 
@@ -92,6 +94,7 @@ impl<'a> FineTunedFolder<'a> {
                 network.fine_tuned_table(self.side),
             ),
             HubArchitecture::Gpt2(gpt) => ("GPT2LMHeadModel", gpt.table()),
+            HubArchitecture::Decoder(decoder) => (decoder.family.class, decoder.table()),
         };
         config["architectures"] = json!([class]);
         write(draft, CONFIG, pretty(&config))?;
@@ -102,7 +105,13 @@ impl<'a> FineTunedFolder<'a> {
     /// The folder's `config.json` with the network's classes and side.
     pub fn config(&self) -> Value {
         let mut config = self.folder.config().json().clone();
-        config["torch_dtype"] = json!("float32");
+        // Newer folders have the shorter name.
+        let dtype = if config["dtype"].is_null() {
+            "torch_dtype"
+        } else {
+            "dtype"
+        };
+        config[dtype] = json!("float32");
         if !self.outputs.is_empty() {
             config = with_classes(config, &self.outputs);
         }
@@ -121,7 +130,7 @@ impl<'a> FineTunedFolder<'a> {
                 let trained = network.architecture(Some(self.side), true);
                 trained.ok().map(Classifier::Image)
             }
-            HubArchitecture::Gpt2(_) => None,
+            HubArchitecture::Gpt2(_) | HubArchitecture::Decoder(_) => None,
         }
     }
 

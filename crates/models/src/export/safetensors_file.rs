@@ -16,7 +16,12 @@ type Values = (Vec<usize>, Vec<f32>);
 
 /// Writes tensors to a folder.
 pub fn write_tensors(folder: &Path, tensors: HashMap<String, Tensor>) -> Result<()> {
-    let path = folder.join(FILE);
+    write_tensors_as(folder, FILE, tensors)
+}
+
+/// Writes tensors to the file `name` of a folder.
+pub fn write_tensors_as(folder: &Path, name: &str, tensors: HashMap<String, Tensor>) -> Result<()> {
+    let path = folder.join(name);
     let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let mut refusal = None;
     let written = disk::write_with(&path, |path| {

@@ -1,6 +1,7 @@
 //! The kinds of networks that a folder of pretrained weights can hold.
 
 use super::bert::HubBert;
+use super::decoder::HubDecoder;
 use super::gpt2::HubGpt2;
 use super::hub_network::{HubImageNetwork, HubNetwork};
 use super::json_config::JsonConfig;
@@ -18,6 +19,8 @@ pub enum HubArchitecture {
     Bert(HubBert),
     /// A GPT-2.
     Gpt2(HubGpt2),
+    /// One of the newer language models.
+    Decoder(Arc<HubDecoder>),
 }
 
 /// Reads the description of a network from its folder, `config.json` and tensors.
@@ -29,12 +32,18 @@ impl HubArchitecture {
         HubArchitecture::Image(Arc::new(network))
     }
 
+    /// One of the newer language models.
+    pub(crate) fn for_decoder(network: HubDecoder) -> Self {
+        HubArchitecture::Decoder(Arc::new(network))
+    }
+
     /// Its properties.
     pub(crate) fn network(&self) -> &dyn HubNetwork {
         match self {
             HubArchitecture::Image(network) => &**network,
             HubArchitecture::Bert(network) => network,
             HubArchitecture::Gpt2(network) => network,
+            HubArchitecture::Decoder(network) => &**network,
         }
     }
 }

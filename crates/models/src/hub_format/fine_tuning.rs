@@ -76,7 +76,7 @@ impl FineTuning {
                 block.is_some_and(|block| block + last >= layout.count)
             }
             None if name.starts_with("norm.") => layout.last_norm == LastNorm::AfterBlocks,
-            None => name.starts_with("pooler."),
+            None => name.starts_with("pooler.") || name.starts_with("output."),
         }
     }
 
@@ -129,6 +129,7 @@ mod tests {
         for (name, expected) in [
             ("head.weight", true),
             ("pooler.bias", true),
+            ("output.weight", true),
             ("blocks.11.qkv.weight", true),
             ("blocks.10.norm1.bias", true),
             ("blocks.9.up.weight", false),

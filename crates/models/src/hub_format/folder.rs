@@ -127,8 +127,11 @@ impl HubFolder {
         self.architecture.network().blocks().count
     }
 
-    /// Number of outputs of the published head.
+    /// Number of outputs of the published head; `None` if there is none, or for language models.
     pub(super) fn head_outputs(&self) -> Option<usize> {
+        if !self.architecture.network().has_new_head() {
+            return None;
+        }
         // Any tensor of the head will do: missing ones are reported when the weights are read.
         let shape = self
             .architecture

@@ -37,6 +37,14 @@ impl JsonConfig {
         Ok(Some(JsonConfig { path, values }))
     }
 
+    /// A config that does not come from a file.
+    pub fn from_values(values: Value) -> Self {
+        JsonConfig {
+            path: PathBuf::from("config.json"),
+            values,
+        }
+    }
+
     /// The whole object.
     pub fn json(&self) -> &Value {
         &self.values

@@ -118,7 +118,9 @@ impl HubFolder {
                 let loaded = self.load_text_encoder(options, weights)?;
                 Ok(loaded.map(Network::TextEncoder))
             }
-            HubArchitecture::Gpt2(_) => Ok(self.load_gpt(options, weights)?.map(Network::Gpt)),
+            HubArchitecture::Gpt2(_) | HubArchitecture::Decoder(_) => {
+                Ok(self.load_gpt(options, weights)?.map(Network::Gpt))
+            }
         }
     }
 
@@ -160,6 +162,11 @@ impl HubFolder {
             HubArchitecture::Gpt2(gpt) => self.load(options, weights, &gpt.table(), |b| {
                 Gpt::with_block(b, gpt.shape, gpt.block)
             }),
+            HubArchitecture::Decoder(decoder) => {
+                self.load(options, weights, &decoder.table(), |b| {
+                    Gpt::with_decoder(b, &decoder.shape)
+                })
+            }
             _ => Err(self.wrong_kind("a language model")),
         }
     }

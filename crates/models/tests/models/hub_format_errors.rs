@@ -161,7 +161,7 @@ fn unsupported_configs_are_refused_by_key() {
             "vit",
             "model_type",
             json!("swin"),
-            "Ebb supports only vit, deit, dinov2, resnet, convnext, bert, gpt2",
+            "Ebb supports only vit, deit, dinov2, resnet, convnext, bert, gpt2, llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3, smollm3, olmo2",
         ),
         ("vit", "hidden_act", json!("relu"), "hidden_act"),
         (

@@ -6,6 +6,7 @@ mod exports;
 mod folders;
 
 mod convnext;
+mod decoders;
 mod export_core_ml;
 mod export_hub_folder;
 mod export_onnx;

@@ -4,6 +4,7 @@ mod residual;
 mod elementwise;
 mod indexing_and_pooling;
 mod random;
+mod language;
 mod losses;
 mod large;
 mod wide;
@@ -316,6 +317,7 @@ pub fn case_specs(n: usize) -> Vec<CaseSpec> {
     table.extend(indexing_and_pooling::rows(n));
     table.extend(random::rows(n));
     table.extend(losses::rows(n));
+    table.extend(language::rows(n));
     specs(table)
 }
 

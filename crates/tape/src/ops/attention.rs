@@ -3,6 +3,12 @@
 //! sqrt(head width)`; optionally causal. Samples may have different lengths: keys beyond a sample's
 //! length are hidden, and queries beyond it give zero.
 //!
+//! Grouped-query attention (Ainslie et al. 2023): `qkv` holds fewer heads of keys and values than
+//! of queries, [samples, tokens, (heads + 2 key heads) head width], and consecutive heads of
+//! queries share one, which is never repeated in memory. A window hides keys further back, a soft
+//! cap replaces each score `s` by `cap tanh(s / cap)`, and a token of a packed sequence sees no
+//! token before its document.
+//!
 //! Backward: `dv = pᵀ dy`, `dp = dy vᵀ`, `ds = p (dp - rowsum(dp p))`, `dq = c ds k`, `dk = c dsᵀ
 //! q`. Saved: `qkv`, and depending on the sizes either `p` [samples, heads, tokens, tokens] or `y`
 //! and the logarithm of each row's sum [samples, tokens, heads], from which `p` is recomputed in
@@ -39,6 +45,38 @@ pub struct AttentionShape {
     pub causal: bool,
 }
 
+/// The heads and the mask of causal grouped-query attention.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GroupedAttention {
+    /// Heads of queries.
+    pub heads: usize,
+    /// Heads of keys, and of values; divides `heads`.
+    pub key_heads: usize,
+    /// Width of a head.
+    pub head_width: usize,
+    /// Factor on the scores.
+    pub scale: f64,
+    /// A token sees itself and at most `window - 1` tokens before it; `None` for all tokens before.
+    pub window: Option<usize>,
+    /// Bound of the scores, reached smoothly (Gemma Team 2024).
+    pub soft_cap: Option<f64>,
+}
+
+impl GroupedAttention {
+    /// Heads with keys of their own that share `width` evenly and see all tokens before.
+    pub fn for_heads(heads: usize, width: usize) -> Self {
+        let head_width = width / heads.max(1);
+        GroupedAttention {
+            heads,
+            key_heads: heads,
+            head_width,
+            scale: 1.0 / (head_width as f64).sqrt(),
+            window: None,
+            soft_cap: None,
+        }
+    }
+}
+
 /// Sizes of one call.
 #[derive(Debug, Clone)]
 struct Sizes {
@@ -46,9 +84,19 @@ struct Sizes {
     tokens: usize,
     width: usize,
     heads: usize,
+    /// Heads of keys, and of values.
+    key_heads: usize,
+    /// Factor on the scores.
+    scale: f64,
     causal: bool,
+    /// Most tokens that a query sees; `None` for any number.
+    window: Option<usize>,
+    soft_cap: Option<f64>,
     /// Tokens per sample without padding; `None` if no sample is padded.
     lengths: Option<Arc<[usize]>>,
+    /// For each token of each sample, the first token of its document; `None` if a sample is one
+    /// document.
+    starts: Option<Arc<[usize]>>,
 }
 
 impl Sizes {
@@ -61,13 +109,91 @@ impl Sizes {
         }
         expect_shape("attention", "qkv", qkv, &[samples, tokens, 3 * width])?;
         Ok(Sizes {
-            samples,
-            tokens,
-            width,
-            heads: shape.heads,
             causal: shape.causal,
             lengths,
+            ..Sizes::plain([samples, tokens, width], shape.heads)
         })
+    }
+
+    /// Heads with keys of their own, which see all tokens of `[samples, tokens, width]`.
+    fn plain(dims: [usize; 3], heads: usize) -> Self {
+        Sizes {
+            samples: dims[0],
+            tokens: dims[1],
+            width: dims[2],
+            heads,
+            key_heads: heads,
+            scale: 1.0 / ((dims[2] / heads.max(1)) as f64).sqrt(),
+            causal: false,
+            window: None,
+            soft_cap: None,
+            lengths: None,
+            starts: None,
+        }
+    }
+
+    fn grouped(qkv: &Value, shape: GroupedAttention, starts: Option<&[usize]>) -> Result<Self> {
+        const OP: &str = "grouped_attention";
+        let [samples, tokens, _] = axes(OP, "qkv", qkv)?;
+        if shape.key_heads == 0 || !shape.heads.is_multiple_of(shape.key_heads) {
+            let GroupedAttention {
+                heads, key_heads, ..
+            } = shape;
+            let expected = format!("{heads} heads of queries divisible by {key_heads} of keys");
+            return Err(misfit(OP, "qkv", expected, qkv));
+        }
+        let row = (shape.heads + 2 * shape.key_heads) * shape.head_width;
+        expect_shape(OP, "qkv", qkv, &[samples, tokens, row])?;
+        if let Some(starts) = starts {
+            let mut all = starts.iter().enumerate();
+            let fit = all.all(|(i, &start)| start <= i % tokens.max(1));
+            if starts.len() != samples * tokens || !fit {
+                let expected = "one start for each token, not after it,";
+                return Err(misfit(OP, "qkv", expected, qkv));
+            }
+        }
+        Ok(Sizes {
+            samples,
+            tokens,
+            width: shape.heads * shape.head_width,
+            heads: shape.heads,
+            key_heads: shape.key_heads,
+            scale: shape.scale,
+            causal: true,
+            window: shape.window.filter(|&window| window < tokens),
+            soft_cap: shape.soft_cap,
+            lengths: None,
+            starts: starts.map(Arc::from),
+        })
+    }
+
+    /// True if every head of queries has keys of its own, and only the causal mask and padding hide
+    /// keys.
+    fn is_plain(&self) -> bool {
+        let hides = self.window.is_some() || self.starts.is_some();
+        self.key_heads == self.heads && !hides && self.soft_cap.is_none()
+    }
+
+    /// Width of a row of `qkv`.
+    fn row(&self) -> usize {
+        self.width + 2 * self.key_heads * self.head()
+    }
+
+    /// Heads of queries that share one of keys.
+    fn per_key(&self) -> usize {
+        self.heads / self.key_heads
+    }
+
+    /// The first column of head `head` of part `part` (0 q, 1 k, 2 v) in a row of `qkv`. Keys and
+    /// values are those of the head's group.
+    fn column(&self, part: usize, head: usize) -> usize {
+        let group = head / self.per_key();
+        self.head()
+            * match part {
+                0 => head,
+                1 => self.heads + group,
+                _ => self.heads + self.key_heads + group,
+            }
     }
 
     fn head(&self) -> usize {
@@ -75,7 +201,7 @@ impl Sizes {
     }
 
     fn scale(&self) -> f64 {
-        1.0 / (self.head() as f64).sqrt()
+        self.scale
     }
 
     /// Tokens of a sample without padding.
@@ -92,10 +218,17 @@ impl Sizes {
         }
     }
 
+    /// The first key that the query at `row` of a sample sees.
+    fn first(&self, sample: usize, row: usize) -> usize {
+        let window = self.window.map_or(0, |w| (row + 1).saturating_sub(w));
+        let starts = self.starts.as_ref();
+        window.max(starts.map_or(0, |starts| starts[sample * self.tokens + row]))
+    }
+
     /// True if the weights of a head are no larger than its output: saving them costs less than
-    /// recomputing them.
+    /// recomputing them. Grouped heads recompute them in any case.
     fn keeps_square(&self) -> bool {
-        self.tokens <= self.head()
+        self.tokens <= self.head() && self.is_plain()
     }
 
     /// The rows `rows` of head `head` of part `part` (0 q, 1 k, 2 v) of one sample's `qkv`.
@@ -106,8 +239,8 @@ impl Sizes {
         head: usize,
         rows: Range<usize>,
     ) -> Matrix<'a, T> {
-        let at = rows.start * 3 * self.width + part * self.width + head * self.head();
-        Matrix::strided(&qkv[at..], rows.len(), self.head(), 3 * self.width)
+        let at = rows.start * self.row() + self.column(part, head);
+        Matrix::strided(&qkv[at..], rows.len(), self.head(), self.row())
     }
 }
 
@@ -134,7 +267,19 @@ impl Memory {
 impl Tape<'_> {
     /// Attention over `qkv` [samples, tokens, 3 width]: queries, keys and values side by side.
     pub fn attention(&self, qkv: &Value, shape: AttentionShape) -> Result<Value> {
-        self.attend(qkv, shape, None)
+        self.attend(qkv, Sizes::new(qkv, shape, None)?)
+    }
+
+    /// Causal attention over `qkv` [samples, tokens, (heads + 2 key heads) head width]: the heads
+    /// of queries, then those of keys, then those of values. In a packed sequence, `starts` is the
+    /// position of the first token of each token's document, for all tokens of all samples.
+    pub fn grouped_attention(
+        &self,
+        qkv: &Value,
+        shape: GroupedAttention,
+        starts: Option<&[usize]>,
+    ) -> Result<Value> {
+        self.attend(qkv, Sizes::grouped(qkv, shape, starts)?)
     }
 
     /// Attention in which sample `n` has `lengths[n]` tokens. The rest is padding: hidden, with an
@@ -151,13 +296,14 @@ impl Tape<'_> {
                 format!("one sample for each of the lengths {lengths:?}, with enough tokens,");
             return Err(misfit("attention", "qkv", expected, qkv));
         }
-        self.attend(qkv, shape, Some(lengths.into()))
+        self.attend(qkv, Sizes::new(qkv, shape, Some(lengths.into()))?)
     }
 
     /// Long sequences are computed in blocks: on a GPU by kernels unless the heads are too wide,
-    /// otherwise by tensor primitives.
+    /// otherwise by tensor primitives. A GPU has no kernels for grouped heads.
     fn attention_form(&self, sizes: &Sizes, qkv: &Tensor) -> Form {
         match self.form(KernelGroup::Attention, qkv) {
+            Form::Device if !sizes.is_plain() => Form::Composed,
             Form::Device
                 if sizes.tokens > composed_blocks::BLOCK && !gpu::is_blocked(sizes, qkv) =>
             {
@@ -167,14 +313,8 @@ impl Tape<'_> {
         }
     }
 
-    fn attend(
-        &self,
-        qkv: &Value,
-        shape: AttentionShape,
-        lengths: Option<Arc<[usize]>>,
-    ) -> Result<Value> {
+    fn attend(&self, qkv: &Value, sizes: Sizes) -> Result<Value> {
         self.poll()?;
-        let sizes = Sizes::new(qkv, shape, lengths)?;
         let form = self.attention_form(&sizes, qkv.tensor());
         let (y, memory) = forward(form, &sizes, &qkv.tensor().contiguous()?)?;
         if !self.records(&[qkv]) {
@@ -247,7 +387,7 @@ fn backward(
         Memory::Rows(y, sums) => {
             with_float!("attention", dy, T => cpu_blocks::backward::<T>(sizes, qkv, y, sums, dy))
         }
-        Memory::Square(p) => composed::backward(sizes, qkv, p, dy),
-        Memory::Nothing => composed::backward(sizes, qkv, &composed::weights(sizes, qkv)?, dy),
+        Memory::Square(p) => composed::backward(sizes, qkv, p, None, dy),
+        Memory::Nothing => composed::backward_recomputed(sizes, qkv, dy),
     }
 }

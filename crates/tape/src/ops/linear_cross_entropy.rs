@@ -2,9 +2,10 @@
 //! [rows, vocabulary] scores never exist as a whole. Summed over rows, never averaged.
 //!
 //! Per chunk: `z = x Wᵀ`, loss `= logsumexp(z) - z[target]`, `dz = softmax(z) - [target]`, `dx = dz
-//! W`, `dW += dzᵀ x`. The forward pass computes the gradients. Saved: `dx` [rows, width] and `dW`
-//! [vocabulary, width]. Half types are widened and everything is f32, because a loss scale is
-//! applied only after the products. On a GPU bf16 needs no scale and enters the products as it is.
+//! W`, `dW += dzᵀ x`. With a soft cap, `z` is `cap tanh(x Wᵀ / cap)` (Gemma Team 2024). The forward
+//! pass computes the gradients. Saved: `dx` [rows, width] and `dW` [vocabulary, width], each only
+//! if it is needed. Half types are widened and everything is f32, because a loss scale is applied
+//! only after the products. On a GPU bf16 needs no scale and enters the products as it is.
 
 use super::loss::factor_of;
 use super::{Form, Loss, axes, expect_filled, expect_shape};
@@ -31,13 +32,41 @@ pub const IGNORED: u32 = u32::MAX;
 /// The result of one call besides its value.
 struct Outcome {
     per_row: Tensor,
-    gradients: Option<(Tensor, Tensor)>,
+    /// Of `x` and of `W`.
+    gradients: [Option<Tensor>; 2],
+}
+
+/// What one call computes.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Whether the gradients of `x` and of `W` are needed.
+    gradients: [bool; 2],
+    /// Rows per chunk.
+    chunk: usize,
+    soft_cap: Option<f64>,
+}
+
+impl Wanted {
+    fn any(self) -> bool {
+        self.gradients.contains(&true)
+    }
 }
 
 impl Tape<'_> {
     /// Cross-entropy of the scores `x Wᵀ`, with `x` [rows, width] and `weight` [vocabulary, width].
     /// Rows with the target [`IGNORED`] have no loss and no gradient.
     pub fn linear_cross_entropy(&self, x: &Value, weight: &Value, targets: &[u32]) -> Result<Loss> {
+        self.linear_cross_entropy_capped(x, weight, targets, None)
+    }
+
+    /// [`Tape::linear_cross_entropy`] of scores that `soft_cap` bounds.
+    pub fn linear_cross_entropy_capped(
+        &self,
+        x: &Value,
+        weight: &Value,
+        targets: &[u32],
+        soft_cap: Option<f64>,
+    ) -> Result<Loss> {
         self.poll()?;
         expect_filled("linear_cross_entropy", "x", x)?;
         expect_filled("linear_cross_entropy", "weight", weight)?;
@@ -51,11 +80,11 @@ impl Tape<'_> {
         )?;
         expect_shape("linear_cross_entropy", "x", x, &[targets.len(), width])?;
         expect_labels(targets, vocabulary)?;
-        let wanted = self.records(&[x, weight]);
         let dtype = x.tensor().dtype();
         let bf16 = |value: &Value| value.tensor().dtype() == DType::BF16;
         let in_bf16 = bf16(x)
             && bf16(weight)
+            && soft_cap.is_none()
             && self.form(KernelGroup::LinearCrossEntropy, x.tensor()) == Form::Device;
         let read = |value: &Value| {
             if in_bf16 {
@@ -65,31 +94,50 @@ impl Tape<'_> {
             }
         };
         let (input, weight_in) = (read(x)?.contiguous()?, read(weight)?.contiguous()?);
-        let chunk = (CHUNK_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
-        let outcome = match self.form(KernelGroup::LinearCrossEntropy, &input) {
-            Form::Device => {
-                let chunk = (DEVICE_ELEMENTS / vocabulary.max(1)).clamp(1, rows.max(1));
-                by_kernels(&input, &weight_in, targets, chunk, wanted)?
-            }
-            Form::Cpu => {
-                with_float!("linear_cross_entropy", input, T => fused::<T>(&input, &weight_in, targets, chunk, wanted))?
-            }
-            Form::Composed => composed(&input, &weight_in, targets, chunk, wanted)?,
+        let form = self.form(KernelGroup::LinearCrossEntropy, &input);
+        let elements = match form {
+            Form::Device => DEVICE_ELEMENTS,
+            Form::Cpu | Form::Composed => CHUNK_ELEMENTS,
         };
+        let wanted = Wanted {
+            gradients: [x, weight].map(|value| self.records(&[value])),
+            chunk: (elements / vocabulary.max(1)).clamp(1, rows.max(1)),
+            soft_cap,
+        };
+        let outcome = match form {
+            Form::Device if soft_cap.is_none() => by_kernels(&input, &weight_in, targets, wanted)?,
+            Form::Cpu => {
+                with_float!("linear_cross_entropy", input, T => fused::<T>(&input, &weight_in, targets, wanted))?
+            }
+            _ => composed(&input, &weight_in, targets, wanted)?,
+        };
+        self.record_loss([x, weight], outcome, dtype)
+    }
+
+    /// Records the loss with the gradients of `x` and `W`, which are known already.
+    fn record_loss(&self, inputs: [&Value; 2], outcome: Outcome, dtype: DType) -> Result<Loss> {
         let total = outcome.per_row.sum_all()?;
-        let Some((dx, dw)) = outcome.gradients else {
+        if !self.records(&inputs) {
             return Ok(Loss {
                 sum: Value::constant(total),
                 per_sample: outcome.per_row,
             });
-        };
-        let (x_id, w_id) = (x.id(), weight.id());
-        let sum = self.push(total, &[&dx.clone(), &dw.clone()], move |factor, sink| {
+        }
+        let [x_id, w_id] = inputs.map(Value::id);
+        let [dx, dw] = outcome.gradients;
+        let saved: Vec<Tensor> = [&dx, &dw].into_iter().flatten().cloned().collect();
+        let saved: Vec<&Tensor> = saved.iter().collect();
+        let sum = self.push(total, &saved, move |factor, sink| {
             let factor = factor_of(&factor, sink)?;
             let scaled =
                 |t: Tensor| -> Result<Tensor> { Ok(if factor == 1.0 { t } else { (t * factor)? }) };
-            sink.add_owned(x_id, scaled(dx)?.to_dtype(dtype)?)?;
-            sink.add_owned(w_id, scaled(dw)?)
+            if let Some(dx) = dx {
+                sink.add_owned(x_id, scaled(dx)?.to_dtype(dtype)?)?;
+            }
+            if let Some(dw) = dw {
+                sink.add_owned(w_id, scaled(dw)?)?;
+            }
+            Ok(())
         });
         Ok(Loss {
             sum,
@@ -116,9 +164,13 @@ fn fused<T: Float>(
     x: &Tensor,
     weight: &Tensor,
     targets: &[u32],
-    chunk: usize,
-    wanted: bool,
+    wanted: Wanted,
 ) -> Result<Outcome> {
+    let Wanted {
+        gradients: [wants_x, wants_weight],
+        chunk,
+        soft_cap,
+    } = wanted;
     let ((rows, width), vocabulary) = (x.dims2()?, weight.dim(0)?);
     let (xs, w) = (
         View::<T>::new("linear_cross_entropy", x)?,
@@ -127,8 +179,8 @@ fn fused<T: Float>(
     let weights = Matrix::rows(&w, vocabulary, width);
     let product = Product::new().parallel(true);
     let (mut losses, mut scores) = (buffer::<T>(rows), buffer::<T>(chunk * vocabulary));
-    let mut dx = buffer::<T>(if wanted { rows * width } else { 0 });
-    let mut dw = buffer::<T>(if wanted { vocabulary * width } else { 0 });
+    let mut dx = wants_x.then(|| buffer::<T>(rows * width));
+    let mut dw = wants_weight.then(|| buffer::<T>(vocabulary * width));
     for begin in (0..rows).step_by(chunk) {
         let count = chunk.min(rows - begin);
         let x = Matrix::rows(&xs[begin * width..], count, width);
@@ -136,30 +188,35 @@ fn fused<T: Float>(
         product.write(scores, vocabulary, x, weights.transposed());
         let span = begin..begin + count;
         let targets = &targets[span.clone()];
-        fused_rows(scores, targets, &mut losses[span], vocabulary);
-        if wanted {
-            let dz = Matrix::rows(scores, count, vocabulary);
+        fused_rows(scores, targets, &mut losses[span], soft_cap);
+        let dz = Matrix::rows(scores, count, vocabulary);
+        if let Some(dx) = &mut dx {
             product.write(&mut dx[begin * width..], width, dz, weights);
+        }
+        if let Some(dw) = &mut dw {
             let sum = product.adding(begin > 0);
-            sum.write(&mut dw, width, dz.transposed(), x);
+            sum.write(dw, width, dz.transposed(), x);
         }
     }
-    let gradients = if wanted {
-        Some((
-            to_tensor(dx, &[rows, width])?,
-            to_tensor(dw, &[vocabulary, width])?,
-        ))
-    } else {
-        None
-    };
+    let dx = dx.map(|dx| to_tensor(dx, &[rows, width])).transpose()?;
+    let dw = dw
+        .map(|dw| to_tensor(dw, &[vocabulary, width]))
+        .transpose()?;
     Ok(Outcome {
         per_row: to_tensor(losses, &[rows])?,
-        gradients,
+        gradients: [dx, dw],
     })
 }
 
 /// The losses of a chunk's rows; turns their scores into their gradients.
-fn fused_rows<T: Float>(scores: &mut [T], targets: &[u32], losses: &mut [T], vocabulary: usize) {
+fn fused_rows<T: Float>(
+    scores: &mut [T],
+    targets: &[u32],
+    losses: &mut [T],
+    soft_cap: Option<f64>,
+) {
+    let vocabulary = scores.len() / targets.len().max(1);
+    let cap = soft_cap.map(T::from_constant);
     let rows = losses.par_iter_mut().zip(targets);
     scores
         .par_chunks_mut(vocabulary)
@@ -167,7 +224,10 @@ fn fused_rows<T: Float>(scores: &mut [T], targets: &[u32], losses: &mut [T], voc
         .for_each(|(z, (loss, &target))| {
             *loss = wide(
                 #[inline(always)]
-                || row(z, target),
+                || match cap {
+                    Some(cap) => capped_row(z, target, cap),
+                    None => row(z, target),
+                },
             )
         });
 }
@@ -188,16 +248,27 @@ fn row<T: Float>(z: &mut [T], target: u32) -> T {
     total.ln() + highest - wanted
 }
 
+/// [`row`] with a soft cap on the scores.
+#[inline(always)]
+fn capped_row<T: Float>(z: &mut [T], target: u32, cap: T) -> T {
+    let mut shares = z.to_vec();
+    vectorized_rows::map(&mut shares, |v| (v / cap).hyperbolic_tangent());
+    z.iter_mut().zip(&shares).for_each(|(z, &t)| *z = cap * t);
+    let loss = row(z, target);
+    let pairs = z.iter_mut().zip(&shares);
+    pairs.for_each(|(z, &t)| *z *= T::one() - t * t);
+    loss
+}
+
 /// Products of the device, and one kernel that turns scores into their gradient. Sums are f32. bf16
 /// operands stay bf16, which has the range of f32, and so does the gradient of the scores that the
 /// products read.
-fn by_kernels(
-    x: &Tensor,
-    weight: &Tensor,
-    targets: &[u32],
-    chunk: usize,
-    wanted: bool,
-) -> Result<Outcome> {
+fn by_kernels(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> Result<Outcome> {
+    let Wanted {
+        gradients: [wants_x, wants_weight],
+        chunk,
+        soft_cap: _,
+    } = wanted;
     let rows = x.dim(0)?;
     let (mut losses, mut dxs, mut dw) = (Vec::new(), Vec::new(), None::<Tensor>);
     for begin in (0..rows).step_by(chunk) {
@@ -205,22 +276,23 @@ fn by_kernels(
         let x = x.narrow(0, begin, targets.len())?;
         let mut z = product_f32(&x, &weight.t()?)?;
         losses.push(multi_tensor::cross_entropy(&z, targets, (1.0, 0.0))?);
-        if wanted {
+        if wanted.any() {
             z = z.to_dtype(x.dtype())?;
+        }
+        if wants_x {
             dxs.push(product_f32(&z, weight)?);
+        }
+        if wants_weight {
             match &dw {
                 Some(sum) => add_product(sum, &z.t()?, &x)?,
                 None => dw = Some(product_f32(&z.t()?, &x)?),
             }
         }
     }
-    let gradients = match dw {
-        Some(dw) => Some((joined(dxs)?, dw)),
-        None => None,
-    };
+    let dx = wants_x.then(|| joined(dxs)).transpose()?;
     Ok(Outcome {
         per_row: joined(losses)?,
-        gradients,
+        gradients: [dx, dw],
     })
 }
 
@@ -232,42 +304,60 @@ fn joined(mut chunks: Vec<Tensor>) -> Result<Tensor> {
     })
 }
 
-fn composed(
-    x: &Tensor,
-    weight: &Tensor,
-    targets: &[u32],
-    chunk: usize,
-    wanted: bool,
-) -> Result<Outcome> {
-    let (rows, vocabulary) = (x.dim(0)?, weight.dim(0)?);
+/// 1 for each row with a target, [rows, 1], and 1 at each row's target, [rows, vocabulary]; both with
+/// the type and the device of the scores `z`.
+fn one_hot(targets: &[u32], z: &Tensor) -> Result<(Tensor, Tensor)> {
+    let vocabulary = z.dim(1)?;
+    let host = |values: Vec<f64>, shape: &[usize]| {
+        crate::convert_dtype::host_tensor(values, shape, z.dtype(), z.device())
+    };
+    let is_counted = |target: &u32| f64::from(u8::from(*target != IGNORED));
+    let counts = targets.iter().map(is_counted).collect();
+    let mut chosen = vec![0.0; targets.len() * vocabulary];
+    let rows = targets.iter().enumerate();
+    rows.filter(|(_, target)| **target != IGNORED)
+        .for_each(|(i, &target)| chosen[i * vocabulary + target as usize] = 1.0);
+    Ok((
+        host(counts, &[targets.len(), 1])?,
+        host(chosen, &[targets.len(), vocabulary])?,
+    ))
+}
+
+fn composed(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> Result<Outcome> {
+    let Wanted {
+        gradients: [wants_x, wants_weight],
+        chunk,
+        soft_cap,
+    } = wanted;
+    let rows = x.dim(0)?;
     let (mut losses, mut dxs, mut dw) = (Vec::new(), Vec::new(), None::<Tensor>);
     for begin in (0..rows).step_by(chunk) {
         let targets = &targets[begin..(begin + chunk).min(rows)];
         let x = x.narrow(0, begin, targets.len())?;
-        let z = stock_product(&x, &weight.t()?)?;
-        let host = |values: Vec<f64>, shape: &[usize]| {
-            crate::convert_dtype::host_tensor(values, shape, z.dtype(), z.device())
-        };
-        let counts = targets
-            .iter()
-            .map(|&t| f64::from(u8::from(t != IGNORED)))
-            .collect();
-        let counts = host(counts, &[targets.len(), 1])?;
-        let mut chosen = vec![0.0; targets.len() * vocabulary];
-        targets
-            .iter()
-            .enumerate()
-            .filter(|(_, t)| **t != IGNORED)
-            .for_each(|(i, &t)| chosen[i * vocabulary + t as usize] = 1.0);
-        let chosen = host(chosen, &[targets.len(), vocabulary])?;
+        let mut z = stock_product(&x, &weight.t()?)?;
+        let mut slope = None;
+        if let Some(cap) = soft_cap {
+            let t = (z / cap)?.tanh()?;
+            slope = Some((t.sqr()?.neg()? + 1.0)?);
+            z = (t * cap)?;
+        }
+        let (counts, chosen) = one_hot(targets, &z)?;
         let highest = z.max_keepdim(D::Minus1)?;
         let exponentials = z.broadcast_sub(&highest)?.exp()?;
         let total = exponentials.sum_keepdim(D::Minus1)?;
         let loss = ((total.log()? + highest)? - (&z * &chosen)?.sum_keepdim(D::Minus1)?)?;
         losses.push((loss * &counts)?.squeeze(1)?);
-        if wanted {
-            let dz = (exponentials.broadcast_div(&total)?.broadcast_mul(&counts)? - chosen)?;
+        if !wanted.any() {
+            continue;
+        }
+        let mut dz = (exponentials.broadcast_div(&total)?.broadcast_mul(&counts)? - chosen)?;
+        if let Some(slope) = slope {
+            dz = (dz * slope)?;
+        }
+        if wants_x {
             dxs.push(stock_product(&dz, weight)?);
+        }
+        if wants_weight {
             let part = stock_product(&dz.t()?.contiguous()?, &x)?;
             dw = Some(match dw {
                 Some(sum) => (sum + part)?,
@@ -275,12 +365,9 @@ fn composed(
             });
         }
     }
-    let gradients = match dw {
-        Some(dw) => Some((Tensor::cat(&dxs, 0)?, dw)),
-        None => None,
-    };
+    let dx = wants_x.then(|| Tensor::cat(&dxs, 0)).transpose()?;
     Ok(Outcome {
         per_row: Tensor::cat(&losses, 0)?,
-        gradients,
+        gradients: [dx, dw],
     })
 }

@@ -6,8 +6,8 @@
 
 use candle_core::{DType, Device, Tensor};
 use tape::{
-    Activation, Affine, AttentionShape, Cancel, Conv2dShape, Kernels, Parameters, Result, Tape,
-    Value,
+    Activation, Affine, AttentionShape, Cancel, Conv2dShape, Gate, GroupedAttention, JoinedHeads,
+    Kernels, Parameters, Result, RmsNormShape, Rotation, Tape, Value,
 };
 
 fn zeros(shape: &[usize]) -> Value {
@@ -28,10 +28,30 @@ fn heads(tape: &Tape, qkv: &[usize], heads: usize) -> Result<Value> {
     tape.attention(&zeros(qkv), AttentionShape { heads, causal })
 }
 
+/// Two heads of queries and one of keys, rotated at `positions` positions.
+fn joined(tape: &Tape, key: &[usize], positions: usize) -> Result<Value> {
+    let rotation = Rotation::new(&[1.0, 0.5], 1.0, 0..positions, DType::F32, &Device::Cpu)?;
+    let heads = JoinedHeads {
+        heads: 2,
+        key_heads: 1,
+        head_width: 4,
+    };
+    let parts = [&zeros(&[2, 3, 8]), &zeros(key), &zeros(&[2, 3, 4])];
+    tape.rotary_embedding(parts, heads, Some(&rotation))
+}
+
+fn grouped(tape: &Tape, key_heads: usize) -> Result<Value> {
+    let shape = GroupedAttention {
+        key_heads,
+        ..GroupedAttention::for_heads(4, 8)
+    };
+    tape.grouped_attention(&zeros(&[2, 3, 16]), shape, None)
+}
+
 type Refused = fn(&Tape) -> Result<Value>;
 
 /// The attempt, and the words that its message must contain: operation, given shape, needed shape.
-const TABLE: [(Refused, &[&str]); 24] = [
+const TABLE: [(Refused, &[&str]); 30] = [
     (
         |t| t.linear(&zeros(&[2, 7]), &zeros(&[6, 5]), None),
         &["linear", "weight", "[6, 5]", "[6, 7]"],
@@ -39,6 +59,42 @@ const TABLE: [(Refused, &[&str]); 24] = [
     (
         |t| t.linear(&zeros(&[2, 7]), &zeros(&[6, 7]), Some(&zeros(&[5]))),
         &["linear", "bias", "[5]", "[6]"],
+    ),
+    (
+        |t| {
+            let shape = RmsNormShape {
+                epsilon: 1e-5,
+                offset: 0.0,
+            };
+            t.rms_norm(&zeros(&[2, 7]), &zeros(&[5]), shape)
+        },
+        &["rms_norm", "weight", "[5]", "[7]"],
+    ),
+    (
+        |t| t.gated(&zeros(&[2, 7]), &zeros(&[2, 5]), Gate::Silu),
+        &["gated", "up", "[2, 5]", "[2, 7]"],
+    ),
+    (
+        |t| joined(t, &[2, 3, 8], 3),
+        &["rotary_embedding", "key", "[2, 3, 8]", "[2, 3, 4]"],
+    ),
+    (
+        |t| joined(t, &[2, 3, 4], 5),
+        &[
+            "rotary_embedding",
+            "query",
+            "[2, 3, 8]",
+            "5 tokens",
+            "4 values",
+        ],
+    ),
+    (
+        |t| grouped(t, 3),
+        &["grouped_attention", "qkv", "4 heads", "3 of keys"],
+    ),
+    (
+        |t| grouped(t, 1),
+        &["grouped_attention", "qkv", "[2, 3, 16]", "[2, 3, 12]"],
     ),
     (
         |t| t.layer_norm(&zeros(&[2, 7]), &zeros(&[5]), &zeros(&[7]), 1e-5),

@@ -42,7 +42,7 @@ enum Source {
 }
 
 impl SmallModel {
-    pub const ALL: [SmallModel; 13] = [
+    pub const ALL: [SmallModel; 22] = [
         SmallModel::ConvNet,
         SmallModel::ResNet,
         SmallModel::Vit,
@@ -56,6 +56,15 @@ impl SmallModel {
         SmallModel::Published(PretrainedFamily::ConvNext),
         SmallModel::Published(PretrainedFamily::Bert),
         SmallModel::Published(PretrainedFamily::Gpt2),
+        SmallModel::Published(PretrainedFamily::Llama),
+        SmallModel::Published(PretrainedFamily::Mistral),
+        SmallModel::Published(PretrainedFamily::Qwen2),
+        SmallModel::Published(PretrainedFamily::Qwen3),
+        SmallModel::Published(PretrainedFamily::Gemma2),
+        SmallModel::Published(PretrainedFamily::Gemma3),
+        SmallModel::Published(PretrainedFamily::Phi3),
+        SmallModel::Published(PretrainedFamily::SmolLm3),
+        SmallModel::Published(PretrainedFamily::Olmo2),
     ];
 
     fn source(self) -> Source {

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
 use crate::preparation::Preparation;
 use dataset::{DetectedDataset, Documents, Window};
-use models::{Gpt, Network};
+use models::{Gpt, Network, TokenBatch};
 use runlog::RunFolder;
 use std::sync::Arc;
 use tape::inplace::to_f64;
@@ -155,7 +155,28 @@ fn loss(
     };
     let ids = padded(|window| &window.inputs, 0);
     let targets = padded(|window| &window.targets, IGNORED);
-    Ok(network.loss(tape, &ids, &targets, windows.len(), checkpointed)?)
+    let starts: Vec<usize> = windows
+        .iter()
+        .flat_map(|window| document_starts(window, context.input_size))
+        .collect();
+    let batch = TokenBatch {
+        ids: &ids,
+        targets: &targets,
+        samples: windows.len(),
+        starts: Some(&starts),
+    };
+    Ok(network.packed_loss(tape, batch, checkpointed)?)
+}
+
+/// For each of `tokens` tokens of a window, the place of the first token of its document. Padding
+/// is a document of its own.
+fn document_starts(window: &Window, tokens: usize) -> impl Iterator<Item = usize> {
+    let padding = window.positions.len();
+    let place = move |at: usize| match window.positions.get(at) {
+        Some(&position) => at.saturating_sub(position as usize),
+        None => padding,
+    };
+    (0..tokens).map(place)
 }
 
 /// The number of predicted tokens.

@@ -32,7 +32,7 @@ fn words(name: &str) -> Vec<String> {
 #[test]
 fn offered_choices_fit_the_architecture() {
     assert_eq!(words("vit"), ["all", "last:1", "adapter:8", "head"]);
-    let none = "GPT-2 has no separate head";
+    let none = "a language model gets no new head";
     assert_eq!(words("gpt2"), ["all", "last:1", "adapter:8"], "{none}");
     let resnet = words("resnet-basic");
     assert_eq!((&*resnet[0], &**resnet.last().unwrap()), ("all", "head"));

@@ -1,9 +1,13 @@
 //! Cases as wide as real models: rows of 384 to 1,600 values, heads of 64 and 128, 2,048 tokens,
 //! images of 224 pixels, and 128,000 classes. A GPU chooses its kernels by these sizes.
 
+use super::language::GROUPS;
 use super::{CaseSpec, Row, labels, specs};
 use crate::error::Result;
-use crate::ops::{Activation, AttentionShape, Conv2dShape, GeluLinear, PoolDivisor, PoolShape};
+use crate::ops::{
+    Activation, AttentionShape, Conv2dShape, GeluLinear, GroupedAttention, PoolDivisor, PoolShape,
+    RmsNormShape,
+};
 use crate::tape::{Tape, Value};
 
 /// One head that sees the tokens before each token.
@@ -96,6 +100,32 @@ pub fn wide_specs() -> Vec<CaseSpec> {
             "attention over 2,048 tokens, head size 64",
             vec![vec![1, 2048, 192]],
             |t, v| t.attention(&v[0], CAUSAL),
+        ),
+        (
+            "grouped_attention over 520 tokens in a window",
+            vec![vec![1, 520, 4 * 64]],
+            |t, v| {
+                let shape = GroupedAttention {
+                    heads: 2,
+                    key_heads: 1,
+                    head_width: 64,
+                    scale: 0.125,
+                    window: Some(300),
+                    ..GROUPS
+                };
+                t.grouped_attention(&v[0], shape, None)
+            },
+        ),
+        (
+            "rms_norm of 1,600",
+            vec![vec![1, 9, 1600], vec![1600]],
+            |t, v| {
+                let shape = RmsNormShape {
+                    epsilon: 1e-5,
+                    offset: 0.0,
+                };
+                t.rms_norm(&v[0], &v[1], shape)
+            },
         ),
         (
             "group_norm of 224 pixels",

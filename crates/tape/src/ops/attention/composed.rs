@@ -7,14 +7,63 @@ use crate::error::Result;
 use crate::ops::stock_product;
 use candle_core::{D, Tensor};
 
-/// Queries, keys and values, each contiguous: [samples, heads, tokens, head].
+/// Queries [samples, heads, tokens, head], and keys and values [samples, key heads, tokens, head],
+/// each contiguous.
 pub(super) fn split(s: &Sizes, qkv: &Tensor) -> Result<[Tensor; 3]> {
-    let parts = qkv
-        .reshape((s.samples, s.tokens, 3, s.heads, s.head()))?
-        .permute((2, 0, 3, 1, 4))?;
-    let part =
-        |i: usize| -> Result<Tensor> { Ok(parts.narrow(0, i, 1)?.squeeze(0)?.force_contiguous()?) };
-    Ok([part(0)?, part(1)?, part(2)?])
+    let heads = qkv
+        .reshape((s.samples, s.tokens, s.heads + 2 * s.key_heads, s.head()))?
+        .transpose(1, 2)?;
+    let part = |from: usize, count: usize| -> Result<Tensor> {
+        Ok(heads.narrow(1, from, count)?.force_contiguous()?)
+    };
+    Ok([
+        part(0, s.heads)?,
+        part(s.heads, s.key_heads)?,
+        part(s.heads + s.key_heads, s.key_heads)?,
+    ])
+}
+
+/// Puts the rows of all heads that share keys one after the other, so that a product with the keys
+/// repeats none of them: [samples, heads, rows, ..] to [samples, key heads, rows of a group, ..].
+pub(super) fn by_key(s: &Sizes, heads: &Tensor) -> Result<Tensor> {
+    let (samples, count, rows, width) = heads.dims4()?;
+    let rows = count / s.key_heads * rows;
+    Ok(heads
+        .contiguous()?
+        .reshape((samples, s.key_heads, rows, width))?)
+}
+
+/// The inverse of [`by_key`].
+pub(super) fn by_head(s: &Sizes, groups: &Tensor) -> Result<Tensor> {
+    let (samples, _, rows, width) = groups.dims4()?;
+    let rows = rows / s.per_key();
+    Ok(groups.reshape((samples, s.heads, rows, width))?)
+}
+
+/// `a bᵀ` of queries with the keys of their group.
+pub(super) fn product_across(s: &Sizes, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    by_head(s, &stock_product(&by_key(s, a)?, &b.t()?.contiguous()?)?)
+}
+
+/// `a b` of the weights of queries with the values of their group.
+pub(super) fn product_along(s: &Sizes, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    by_head(s, &stock_product(&by_key(s, a)?, b)?)
+}
+
+/// `aᵀ b`, summed over the queries of each group.
+pub(super) fn product_over(s: &Sizes, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let a = by_key(s, a)?.t()?.contiguous()?;
+    stock_product(&a, &by_key(s, b)?)
+}
+
+/// Scores with the soft cap, and the derivative of the cap; `None` without a cap.
+pub(super) fn capped(s: &Sizes, scores: Tensor) -> Result<(Tensor, Option<Tensor>)> {
+    let Some(cap) = s.soft_cap else {
+        return Ok((scores, None));
+    };
+    let t = (scores / cap)?.tanh()?;
+    let slope = (t.sqr()?.neg()? + 1.0)?;
+    Ok(((t * cap)?, Some(slope)))
 }
 
 /// The output's gradient per head: [samples, heads, tokens, head].
@@ -25,12 +74,10 @@ pub(super) fn split_output(s: &Sizes, dy: &Tensor) -> Result<Tensor> {
         .contiguous()?)
 }
 
-/// Joins queries, keys and values: [samples, tokens, 3 width].
+/// Joins the heads of queries, keys and values: [samples, tokens, all of them].
 pub(super) fn joined(s: &Sizes, parts: [&Tensor; 3]) -> Result<Tensor> {
-    let joined = Tensor::stack(&parts, 0)?
-        .permute((1, 3, 0, 2, 4))?
-        .contiguous()?;
-    Ok(joined.reshape((s.samples, s.tokens, 3 * s.width))?)
+    let joined = Tensor::cat(&parts, 1)?.transpose(1, 2)?.contiguous()?;
+    Ok(joined.reshape((s.samples, s.tokens, s.row()))?)
 }
 
 /// Added to the scores of hidden keys.
@@ -42,13 +89,15 @@ fn visible(s: &Sizes, scores: &Tensor) -> Result<Option<Tensor>> {
     if !s.causal && s.lengths.is_none() {
         return Ok(None);
     }
-    let samples = if s.lengths.is_some() { s.samples } else { 1 };
+    let differ = s.lengths.is_some() || s.starts.is_some();
+    let samples = if differ { s.samples } else { 1 };
     let mut values = Vec::with_capacity(samples * s.tokens * s.tokens);
     for n in 0..samples {
         let length = s.length(n);
         for row in 0..s.tokens {
             let seen = if row < length { s.seen(row, length) } else { 0 };
-            values.extend((0..s.tokens).map(|key| f64::from(u8::from(key < seen))));
+            let visible = s.first(n, row)..seen;
+            values.extend((0..s.tokens).map(|key| f64::from(u8::from(visible.contains(&key)))));
         }
     }
     let shape = [samples, 1, s.tokens, s.tokens];
@@ -60,10 +109,11 @@ fn visible(s: &Sizes, scores: &Tensor) -> Result<Option<Tensor>> {
     )?))
 }
 
-/// All weights `p` [samples, heads, tokens, tokens].
-pub(super) fn weights(s: &Sizes, qkv: &Tensor) -> Result<Tensor> {
+/// All weights `p` [samples, heads, tokens, tokens], and the derivative of the soft cap.
+fn weights_and_slope(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
     let [q, k, _] = split(s, qkv)?;
-    let mut scores = (widened(&stock_product(&q, &k.t()?.contiguous()?)?)? * s.scale())?;
+    let scores = (widened(&product_across(s, &q, &k)?)? * s.scale())?;
+    let (mut scores, slope) = capped(s, scores)?;
     let visible = visible(s, &scores)?;
     if let Some(visible) = &visible {
         // 1 becomes 0, 0 becomes `HIDDEN`.
@@ -78,13 +128,13 @@ pub(super) fn weights(s: &Sizes, qkv: &Tensor) -> Result<Tensor> {
         Some(visible) => p.broadcast_mul(&visible)?,
         None => p,
     };
-    Ok(p.to_dtype(qkv.dtype())?)
+    Ok((p.to_dtype(qkv.dtype())?, slope))
 }
 
 pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
     let [_, _, v] = split(s, qkv)?;
-    let p = weights(s, qkv)?;
-    let y = stock_product(&p, &v)?
+    let (p, _) = weights_and_slope(s, qkv)?;
+    let y = product_along(s, &p, &v)?
         .transpose(1, 2)?
         .contiguous()?
         .reshape((s.samples, s.tokens, s.width))?;
@@ -96,17 +146,30 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
     Ok((y, memory))
 }
 
-pub(super) fn backward(s: &Sizes, qkv: &Tensor, p: &Tensor, dy: &Tensor) -> Result<Tensor> {
+/// [`backward`] with weights that were not saved.
+pub(super) fn backward_recomputed(s: &Sizes, qkv: &Tensor, dy: &Tensor) -> Result<Tensor> {
+    let (p, slope) = weights_and_slope(s, qkv)?;
+    backward(s, qkv, &p, slope.as_ref(), dy)
+}
+
+/// The gradient of `qkv`. `slope` is the derivative of the soft cap, if there is one.
+pub(super) fn backward(
+    s: &Sizes,
+    qkv: &Tensor,
+    p: &Tensor,
+    slope: Option<&Tensor>,
+    dy: &Tensor,
+) -> Result<Tensor> {
     let [q, k, v] = split(s, qkv)?;
     let dy = split_output(s, dy)?;
-    let dv = stock_product(&p.t()?.contiguous()?, &dy)?;
-    let (p, dp) = (
-        widened(p)?,
-        widened(&stock_product(&dy, &v.t()?.contiguous()?)?)?,
-    );
-    let ds = (&p * dp.broadcast_sub(&(&dp * &p)?.sum_keepdim(D::Minus1)?)?)?;
+    let dv = product_over(s, p, &dy)?;
+    let (p, dp) = (widened(p)?, widened(&product_across(s, &dy, &v)?)?);
+    let mut ds = (&p * dp.broadcast_sub(&(&dp * &p)?.sum_keepdim(D::Minus1)?)?)?;
+    if let Some(slope) = slope {
+        ds = (ds * slope)?;
+    }
     let ds = ds.to_dtype(qkv.dtype())?;
-    let dq = (stock_product(&ds, &k)? * s.scale())?;
-    let dk = (stock_product(&ds.t()?.contiguous()?, &q)? * s.scale())?;
+    let dq = (product_along(s, &ds, &k)? * s.scale())?;
+    let dk = (product_over(s, &ds, &q)? * s.scale())?;
     joined(s, [&dq, &dk, &dv])
 }

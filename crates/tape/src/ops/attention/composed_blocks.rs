@@ -4,11 +4,12 @@
 //! of values. Saved: the output and the logarithm of each row's sum, from which the backward pass
 //! recomputes the weights block by block.
 
-use super::composed::{HIDDEN, joined, split, split_output};
+use super::composed::{
+    HIDDEN, capped, joined, product_across, product_along, product_over, split, split_output,
+};
 use super::{Memory, Sizes};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::error::Result;
-use crate::ops::stock_product;
 use candle_core::{D, DType, Device, Tensor};
 
 /// Tokens per block, and the longest sequence that is computed without blocks. It depends on the
@@ -18,7 +19,7 @@ pub(super) const BLOCK: usize = 512;
 /// The first row or column, and how many.
 type Span = (usize, usize);
 
-/// The tensors that blocks are cut from: [samples, heads, tokens, head].
+/// The tensors that blocks are cut from: [samples, heads or key heads, tokens, head].
 struct Whole<'a> {
     sizes: &'a Sizes,
     block: usize,
@@ -34,11 +35,6 @@ struct Whole<'a> {
 /// Copies `span` of axis `axis`.
 fn cut(tensor: &Tensor, axis: usize, (from, count): Span) -> Result<Tensor> {
     Ok(tensor.narrow(axis, from, count)?.force_contiguous()?)
-}
-
-/// `a bᵀ` in f32 or f64.
-fn product_across(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    widened(&stock_product(a, &b.t()?.contiguous()?)?)
 }
 
 impl<'a> Whole<'a> {
@@ -81,9 +77,12 @@ impl<'a> Whole<'a> {
             .map(move |from| (from, block.min(tokens - from)))
     }
 
-    /// The blocks of keys that these queries see. The first block is always included, because every
+    /// The blocks of keys that these queries see. The first one is always included, because every
     /// row needs a highest score.
     fn seen(&self, (from, count): Span) -> impl Iterator<Item = Span> + use<> {
+        let firsts = (0..self.sizes.samples)
+            .flat_map(|n| (from..from + count).map(move |row| self.sizes.first(n, row)));
+        let begin = firsts.min().unwrap_or(0);
         let longest = match &self.sizes.lengths {
             Some(lengths) => lengths.iter().max().copied().unwrap_or(0),
             None => self.sizes.tokens,
@@ -94,20 +93,24 @@ impl<'a> Whole<'a> {
             longest
         };
         self.blocks()
+            .skip_while(move |&(key, count)| key + count <= begin)
             .take_while(move |&(key, _)| key == 0 || key < end)
     }
 
-    /// The scores of a block. Hidden ones are so low that their weight is 0.
-    fn scores(&self, q: &Tensor, queries: Span, keys: Span) -> Result<Tensor> {
+    /// The scores of a block, and the derivative of the soft cap. Hidden scores are so low that
+    /// their weight is 0.
+    fn scores(&self, q: &Tensor, queries: Span, keys: Span) -> Result<(Tensor, Option<Tensor>)> {
+        let s = self.sizes;
         let k = cut(&self.k, 2, keys)?;
-        let mut scores = (product_across(q, &k)? * self.sizes.scale())?;
+        let scores = (widened(&product_across(s, q, &k)?)? * s.scale())?;
+        let (mut scores, slope) = capped(s, scores)?;
         if let Some(hidden) = &self.hidden {
             scores = scores.broadcast_add(&cut(hidden, 3, keys)?)?;
         }
-        if self.sizes.causal && keys.0 + keys.1 > queries.0 + 1 {
-            scores = scores.broadcast_add(&triangle(queries, keys, scores.dtype(), q.device())?)?;
+        if let Some(mask) = mask(s, queries, keys, (scores.dtype(), q.device()))? {
+            scores = scores.broadcast_add(&mask)?;
         }
-        Ok(scores)
+        Ok((scores, slope))
     }
 
     /// Sets padded queries to zero.
@@ -126,13 +129,32 @@ fn widened_type(dtype: DType) -> DType {
     }
 }
 
-/// The causal mask of a block, added to its scores: [1, 1, queries, keys].
-fn triangle(queries: Span, keys: Span, dtype: DType, device: &Device) -> Result<Tensor> {
-    let rows = queries.0..queries.0 + queries.1;
-    let values = rows.flat_map(|row| {
-        (keys.0..keys.0 + keys.1).map(move |key| if key <= row { 0.0 } else { HIDDEN })
+/// The mask of a block that later keys, a window and documents make, added to its scores: [samples
+/// or 1, 1, queries, keys]. `None` if they hide nothing.
+fn mask(s: &Sizes, queries: Span, keys: Span, like: (DType, &Device)) -> Result<Option<Tensor>> {
+    if !s.causal {
+        return Ok(None);
+    }
+    let samples = if s.starts.is_some() { s.samples } else { 1 };
+    let rows = (0..samples).flat_map(|n| (0..queries.1).map(move |row| (n, queries.0 + row)));
+    let hides = |(n, row): (usize, usize)| keys.0 + keys.1 > row + 1 || s.first(n, row) > keys.0;
+    if !rows.clone().any(hides) {
+        return Ok(None);
+    }
+    let values = rows.flat_map(|(n, row)| {
+        let visible = s.first(n, row)..row + 1;
+        (keys.0..keys.0 + keys.1).map(move |key| if visible.contains(&key) { 0.0 } else { HIDDEN })
     });
-    host_tensor(values.collect(), &[1, 1, queries.1, keys.1], dtype, device)
+    let shape = [samples, 1, queries.1, keys.1];
+    host_tensor(values.collect(), &shape, like.0, like.1).map(Some)
+}
+
+/// The sum so far, with one more term.
+fn plus(sum: Option<Tensor>, term: Tensor) -> Result<Tensor> {
+    Ok(match sum {
+        Some(sum) => (sum + term)?,
+        None => term,
+    })
 }
 
 /// The running result of each row: its highest score, and the sums of exponentials and of values
@@ -145,7 +167,7 @@ struct Running {
 
 impl Running {
     /// Adds one block.
-    fn with(before: Option<Running>, scores: &Tensor, v: &Tensor) -> Result<Running> {
+    fn with(before: Option<Running>, s: &Sizes, scores: &Tensor, v: &Tensor) -> Result<Running> {
         let own = scores.max_keepdim(D::Minus1)?;
         let highest = match &before {
             Some(before) => before.highest.maximum(&own)?,
@@ -153,7 +175,7 @@ impl Running {
         };
         let p = scores.broadcast_sub(&highest)?.exp()?;
         let mut sum = p.sum_keepdim(D::Minus1)?;
-        let mut values = widened(&stock_product(&p.to_dtype(v.dtype())?, v)?)?;
+        let mut values = widened(&product_along(s, &p.to_dtype(v.dtype())?, v)?)?;
         if let Some(before) = before {
             let fade = (before.highest - &highest)?.exp()?;
             sum = (sum + (before.sum * &fade)?)?;
@@ -174,8 +196,9 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor, block: usize) -> Result<(Tensor, 
         let q = cut(&whole.q, 2, queries)?;
         let mut running = None;
         for keys in whole.seen(queries) {
-            let scores = whole.scores(&q, queries, keys)?;
-            running = Some(Running::with(running, &scores, &cut(&whole.v, 2, keys)?)?);
+            let (scores, _) = whole.scores(&q, queries, keys)?;
+            let v = cut(&whole.v, 2, keys)?;
+            running = Some(Running::with(running, s, &scores, &v)?);
         }
         if let Some(rows) = running {
             outputs.push(rows.values.broadcast_div(&rows.sum)?);
@@ -210,21 +233,21 @@ pub(super) fn backward(
         let (q, dy) = (cut(&whole.q, 2, queries)?, cut(&dy, 2, queries)?);
         let (sum, met) = (cut(sums, 2, queries)?, cut(&met, 2, queries)?);
         let mut dq_sum: Option<Tensor> = None;
-        for (keys, of_keys) in whole.seen(queries).zip(&mut of_keys) {
-            let scores = whole.scores(&q, queries, keys)?;
+        for keys in whole.seen(queries) {
+            let (scores, slope) = whole.scores(&q, queries, keys)?;
             let p = scores.broadcast_sub(&sum)?.exp()?;
-            let dp = product_across(&dy, &cut(&whole.v, 2, keys)?)?;
-            let ds = (&p * dp.broadcast_sub(&met)?)?.to_dtype(dtype)?;
-            let p = p.to_dtype(dtype)?;
-            let own = widened(&stock_product(&ds, &cut(&whole.k, 2, keys)?)?)?;
-            dq_sum = Some(match dq_sum {
-                Some(sum) => (sum + own)?,
-                None => own,
-            });
-            let [dk, dv] = [(&ds, &q), (&p, &dy)].map(|(weights, rows)| -> Result<Tensor> {
-                widened(&stock_product(&weights.t()?.contiguous()?, rows)?)
-            });
+            let dp = widened(&product_across(s, &dy, &cut(&whole.v, 2, keys)?)?)?;
+            let mut ds = (&p * dp.broadcast_sub(&met)?)?;
+            if let Some(slope) = slope {
+                ds = (ds * slope)?;
+            }
+            let (ds, p) = (ds.to_dtype(dtype)?, p.to_dtype(dtype)?);
+            let own = widened(&product_along(s, &ds, &cut(&whole.k, 2, keys)?)?)?;
+            dq_sum = Some(plus(dq_sum, own)?);
+            let [dk, dv] = [(&ds, &q), (&p, &dy)]
+                .map(|(weights, rows)| widened(&product_over(s, weights, rows)?));
             let (dk, dv) = (dk?, dv?);
+            let of_keys = &mut of_keys[keys.0 / block];
             *of_keys = Some(match of_keys.take() {
                 Some([k, v]) => [(k + dk)?, (v + dv)?],
                 None => [dk, dv],
@@ -273,7 +296,7 @@ mod tests {
 
     /// Output and gradient, in blocks of this size and without blocks.
     fn both(sizes: &Sizes, block: usize) -> Result<[(Tensor, Tensor); 2]> {
-        let qkv = drawn("qkv", &[sizes.samples, sizes.tokens, 3 * sizes.width]);
+        let qkv = drawn("qkv", &[sizes.samples, sizes.tokens, sizes.row()]);
         let dy = drawn("dy", &[sizes.samples, sizes.tokens, sizes.width]);
         let (y, memory) = forward(sizes, &qkv, block)?;
         let Memory::Rows(kept, sums) = &memory else {
@@ -281,10 +304,9 @@ mod tests {
         };
         let blocks = backward(sizes, &qkv, kept, sums, &dy, block)?;
         let (whole, _) = composed::forward(sizes, &qkv)?;
-        let p = composed::weights(sizes, &qkv)?;
         Ok([
             (y, blocks),
-            (whole, composed::backward(sizes, &qkv, &p, &dy)?),
+            (whole, composed::backward_recomputed(sizes, &qkv, &dy)?),
         ])
     }
 
@@ -293,20 +315,49 @@ mod tests {
         for causal in [false, true] {
             for lengths in [None, Some([8, 8, 8]), Some([1, 8, 3]), Some([2, 0, 5])] {
                 let sizes = Sizes {
-                    samples: 3,
-                    tokens: 8,
-                    width: 6,
-                    heads: 2,
                     causal,
                     lengths: lengths.map(|lengths| lengths.into()),
+                    ..Sizes::plain([3, 8, 6], 2)
                 };
-                for block in [1, 3, 4, 7, 8, 20] {
-                    let [blocks, whole] = both(&sizes, block).expect("shapes that fit");
-                    let name = format!("{causal} {lengths:?} in blocks of {block}");
-                    assert!(furthest(&blocks.0, &whole.0) < 1e-13, "{name}: output");
-                    assert!(furthest(&blocks.1, &whole.1) < 1e-13, "{name}: gradient");
-                }
+                check(&sizes, &format!("{causal} {lengths:?}"));
             }
+        }
+    }
+
+    /// Blocks of any size give what a computation without blocks gives.
+    fn check(sizes: &Sizes, name: &str) {
+        for block in [1, 3, 4, 7, 8, 20] {
+            let [blocks, whole] = both(sizes, block).expect("shapes that fit");
+            let name = format!("{name} in blocks of {block}");
+            assert!(furthest(&blocks.0, &whole.0) < 1e-13, "{name}: output");
+            assert!(furthest(&blocks.1, &whole.1) < 1e-13, "{name}: gradient");
+        }
+    }
+
+    #[test]
+    fn blocks_of_any_size_give_the_same_grouped_attention() {
+        // The second sample is packed from three documents.
+        let starts = [[0; 8], [0, 0, 0, 3, 3, 5, 5, 5], [0; 8]].concat();
+        for (key_heads, window, soft_cap, starts) in [
+            (2, None, None, None),
+            (1, Some(3), None, None),
+            (2, Some(1), Some(0.7), None),
+            (4, None, Some(0.7), Some(starts.clone())),
+            (2, Some(3), None, Some(starts)),
+        ] {
+            let sizes = Sizes {
+                causal: true,
+                key_heads,
+                window,
+                soft_cap,
+                scale: 1.3,
+                starts: starts.clone().map(|starts| starts.into()),
+                ..Sizes::plain([3, 8, 12], 4)
+            };
+            check(
+                &sizes,
+                &format!("{key_heads} {window:?} {soft_cap:?} {starts:?}"),
+            );
         }
     }
 }

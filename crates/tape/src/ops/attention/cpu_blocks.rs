@@ -20,6 +20,8 @@ const KEYS: usize = 512;
 struct Block {
     rows: (usize, usize),
     keys: (usize, usize),
+    /// Whether these are the first keys of the queries.
+    is_first: bool,
 }
 
 impl Block {
@@ -38,27 +40,12 @@ impl Block {
     fn width(self) -> usize {
         self.keys.1 - self.keys.0
     }
-
-    /// The number of keys of this block that its query `i` sees.
-    fn seen(self, s: &Sizes, length: usize, i: usize) -> usize {
-        s.seen(self.rows.0 + i, length)
-            .clamp(self.keys.0, self.keys.1)
-            - self.keys.0
-    }
-}
-
-/// The blocks with all keys that the queries `rows` see.
-fn blocks(s: &Sizes, rows: (usize, usize), length: usize) -> impl Iterator<Item = Block> {
-    let end = s.seen(rows.1 - 1, length);
-    (0..end).step_by(KEYS).map(move |from| Block {
-        rows,
-        keys: (from, (from + KEYS).min(end)),
-    })
 }
 
 /// The rows of one sample, and its length without padding.
 struct Sample<'a, T> {
     sizes: &'a Sizes,
+    index: usize,
     qkv: &'a [T],
     length: usize,
 }
@@ -67,13 +54,15 @@ pub(super) fn forward<T: Float>(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memo
     let input = View::<T>::new(OP, qkv)?;
     let mut y = buffer::<T>(s.samples * s.tokens * s.width);
     let mut sums = buffer::<T>(s.samples * s.tokens * s.heads);
+    let row = s.row();
     let samples = y
         .par_chunks_mut((s.tokens * s.width).max(1))
         .zip(sums.par_chunks_mut((s.tokens * s.heads).max(1)))
-        .zip(input.par_chunks((3 * s.tokens * s.width).max(1)));
+        .zip(input.par_chunks((s.tokens * row).max(1)));
     samples.enumerate().for_each(|(n, ((y, sums), qkv))| {
         let sample = Sample {
             sizes: s,
+            index: n,
             qkv,
             length: s.length(n),
         };
@@ -109,6 +98,27 @@ struct RunningSoftmax<T> {
 }
 
 impl<T: Float> Sample<'_, T> {
+    /// The blocks with all keys that the queries `rows` see.
+    fn blocks(&self, rows: (usize, usize)) -> impl Iterator<Item = Block> + use<T> {
+        let s = self.sizes;
+        let end = s.seen(rows.1 - 1, self.length);
+        let begins = (rows.0..rows.1).map(|row| s.first(self.index, row));
+        let begin = begins.min().unwrap_or(0);
+        (begin..end).step_by(KEYS).map(move |from| Block {
+            rows,
+            keys: (from, (from + KEYS).min(end)),
+            is_first: from == begin,
+        })
+    }
+
+    /// The keys of a block that its query `i` sees, counted from the first key of the block.
+    fn visible(&self, block: Block, i: usize) -> Range<usize> {
+        let (s, row) = (self.sizes, block.rows.0 + i);
+        let within = |key: usize| key.clamp(block.keys.0, block.keys.1) - block.keys.0;
+        let to = within(s.seen(row, self.length));
+        within(s.first(self.index, row)).min(to)..to
+    }
+
     /// Writes the scores of a block, with its keys as the inner axis.
     fn scores(&self, block: Block, head: usize, scores: &mut [T]) {
         let s = self.sizes;
@@ -134,7 +144,7 @@ impl<T: Float> Sample<'_, T> {
             highest: [T::neg_infinity(); QUERIES],
             totals: [T::zero(); QUERIES],
         };
-        for block in blocks(s, rows, self.length) {
+        for block in self.blocks(rows) {
             let scores = &mut scores[..block.count() * block.width()];
             self.scores(block, head, scores);
             wide(
@@ -143,7 +153,7 @@ impl<T: Float> Sample<'_, T> {
             );
             let weights = Matrix::rows(scores, block.count(), block.width());
             let v = s.part(self.qkv, 2, head, block.keys());
-            let product = Product::new().adding(block.keys.0 > 0);
+            let product = Product::new().adding(!block.is_first);
             product.write(y, s.width, weights, v);
         }
         wide(
@@ -171,11 +181,19 @@ impl<T: Float> Sample<'_, T> {
         let (s, width) = (self.sizes, block.width());
         let RunningSoftmax { highest, totals } = softmax;
         for i in 0..block.count() {
-            let seen = block.seen(s, self.length, i);
-            let (row, hidden) = scores[i * width..(i + 1) * width].split_at_mut(seen);
-            hidden.fill(T::zero());
+            let row = &mut scores[i * width..(i + 1) * width];
+            let visible = self.visible(block, i);
+            row[..visible.start].fill(T::zero());
+            row[visible.end..].fill(T::zero());
+            let row = &mut row[visible];
+            if row.is_empty() {
+                continue;
+            }
+            if let Some(cap) = s.soft_cap.map(T::from_constant) {
+                vectorized_rows::map(row, |v| cap * (v / cap).hyperbolic_tangent());
+            }
             let peak = num_traits::Float::max(highest[i], vectorized_rows::max(row));
-            if block.keys.0 > 0 {
+            if !block.is_first {
                 let fade = (highest[i] - peak).exponential();
                 totals[i] *= fade;
                 vectorized_rows::map(&mut y[i * s.width..][..s.head()], |v| v * fade);
@@ -207,11 +225,12 @@ pub(super) fn backward<T: Float>(
         View::<T>::new(OP, dy)?,
     );
     let sums = View::<T>::new(OP, sums)?;
-    let row = 3 * s.width;
+    let row = s.row();
     let mut dqkv = buffer::<T>(s.samples * s.tokens * row);
     let past = |n: usize| Past {
         sample: Sample {
             sizes: s,
+            index: n,
             qkv: &input[n * s.tokens * row..(n + 1) * s.tokens * row],
             length: s.length(n),
         },
@@ -250,45 +269,51 @@ impl<T: Float> Past<'_, T> {
         let s = self.sample.sizes;
         out.fill(T::zero());
         for head in 0..s.heads {
-            let at = head * s.head();
             let layout = Layout {
-                parts: [at, s.width + at, 2 * s.width + at],
-                stride: 3 * s.width,
+                parts: [0, 1, 2].map(|part| s.column(part, head)),
+                stride: s.row(),
             };
             self.backward(head, scratch, out, layout);
         }
     }
 
-    /// Writes the gradients of all heads, which run in parallel, each into its own rows. The rows
-    /// are joined afterwards.
+    /// Writes the gradients of all heads. The groups of heads that share keys run in parallel, each
+    /// into its own rows, which are joined afterwards.
     fn backward_in_parallel(&self, out: &mut [T]) {
         let (s, d) = (self.sample.sizes, self.sample.sizes.head());
-        let size = s.tokens * d;
-        let layout = Layout {
-            parts: [0, size, 2 * size],
-            stride: d,
-        };
-        let mut heads = buffer::<T>(s.heads * 3 * size);
-        let each = heads.par_chunks_mut(3 * size).enumerate();
-        each.for_each_init(backward_scratch, |scratch, (head, out)| {
+        let (size, queries) = (s.tokens * d, s.per_key());
+        let group = (queries + 2) * size;
+        let mut groups = buffer::<T>(s.key_heads * group);
+        let each = groups.par_chunks_mut(group.max(1)).enumerate();
+        each.for_each_init(backward_scratch, |scratch, (index, out)| {
             out.fill(T::zero());
-            self.backward(head, scratch, out, layout);
+            for query in 0..queries {
+                let layout = Layout {
+                    parts: [query * size, queries * size, (queries + 1) * size],
+                    stride: d,
+                };
+                self.backward(index * queries + query, scratch, out, layout);
+            }
         });
-        let rows = out.par_chunks_mut(3 * s.width).enumerate();
+        let rows = out.par_chunks_mut(s.row().max(1)).enumerate();
         rows.for_each(|(token, out)| {
             for (i, out) in out.chunks_exact_mut(d).enumerate() {
-                let (part, head) = (i / s.heads, i % s.heads);
-                out.copy_from_slice(&heads[(head * 3 + part) * size + token * d..][..d]);
+                let (index, place) = match i.checked_sub(s.heads) {
+                    None => (i / queries, i % queries),
+                    Some(key) if key < s.key_heads => (key, queries),
+                    Some(key) => (key - s.key_heads, queries + 1),
+                };
+                out.copy_from_slice(&groups[index * group + place * size + token * d..][..d]);
             }
         });
     }
 
     /// Adds one head's gradients to `out`, which must hold zeros there.
     fn backward(&self, head: usize, scratch: &mut [T], out: &mut [T], layout: Layout) {
-        let (s, length) = (self.sample.sizes, self.sample.length);
+        let length = self.sample.length;
         for from in (0..length).step_by(QUERIES) {
             let rows = (from, (from + QUERIES).min(length));
-            for block in blocks(s, rows, length) {
+            for block in self.sample.blocks(rows) {
                 self.block(head, block, scratch, out, layout);
             }
         }
@@ -334,13 +359,23 @@ impl<T: Float> Past<'_, T> {
             let sum = self.sums[token * s.heads + head];
             let (y, dy) = (&self.y[own..][..s.head()], &self.dy[own..][..s.head()]);
             let inner = vectorized_rows::sum2(y, dy, |y, d| y * d);
-            let seen = block.seen(s, self.sample.length, i);
-            p[seen..].fill(T::zero());
-            ds[seen..].fill(T::zero());
-            vectorized_rows::map_pairs(&mut p[..seen], &mut ds[..seen], |p, d| {
-                let p = (p - sum).exponential();
-                (p, p * (d - inner))
-            });
+            let visible = self.sample.visible(block, i);
+            for row in [&mut *p, &mut *ds] {
+                row[..visible.start].fill(T::zero());
+                row[visible.end..].fill(T::zero());
+            }
+            let (p, ds) = (&mut p[visible.clone()], &mut ds[visible]);
+            match s.soft_cap.map(T::from_constant) {
+                None => vectorized_rows::map_pairs(p, ds, |p, d| {
+                    let p = (p - sum).exponential();
+                    (p, p * (d - inner))
+                }),
+                Some(cap) => vectorized_rows::map_pairs(p, ds, |score, d| {
+                    let t = (score / cap).hyperbolic_tangent();
+                    let p = (cap * t - sum).exponential();
+                    (p, p * (d - inner) * (T::one() - t * t))
+                }),
+            }
         }
     }
 }

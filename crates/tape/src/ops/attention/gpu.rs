@@ -240,12 +240,9 @@ mod tests {
     fn samples_at_a_time_change_no_bit() {
         for lengths in [None, Some([7, 2, 0, 5, 7])] {
             let sizes = Sizes {
-                samples: 5,
-                tokens: 7,
-                width: 6,
-                heads: 2,
                 causal: true,
                 lengths: lengths.map(|l| l.into()),
+                ..Sizes::plain([5, 7, 6], 2)
             };
             let whole = within(&sizes, usize::MAX);
             for most in [1, 2 * 49 * 2, 2 * 49 * 3] {

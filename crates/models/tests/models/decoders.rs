@@ -1,0 +1,502 @@
+//! Today's language models compute the scores of transformers, and the gradients of PEFT's
+//! adapters. The folders are tiny and random, in the published format
+//! (`fixtures/published/make_decoders.py`).
+
+// A helper that fails fails the test.
+#![allow(clippy::unwrap_used)]
+
+use crate::folders::{assert_error_contains, copied, fixture, make, opened};
+use candle_core::{DType, Tensor};
+use models::export::{TrainedNetwork, export_adapter_folder, export_hub_folder};
+use models::hub_format::{FineTuning, Head, HubFolder, LoadOptions, Loaded, TrainedLayers};
+use models::pretrained::FineTuningSettings;
+use models::{AdapterShape, Gpt, ModelId, Pretrained, TokenBatch};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tape::inplace::to_f64;
+use tape::{Bits, Cancel, IGNORED, Kernels, Tape};
+
+const MODELS: [&str; 10] = [
+    "llama",
+    "llama-linear",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "smollm3",
+    "olmo2",
+];
+const VOCABULARY: usize = 17;
+const TOKENS: usize = 12;
+const SAMPLES: usize = 2;
+/// Largest distance from a reference, relative to its largest number.
+const APART: f64 = 1e-5;
+/// Every implementation of the operations.
+const FORMS: [(DType, Kernels); 3] = [
+    (DType::F32, Kernels::Fused),
+    (DType::F32, Kernels::Composed),
+    (DType::F64, Kernels::Fused),
+];
+/// Published names of the maps of a block, and Ebb's.
+const MAPS: [(&str, &str); 9] = [
+    ("self_attn.q_proj", "query"),
+    ("self_attn.k_proj", "key"),
+    ("self_attn.v_proj", "value"),
+    ("self_attn.o_proj", "projection"),
+    ("self_attn.qkv_proj", "qkv"),
+    ("mlp.gate_proj", "gate"),
+    ("mlp.up_proj", "up"),
+    ("mlp.gate_up_proj", "gate_up"),
+    ("mlp.down_proj", "down"),
+];
+
+fn folder(name: &str) -> String {
+    format!("decoders/{name}")
+}
+
+fn reference(name: &str) -> Json {
+    let file = fixture(&folder(name)).join("reference.json");
+    serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+}
+
+/// The tokens of the references' formula.
+fn ids(tokens: usize) -> Vec<u32> {
+    let row = |row| (0..tokens).map(move |i| ((7 * i * i + 3 * i + 5 * row) % VOCABULARY) as u32);
+    (0..SAMPLES).flat_map(row).collect()
+}
+
+fn model(name: &str, dtype: DType) -> Loaded<Gpt> {
+    let options = make(Head::Pretrained, dtype);
+    opened(&folder(name)).language_model(&options).unwrap()
+}
+
+fn near(name: &str, found: &[f64], expected: &[f64], bar: f64) {
+    assert_eq!(found.len(), expected.len(), "{name}");
+    let pairs = found.iter().zip(expected);
+    let apart = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let largest = expected.iter().fold(0.0f64, |m, v| m.max(v.abs()));
+    println!("{name}: {:.1e} apart", apart / largest);
+    assert!(largest > 0.1, "{name}: the numbers say something");
+    assert!(
+        apart <= bar * largest,
+        "{name}: {:e} apart",
+        apart / largest
+    );
+}
+
+fn numbers(json: &Json) -> Vec<f64> {
+    let list = json.as_array().unwrap().iter();
+    list.map(|v| v.as_f64().unwrap()).collect()
+}
+
+#[test]
+fn decoders_compute_the_scores_of_transformers() {
+    for name in MODELS {
+        let expected = numbers(&reference(name)["scores"]);
+        for (dtype, kernels) in FORMS {
+            let loaded = model(name, dtype);
+            let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), kernels);
+            let scores = loaded.network.scores(&tape, &ids(TOKENS), SAMPLES).unwrap();
+            let found = to_f64(scores.tensor()).unwrap();
+            near(
+                &format!("{name} {dtype:?} {kernels:?}"),
+                &found,
+                &expected,
+                APART,
+            );
+        }
+    }
+}
+
+#[test]
+fn long_texts_use_the_long_factors_of_phi() {
+    let loaded = model("phi3", DType::F32);
+    let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), Kernels::Fused);
+    let tokens = 20;
+    let scores = loaded.network.scores(&tape, &ids(tokens), SAMPLES).unwrap();
+    let last = scores.tensor().narrow(1, tokens - 1, 1).unwrap();
+    let expected = numbers(&reference("phi3")["long_scores"]);
+    near(
+        "phi3",
+        &to_f64(&last.contiguous().unwrap()).unwrap(),
+        &expected,
+        APART,
+    );
+}
+
+#[test]
+fn a_cache_gives_the_same_next_scores() {
+    for name in MODELS {
+        let loaded = model(name, DType::F64);
+        let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), Kernels::Fused);
+        let ids = &ids(TOKENS)[..TOKENS];
+        let mut cache = loaded.network.new_cache();
+        for end in 4..=TOKENS {
+            let new = if end == 4 {
+                &ids[..4]
+            } else {
+                &ids[end - 1..end]
+            };
+            let found = loaded.network.next_scores_cached(&tape, new, &mut cache);
+            let expected = loaded.network.next_scores(&tape, &ids[..end]).unwrap();
+            let [found, expected] = [found.unwrap(), expected].map(|v| to_f64(v.tensor()).unwrap());
+            near(&format!("{name} after {end}"), &found, &expected, 1e-12);
+        }
+    }
+}
+
+/// The model with adapters whose values a formula gives.
+fn adapted(name: &str, dtype: DType, bits: Option<Bits>) -> Loaded<Gpt> {
+    let options = LoadOptions {
+        tuning: FineTuning {
+            trained: TrainedLayers::Head,
+            adapter: Some(AdapterShape {
+                rank: 2,
+                alpha: 6.0,
+            }),
+            bits,
+        },
+        ..make(Head::Pretrained, dtype)
+    };
+    let mut loaded = opened(&folder(name)).language_model(&options).unwrap();
+    for index in 0..loaded.parameters.len() {
+        let like = loaded.parameters.at(index).tensor.clone();
+        let shift = f64::from(u8::from(
+            loaded.parameters.at(index).name.ends_with("lora_B.weight"),
+        ));
+        let values = (0..like.elem_count()).map(|i| 0.2 * (0.7 * i as f64 + 0.3 * shift).sin());
+        let values = Tensor::from_iter(values, like.device()).unwrap();
+        let values = values
+            .reshape(like.shape())
+            .unwrap()
+            .to_dtype(dtype)
+            .unwrap();
+        loaded.parameters.set(index, values).unwrap();
+    }
+    loaded
+}
+
+/// The next token of each token; none for the last one of a sequence.
+fn targets() -> Vec<u32> {
+    let ids = ids(TOKENS);
+    let next = |at: usize| {
+        if (at + 1).is_multiple_of(TOKENS) {
+            IGNORED
+        } else {
+            ids[at + 1]
+        }
+    };
+    (0..ids.len()).map(next).collect()
+}
+
+/// Ebb's name of PEFT's tensor.
+fn our_name(theirs: &str) -> String {
+    let rest = theirs.strip_prefix("model.layers.").unwrap();
+    let (block, map) = rest.split_once('.').unwrap();
+    let (theirs, ours) = MAPS
+        .iter()
+        .find(|(theirs, _)| map.starts_with(theirs))
+        .unwrap();
+    format!("blocks.{block}.{ours}{}", &map[theirs.len()..])
+}
+
+#[test]
+fn adapters_have_the_loss_and_the_gradients_of_peft() {
+    for name in MODELS {
+        let reference = reference(name);
+        for (dtype, kernels) in FORMS {
+            for checkpointed in [0, 2] {
+                let loaded = adapted(name, dtype, None);
+                let tape = Tape::record(&loaded.parameters, Cancel::default(), kernels);
+                let loss = loaded
+                    .network
+                    .loss(&tape, &ids(TOKENS), &targets(), SAMPLES, checkpointed)
+                    .unwrap();
+                let found = to_f64(loss.sum.tensor()).unwrap();
+                near(name, &found, &[reference["loss"].as_f64().unwrap()], APART);
+                let gradients = tape.backward(vec![(loss.sum, 1.0)]).unwrap();
+                let all = reference["gradients"].as_object().unwrap();
+                assert_eq!(all.len(), loaded.parameters.len(), "{name}");
+                let (mut found, mut expected) = (Vec::new(), Vec::new());
+                for (theirs, sum) in all {
+                    let ours = our_name(theirs);
+                    let index = loaded
+                        .parameters
+                        .iter()
+                        .position(|p| p.name == ours)
+                        .unwrap();
+                    let gradient = to_f64(gradients[index].as_ref().unwrap()).unwrap();
+                    let terms = gradient
+                        .iter()
+                        .enumerate()
+                        .map(|(i, g)| g * (i as f64).cos());
+                    found.push(terms.sum::<f64>());
+                    expected.push(sum.as_f64().unwrap());
+                }
+                near(&format!("gradients of {name}"), &found, &expected, APART);
+            }
+        }
+    }
+}
+
+#[test]
+fn packed_documents_have_the_loss_of_separate_ones() {
+    for name in MODELS {
+        let loaded = model(name, DType::F64);
+        let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), Kernels::Fused);
+        let (ids, mut targets) = (&ids(TOKENS)[..TOKENS], targets()[..TOKENS].to_vec());
+        let lengths = [5, 1, 6];
+        let (mut apart, mut from, mut starts) = (0.0, 0, Vec::new());
+        for length in lengths {
+            let to = from + length;
+            targets[to - 1] = IGNORED;
+            let loss = loaded
+                .network
+                .loss(&tape, &ids[from..to], &targets[from..to], 1, 0)
+                .unwrap();
+            apart += to_f64(loss.sum.tensor()).unwrap()[0];
+            starts.extend(vec![from; length]);
+            from = to;
+        }
+        let batch = TokenBatch {
+            ids,
+            targets: &targets,
+            samples: 1,
+            starts: Some(&starts),
+        };
+        let packed = loaded.network.packed_loss(&tape, batch, 0).unwrap();
+        let packed = to_f64(packed.sum.tensor()).unwrap();
+        near(&format!("{name} packed"), &packed, &[apart], 1e-12);
+    }
+}
+
+#[test]
+fn frozen_weights_can_be_quantized() {
+    for name in MODELS {
+        let expected = reference(name)["loss"].as_f64().unwrap();
+        for (bits, bar) in [(Bits::Eight, 0.01), (Bits::Four, 0.15)] {
+            let loaded = adapted(name, DType::F32, Some(bits));
+            let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), Kernels::Fused);
+            let loss = loaded
+                .network
+                .loss(&tape, &ids(TOKENS), &targets(), SAMPLES, 0);
+            let found = to_f64(loss.unwrap().sum.tensor()).unwrap();
+            near(&format!("{name} in {bits:?}"), &found, &[expected], bar);
+        }
+    }
+}
+
+/// A copy of a folder with another value in its config.
+fn refused(name: &str, key: &str, value: Json, words: &[&str]) {
+    let copy = copied(&folder(name));
+    let file = copy.path().join("config.json");
+    let mut config: Json = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    config[key] = value;
+    fs::write(&file, config.to_string()).unwrap();
+    assert_error_contains(HubFolder::open(copy.path()), words);
+}
+
+// tidy: table
+#[test]
+fn unknown_features_of_a_config_are_refused_by_name() {
+    for (name, key, value, words) in [
+        ("llama", "new_feature", json!(3), "new_feature = 3"),
+        (
+            "llama",
+            "quantization_config",
+            json!({"bits": 4}),
+            "quantization_config",
+        ),
+        (
+            "llama",
+            "attention_dropout",
+            json!(0.1),
+            "attention_dropout = 0.1",
+        ),
+        (
+            "llama",
+            "hidden_act",
+            json!("relu"),
+            "hidden_act is \"relu\"",
+        ),
+        (
+            "llama",
+            "num_key_value_heads",
+            json!(3),
+            "not a multiple of num_key_value_heads = 3",
+        ),
+        (
+            "llama",
+            "rope_parameters",
+            json!({"rope_type": "dynamic", "factor": 2.0}),
+            "rope_type is \"dynamic\"",
+        ),
+        (
+            "llama",
+            "rope_parameters",
+            json!({"rope_type": "linear", "factor": 2.0, "twist": 1}),
+            "twist = 1",
+        ),
+        (
+            "llama",
+            "partial_rotary_factor",
+            json!(0.5),
+            "partial_rotary_factor = 0.5",
+        ),
+        (
+            "phi3",
+            "rope_parameters",
+            json!({"rope_type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}),
+            "short_factor is not a list of 4 numbers",
+        ),
+        (
+            "gemma3",
+            "attn_logit_softcapping",
+            json!(5.0),
+            "attn_logit_softcapping is 5",
+        ),
+        (
+            "gemma2",
+            "layer_types",
+            json!(["full_attention"]),
+            "layer_types",
+        ),
+        ("smollm3", "no_rope_layers", json!([1, 2]), "no_rope_layers"),
+        (
+            "gemma2",
+            "use_bidirectional_attention",
+            json!(true),
+            "use_bidirectional_attention",
+        ),
+    ] {
+        refused(name, key, value, &["config.json", words]);
+    }
+}
+
+#[test]
+fn features_that_are_off_are_ignored() {
+    let copy = copied(&folder("llama"));
+    let file = copy.path().join("config.json");
+    let mut config: Json = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    config["rope_interleaved"] = json!(false);
+    config["new_feature"] = Json::Null;
+    config["_name"] = json!("x");
+    fs::write(&file, config.to_string()).unwrap();
+    HubFolder::open(copy.path()).unwrap();
+}
+
+/// The adapted model as a run has it.
+fn as_trained(name: &str, check: impl FnOnce(&TrainedNetwork, &Loaded<Gpt>)) {
+    let settings = FineTuningSettings {
+        from: Some(fixture(&folder(name))),
+        adapter_rank: Some(2),
+        adapter_alpha: Some(6.0),
+        ..FineTuningSettings::default()
+    };
+    let pretrained = Pretrained::open(&settings).unwrap().unwrap();
+    let loaded = adapted(name, DType::F32, None);
+    let trained = TrainedNetwork {
+        model: ModelId::Pretrained(pretrained.family()),
+        input_size: TOKENS as u32,
+        classes: &[],
+        targets: &[],
+        parameters: &loaded.parameters,
+        pretrained: Some(&pretrained),
+        tokenizer: None,
+    };
+    check(&trained, &loaded);
+}
+
+fn loss(loaded: &Loaded<Gpt>) -> f64 {
+    let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), Kernels::Fused);
+    let loss = loaded
+        .network
+        .loss(&tape, &ids(TOKENS), &targets(), SAMPLES, 0);
+    to_f64(loss.unwrap().sum.tensor()).unwrap()[0]
+}
+
+#[test]
+fn an_exported_folder_has_the_adapters_merged() {
+    for name in MODELS {
+        as_trained(name, |trained, loaded| {
+            let written = tempfile::tempdir().unwrap();
+            export_hub_folder(trained, written.path()).unwrap();
+            let options = make(Head::Pretrained, DType::F32);
+            let read = HubFolder::open(written.path()).unwrap();
+            let merged = read.language_model(&options).unwrap();
+            near(name, &[loss(&merged)], &[loss(loaded)], 1e-5);
+        });
+    }
+}
+
+#[test]
+fn exported_adapters_have_the_names_of_peft() {
+    for name in MODELS {
+        as_trained(name, |trained, _| {
+            let written = tempfile::tempdir().unwrap();
+            export_adapter_folder(trained, written.path()).unwrap();
+            let file = written.path().join("adapter_model.safetensors");
+            let tensors = candle_core::safetensors::load(file, &candle_core::Device::Cpu).unwrap();
+            let found: BTreeSet<String> = tensors.into_keys().collect();
+            let expected = reference(name)["gradients"].as_object().unwrap().clone();
+            let expected = expected
+                .keys()
+                .map(|name| format!("base_model.model.{name}"));
+            assert_eq!(found, expected.collect(), "{name}");
+        });
+    }
+}
+
+#[test]
+fn peft_computes_the_loss_of_exported_adapters() {
+    let Some(python) = std::env::var_os("EBB_PYTHON") else {
+        println!("skipped: EBB_PYTHON names no Python");
+        return;
+    };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/export/peft_loss.py");
+    for name in MODELS {
+        as_trained(name, |trained, loaded| {
+            let written = tempfile::tempdir().unwrap();
+            export_adapter_folder(trained, written.path()).unwrap();
+            let output = Command::new(&python)
+                .arg(&script)
+                .arg(fixture(&folder(name)))
+                .arg(written.path())
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            if text.trim() == "skipped" {
+                println!("skipped: {python:?} has no peft");
+                return;
+            }
+            let found: f64 = text
+                .trim()
+                .parse()
+                .unwrap_or_else(|_| panic!("{name}: {}", String::from_utf8_lossy(&output.stderr)));
+            near(name, &[found], &[loss(loaded)], APART);
+        });
+    }
+}
+
+#[test]
+fn adapters_that_do_not_exist_are_not_exported() {
+    let loaded = model("llama", DType::F32);
+    let trained = TrainedNetwork {
+        model: ModelId::CONV_NET,
+        input_size: TOKENS as u32,
+        classes: &[],
+        targets: &[],
+        parameters: &loaded.parameters,
+        pretrained: None,
+        tokenizer: None,
+    };
+    let written = tempfile::tempdir().unwrap();
+    let refused = export_adapter_folder(&trained, written.path());
+    assert_error_contains(refused, &["no adapters", "--adapter RANK"]);
+    assert_eq!(fs::read_dir(written.path()).unwrap().count(), 0);
+}
