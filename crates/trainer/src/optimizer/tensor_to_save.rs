@@ -122,7 +122,7 @@ fn bytes_in(storage: &Storage, range: Range<usize>) -> Option<&[u8]> {
 impl View for TensorView<'_> {
     fn dtype(&self) -> Dtype {
         match self {
-            TensorView::Resident { tensor, .. } => tensor.dtype().into(),
+            TensorView::Resident { tensor, .. } => tensor.dtype(),
             TensorView::Mapped(mapped) => mapped.dtype.into(),
         }
     }

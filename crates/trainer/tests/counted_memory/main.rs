@@ -1,6 +1,9 @@
 //! Tests that count the bytes on the heap. A program of their own, because its allocator counts.
 //! The count is the process's, and nextest runs each test in its own process.
 
+// A helper that fails fails the test.
+#![allow(clippy::unwrap_used)]
+
 #[path = "../support/noise_images.rs"]
 mod noise_images;
 #[path = "../support/mod.rs"]

@@ -1,6 +1,9 @@
 //! The trainer on networks and datasets that are made for the tests. One topic per file, all in one
 //! program, so that candle is linked once.
 
+// A helper that fails fails the test.
+#![allow(clippy::unwrap_used)]
+
 #[path = "../../../models/tests/exports/mod.rs"]
 mod exports;
 #[path = "../../../models/tests/folders/mod.rs"]
