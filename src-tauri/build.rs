@@ -63,6 +63,7 @@ const COMMANDS: &[&str] = &[
     "resume",
     "control",
     "stop_device_check",
+    "stop_reading",
     "memory_limits",
     "drill",
     "pull",
