@@ -64,6 +64,7 @@ const COMMANDS: &[&str] = &[
     "resume",
     "control",
     "stop_device_check",
+    "stop_reading",
     "memory_limits",
     "drill",
     "pull",

@@ -26,6 +26,7 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         commands::resume,
         commands::control,
         commands::stop_device_check,
+        commands::stop_reading,
         commands::memory_limits,
         commands::drill,
         commands::pull,

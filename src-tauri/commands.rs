@@ -385,6 +385,12 @@ pub fn control(shell: State<'_, Arc<Shell>>, run: String, request: RunRequest) -
     }
 }
 
+/// Stops the reading of a folder.
+#[tauri::command]
+pub fn stop_reading(shell: State<'_, Arc<Shell>>, inspection: String) -> Answer<()> {
+    shell.inspections.stop_reading(&inspection)
+}
+
 /// Stops the check of the GPU that no training waits for.
 #[tauri::command]
 pub fn stop_device_check() {

@@ -238,10 +238,10 @@ fn export_archive(run: &RunFolder, place: &Path) -> Result<PathBuf, CommandError
         return Ok(run.export_archive(&named)?.path);
     }
     let new = disk::draft_path(place);
-    // Left by an earlier export.
-    let _ = disk::remove_file(&new);
+    // Left by earlier exports.
+    disk::remove_drafts_of(place);
     run.export_archive(&new)?;
-    if let Err(error) = disk::rename(&new, place) {
+    if let Err(error) = disk::rename(&new, place).and_then(|()| disk::sync_parent(place)) {
         // The next export removes what cannot be removed now.
         let _ = disk::remove_file(&new);
         let why = format!(
@@ -272,6 +272,8 @@ pub fn write(place: &Path, bytes: &[u8]) -> Result<(), CommandError> {
         .file_name()
         .unwrap_or(place.as_os_str())
         .to_string_lossy();
+    // Left by an export that was killed.
+    disk::remove_drafts_of(place);
     disk::write_atomic(place, bytes).map_err(|error| {
         let why = match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!(

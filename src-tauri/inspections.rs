@@ -9,8 +9,8 @@ use crate::machine_readings::Readings;
 use crate::plan_page;
 use crate::window_types::{CommandError, InspectionView};
 use dataset::{
-    ClassSelection, DatasetError, DetectedDataset, InspectOptions, ReadProgress, Task, Watch,
-    detect, watch,
+    ClassSelection, DatasetError, DetectedDataset, InspectOptions, ReadProgress, StopReading, Task,
+    Watch, detect, watch,
 };
 use runlog::RunConfig;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Seed that chooses the held-out samples, unless the settings have another one.
 pub const SEED: u64 = dataset::DEFAULT_SEED;
+
+/// Shown if the user ends the reading of a folder.
+const STOPPED: &str = "The reading of this folder was stopped. Open the folder again to read it.";
 
 /// All folders of this process.
 pub struct Inspections {
@@ -62,6 +65,8 @@ struct State {
     /// Makes the task read the folder again; `None` if the folder is not watched.
     wake: Option<UnboundedSender<()>>,
     following: bool,
+    /// Ends the reading that is under way.
+    stop: StopReading,
 }
 
 impl Inspections {
@@ -73,9 +78,11 @@ impl Inspections {
         }
     }
 
-    /// Starts to inspect the folder or file at `path`, and returns the id of the inspection.
+    /// Starts to inspect the folder or file at `path`, and returns the id of the inspection. A
+    /// folder that is still being read for the first time is read no further.
     pub fn open(&self, path: &Path) -> String {
         let folder = self.at(path);
+        self.stop_others(&folder);
         self.follow(&folder);
         folder.id.clone()
     }
@@ -83,9 +90,26 @@ impl Inspections {
     /// Starts to inspect a folder, of which only a part is used.
     pub fn open_with(&self, path: &Path, choices: DataChoices) -> String {
         let folder = self.at(path);
+        self.stop_others(&folder);
         self.set_choices(&folder, choices);
         self.follow(&folder);
         folder.id.clone()
+    }
+
+    /// Ends the reading of a folder. It is read again when it is opened again.
+    pub fn stop_reading(&self, id: &str) -> Result<(), CommandError> {
+        lock(&self.folder(id)?.state).stop.stop();
+        Ok(())
+    }
+
+    /// Ends the reading of folders that were never read completely.
+    fn stop_others(&self, folder: &Arc<Folder>) {
+        for other in lock(&self.folders).iter() {
+            let state = lock(&other.state);
+            if other.id != folder.id && state.samples.is_none() {
+                state.stop.stop();
+            }
+        }
     }
 
     /// The known or a new folder at `path`.
@@ -171,7 +195,7 @@ impl Inspections {
         }
         // With another seed, or before the folder was read again with other choices.
         let (_, found) = folder
-            .read(&choices, seed, &|_| {})
+            .read(&choices, seed, &StopReading::default(), &|_| {})
             .map_err(|why| CommandError::new("not_trainable", why))?;
         Ok(DetectedDataset::clone(&found))
     }
@@ -246,6 +270,13 @@ impl Inspections {
             // The inspection reports every other error.
             Err(_) => None,
         };
+        if state.stop.is_stopped() {
+            let version = state.view.as_ref().map_or(0, |view| view.version) + 1;
+            state.view = Some(InspectionView {
+                version,
+                ..beginning(folder)
+            });
+        }
         state.view.get_or_insert_with(|| beginning(folder));
         drop(state);
         let (folder, readings) = (Arc::clone(folder), Arc::clone(&self.readings));
@@ -256,7 +287,8 @@ impl Inspections {
     }
 }
 
-/// Reads the folder, and reads it again after every change, until it is no longer watched.
+/// Reads the folder, and reads it again after every change, until it is no longer watched or the
+/// user stops the reading.
 async fn read_on(
     folder: &Arc<Folder>,
     readings: &Arc<Readings>,
@@ -267,21 +299,29 @@ async fn read_on(
         let (folder, readings) = (Arc::clone(folder), Arc::clone(readings));
         let unwatched = unwatched.clone();
         let read = spawn_blocking(move || read_once(&folder, &readings, unwatched));
-        // After a panic the folder is read again when it is shown.
-        if read.await.is_err() || changed.recv().await.is_none() {
+        // After a stop or a panic the folder is read again when it is shown.
+        if !read.await.unwrap_or(false) || changed.recv().await.is_none() {
             return;
         }
         while changed.try_recv().is_ok() {}
     }
 }
 
-/// Reads the folder and shows what was found.
-fn read_once(folder: &Folder, readings: &Readings, unwatched: Option<String>) {
-    let choices = lock(&folder.state).choices.clone();
-    let found = folder.read(&choices, SEED, &|read| folder.progress(read.files));
+/// Reads the folder and shows what was found. Returns `false` if the user stopped the reading.
+fn read_once(folder: &Folder, readings: &Readings, unwatched: Option<String>) -> bool {
+    let stop = StopReading::default();
+    let choices = {
+        let mut state = lock(&folder.state);
+        state.stop = stop.clone();
+        state.choices.clone()
+    };
+    let found = folder.read(&choices, SEED, &stop, &|read| folder.progress(read));
+    let is_stopped = stop.is_stopped() && found.is_err();
     let machine = readings.now();
     let refused = |why: String| {
-        let code = if folder.path.exists() {
+        let code = if is_stopped {
+            "stopped"
+        } else if folder.path.exists() {
             "not_trainable"
         } else {
             "data_missing"
@@ -304,6 +344,7 @@ fn read_once(folder: &Folder, readings: &Readings, unwatched: Option<String>) {
         }
     }
     folder.show(view, found.ok(), choices);
+    !is_stopped
 }
 
 /// All samples of a folder, and those that are used.
@@ -318,6 +359,7 @@ impl Folder {
         &self,
         choices: &DataChoices,
         seed: u64,
+        stop: &StopReading,
         on_progress: &dyn Fn(ReadProgress),
     ) -> Result<Samples, String> {
         let config = choices.apply(RunConfig {
@@ -328,11 +370,15 @@ impl Folder {
         let all = InspectOptions {
             classes: ClassSelection::default(),
             leave_duplicates_out: false,
+            stop: stop.clone(),
             ..options.clone()
         };
         let texts = trainer::text_options(&config, None);
         let found = detect(&self.path, &all, &texts, on_progress);
-        let all = Arc::new(found.map_err(|error| error.to_string())?);
+        let all = Arc::new(found.map_err(|error| match error {
+            DatasetError::Stopped => STOPPED.to_owned(),
+            other => other.to_string(),
+        })?);
         let duplicates = if options.leave_duplicates_out {
             Some(self.duplicates.find(&all)?)
         } else {
@@ -352,11 +398,13 @@ impl Folder {
     }
 
     /// Shows the number of files read so far.
-    fn progress(&self, files: u64) {
+    fn progress(&self, read: ReadProgress) {
         let mut state = lock(&self.state);
-        if let Some(view) = state.view.as_mut().filter(|view| view.reading) {
+        let view = state.view.as_mut().filter(|view| view.reading);
+        // A list of files that is not complete is not a number of files that were read.
+        if let Some(view) = view.filter(|_| read.all_files > 0) {
             view.version += 1;
-            view.files_seen = files;
+            view.files_seen = read.files;
         }
     }
 
@@ -436,5 +484,37 @@ mod tests {
         inspections.rest(&id);
         let folder = inspections.folder(&id).expect("it is known");
         until(|| !lock(&folder.state).following);
+    }
+
+    #[test]
+    fn a_reading_that_is_stopped_ends_and_begins_again_when_it_is_shown() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        for folder in 0..2000 {
+            let folder = home.path().join(folder.to_string());
+            std::fs::create_dir(&folder).expect("it can be made");
+            for file in 0..20 {
+                std::fs::write(folder.join(format!("{file}.png")), "no image").expect("it can be");
+            }
+        }
+        let inspections = Inspections::new(Arc::new(Readings::new(Machine::default())));
+        let id = inspections.open(home.path());
+        let seen = |version| inspections.view(&id, version).expect("it is known");
+        inspections.stop_reading(&id).expect("it is known");
+        // Stopped before it had begun, or at once.
+        let folder = inspections.folder(&id).expect("it is known");
+        until(|| {
+            inspections.stop_reading(&id).expect("it is known");
+            !lock(&folder.state).following
+        });
+        let refusal = seen(u64::MAX).and_then(|view| view.refusal);
+        assert_eq!(refusal.map(|refusal| refusal.code), Some("stopped".into()));
+        // Another folder does not wait for it.
+        let other = tempfile::tempdir().expect("a temporary folder");
+        inspections.open(other.path());
+        until(|| {
+            seen(0).is_some_and(|view| {
+                !view.reading && view.refusal.is_some_and(|why| why.code != "stopped")
+            })
+        });
     }
 }

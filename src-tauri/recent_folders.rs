@@ -139,6 +139,8 @@ fn save(file: &Path, paths: &[PathBuf]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         disk::create_dir_all(folder)?;
     }
+    // Only one process has the window, and a draft of an earlier one is left by a kill.
+    disk::remove_drafts_of(file);
     disk::write_atomic(file, &serde_json::to_vec_pretty(&names)?)
 }
 

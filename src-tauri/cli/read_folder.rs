@@ -78,6 +78,9 @@ impl ReadingLine {
 
 /// "Reading 1.2 GB of 9.3 GB of texts · 0:12 left".
 fn reading(read: ReadProgress, elapsed: Duration) -> String {
+    if read.files > read.all_files {
+        return format!("Listing files, {} so far", format_count(read.files));
+    }
     let line = if read.all_bytes > 0 {
         let (done, all) = (format_bytes(read.bytes), format_bytes(read.all_bytes));
         format!("Reading {done} of {all} of texts")
@@ -115,6 +118,12 @@ mod tests {
         };
         let line = reading(texts, Duration::from_secs(65));
         assert_eq!(line, "Reading 1.0 GB of 2.0 GB of texts · 1:05 left");
+        let listed = ReadProgress {
+            files: 250_000,
+            ..ReadProgress::default()
+        };
+        let line = reading(listed, Duration::from_secs(2));
+        assert_eq!(line, "Listing files, 250,000 so far");
         let none = ReadProgress::default();
         assert_eq!(
             reading(none, Duration::from_secs(2)),

@@ -52,6 +52,8 @@ mod train_texts;
 mod unreadable_files;
 mod verify_split;
 
+#[path = "../support/open_ports.rs"]
+mod port_table;
 #[path = "../support/python.rs"]
 mod python;
 #[path = "../support/terminal.rs"]

@@ -1,36 +1,11 @@
-//! A training opens no port: nothing on this machine or the network can connect to it.
+//! A command opens no port: nothing on this machine or the network can connect to it.
 
+use crate::port_table::open_ports;
 use crate::support::TestHome;
 use runlog::RunEvent;
-use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, UdpSocket};
-
-/// The ports that a process has open: "tcp 0100007F:1F90".
-fn open_ports(process: u32) -> Vec<String> {
-    let handles = fs::read_dir(format!("/proc/{process}/fd")).expect("the process runs");
-    let targets = handles
-        .flatten()
-        .filter_map(|entry| fs::read_link(entry.path()).ok());
-    let sockets: Vec<String> = targets
-        .map(|target| target.to_string_lossy().into_owned())
-        .collect();
-    let mut open = Vec::new();
-    for protocol in ["tcp", "tcp6", "udp", "udp6"] {
-        let table = fs::read_to_string(format!("/proc/{process}/net/{protocol}"));
-        for line in table.unwrap_or_default().lines().skip(1) {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let [_, local, _, state, ..] = fields[..] else {
-                continue;
-            };
-            let socket = format!("socket:[{}]", fields.get(9).unwrap_or(&""));
-            // 0A is a TCP port that listens, 07 an open UDP port.
-            if ["0A", "07"].contains(&state) && sockets.contains(&socket) {
-                open.push(format!("{protocol} {local}"));
-            }
-        }
-    }
-    open
-}
+use std::process::Stdio;
 
 #[test]
 fn a_training_opens_no_port() {
@@ -50,4 +25,25 @@ fn a_training_opens_no_port() {
     assert_eq!(open_ports(training.id()), Vec::<String>::new());
     training.signal("INT");
     assert_eq!(training.finish().0, Some(0));
+}
+
+/// `ebb controller` answers another program for as long as that one asks.
+#[test]
+fn a_command_that_waits_for_input_opens_no_port() {
+    let home = TestHome::new();
+    let mut command = home.ebb(["controller"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let sample = r#"{"kind":"sample","at_ms":0,"total_bytes":16000000000,"available_bytes":15000000000,"own_bytes":1000000}"#;
+    let ask = r#"{"kind":"ask","remaining":16}"#;
+    writeln!(stdin, "{sample}\n{ask}").expect("it reads");
+    let stdout = child.stdout.take().expect("it is piped");
+    let mut answer = String::new();
+    let read = BufReader::new(stdout).read_line(&mut answer);
+    read.expect("it answers");
+    assert!(answer.contains("decision"), "{answer}");
+    assert_eq!(open_ports(child.id()), Vec::<String>::new());
+    drop(stdin);
+    child.wait().expect("it ends with its input");
 }

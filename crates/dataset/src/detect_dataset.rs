@@ -31,10 +31,11 @@ pub fn detect(
 ) -> Result<DetectedDataset, DatasetError> {
     let found = detect_all(path, options, texts, on_progress)?;
     let duplicates = if options.leave_duplicates_out {
-        find_duplicates(&found, &|_| true)?
+        find_duplicates(&found, &|_| !options.stop.is_stopped())?
     } else {
         None
     };
+    options.stop.check()?;
     found.select(&options.classes, duplicates.as_ref())
 }
 
@@ -78,7 +79,7 @@ fn detect_folder(
     texts: &TextOptions,
     on_progress: &dyn Fn(ReadProgress),
 ) -> Result<DetectedDataset, DatasetError> {
-    let listing = Listing::from_folder(root)?;
+    let listing = Listing::from_folder(root, &options.stop, on_progress)?;
     let archives = archives(&listing);
     let found = detect_listed(listing, options, texts, on_progress)?;
     Ok(match user_messages::still_packed(&archives) {

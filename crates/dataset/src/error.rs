@@ -110,9 +110,11 @@ pub enum DatasetError {
         /// The library's error.
         reason: String,
     },
-    /// The tokenizer has no token for a part of a text.
-    #[error("The tokenizer cannot split a text: {reason}. Choose another tokenizer.")]
+    /// The tokenizer has no token for a part of a text, or fails on the text.
+    #[error("The tokenizer cannot split {text}: {reason}. Choose another tokenizer.")]
     Encode {
+        /// "a text", or which one: "text 12 of rows.csv".
+        text: String,
         /// The library's error.
         reason: String,
     },
@@ -130,6 +132,15 @@ pub enum DatasetError {
 }
 
 impl DatasetError {
+    /// The error of a tokenizer that names the text: the one with this row in this file. Other
+    /// errors are as they were.
+    pub fn in_text(mut self, file: &Path, row: u32) -> Self {
+        if let Self::Encode { text, .. } = &mut self {
+            *text = format!("text {} of {}", u64::from(row) + 1, file.display());
+        }
+        self
+    }
+
     /// Chooses the variant for an I/O error on a folder.
     pub(crate) fn from_io(folder: &Path, source: io::Error) -> Self {
         let folder = folder.to_path_buf();

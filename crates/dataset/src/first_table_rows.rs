@@ -3,6 +3,7 @@
 use crate::detected_dataset::DetectedDataset;
 use crate::excerpts::shortened;
 use crate::folder_listing::Listing;
+use crate::options::StopReading;
 use crate::readers::{FileFormat, OpenFile, Row, Use};
 use std::path::{Path, PathBuf};
 
@@ -62,7 +63,7 @@ fn first_table(path: &Path) -> Option<(PathBuf, PathBuf)> {
         let file = PathBuf::from(path.file_name()?);
         return is_table(&file).then_some((path.parent()?.to_owned(), file));
     }
-    let listing = Listing::from_folder(path).ok()?;
+    let listing = Listing::from_folder(path, &StopReading::default(), &|_| {}).ok()?;
     let tables = listing.files.into_iter().map(|entry| entry.path);
     let table = tables.filter(|file| is_table(file)).min()?;
     Some((listing.root, table))

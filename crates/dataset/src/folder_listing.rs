@@ -2,7 +2,8 @@
 //! leave behind are counted and skipped; links are judged by their targets.
 
 use crate::error::DatasetError;
-use crate::types::{Ignored, SkippedFile};
+use crate::options::StopReading;
+use crate::types::{Ignored, ReadProgress, SkippedFile};
 use format::format_io_error;
 use std::fs::{self, DirEntry};
 use std::io;
@@ -70,16 +71,30 @@ impl Listing {
     /// Lists everything below the folder `root`, which must be resolved.
     ///
     /// # Errors
-    /// The folder cannot be read, or there are too many files.
-    pub(crate) fn from_folder(root: &Path) -> Result<Self, DatasetError> {
-        Self::with_limit(root, MAX_ENTRIES)
+    /// The folder cannot be read, there are too many files, or the user stops the reading.
+    pub(crate) fn from_folder(
+        root: &Path,
+        stop: &StopReading,
+        on_progress: &dyn Fn(ReadProgress),
+    ) -> Result<Self, DatasetError> {
+        Self::with_limit(root, MAX_ENTRIES, stop, on_progress)
     }
 
     /// Lists at most `limit` files and folders.
-    fn with_limit(root: &Path, limit: usize) -> Result<Self, DatasetError> {
+    fn with_limit(
+        root: &Path,
+        limit: usize,
+        stop: &StopReading,
+        on_progress: &dyn Fn(ReadProgress),
+    ) -> Result<Self, DatasetError> {
         let mut listing = Self::empty(root, root);
         let mut open = vec![PathBuf::new()];
         while let Some(folder) = open.pop() {
+            stop.check()?;
+            on_progress(ReadProgress {
+                files: listing.files.len() as u64,
+                ..ReadProgress::default()
+            });
             // One more than allowed, so that the check below notices it.
             let rest = limit.saturating_sub(listing.entry_count() as usize) + 1;
             let entries = fs::read_dir(root.join(&folder))
@@ -319,9 +334,10 @@ mod tests {
             fs::create_dir(root.join(name)).expect("it can be made");
             fs::write(root.join(name).join("a.txt"), name).expect("it can be written");
         }
-        let listed = Listing::with_limit(&root, 6).expect("there are six");
+        let stop = StopReading::default();
+        let listed = Listing::with_limit(&root, 6, &stop, &|_| {}).expect("there are six");
         assert_eq!(listed.files.len(), 3);
-        let refused = Listing::with_limit(&root, 5).expect_err("there are six");
+        let refused = Listing::with_limit(&root, 5, &stop, &|_| {}).expect_err("there are six");
         assert!(
             refused
                 .to_string()
@@ -336,7 +352,8 @@ mod tests {
         let root = resolve(folder.path()).expect("it is there");
         let deep: PathBuf = std::iter::repeat_n("d", MAX_DEPTH + 10).collect();
         fs::create_dir_all(root.join(deep)).expect("it can be made");
-        let found = Listing::from_folder(&root).expect("it can be listed");
+        let found = Listing::from_folder(&root, &StopReading::default(), &|_| {})
+            .expect("it can be listed");
         assert_eq!(found.folders.len(), MAX_DEPTH);
         assert_eq!(found.skipped.len(), 1);
         assert!(found.skipped[0].reason.contains("64 other folders"));

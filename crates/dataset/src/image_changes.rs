@@ -3,6 +3,7 @@
 use crate::folder_listing::{Entry, Listing};
 use crate::identify_image::has_image_extension;
 use crate::image_inspection::ImageInspection;
+use crate::options::StopReading;
 use crate::user_messages::listed;
 use format::counted;
 use std::collections::{HashMap, HashSet};
@@ -17,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 ///
 /// Opens no file: the width and height of an image change together with its number of bytes.
 pub fn describe_image_changes(images: &ImageInspection, since: SystemTime) -> Option<String> {
-    let listing = Listing::from_folder(&images.folder).ok()?;
+    let listing = Listing::from_folder(&images.folder, &StopReading::default(), &|_| {}).ok()?;
     let now: HashMap<&Path, u64> = listing
         .files
         .iter()

@@ -11,7 +11,7 @@ use crate::identify_image::{ImageFileKind, classify};
 use crate::image_classes_and_splits::{self, ImagePlacements, PlacedImage};
 use crate::image_inspection::{ImageFile, ImageInspection};
 use crate::image_table::{self, Groups, ImageTable};
-use crate::options::{InspectOptions, TableOptions};
+use crate::options::{InspectOptions, StopReading, TableOptions};
 use crate::split_lists;
 use crate::target_column::TargetColumn;
 use crate::types::{Class, Ignored, ReadProgress, SkippedFile, Split, SplitKind};
@@ -51,7 +51,7 @@ pub(crate) fn inspect_with(
             path: folder.to_path_buf(),
         });
     }
-    let listing = Listing::from_folder(&root)?;
+    let listing = Listing::from_folder(&root, &options.stop, on_progress)?;
     inspect_listing(&listing, options, decoders, on_progress)
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn inspect_listing(
     on_progress: &dyn Fn(ReadProgress),
 ) -> Result<ImageInspection, DatasetError> {
     let mut left_out = LeftOut::from_listing(listing);
-    let images = classify_all(listing, decoders, &mut left_out, on_progress);
+    let images = classify_all(listing, decoders, &mut left_out, &options.stop, on_progress)?;
     let (mut layout, list_note) = lay_out_splits(listing, &images.entries, &mut left_out);
     let table = read_table(listing, &images.entries, &options.table, &mut left_out)?;
     let groups = table.as_ref().and_then(|table| {
@@ -196,13 +196,14 @@ struct Images<'a> {
     unsupported: BTreeMap<&'static str, u64>,
 }
 
-/// Classifies every listed file in parallel.
+/// Classifies every listed file in parallel, until the user stops it.
 fn classify_all<'a>(
     listing: &'a Listing,
     decoders: Decoders,
     left_out: &mut LeftOut,
+    stop: &StopReading,
     on_progress: &dyn Fn(ReadProgress),
-) -> Images<'a> {
+) -> Result<Images<'a>, DatasetError> {
     let mut images = Images {
         entries: Vec::new(),
         sizes: Vec::new(),
@@ -213,6 +214,7 @@ fn classify_all<'a>(
         ..ReadProgress::default()
     };
     for chunk in listing.files.chunks(FILES_PER_REPORT) {
+        stop.check()?;
         let classes: Vec<ImageFileKind> = chunk
             .par_iter()
             .map(|entry| classify(&listing.root.join(&entry.path), entry.bytes, decoders))
@@ -235,7 +237,7 @@ fn classify_all<'a>(
         progress.files += chunk.len() as u64;
         on_progress(progress);
     }
-    images
+    Ok(images)
 }
 
 /// Reads the table beside the images, and removes it from the list of ignored files.

@@ -135,7 +135,7 @@ pub use image_inspection::{ImageFile, ImageInspection};
 pub use inspect_images::inspect_images;
 pub use loader::{Loader, LoaderOptions};
 pub use model_folder::is_model_folder;
-pub use options::{DEFAULT_SEED, InspectOptions, TableOptions, TextOptions};
+pub use options::{DEFAULT_SEED, InspectOptions, StopReading, TableOptions, TextOptions};
 pub use readers::{is_table_file, is_text_file};
 pub use sample_order::{CachedOrder, Order};
 pub use target_column::TargetColumn;

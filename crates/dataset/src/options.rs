@@ -1,7 +1,11 @@
 //! Options for reading a dataset.
 
 use crate::class_selection::ClassSelection;
+use crate::error::DatasetError;
 use crate::task::Task;
+use crate::types::ReadProgress;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The seed of every random choice if the user gives none.
 pub const DEFAULT_SEED: u64 = 7;
@@ -21,6 +25,8 @@ pub struct InspectOptions {
     pub classes: ClassSelection,
     /// Whether only one of samples that are the same or nearly the same is used.
     pub leave_duplicates_out: bool,
+    /// Ends the reading before it is complete.
+    pub stop: StopReading,
 }
 
 impl Default for InspectOptions {
@@ -31,6 +37,7 @@ impl Default for InspectOptions {
             table: TableOptions::default(),
             classes: ClassSelection::default(),
             leave_duplicates_out: false,
+            stop: StopReading::default(),
         }
     }
 }
@@ -43,6 +50,50 @@ impl InspectOptions {
         } else {
             self.held_out_fraction.clamp(0.0, MAX_HELD_OUT_FRACTION)
         }
+    }
+}
+
+/// Ends the reading of a dataset, from any thread. Clones end the same reading.
+#[derive(Debug, Clone, Default)]
+pub struct StopReading(Arc<AtomicBool>);
+
+impl StopReading {
+    /// Makes the reading end with [`DatasetError::Stopped`] after the next few files.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the reading shall end.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// A function that reports progress and returns whether the reading goes on.
+    pub(crate) fn after(
+        &self,
+        on_progress: &dyn Fn(ReadProgress),
+    ) -> impl Fn(ReadProgress) -> bool {
+        move |read| {
+            on_progress(read);
+            !self.is_stopped()
+        }
+    }
+
+    /// # Errors
+    /// [`DatasetError::Stopped`] if the reading shall end.
+    pub(crate) fn check(&self) -> Result<(), DatasetError> {
+        if self.is_stopped() {
+            Err(DatasetError::Stopped)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// It does not change what is read.
+impl PartialEq for StopReading {
+    fn eq(&self, _: &Self) -> bool {
+        true
     }
 }
 

@@ -101,9 +101,9 @@ pub struct Ignored {
 /// How much of a folder has been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadProgress {
-    /// Files read so far.
+    /// Files read so far, or listed so far.
     pub files: u64,
-    /// Number of all files that are read.
+    /// Number of all files that are read; 0 while they are listed.
     pub all_files: u64,
     /// Bytes of text read so far; 0 while only the headers of files are read.
     pub bytes: u64,
@@ -112,12 +112,13 @@ pub struct ReadProgress {
 }
 
 impl ReadProgress {
-    /// How much is read, as a fraction: of the bytes of texts, or else of the files.
+    /// How much is read, as a fraction: of the bytes of texts, or else of the files; 0 while
+    /// files are listed.
     pub fn fraction(&self) -> f64 {
         if self.all_bytes > 0 {
             self.bytes as f64 / self.all_bytes as f64
         } else {
-            self.files as f64 / self.all_files.max(1) as f64
+            self.files.min(self.all_files) as f64 / self.all_files.max(1) as f64
         }
     }
 }

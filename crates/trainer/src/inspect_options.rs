@@ -36,6 +36,7 @@ pub fn inspect_options(config: &RunConfig) -> Result<InspectOptions> {
         table: table_options(config),
         classes: class_selection(config)?,
         leave_duplicates_out: config.duplicates == Some(DuplicatesChoice::LeaveOut),
+        stop: usual.stop,
     })
 }
 

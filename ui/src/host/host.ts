@@ -64,6 +64,8 @@ export interface Host {
   control(run: string, request: RunRequest): Promise<void>;
   /** Stops the check of the GPU that no run waits for. */
   stopDeviceCheck(): Promise<void>;
+  /** Ends the reading of a folder. */
+  stopReading(inspection: string): Promise<void>;
   stressTest(request: DrillRequest): Promise<DrillView>;
   pull(query: PullQuery): Promise<ArrayBuffer>;
   reportError(message: string): Promise<void>;

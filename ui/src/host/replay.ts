@@ -165,6 +165,7 @@ export const host: Host = {
   stopDeviceCheck: async () => {
     check = null;
   },
+  stopReading: async () => {},
   stressTest: async (request) => {
     if (request === "begin") stressTestEnds = nowMs() + 20_000;
     if (request === "end") stressTestEnds = 0;

@@ -35,6 +35,7 @@ export const host: Host = {
   resume: (run, epochs) => invoke("resume", { run, epochs }),
   control: (run, request) => invoke("control", { run, request }),
   stopDeviceCheck: () => invoke("stop_device_check"),
+  stopReading: (inspection) => invoke("stop_reading", { inspection }),
   stressTest: (request) => invoke("drill", { request }),
   pull: (query) => invoke("pull", { ...query }),
   reportError: (message) => invoke("report_error", { message }),

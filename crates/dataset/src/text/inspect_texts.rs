@@ -30,10 +30,10 @@ pub(crate) fn inspect_texts(
     if files.is_empty() {
         return Ok(None);
     }
-    let listed = skipped.len();
+    let (listed, goes_on) = (skipped.len(), options.stop.after(on_progress));
     let decision = decide(&listing.root, &files, texts, &mut skipped)?;
     let unused = unused_files(&files, &decision, &skipped[listed..]);
-    let mut scanned = scan_rows(&listing.root, &decision.files, &mut skipped, on_progress);
+    let mut scanned = scan_rows(&listing.root, &decision.files, &mut skipped, &goes_on)?;
     let task = decision.task.unwrap_or(Task::LanguageModel);
     let hold_out = choose_hold_out(&scanned, options);
     let assigned = assign(&listing.root, task, &mut scanned, hold_out);

@@ -4,6 +4,7 @@
 
 use super::task_decision::{ChosenFile, LabelSource};
 use super::text_inspection::{DetectedEncoding, SkippedRows, TextFile};
+use crate::error::DatasetError;
 use crate::readers::{Dialect, OpenFile, Row};
 use crate::rng;
 use crate::types::{ReadProgress, SkippedFile, Split};
@@ -85,13 +86,17 @@ pub(crate) fn join_cells<'a>(
     Some(text)
 }
 
-/// Scans the files one after the other. `on_progress` is called while they are read.
+/// Scans the files one after the other. `goes_on` is called while they are read, and returns false
+/// to stop.
+///
+/// # Errors
+/// [`DatasetError::Stopped`] if the user stops it.
 pub(crate) fn scan_rows(
     root: &Path,
     files: &[ChosenFile],
     skipped: &mut Vec<SkippedFile>,
-    on_progress: &dyn Fn(ReadProgress),
-) -> ScannedRows {
+    goes_on: &dyn Fn(ReadProgress) -> bool,
+) -> Result<ScannedRows, DatasetError> {
     let mut scan = Scan::default();
     let all_bytes = files.iter().map(|file| file.entry.bytes).sum();
     let mut encodings: BTreeMap<&'static str, DetectedEncoding> = BTreeMap::new();
@@ -116,21 +121,24 @@ pub(crate) fn scan_rows(
             Ok(opened) => {
                 scan.file(&opened, file, &|bytes| {
                     let bytes = total_bytes.min(before.bytes + bytes);
-                    on_progress(ReadProgress { bytes, ..before });
+                    goes_on(ReadProgress { bytes, ..before })
                 });
                 count_encoding(&mut encodings, &opened);
-                on_progress(ReadProgress {
+                let read = ReadProgress {
                     files: n as u64 + 1,
                     bytes: total_bytes,
                     ..before
-                });
+                };
+                if !goes_on(read) {
+                    return Err(DatasetError::Stopped);
+                }
             }
             Err(reason) => skipped.push(file.entry.skip(reason)),
         }
     }
     scan.found.encodings = encodings.into_values().collect();
     scan.found.skipped_rows = scan.left_out.into_values().collect();
-    scan.found
+    Ok(scan.found)
 }
 
 fn count_encoding(encodings: &mut BTreeMap<&'static str, DetectedEncoding>, file: &OpenFile) {
@@ -157,8 +165,9 @@ struct Scan {
 }
 
 impl Scan {
-    /// Scans the rows of one file. `on_bytes` gets the bytes of text read so far.
-    fn file(&mut self, opened: &OpenFile, file: &ChosenFile, on_bytes: &dyn Fn(u64)) {
+    /// Scans the rows of one file. `on_bytes` gets the bytes of text read so far, and decides
+    /// whether the scan goes on.
+    fn file(&mut self, opened: &OpenFile, file: &ChosenFile, on_bytes: &dyn Fn(u64) -> bool) {
         let index = self.found.files.len() as u32;
         self.found.files.push(TextFile {
             path: file.entry.path.clone(),
@@ -193,7 +202,7 @@ impl Scan {
             }
             if bytes - reported >= BYTES_PER_REPORT {
                 reported = bytes;
-                on_bytes(bytes);
+                return on_bytes(bytes);
             }
             true
         });

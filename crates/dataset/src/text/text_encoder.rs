@@ -5,7 +5,6 @@ use super::tokenizer::Tokenizer;
 use super::word_boundaries::{word_end, words};
 use crate::error::DatasetError;
 use std::collections::HashMap;
-use std::panic::resume_unwind;
 
 /// Bytes of a text that one thread encodes at once.
 const STRIP_BYTES: usize = 1 << 20;
@@ -98,13 +97,17 @@ impl<'t> TextEncoder<'t> {
                 let thread = std::thread::Builder::new().name("tokens".to_owned());
                 let thread = thread.spawn_scoped(scope, move || cache.encode(tokenizer, strip));
                 started.push(thread.map_err(|error| DatasetError::Encode {
+                    text: "a text".to_owned(),
                     reason: format!("no thread could be started: {error}"),
                 })?);
             }
             let outcomes = started.into_iter();
             let outcomes = outcomes.map(|thread| match thread.join() {
                 Ok(tokens) => tokens,
-                Err(panic) => resume_unwind(panic),
+                Err(_) => Err(DatasetError::Encode {
+                    text: "a text".to_owned(),
+                    reason: "Ebb failed on it; please report this fault".to_owned(),
+                }),
             });
             outcomes.collect()
         })

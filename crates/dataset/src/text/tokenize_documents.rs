@@ -36,8 +36,8 @@ pub fn tokenize_documents(
     sink: &mut dyn TokenSink,
 ) -> Result<(), DatasetError> {
     let mut done = 0;
-    read_samples(inspection, split, &mut |_, text| {
-        encoder.encode(text, &mut |tokens, bytes| {
+    read_samples(inspection, split, &mut |sample, text| {
+        let encoded = encoder.encode(text, &mut |tokens, bytes| {
             sink.tokens(tokens)?;
             done += bytes as u64;
             if goes_on(done) {
@@ -45,7 +45,9 @@ pub fn tokenize_documents(
             } else {
                 Err(DatasetError::Stopped)
             }
-        })?;
+        });
+        let file = &inspection.files[sample.file as usize].path;
+        encoded.map_err(|error| error.in_text(file, sample.row))?;
         sink.end_document(text.len() as u64)
     })
 }

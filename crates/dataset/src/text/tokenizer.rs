@@ -23,7 +23,12 @@ use tokenizers::processors::bert::BertProcessing;
 use tokenizers::{AddedToken, Tokenizer as HfTokenizer, decoders};
 
 /// Most bytes of a `tokenizer.json`. Those of large models have about twenty million.
-const MAX_FILE_BYTES: u64 = 128 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Most values in the file, about. Those of large models have two million. The library holds all of
+/// them in a form that takes up to a hundred bytes for each.
+const MAX_VALUES: usize = 4_000_000;
+/// Most parts of a tokenizer, such as normalizers, about: each works on every text.
+const MAX_PARTS: usize = 1_000;
 /// Most tokens, and the limit of their numbers. The library writes a vocabulary number by number.
 const MAX_TOKENS: usize = 10_000_000;
 /// Size of the byte vocabulary: every byte, and the boundary.
@@ -72,9 +77,12 @@ impl Tokenizer {
             subject: path.display().to_string(),
             reason,
         };
-        let bytes = fs::metadata(path)
-            .map_err(|error| unusable(error.to_string()))?
-            .len();
+        let about = fs::metadata(path).map_err(|error| unusable(error.to_string()))?;
+        if !about.is_file() {
+            // Reading a pipe, for example, could take forever.
+            return Err(unusable("it is not a file".to_owned()));
+        }
+        let bytes = about.len();
         if bytes > MAX_FILE_BYTES {
             return Err(unusable(format!(
                 "the file has {}, more than the limit of {}",
@@ -83,6 +91,14 @@ impl Tokenizer {
             )));
         }
         let text = fs::read(path).map_err(|error| unusable(error.to_string()))?;
+        let begins_value = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
+        if text.iter().filter(begins_value).count() > MAX_VALUES {
+            return Err(unusable("it has too many tokens or settings".to_owned()));
+        }
+        let begins_part = |text: &&[u8]| *text == b"\"type\"";
+        if text.windows(6).filter(begins_part).count() > MAX_PARTS {
+            return Err(unusable("it has too many parts".to_owned()));
+        }
         let read = catch_unwind(AssertUnwindSafe(|| HfTokenizer::from_bytes(text)));
         let trained = read
             .unwrap_or_else(|_| Err("its parts do not match".into()))
@@ -312,6 +328,7 @@ fn encode_guarded(
         .unwrap_or_else(|_| Err("its rules failed on this text".into()))
         .map(|encoding| encoding.get_ids().to_vec())
         .map_err(|error| DatasetError::Encode {
+            text: "a text".to_owned(),
             reason: error.to_string(),
         })
 }

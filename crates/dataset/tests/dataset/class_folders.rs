@@ -249,6 +249,11 @@ fn progress_covers_every_file() {
     many(&folder, "bee", 1);
     let (last, calls) = (Cell::new(ReadProgress::default()), Cell::new(0));
     let count = |read: ReadProgress| {
+        if read.all_files == 0 {
+            // The folders are being listed.
+            assert_eq!((calls.get(), read.fraction()), (0, 0.0));
+            return;
+        }
         assert!(read.files > last.get().files);
         last.set(read);
         calls.set(calls.get() + 1);
@@ -257,6 +262,28 @@ fn progress_covers_every_file() {
         .expect("the folder can be read");
     assert_eq!((last.get().files, calls.get()), (301, 2));
     assert_eq!((last.get().all_files, last.get().fraction()), (301, 1.0));
+}
+
+#[test]
+fn a_reading_ends_if_it_is_stopped() {
+    let folder = Folder::new();
+    for class in ["ant", "bee", "cat"] {
+        many(&folder, class, 300);
+    }
+    // While the folders are listed, and while the headers of the files are read.
+    for last_call in [1, 3, 6] {
+        let options = InspectOptions::default();
+        let calls = Cell::new(0);
+        let stop = |_: ReadProgress| {
+            calls.set(calls.get() + 1);
+            if calls.get() == last_call {
+                options.stop.stop();
+            }
+        };
+        let read = inspect_images(folder.path(), &options, &stop);
+        assert!(matches!(read, Err(dataset::DatasetError::Stopped)));
+        assert_eq!(calls.get(), last_call, "nothing is read afterwards");
+    }
 }
 
 #[test]

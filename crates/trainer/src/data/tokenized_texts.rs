@@ -65,15 +65,21 @@ impl Corpus {
         );
         let mut encoder = TextEncoder::new(tokenizer, 1);
         let mut done = 0;
-        let of_part = found.samples.iter().filter(|sample| sample.split == part);
+        let of_part = || {
+            let samples = found.samples.iter();
+            samples.filter(move |sample| sample.split == part)
+        };
         let mut corpus = Corpus {
             files: found.files.iter().map(|file| file.path.clone()).collect(),
-            file_of: of_part.map(|sample| sample.file).collect(),
+            file_of: of_part().map(|sample| sample.file).collect(),
             ..Corpus::default()
         };
         for index in 0..rows.len() {
             let (text, label) = rows.row(index);
-            let ids = encoder.encode_framed(text)?;
+            let ids = encoder.encode_framed(text).map_err(|error| {
+                let sample = of_part().nth(index).expect("each row is a sample");
+                error.in_text(&found.files[sample.file as usize].path, sample.row)
+            })?;
             done += text.len() as u64;
             if !work.goes_on(done) {
                 return Err(TrainError::StoppedBeforeStart);
