@@ -3,6 +3,7 @@
 
 mod output;
 mod config_file;
+mod hosts;
 mod args;
 mod doctor;
 mod completions;
@@ -21,6 +22,7 @@ mod generate;
 mod inspect;
 mod interrupt;
 mod launched_group;
+mod cluster;
 mod memory;
 mod plan;
 mod controller;
@@ -57,6 +59,7 @@ pub fn run() -> ExitCode {
         Some(Command::Predict(args)) => predict::run(&args),
         Some(Command::Generate(args)) => generate::run(&args),
         Some(Command::Export(args)) => export::run(&args),
+        Some(Command::Cluster(args)) => cluster::run(&args),
         Some(Command::Runs(args)) => match args.command {
             None => runs::list(&args),
             Some(args::RunsCommand::Show(args)) => runs_show::run(&args),

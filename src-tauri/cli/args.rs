@@ -9,6 +9,7 @@ mod former_names;
 mod unknown_flags;
 mod inference;
 
+use super::hosts::{Hosts, parse_interface};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -24,6 +25,14 @@ const VERSION: &str = concat!(
     env!("EBB_COMMIT"),
     ", features: ",
     env!("EBB_FEATURES"),
+    ")"
+);
+
+/// Version and commit, which all machines of a group have in common.
+pub const BUILD: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (commit ",
+    env!("EBB_COMMIT"),
     ")"
 );
 
@@ -59,6 +68,8 @@ pub enum Command {
     Generate(Generate),
     /// Write a run's weights for other programs: a Hugging Face folder, ONNX or Core ML
     Export(super::export::Export),
+    /// Check whether several machines can train together, and how fast
+    Cluster(Cluster),
     /// List all runs, newest first, or show one
     Runs(Runs),
     /// Write one page with a run's curves, as SVG, PNG and PDF
@@ -120,6 +131,8 @@ pub struct Train {
     #[command(flatten)]
     pub settings: Settings<Everything>,
     #[command(flatten)]
+    pub hosts: OnHosts,
+    #[command(flatten)]
     pub script: Script,
     /// Repeat an earlier run: use its micro-batch sizes and checkpointed blocks at every step
     #[arg(long, value_name = "RUN")]
@@ -142,6 +155,38 @@ pub struct Train {
     /// Print each event as one line of JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Machines that train together.
+#[derive(Args, Default)]
+pub struct OnHosts {
+    /// Machines that share each step, such as localhost,air.local. A machine that has the folder
+    /// elsewhere is written air.local=/data/birds. The list includes this machine, which keeps the
+    /// run
+    #[arg(long, value_name = "HOSTS")]
+    pub on: Option<Hosts>,
+    /// Network interface that connects the machines, such as en0 or bridge0
+    #[arg(long, value_name = "INTERFACE", requires = "on", value_parser = parse_interface)]
+    pub over: Option<String>,
+    /// The folder of the samples on this machine, instead of FOLDER; for machines of a group
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub folder_here: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Cluster {
+    /// The machines, such as localhost,air.local
+    #[arg(required_unless_present = "probe")]
+    pub hosts: Option<Hosts>,
+    /// Network interface that connects the machines, such as en0 or bridge0
+    #[arg(long, value_name = "INTERFACE", value_parser = parse_interface)]
+    pub over: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Answer the Ebb of another machine
+    #[arg(long, hide = true, conflicts_with = "hosts")]
+    pub probe: bool,
 }
 
 /// Arguments for a simulated machine.
@@ -190,6 +235,8 @@ pub struct Resume {
     /// The folder that now has the run's samples, if it was moved or if this is another machine
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
+    #[command(flatten)]
+    pub hosts: OnHosts,
     #[command(flatten)]
     pub script: Script,
     /// Print each event as one line of JSON

@@ -26,6 +26,14 @@ impl Failure {
         }
     }
 
+    /// Another process has printed why the command failed.
+    pub fn reported(code: u8) -> Self {
+        Failure {
+            sentence: String::new(),
+            code,
+        }
+    }
+
     /// The user stopped the command before it had a result. The exit code is 0, the same as for a
     /// training that the user stops.
     pub fn stopped(sentence: impl Into<String>) -> Self {

@@ -10,9 +10,12 @@ mod parameter_count;
 mod table;
 mod candle_threads;
 mod estimate_time_limit;
+mod group_speed;
 
-use super::args::{Planned, Script, Settings};
+use super::args::{OnHosts, Planned, Script, Settings};
+use super::cluster::supervisor::{own_args, run_together};
 use super::failure::Failure;
+use super::launched_group::in_group;
 use super::output::out;
 use super::preset_choice::read_for_preset;
 use super::train::{base_config, with_downloaded_weights};
@@ -29,7 +32,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 use trainer::estimate::{Prefetched, Requirement, Target, Variants};
-use trainer::{Estimate, ModelBuilder, default_threads};
+use trainer::{Estimate, ModelBuilder, RunGroup, default_threads};
 
 /// Arguments of `ebb plan`.
 #[derive(Args)]
@@ -49,6 +52,8 @@ pub struct Plan {
     pub devices: Option<u32>,
     #[command(flatten)]
     pub settings: Settings<Planned>,
+    #[command(flatten)]
+    pub hosts: OnHosts,
     /// Number of identical runs that share the memory at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub processes: u32,
@@ -85,7 +90,14 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     if let Some(parameters) = args.parameters {
         return parameter_count::run(args, parameters);
     }
+    if args.hosts.on.is_some() {
+        return on_hosts(args);
+    }
     candle_threads::run_stock_operations_on_one_thread();
+    let group = RunGroup::join_launched()?;
+    if !group.is_alone() {
+        return in_group(&group, || group_speed::run(args, &group));
+    }
     let answer = match &args.workload {
         Some(name) => plan_workload(args, name),
         None => plan_folder(args),
@@ -99,6 +111,21 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
         Ok(_) => Ok(()),
         Err(no) => Err(answer.refusal(no)),
     }
+}
+
+/// Lets the machines that the user names measure together.
+fn on_hosts(args: &Plan) -> Result<(), Failure> {
+    if args.mac.is_some() || args.what_if.is_some() || args.processes > 1 {
+        return Err(Failure::usage(
+            "--on measures machines, so it does not go with --for, --what-if and --processes",
+        ));
+    }
+    let folder = match &args.workload {
+        Some(_) => None,
+        None => config(args)?.folder,
+    };
+    let folder = folder.map(|folder| std::path::absolute(&folder).unwrap_or(folder));
+    run_together(&args.hosts, own_args(), folder)
 }
 
 fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {

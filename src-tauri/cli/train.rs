@@ -1,6 +1,8 @@
 //! `ebb train` and `ebb resume`.
 
 use super::args::{self, Script};
+use super::cluster::supervised::Supervised;
+use super::cluster::supervisor::{Job, own_args, supervise};
 use super::config_file::read_config;
 use super::failure::Failure;
 use super::find_lr::{STEPS, suggest_rate};
@@ -37,8 +39,38 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     if args.replay.is_some() {
         refuse_group("--replay")?;
     }
+    if args.hosts.on.is_some() {
+        let absolute = std::path::absolute(&folder).unwrap_or(folder);
+        return on_hosts(&args.hosts, None, Some(absolute), args.json);
+    }
+    let folder = args.hosts.folder_here.clone().unwrap_or(folder);
+    let config = RunConfig {
+        folder: Some(folder.clone()),
+        ..config
+    };
     let group = RunGroup::join_launched()?;
     in_group(&group, || train(&args, config, &folder, &group))
+}
+
+/// Trains on the machines that the user names, in processes of their own.
+fn on_hosts(
+    hosts: &args::OnHosts,
+    run: Option<RunFolder>,
+    folder: Option<PathBuf>,
+    json: bool,
+) -> Result<(), Failure> {
+    refuse_group("--on")?;
+    let Some(on) = hosts.on.clone() else {
+        return Ok(());
+    };
+    supervise(Job {
+        hosts: on,
+        interface: hosts.over.clone(),
+        args: own_args(),
+        folder,
+        run,
+        json,
+    })
 }
 
 /// Trains, alone or as one rank of a group.
@@ -82,6 +114,10 @@ fn train(
         let (scratch, run) = ScratchFolder::create(group, &plan.name)?;
         (Some(scratch), run)
     };
+    if let Some(supervised) = Supervised::from_environment(group) {
+        supervised.listen(&context.control)?;
+        supervised.report_run(&run)?;
+    }
     let mut is_announced = args.json;
     trainer::start(plan, found, &run, context, &mut |event| {
         // Printed with the first event, because a run that is refused before leaves no folder.
@@ -150,6 +186,10 @@ fn print_judgement(run: &RunFolder) {
 
 /// Runs `ebb resume`.
 pub fn resume(args: args::Resume) -> Result<(), Failure> {
+    if args.hosts.on.is_some() {
+        let run = find(&args.run)?;
+        return on_hosts(&args.hosts, Some(run), None, args.json);
+    }
     let group = RunGroup::join_launched()?;
     in_group(&group, || resume_run(&args, &group))
 }
@@ -167,12 +207,17 @@ fn resume_run(args: &args::Resume, group: &RunGroup) -> Result<(), Failure> {
     } else {
         Progress::new(args.json)
     };
+    let data_folder = args.hosts.folder_here.as_ref().or(args.folder.as_ref());
     let context = RunContext {
         live: progress.live().filter(|_| group.keeps_run()),
         group: group.clone(),
-        data_folder: args.folder.clone().map(folder_of),
+        data_folder: data_folder.cloned().map(folder_of),
         ..run_context(&args.script, None)?
     };
+    if let Some(supervised) = Supervised::from_environment(group) {
+        supervised.listen(&context.control)?;
+        supervised.report_run(&run)?;
+    }
     let epochs = args.epochs.map(RunLength::Epochs);
     let length = epochs.or(args.steps.map(RunLength::Steps));
     trainer::resume_to(&run, length, context, &mut |event| {

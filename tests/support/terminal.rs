@@ -144,7 +144,8 @@ impl TestHome {
         self.spawn(self.ebb(self.words(line)))
     }
 
-    fn spawn(&self, mut command: Command) -> RunningTraining {
+    /// Starts a command in the background.
+    pub fn spawn(&self, mut command: Command) -> RunningTraining {
         let stderr_path = self.path("stderr");
         let file = File::create(&stderr_path).expect("the file can be created");
         let mut child = command

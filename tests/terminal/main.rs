@@ -25,6 +25,7 @@ mod memory_cgroup;
 mod memory_target;
 mod old_names;
 mod old_runs;
+mod on_hosts;
 #[cfg(target_os = "linux")]
 mod open_ports;
 mod plan;

@@ -17,14 +17,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tape::Rng;
 use tape::inplace::to_f64;
 use tempfile::TempDir;
 use trainer::internals::{ImageSample, ImageTask, PrefetchOptions, Task, TrainLoader};
-use trainer::{Control, Machine, Plan, Request, Result, RunContext, RunGroup, RunOutcome};
+use trainer::{
+    Control, Machine, MemoryScript, Plan, Request, Result, RunContext, RunGroup, RunOutcome,
+    ScriptBy,
+};
 
 const STEPS: u64 = 20;
+/// Longest time until a rank that was suspended works again.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Two classes of noise, eleven images each.
 fn images(folder: &Path) -> PathBuf {
@@ -699,6 +704,109 @@ fn a_rank_without_the_samples_is_refused_before_it_trains() {
         "{}",
         ranks[0].error()
     );
+}
+
+/// Memory of a machine that other apps fill completely for a while.
+fn write_short_memory(path: &Path) {
+    let (total, calm) = (8_000_000_000u64, 1_000_000_000u64);
+    let rise = (0..30).map(|line| calm + 230_000_000 * line);
+    let others = std::iter::repeat_n(calm, 20).chain(rise);
+    let others = others.chain([total; 20]).chain([calm; 200]);
+    let line = |(number, others): (usize, u64)| {
+        format!(
+            "{{\"at_ms\":{},\"total_bytes\":{total},\"others_bytes\":{others}}}\n",
+            5_000 * number
+        )
+    };
+    let lines: String = others.enumerate().map(line).collect();
+    std::fs::write(path, lines).unwrap();
+}
+
+/// A rank whose memory is short for a while, as the script says.
+fn train_short_of_memory(config: &RunConfig, rank: ThreadRank, script: PathBuf) {
+    let script = MemoryScript {
+        path: script,
+        by: ScriptBy::Decision,
+    };
+    let session = Session {
+        machine: Machine {
+            script: Some(script),
+            ..Machine::default()
+        },
+        ..Session::default()
+    };
+    let group = RunGroup::new(rank.join().unwrap());
+    train_session(config, group, session, &mut |_| {});
+}
+
+/// Trains as rank 0 until rank 1 was suspended and works again.
+fn train_until_return(config: &RunConfig, rank: ThreadRank) -> Trained {
+    let control = Control::default();
+    let session = Session {
+        control: control.clone(),
+        ..Session::default()
+    };
+    let (mut was_suspended, began) = (false, Instant::now());
+    let group = RunGroup::new(rank.join().unwrap());
+    train_session(config, group, session, &mut |event| {
+        if let RunEvent::Machines { machines, .. } = event {
+            let rank_1 = &machines[1];
+            was_suspended |= rank_1.is_suspended;
+            let works = was_suspended && !rank_1.is_suspended && rank_1.samples > 0;
+            if works || began.elapsed() > PATIENCE {
+                control.send(Request::Stop);
+            }
+        }
+    })
+}
+
+#[test]
+fn a_suspended_rank_frees_its_weights_and_returns() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig {
+        steps: Some(1_000_000),
+        keep_checkpoints: Some(100),
+        // The controller suspends only what it may also make smaller.
+        micro_batch: None,
+        ..of_images(folder.path())
+    };
+    let script = folder.path().join("script");
+    write_short_memory(&script);
+    let mut ranks = thread_ranks(2, ThreadOptions::default()).into_iter();
+    let (first, second) = (ranks.next().unwrap(), ranks.next().unwrap());
+    let group = std::thread::scope(|scope| {
+        scope.spawn(|| train_short_of_memory(&config, second, script));
+        train_until_return(&config, first)
+    });
+    let last = group.outcome.as_ref().unwrap().step;
+    let messages = group.events.iter().filter_map(|event| match event {
+        RunEvent::Machine {
+            rank: 1, message, ..
+        } => Some(message.as_str()),
+        _ => None,
+    });
+    let messages: Vec<&str> = messages.collect();
+    let suspended = |event: &RunEvent| matches!(event, RunEvent::Machines { machines, .. } if machines[1].is_suspended && !machines[0].is_suspended);
+    assert!(group.events.iter().any(suspended), "{messages:?}");
+    assert!(
+        messages.iter().any(|m| m.contains("uspend")),
+        "{messages:?}"
+    );
+    let newest = group.events.iter().rev().find_map(|event| match event {
+        RunEvent::Machines { machines, .. } => Some(machines[1].is_suspended),
+        _ => None,
+    });
+    assert_eq!(newest, Some(false), "rank 1 returned: {messages:?}");
+    let session = Session {
+        stops_at: Some(last),
+        ..Session::default()
+    };
+    let alone = train_session(&config, RunGroup::default(), session, &mut |_| {});
+    let (expected, found) = (alone.weights(last), group.weights(last));
+    let way = distance(&group.weights(0), &expected);
+    let drift = distance(&found, &expected) / way;
+    println!("suspended and returned in {last} steps: weights differ by {drift:.1e} of the way");
+    assert!(drift <= 1e-12, "{drift:e}");
 }
 
 #[test]

@@ -1,0 +1,304 @@
+//! `--on HOSTS`: Ebb starts the processes of a group by itself, stops them and starts them again.
+//! A script in the place of ssh stands in for other machines: it fails like ssh, or runs the
+//! command here.
+
+#[cfg(target_os = "linux")]
+use crate::several_machines::process_of_rank;
+use crate::several_machines::{birds, has_launcher};
+#[cfg(target_os = "linux")]
+use crate::support::RunningTraining;
+use crate::support::{CommandOutput, TestHome, losses, run_command};
+#[cfg(target_os = "linux")]
+use runlog::StopReason;
+use runlog::{RunEvent, read_events};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const PLAN: &str = "--json --device cpu --seed 7 --image-size 16 --effective-batch 8 --baseline none --precision f64 --threads 1";
+
+/// Fails like ssh for some hosts. For `other` it runs the command, unless the file `away` exists.
+const SSH: &str = r#"#!/bin/sh
+echo "$@" >> "$EBB_HOME.ssh"
+while [ $# -gt 1 ]; do
+  case $1 in -o) shift 2 ;; -*) shift ;; *) break ;; esac
+done
+host=$1; shift
+case $host in
+  nowhere) echo "ssh: Could not resolve hostname nowhere: Name or service not known" >&2; exit 255 ;;
+  closed) echo "ssh: connect to host closed port 22: Connection refused" >&2; exit 255 ;;
+  locked) echo "me@locked: Permission denied (publickey)." >&2; exit 255 ;;
+  slow) exec sleep 60 ;;
+  empty) exit 127 ;;
+  old) echo '{"build":"0.0.1 (commit abc)","program":"/bin/ebb","cores":8,"total_bytes":8,"library":{"Ok":"libmpi.so.40"}}' ;;
+  other) [ ! -e "$EBB_HOME.away" ] || { echo "ssh: connect to host other port 22: No route to host" >&2; exit 255; }
+    exec sh -c "$*" ;;
+esac
+"#;
+
+/// A folder of programs that comes first in the path, with [`SSH`].
+fn with_ssh(home: &TestHome, command: &mut Command) {
+    let folder = home.path("programs");
+    std::fs::create_dir_all(&folder).expect("it can be created");
+    let ssh = home.file("programs/ssh", SSH);
+    std::fs::set_permissions(ssh, std::fs::Permissions::from_mode(0o755)).expect("it is a file");
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", folder.display()));
+}
+
+/// `ebb LINE`, with the folder for temporary files and ssh of this test.
+fn command(home: &TestHome, line: &str) -> Command {
+    let birds = home.path("birds").display().to_string();
+    let words = line.split(' ').map(|word| word.replace("{birds}", &birds));
+    let mut command = home.ebb(words);
+    command.env("TMPDIR", home.path(""));
+    with_ssh(home, &mut command);
+    command
+}
+
+fn run(home: &TestHome, line: &str) -> CommandOutput {
+    run_command(&mut command(home, line))
+}
+
+/// What ssh was called with.
+fn ssh_calls(home: &TestHome) -> String {
+    std::fs::read_to_string(home.path("home.ssh")).unwrap_or_default()
+}
+
+#[test]
+fn hostile_host_names_start_no_process() {
+    let home = birds();
+    let long = "a".repeat(300);
+    for list in [
+        "-oProxyCommand=touch",
+        "a,-b",
+        "",
+        "a,,b",
+        "a\nb",
+        "a;b",
+        "$(touch x)",
+        long.as_str(),
+        "me@other",
+    ] {
+        for line in ["cluster", "train {birds} --steps 1", "resume any"] {
+            let mut command = command(&home, line);
+            // `--` and `=` keep the argument parser from taking the name for an option.
+            let args = match line {
+                "cluster" => vec!["--".to_owned(), list.to_owned()],
+                _ => vec![format!("--on={list}")],
+            };
+            let output = run_command(command.args(args));
+            assert_eq!(output.code, Some(2), "{list:?} {line}: {output:#?}");
+        }
+    }
+    assert_eq!(ssh_calls(&home), "", "no process was started");
+    assert_eq!(home.leftover_files(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn machines_that_cannot_take_part_are_named_soon() {
+    if !has_launcher() {
+        return;
+    }
+    let home = birds();
+    let began = Instant::now();
+    let hosts = "localhost,nowhere,closed,locked,slow,empty,old,other";
+    let found = run(&home, &format!("cluster {hosts}")).expect_code(1);
+    let seconds = began.elapsed().as_secs_f64();
+    println!("7 machines that do not answer are named within {seconds:.1} s");
+    assert!(seconds <= 8.0, "{seconds}");
+    for line in [
+        "nowhere: no machine of this name is known",
+        "closed: it refuses connections to its ssh port",
+        "locked: it accepts none of your ssh keys",
+        "slow: it has not answered for",
+        "empty: Ebb is not installed there",
+        "old: it has Ebb 0.0.1 (commit abc), but this machine has",
+    ] {
+        assert!(found.out.contains(line), "{line}: {found:#?}");
+    }
+    assert!(found.out.contains("other: "), "{found:#?}");
+    assert!(
+        found.err.contains("6 of 8 machines cannot take part"),
+        "{found:#?}"
+    );
+    // A training does not begin, and the rest is offered.
+    let line = format!("train {{birds}} {PLAN} --on localhost,nowhere,other --steps 1");
+    let refused = run(&home, &line).expect_code(1);
+    assert!(
+        refused.err.contains("nowhere: no machine of this name"),
+        "{refused:#?}"
+    );
+    assert!(
+        refused.err.contains("use --on localhost,other"),
+        "{refused:#?}"
+    );
+    let elsewhere = run(&home, &format!("train {{birds}} {PLAN} --on other")).expect_code(2);
+    assert!(
+        elsewhere.err.contains("must be one of the machines"),
+        "{elsewhere:#?}"
+    );
+    assert_eq!(home.leftover_files(), [] as [PathBuf; 0]);
+}
+
+/// Losses by step: a repeated step counts once, with its last loss.
+fn losses_by_step(home: &TestHome) -> Vec<f64> {
+    let events = read_events(&home.only_run().events_path()).expect("they can be read");
+    let mut losses = std::collections::BTreeMap::new();
+    for event in events {
+        if let RunEvent::Step { step, loss, .. } = event {
+            losses.insert(step, loss);
+        }
+    }
+    losses.into_values().collect()
+}
+
+#[track_caller]
+fn assert_same(found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(
+            (found - expected).abs() <= 1e-10 * expected,
+            "{found} {expected}"
+        );
+    }
+}
+
+#[test]
+fn two_machines_train_one_run() {
+    if !has_launcher() {
+        return;
+    }
+    let alone = birds();
+    let expected = run(&alone, &format!("train {{birds}} {PLAN} --steps 30")).expect_code(0);
+    let expected = losses(&expected.events());
+    for hosts in ["localhost,localhost", "localhost,other"] {
+        let home = birds();
+        let line = format!("train {{birds}} {PLAN} --steps 30 --on {hosts}");
+        let group = run(&home, &line).expect_code(0);
+        assert_same(&losses(&group.events()), &expected);
+        let members = group.events().into_iter().find_map(|event| match event {
+            RunEvent::Group { members, .. } => Some(members.len()),
+            _ => None,
+        });
+        assert_eq!(members, Some(2), "{group:#?}");
+        // A finished run is trained longer, by three processes.
+        let run_path = home.only_run().path;
+        let longer = format!(
+            "resume {} --json --steps 34 --on localhost,{hosts}",
+            run_path.display()
+        );
+        let longer = run(&home, &longer).expect_code(0);
+        assert_eq!(losses(&longer.events()).len(), 4, "{longer:#?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn start(home: &TestHome, line: &str) -> RunningTraining {
+    home.spawn(command(home, line))
+}
+
+/// Waits until the run has done `steps` more steps after the newest beginning of a session.
+#[cfg(target_os = "linux")]
+fn wait_for_steps(home: &TestHome, sessions: usize, steps: usize) -> Duration {
+    let began = Instant::now();
+    loop {
+        let runs = home.runs();
+        let events = runs.first().map(|run| read_events(&run.events_path()));
+        let events = events.and_then(Result::ok).unwrap_or_default();
+        let begins =
+            |event: &RunEvent| matches!(event, RunEvent::Started(_) | RunEvent::Resumed { .. });
+        let count = events.iter().filter(|event| begins(event)).count();
+        let last = events.iter().rposition(begins).unwrap_or(0);
+        if count >= sessions && losses(&events[last..]).len() >= steps {
+            return began.elapsed();
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{events:#?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn kill(process: u32) {
+    let killed = Command::new("kill")
+        .args(["-KILL", &process.to_string()])
+        .status();
+    assert!(killed.is_ok_and(|status| status.success()));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_group_continues_after_the_death_of_any_process() {
+    if !has_launcher() {
+        return;
+    }
+    let alone = birds();
+    let plan = format!("train {{birds}} {PLAN} --steps 900 --checkpoint-every 20steps");
+    let expected = losses(&run(&alone, &plan).expect_code(0).events());
+    let home = birds();
+    let training = start(&home, &format!("{plan} --on localhost,other"));
+    wait_for_steps(&home, 1, 30);
+    for (sessions, rank) in [(2, 1), (3, 0)] {
+        kill(process_of_rank(&home, rank));
+        let away = wait_for_steps(&home, sessions, 10);
+        println!(
+            "at work {:.1} s after the death of rank {rank}",
+            away.as_secs_f64()
+        );
+        assert!(away < Duration::from_secs(15), "{away:?}");
+    }
+    let errors = training.stderr();
+    assert_eq!(training.wait(), Some(0), "{errors}");
+    assert_same(&losses_by_step(&home), &expected);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupt_stops_the_group_with_a_checkpoint() {
+    if !has_launcher() {
+        return;
+    }
+    let home = birds();
+    let plan = format!("train {{birds}} {PLAN} --steps 1000000 --on localhost,localhost");
+    let training = start(&home, &plan);
+    wait_for_steps(&home, 1, 20);
+    let began = Instant::now();
+    training.signal("INT");
+    assert_eq!(training.wait(), Some(0));
+    let events = read_events(&home.only_run().events_path()).expect("they can be read");
+    let Some(RunEvent::Stopped { reason, step, .. }) = events.last() else {
+        panic!("{:?}", events.last());
+    };
+    assert_eq!(*reason, StopReason::Requested);
+    let saved = home.only_run().checkpoints().expect("they can be listed");
+    assert_eq!(saved.last().map(|saved| saved.step), Some(*step));
+    let seconds = began.elapsed().as_secs_f64();
+    println!("stopped with a checkpoint, and ended, within {seconds:.1} s");
+    assert!(seconds <= 8.0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_group_saves_and_stops_if_its_supervisor_is_killed() {
+    if !has_launcher() {
+        return;
+    }
+    let home = birds();
+    let plan = format!("train {{birds}} {PLAN} --steps 1000000 --on localhost,localhost");
+    let training = start(&home, &plan);
+    wait_for_steps(&home, 1, 20);
+    training.signal("KILL");
+    let began = Instant::now();
+    let run = home.only_run();
+    while run.is_alive() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it stops");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let events = read_events(&run.events_path()).expect("they can be read");
+    assert!(
+        matches!(events.last(), Some(RunEvent::Stopped { .. })),
+        "{:?}",
+        events.last()
+    );
+}
