@@ -71,7 +71,8 @@ fn the_controller_grows_shrinks_and_cancels() {
     let calm = (0..30).map(|_| controller.run_micro_batch(4 * GB)).last();
     assert_eq!(calm, Some(16));
     let pressed = (0..30).map(|_| controller.run_micro_batch(11 * GB)).last();
-    assert!(pressed < Some(8), "{pressed:?}");
+    // 0.9 of 16 GB less 11 GB leave 3.4 GB. Nine samples need 3.25 GB.
+    assert!(pressed <= Some(9), "{pressed:?}");
     controller.send(&json!({"kind": "ask", "remaining": 16}));
     controller.read_answer();
     controller.send_sample(13 * GB, 2 * GB + GB / 2);

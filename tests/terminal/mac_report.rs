@@ -1,7 +1,9 @@
 //! `scripts/mac-report` compares trainings on the GPU with those on the CPU. Here a shell script
 //! stands in for Ebb, because no other system has Metal; one test runs Ebb itself.
 
-use crate::support::{CommandOutput, EBB, TestHome, run_command};
+#[cfg(not(target_os = "macos"))]
+use crate::support::EBB;
+use crate::support::{CommandOutput, TestHome, run_command};
 use std::fs::{Permissions, read_to_string, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;

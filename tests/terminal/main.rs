@@ -53,6 +53,7 @@ mod train_texts;
 mod unreadable_files;
 mod verify_split;
 
+#[cfg(target_os = "linux")]
 #[path = "../support/open_ports.rs"]
 mod port_table;
 #[path = "../support/python.rs"]

@@ -14,7 +14,9 @@ use runlog::{RunEvent, read_events};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+#[cfg(target_os = "linux")]
+use std::time::Duration;
+use std::time::Instant;
 
 const PLAN: &str = "--json --device cpu --seed 7 --image-size 16 --effective-batch 8 --baseline none --precision f64 --threads 1";
 
@@ -143,6 +145,7 @@ fn machines_that_cannot_take_part_are_named_soon() {
 }
 
 /// Losses by step: a repeated step counts once, with its last loss.
+#[cfg(target_os = "linux")]
 fn losses_by_step(home: &TestHome) -> Vec<f64> {
     let events = read_events(&home.only_run().events_path()).expect("they can be read");
     let mut losses = std::collections::BTreeMap::new();
