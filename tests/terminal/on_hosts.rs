@@ -8,9 +8,9 @@ use crate::several_machines::{birds, has_launcher};
 #[cfg(target_os = "linux")]
 use crate::support::RunningTraining;
 use crate::support::{CommandOutput, TestHome, losses, run_command};
+use runlog::RunEvent;
 #[cfg(target_os = "linux")]
-use runlog::StopReason;
-use runlog::{RunEvent, read_events};
+use runlog::{StopReason, read_events};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -55,6 +55,9 @@ fn command(home: &TestHome, line: &str) -> Command {
     let words = line.split(' ').map(|word| word.replace("{birds}", &birds));
     let mut command = home.ebb(words);
     command.env("TMPDIR", home.path(""));
+    // All hosts are this machine, but mpirun takes those of ssh for other ones. Through shared
+    // memory, their processes would use each other's queues.
+    command.env("OMPI_MCA_btl", "self,tcp");
     with_ssh(home, &mut command);
     command
 }

@@ -12,7 +12,7 @@ const LINE_MS: u64 = 5_000;
 /// Memory of other apps that leaves plenty, and that leaves nothing of the budget beside the
 /// reserve.
 const PLENTY_LEFT: u64 = 500_000_000;
-const NOTHING_LEFT: u64 = 2_990_000_000;
+const NOTHING_LEFT: u64 = 3_110_000_000;
 
 /// A calm start, two minutes with nothing left, a little more with every step, and a calm end.
 fn shortage() -> Vec<u64> {

@@ -3,6 +3,7 @@
 mod agreement;
 mod exchange;
 mod machine_log;
+mod machine_report;
 mod share_run;
 
 use crate::error::{Result, TrainError};
@@ -10,7 +11,8 @@ pub(crate) use agreement::{Subject, agree, checksum};
 use distributed::{Alone, Claim, ClaimRequest, Group, GroupError, Member, Values, join_launched};
 use exchange::VALUES_AT_ONCE;
 pub(crate) use exchange::{Contribution, Layout, exchange};
-pub(crate) use machine_log::{MachineLog, MachineReport, gather_members};
+pub(crate) use machine_log::{MachineLog, gather_members};
+pub(crate) use machine_report::MachineReport;
 pub(crate) use share_run::{share_checkpoint, share_run};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -304,8 +304,8 @@ fn joined(mut chunks: Vec<Tensor>) -> Result<Tensor> {
     })
 }
 
-/// 1 for each row with a target, [rows, 1], and 1 at each row's target, [rows, vocabulary]; both with
-/// the type and the device of the scores `z`.
+/// 1 for each row with a target, [rows, 1], and 1 at each row's target, [rows, vocabulary]; both
+/// with the type and the device of the scores `z`.
 fn one_hot(targets: &[u32], z: &Tensor) -> Result<(Tensor, Tensor)> {
     let vocabulary = z.dim(1)?;
     let host = |values: Vec<f64>, shape: &[usize]| {

@@ -261,7 +261,7 @@ impl Situation<'_> {
         let shortage = self.shortage(excess.kind, needed_bytes, missing_bytes);
         TrainError::MicroBatchTooLarge {
             micro_batch: excess.micro_batch,
-            needed: format_bytes(needed_bytes),
+            needed: needed_text(needed_bytes, available_bytes),
             available: format_bytes(available_bytes),
             next: match settings_that_help(&shortage) {
                 Some(help) => format!("{advice}; {help}"),
@@ -290,5 +290,25 @@ impl Situation<'_> {
             can_freeze: self.workload.can_freeze,
             ..Shortage::default()
         }
+    }
+}
+
+/// `needed_bytes` as text, rounded up if it would otherwise be the text of `available_bytes`.
+fn needed_text(needed_bytes: u64, available_bytes: u64) -> String {
+    let available = format_bytes(available_bytes);
+    let larger = (0..).map(|i| needed_bytes + i * (needed_bytes / 200).max(1));
+    let mut texts = larger.map(format_bytes);
+    let other = texts.find(|text| *text != available);
+    other.expect("larger amounts have other texts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::needed_text;
+
+    #[test]
+    fn a_need_never_looks_like_what_is_available() {
+        assert_eq!(needed_text(111_400_000, 110_600_000), "112 MB");
+        assert_eq!(needed_text(111_400_000, 98_000_000), "111 MB");
     }
 }

@@ -1,25 +1,14 @@
 //! What the ranks of a group report at the end of each step, and the events that rank 0 emits about
 //! it.
 
-use super::{Layout, RunGroup, unreadable_message};
+use super::{Layout, MachineReport, RunGroup, unreadable_message};
 use crate::error::Result;
 use runlog::{GroupMember, MachineShare, RunEvent, describe_group};
-use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// Shortest time between two events about the shares of the ranks, unless a rank was suspended or
 /// has returned.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// What a rank reports at the end of a step.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct MachineReport {
-    pub(crate) share: MachineShare,
-    /// The rank has freed its weights and has memory for them again.
-    pub(crate) needs_weights: bool,
-    /// Decisions of its memory controller, and warnings.
-    pub(crate) messages: Vec<String>,
-}
 
 /// The members of the group, in the order of ranks.
 ///
