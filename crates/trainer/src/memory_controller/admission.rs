@@ -306,9 +306,11 @@ fn needed_text(needed_bytes: u64, available_bytes: u64) -> String {
 mod tests {
     use super::needed_text;
 
+    const MB: u64 = 1 << 20;
+
     #[test]
     fn a_need_never_looks_like_what_is_available() {
-        assert_eq!(needed_text(111_400_000, 110_600_000), "112 MB");
-        assert_eq!(needed_text(111_400_000, 98_000_000), "111 MB");
+        assert_eq!(needed_text(1114 * MB / 10, 1106 * MB / 10), "112 MB");
+        assert_eq!(needed_text(1114 * MB / 10, 98 * MB), "111 MB");
     }
 }
