@@ -15,11 +15,11 @@ use crate::results::{OpenResults, other_task};
 use crate::results_view::ResultsView;
 use crate::run_registry::Runs;
 use crate::run_row;
+use crate::shown_versions::ShownMachine;
 use crate::stress_test::{Drill, SECONDS};
 use crate::training_queue::TrainingQueue;
 use crate::try_it::TryIt;
 use crate::weight_folders::Weights;
-use crate::what_is_shown::ShownMachine;
 use crate::window_types::{
     CommandError, DrillRequest, DrillView, NoticeView, SampleView, Show, Welcome,
 };

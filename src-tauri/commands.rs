@@ -8,8 +8,8 @@ use crate::inspections::SEED;
 use crate::language::translate;
 use crate::plan_page;
 use crate::run_row;
+use crate::shown_versions::version_of;
 use crate::training_summary;
-use crate::what_is_shown::version_of;
 use crate::window_types::{
     CommandError, DeviceCheckView, DrillRequest, DrillView, EstimateView, InspectionView,
     LimitsView, MachineView, PlanSettings, PlanView, RunList, RunRequest, RunRow, Show,

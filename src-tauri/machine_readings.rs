@@ -2,7 +2,7 @@
 //! runs in this process, the samples of its monitor are shown instead, so that the bar and the
 //! charts agree.
 
-use crate::machine_name;
+use crate::machine_info;
 use crate::window_types::MachineView;
 use pressure::{
     ControllerState, Level, LevelTracker, MemorySample, MemorySource, Policy, budget_bytes,
@@ -92,7 +92,7 @@ impl Reported {
             device_check: None,
             active: None,
             queued: 0,
-            name: machine_name::chip().to_owned(),
+            name: machine_info::chip().to_owned(),
         }
     }
 

@@ -5,9 +5,9 @@ mod stress_test;
 mod cli;
 mod hub_download;
 mod judge_run;
-mod machine_name;
+mod machine_info;
 mod paths;
-mod predictions;
+mod prediction_rows;
 mod signals;
 mod task_labels;
 
@@ -18,7 +18,7 @@ mod current_training;
 #[cfg(feature = "desktop")]
 mod app_commands;
 #[cfg(feature = "desktop")]
-mod app_hooks;
+mod app_events;
 #[cfg(feature = "desktop")]
 mod close_window;
 #[cfg(all(feature = "desktop", any(target_os = "macos", test)))]
@@ -132,7 +132,7 @@ mod window_types;
 #[cfg(feature = "desktop")]
 mod weight_folders;
 #[cfg(feature = "desktop")]
-mod what_is_shown;
+mod shown_versions;
 
 use std::process::ExitCode;
 

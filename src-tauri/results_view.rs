@@ -447,13 +447,14 @@ mod tests {
     fn the_types_of_the_results_page_are_current() {
         let generated = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui/src/generated");
         let fresh = tempfile::tempdir().expect("a temporary folder");
-        let checked = runlog::typescript_bindings::check(&generated, fresh.path(), |config| {
-            ResultsView::export_all(config)?;
-            ExportView::export_all(config)?;
-            InputView::export_all(config)?;
-            TryFilesView::export_all(config)?;
-            AnswersView::export_all(config)
-        });
+        let checked =
+            runlog::check_typescript_bindings::check(&generated, fresh.path(), |config| {
+                ResultsView::export_all(config)?;
+                ExportView::export_all(config)?;
+                InputView::export_all(config)?;
+                TryFilesView::export_all(config)?;
+                AnswersView::export_all(config)
+            });
         assert_eq!(checked, Ok(()));
     }
 

@@ -2,7 +2,7 @@
 //! the open page's model.
 
 use crate::lock_mutex::lock;
-use crate::predictions::{Answer, InputKind, MAX_TEXT_BYTES, files_in, to_csv};
+use crate::prediction_rows::{Answer, InputKind, MAX_TEXT_BYTES, files_in, to_csv};
 use crate::window_types::CommandError;
 use dataset::Task;
 use serde::Serialize;

@@ -484,7 +484,7 @@ pub mod tests {
     pub fn current_types(export: impl FnOnce(&Config) -> Result<(), ExportError>) {
         let generated = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui/src/generated");
         let fresh = tempfile::tempdir().expect("a temporary folder");
-        let checked = runlog::typescript_bindings::check(&generated, fresh.path(), export);
+        let checked = runlog::check_typescript_bindings::check(&generated, fresh.path(), export);
         assert_eq!(checked, Ok(()));
     }
 

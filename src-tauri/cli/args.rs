@@ -4,7 +4,7 @@
 mod bench;
 mod settings;
 mod trials;
-mod allow_negative_numbers;
+mod parse_args;
 mod former_names;
 mod unknown_flags;
 mod inference;
@@ -168,7 +168,7 @@ pub struct OnHosts {
     /// Network interface that connects the machines, such as en0 or bridge0
     #[arg(long, value_name = "INTERFACE", requires = "on", value_parser = parse_interface)]
     pub over: Option<String>,
-    /// The folder of the samples on this machine, instead of FOLDER; for machines of a group
+    /// Where the samples of FOLDER are on this machine; `--on` passes this to the other machines
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub folder_here: Option<PathBuf>,
 }

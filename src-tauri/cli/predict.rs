@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::output::{out, status};
 use super::train::find;
 use crate::paths::device_check_path;
-use crate::predictions::{
+use crate::prediction_rows::{
     Answer, InputKind, MAX_TEXT_BYTES, files_in, target_values, to_csv, top_classes,
 };
 use dataset::Task;

@@ -87,7 +87,7 @@ fn a_killed_run_shows_its_crash_report() {
     let messages = messages.as_str().expect("it is text");
     assert!(
         messages.contains("The last memory sample was taken at")
-            && messages.contains("the micro-batch was"),
+            && messages.contains("samples at a time"),
         "{messages}"
     );
     let mark = window.run("return document.querySelector('.now .mark').className");

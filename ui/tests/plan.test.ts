@@ -1,6 +1,6 @@
 // Long names and wrong learning rates on the plan page.
 import { expect, test } from "vitest";
-import { splitName } from "../src/plan/truncateName";
+import { splitName } from "../src/plan/splitName";
 import { groups, planChange, planText, rows, search } from "../src/plan/allSettings";
 import { checkpointName, fieldErrors, parameters, passes, samplesPerStep } from "../src/plan/settings";
 import { inspection } from "../src/host/replay/standInViews";

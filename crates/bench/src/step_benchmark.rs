@@ -6,10 +6,10 @@ use crate::workload::Workload;
 use candle_core::Device;
 use std::time::Instant;
 use tape::Parameters;
-use tape::device::{read, synchronize};
+use tape::device::{confirm, read, synchronize};
 use tape::optim::global_norm;
 use trainer::internals::{AccumulatedBatch, EffectiveBatch, MicroBatchResult, OptimizerState};
-use trainer::{OptimizerKind, Precision, Result};
+use trainer::{OptimizerKind, Precision, Result, TrainError};
 
 /// A workload and how it is trained.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,10 +76,37 @@ const WARM_UP: usize = 2;
 const LEARNING_RATE: f64 = 3e-4;
 /// As in the trainers that Ebb is compared with.
 const WEIGHT_DECAY: f64 = 0.01;
-/// As in a run, each step waits for the device after the update, so that a failure is noticed in
-/// its own step. This environment variable leaves out this wait, to measure what it costs. The
-/// other waits stay: they return the losses and the gradient norm, which the update needs.
-const WITHOUT_WAITS: &str = "EBB_BENCH_WITHOUT_WAITS";
+/// As in a run, each step confirms its update, so that a failure is noticed in its own step; on CUDA
+/// this needs no wait. If this environment variable is `never` or `always`, no step waits after the
+/// update or every step does, to measure what that wait costs. The other waits stay: they return the
+/// losses and the gradient norm, which the update needs.
+const WAIT: &str = "EBB_BENCH_WAIT";
+
+/// When a step waits for the device after the update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UpdateWait {
+    /// As in a run.
+    AsInRun,
+    Always,
+    Never,
+}
+
+impl UpdateWait {
+    /// # Errors
+    /// The variable has another value.
+    fn from_environment() -> Result<Self> {
+        match std::env::var(WAIT).as_deref() {
+            Err(_) => Ok(UpdateWait::AsInRun),
+            Ok("always") => Ok(UpdateWait::Always),
+            Ok("never") => Ok(UpdateWait::Never),
+            Ok(other) => Err(TrainError::Setting {
+                key: WAIT,
+                value: other.to_owned(),
+                allowed: "choose always or never".to_owned(),
+            }),
+        }
+    }
+}
 
 /// Trains `case` on `device`. The first two steps are a warm-up.
 ///
@@ -121,8 +148,8 @@ struct Training<'a> {
     optimizer: OptimizerState,
     /// As in the case, with the loss scale of now.
     precision: Precision,
-    /// Whether to wait for the device after the update.
-    waits: bool,
+    /// When to wait for the device after the update.
+    wait: UpdateWait,
     saved_bytes: u64,
     skipped_steps: usize,
     updates: u64,
@@ -146,7 +173,7 @@ impl<'a> Training<'a> {
             rounded,
             optimizer,
             precision: case.precision,
-            waits: std::env::var_os(WITHOUT_WAITS).is_none(),
+            wait: UpdateWait::from_environment()?,
             saved_bytes: 0,
             skipped_steps: 0,
             updates: 0,
@@ -176,8 +203,10 @@ impl<'a> Training<'a> {
         };
         self.update(&whole, whole.weight * options.loss_factor)?;
         whole.free_gradients();
-        if self.waits {
-            synchronize(self.device)?;
+        match self.wait {
+            UpdateWait::AsInRun => confirm(self.device)?,
+            UpdateWait::Always => synchronize(self.device)?,
+            UpdateWait::Never => {}
         }
         Ok(Some(whole.loss))
     }
@@ -274,7 +303,7 @@ mod tests {
     use tape::fault_injection::{Fault, Injection, ScheduledFault};
 
     /// A step during which the device fails at this dispatch, and the number of its dispatches.
-    fn step_with_failure(waits: bool, at: Option<u64>) -> (Result<Option<f64>>, u64) {
+    fn step_with_failure(wait: UpdateWait, at: Option<u64>) -> (Result<Option<f64>>, u64) {
         let case = Case {
             workload: Workload::BertMini,
             batch: 1,
@@ -285,7 +314,7 @@ mod tests {
             moments_in_file: false,
         };
         let mut training = Training::new(case, &Device::Cpu).expect("it fits into memory");
-        training.waits = waits;
+        training.wait = wait;
         let fault = |at| ScheduledFault {
             at,
             fault: Fault::Timeout,
@@ -297,12 +326,12 @@ mod tests {
 
     #[test]
     fn a_failed_update_is_noticed_in_its_step_unless_the_waits_are_left_out() {
-        let (outcome, dispatches) = step_with_failure(true, None);
+        let (outcome, dispatches) = step_with_failure(UpdateWait::AsInRun, None);
         assert!(outcome.is_ok_and(|loss| loss.is_some()));
         let in_update = Some(dispatches - 1);
-        let (outcome, _) = step_with_failure(true, in_update);
+        let (outcome, _) = step_with_failure(UpdateWait::AsInRun, in_update);
         assert!(outcome.is_err_and(|error| error.device_fault().is_some()));
-        let (outcome, _) = step_with_failure(false, in_update);
+        let (outcome, _) = step_with_failure(UpdateWait::Never, in_update);
         assert!(outcome.is_ok());
     }
 }

@@ -92,7 +92,7 @@ mod apply_class_selection;
 mod detect_dataset;
 
 // Comparing the images of a run with its folder.
-mod image_changes;
+mod changed_image_files;
 
 // The beginning of texts and tables, for the window.
 mod excerpts;
@@ -122,6 +122,7 @@ mod watch;
 mod heic_avif_tests;
 
 pub use augment::Mix;
+pub use changed_image_files::describe_image_changes;
 pub use class_selection::{ClassSelection, MergedClass};
 pub use detect_dataset::detect;
 pub use detected_dataset::DetectedDataset;
@@ -129,7 +130,6 @@ pub use duplicates::{DuplicateGroup, Duplicates, find_duplicates};
 pub use error::{DatasetError, SampleError};
 pub use excerpts::excerpts;
 pub use first_table_rows::{TableRows, table_rows};
-pub use image_changes::describe_image_changes;
 pub use image_dataset::{Augment, ImageDataset, ImageOptions, ImageSample};
 pub use image_inspection::{ImageFile, ImageInspection};
 pub use inspect_images::inspect_images;

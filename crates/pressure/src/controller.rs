@@ -17,8 +17,8 @@ use crate::micro_batch_sizes::Track;
 use crate::outcome_to_decision::answer;
 use crate::policy::{DEFAULT_MICRO_BATCH_MS, Policy, UNMEASURED_MICRO_BATCHES};
 use crate::{
-    checkpoint_before_suspend, fallback, growth, pause_and_suspend, prefetch, recovery,
-    release_caches, shrink, stop,
+    cache_release_rules, checkpoint_before_suspend, fallback_rules, growth, pause_and_suspend,
+    prefetch, recovery_steps, shrink, stop,
 };
 
 /// Decides what to do next. Pass the returned state to the next call.
@@ -49,7 +49,7 @@ pub fn decide(
         checkpoint_before_suspend::is_due(&ctx, &mut rules.checkpoint, decision.action);
     decision.release_caches |= decision.checkpoint_first;
     let (own, tracks) = (&mut rules.recovery, &rules.tracks);
-    recovery::watch(&ctx, own, tracks, ask.kind, decision.action);
+    recovery_steps::watch(&ctx, own, tracks, ask.kind, decision.action);
     (state, decision)
 }
 
@@ -57,7 +57,7 @@ pub fn decide(
 fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     let track = rules.tracks.get_mut(ctx.kind);
     let waits = pause_and_suspend::suspend(ctx, &mut rules.wait).or_else(|| {
-        let one_sample_bytes = recovery::one_sample_bytes(ctx, &rules.recovery, ctx.cost(1));
+        let one_sample_bytes = recovery_steps::one_sample_bytes(ctx, &rules.recovery, ctx.cost(1));
         pause_and_suspend::pause(ctx, &mut rules.wait, one_sample_bytes)
     });
     if let Some(waits) = waits {
@@ -69,7 +69,7 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     if let Some(starts) = growth::start(ctx, track) {
         return starts;
     }
-    let critical = release_caches::answer_critical(ctx, &mut rules.caches);
+    let critical = cache_release_rules::answer_critical(ctx, &mut rules.caches);
     let size = shrink::allowed_size(ctx, track, critical);
     if let Some(resumes) = pause_and_suspend::resume(ctx, has_waited, size) {
         return resumes.releasing_caches(critical);
@@ -87,7 +87,7 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     }
     let target = growth::Target::new(ctx, track);
     growth::settle(ctx, track, &target);
-    let release = critical || release_caches::are_due(ctx, &rules.caches, track);
+    let release = critical || cache_release_rules::are_due(ctx, &rules.caches, track);
     let (growth, changes) = (&mut rules.growth, &rules.changes);
     let resized_ms = growth.resized_ms();
     prefetch::lengthen(ctx, &mut rules.prefetch, track, &target, resized_ms)
@@ -100,15 +100,15 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
 /// The rules without a memory model, or without a reading of the machine.
 fn by_fallback(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     let track = rules.tracks.get_mut(ctx.kind);
-    let outcome = fallback::step(ctx, &mut rules.fallback, track, &rules.changes);
-    let critical = release_caches::answer_critical(ctx, &mut rules.caches);
+    let outcome = fallback_rules::step(ctx, &mut rules.fallback, track, &rules.changes);
+    let critical = cache_release_rules::answer_critical(ctx, &mut rules.caches);
     outcome.releasing_caches(critical)
 }
 
 /// The user's own micro-batch.
 fn fixed(ctx: &DecisionContext, rules: &mut Rules) -> Option<RuleOutcome> {
     let size = ctx.policy.fixed_micro_batch?.max(1);
-    let critical = release_caches::answer_critical(ctx, &mut rules.caches);
+    let critical = cache_release_rules::answer_critical(ctx, &mut rules.caches);
     let reason = "the micro-batch is fixed";
     let outcome = RuleOutcome::run(size, ctx.pressure.cause, reason);
     Some(outcome.releasing_caches(critical))
@@ -120,14 +120,14 @@ fn recover(
     ctx: &mut DecisionContext,
     rules: &mut Rules,
     asked: MicroBatchKind,
-) -> Option<recovery::Step> {
+) -> Option<recovery_steps::Step> {
     if ctx.kind.phase != Phase::Train || rules.wait.is_suspended() {
         return None;
     }
     let disk_free = rules.stop.disk_free_bytes(ctx.sample);
     let (own, tracks) = (&mut rules.recovery, &rules.tracks);
-    let step = recovery::take(ctx, own, tracks, disk_free)
-        .or_else(|| recovery::undo(ctx, own, tracks, &rules.changes, asked))?;
+    let step = recovery_steps::take(ctx, own, tracks, disk_free)
+        .or_else(|| recovery_steps::undo(ctx, own, tracks, &rules.changes, asked))?;
     if step.voluntary {
         rules.changes.record(ctx.sample.at_ms);
     }

@@ -8,10 +8,10 @@ use crate::memory_sample::{Level, MemorySample};
 use crate::micro_batch_sizes::Tracks;
 use crate::policy::Policy;
 use crate::pressure_level::{self, Reading};
-use crate::recovery::RecoveryReserve;
+use crate::recovery_steps::RecoveryReserve;
 use crate::{
-    checkpoint_before_suspend, fallback, growth, pause_and_suspend, prefetch, recovery,
-    release_caches, stop,
+    cache_release_rules, checkpoint_before_suspend, fallback_rules, growth, pause_and_suspend,
+    prefetch, recovery_steps, stop,
 };
 
 /// The controller's memory. Start with `ControllerState::default()`.
@@ -34,12 +34,12 @@ pub(crate) struct Rules {
     pub(crate) changes: VoluntaryChanges,
     pub(crate) last: LastDecision,
     pub(crate) stop: stop::State,
-    pub(crate) recovery: recovery::State,
+    pub(crate) recovery: recovery_steps::State,
     pub(crate) wait: pause_and_suspend::State,
     pub(crate) prefetch: prefetch::State,
     pub(crate) growth: growth::State,
-    pub(crate) caches: release_caches::State,
-    pub(crate) fallback: fallback::State,
+    pub(crate) caches: cache_release_rules::State,
+    pub(crate) fallback: fallback_rules::State,
     pub(crate) checkpoint: checkpoint_before_suspend::State,
 }
 
@@ -61,7 +61,7 @@ impl ControllerState {
     /// The same state for a run that can give up `reserve` besides samples.
     #[must_use]
     pub fn with_reserve(mut self, reserve: RecoveryReserve) -> Self {
-        self.rules.recovery = recovery::State::new(reserve);
+        self.rules.recovery = recovery_steps::State::new(reserve);
         self
     }
 

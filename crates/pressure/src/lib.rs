@@ -61,13 +61,13 @@ mod explain_shortage;
 // The rules, in the order in which `controller` applies them.
 mod decision_context;
 mod stop;
-mod recovery;
+mod recovery_steps;
 mod pause_and_suspend;
-mod release_caches;
+mod cache_release_rules;
 mod growth;
 mod prefetch;
 mod shrink;
-mod fallback;
+mod fallback_rules;
 mod checkpoint_before_suspend;
 
 // The controller.
@@ -114,11 +114,11 @@ pub use policy::Policy;
 pub use power::{PowerSource, PowerState, ScriptedPower, open_power_source};
 pub use power_policy::{PowerPolicy, PowerPolicyChange, PowerPolicyMode};
 pub use pressure_level::{LevelTracker, Reading, pressure};
-pub use recovery::RecoveryReserve;
 pub use recovery_options::{
     RecoveryOption, RecoveryStep, Shortage, cheapest_setting, options_needing_consent,
     settings_that_help, suggest_recovery,
 };
+pub use recovery_steps::RecoveryReserve;
 pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};
 pub use stress_test_limits::{stress_test_bytes, stress_test_is_full, stress_test_is_over};
 pub use suggest_config::{

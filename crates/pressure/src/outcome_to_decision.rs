@@ -4,7 +4,7 @@
 use crate::controller_state::{LastDecision, Rules};
 use crate::decision::{Action, Change, Decision, SampleCost};
 use crate::decision_context::{DecisionContext, RuleOutcome};
-use crate::recovery::Step;
+use crate::recovery_steps::Step;
 
 /// The decision for `outcome` and, if one was taken, the recovery step `step`.
 pub(crate) fn answer(

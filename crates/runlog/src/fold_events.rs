@@ -3,11 +3,10 @@
 //! comes in as `at_ms`.
 
 use crate::event::{FULL_SPEED, MemoryLimits, RESTS, RunEvent, Started, StopReason};
-use crate::gradient_health::GradientHealth;
 use crate::group_view::Machines;
 use crate::level_spans::LevelSpans;
-use crate::live_state::{Live, MEMORY_COLUMNS, memory_values};
 use crate::memory_before_crash::CrashReport;
+use crate::non_finite_gradients::NonFiniteGradients;
 use crate::records::{
     BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation,
 };
@@ -16,6 +15,7 @@ use crate::series::Series;
 use crate::status_text::{self, StatusText};
 use crate::step_series::StepSeries;
 use crate::throughput::Throughput;
+use crate::unlogged_samples::{Live, MEMORY_COLUMNS, memory_values};
 use pressure::{Action, Change, Level, Phase};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -40,7 +40,7 @@ pub struct Run {
     pub(crate) marks: Vec<Mark>,
     pub(crate) spans: LevelSpans,
     pub(crate) notes: VecDeque<String>,
-    pub(crate) gradient_health: GradientHealth,
+    pub(crate) non_finite_gradients: NonFiniteGradients,
     /// Why training rests, while it does.
     pub(crate) rest_reason: Option<String>,
     pub(crate) baseline: Option<BaselineRecord>,
@@ -51,7 +51,7 @@ pub struct Run {
     pub(crate) limits: Option<MemoryLimits>,
     /// The crash report of a run whose process exited; empty otherwise.
     pub(crate) last_minutes: Vec<String>,
-    /// See `live_state::memory_values`.
+    /// See `unlogged_samples::memory_values`.
     pub(crate) memory: Series<MEMORY_COLUMNS>,
     /// What is known beyond the newest event.
     pub(crate) live: Live,
@@ -95,7 +95,7 @@ impl Run {
                 ..
             } => {
                 self.figures.skipped += 1;
-                self.gradient_health.add(*step, gradients.as_deref());
+                self.non_finite_gradients.add(*step, gradients.as_deref());
                 self.add_note(format!("{item}: {reason}"));
             }
             RunEvent::Warning { code, message, .. } => self.apply_warning(code, message),
@@ -429,7 +429,7 @@ impl Run {
             .retain(|checkpoint| checkpoint.step <= step);
         self.predictions
             .retain(|prediction| prediction.at_ms <= at_ms);
-        self.gradient_health.truncate_after(step);
+        self.non_finite_gradients.truncate_after(step);
         self.last_minutes.clear();
         // The clock may have been set back to that of the checkpoint.
         self.memory.truncate_after(at_ms as f64);

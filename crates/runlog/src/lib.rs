@@ -45,11 +45,11 @@ mod run_archive;
 
 // The fold: from events to a run.
 mod changes;
-mod live_state;
+mod unlogged_samples;
 mod metric_text;
 mod records;
 mod baseline_text;
-mod gradient_health;
+mod non_finite_gradients;
 mod level_spans;
 mod group_view;
 mod fold_events;
@@ -92,7 +92,7 @@ mod error;
 mod amounts;
 
 #[doc(hidden)]
-pub mod typescript_bindings;
+pub mod check_typescript_bindings;
 
 pub use amounts::{
     MISSING, counted, format_bytes, format_count, format_duration, format_io_error, format_percent,

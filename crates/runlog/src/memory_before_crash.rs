@@ -192,7 +192,7 @@ impl<'a> LastMinutes<'a> {
     }
 
     /// "The last memory sample was taken at 14:02:11, 0.4 s before the end: pressure 0.97, other
-    /// apps had taken 6.1 GB in the last 20 s; the micro-batch was 4 of 16 samples."
+    /// apps had taken 6.1 GB in the last 20 s; Ebb computed 4 samples at a time (16 per step)."
     fn last_sample_message(&self, last: &Sample) -> String {
         let seconds = self.end_unix_ms.saturating_sub(last.unix_ms) as f64 / 1000.0;
         let others = match self.growth(last) {
@@ -234,7 +234,7 @@ impl<'a> LastMinutes<'a> {
         match self.action {
             Action::Run if self.micro_batch == 0 => String::new(),
             Action::Run => format!(
-                "; the micro-batch was {} of {} samples",
+                "; Ebb computed {} samples at a time ({} per step)",
                 self.micro_batch, self.effective_batch
             ),
             Action::Pause => "; the run was paused".into(),

@@ -139,7 +139,7 @@ impl Run {
     /// How many steps were skipped because gradients were NaN or infinite; `None` before the first
     /// step, and if an early version of Ebb did not count them.
     pub fn describe_gradients(&self) -> Option<String> {
-        self.gradient_health.describe(self.figures.step)
+        self.non_finite_gradients.describe(self.figures.step)
     }
 
     /// A number that grows with every change of this run.

@@ -28,7 +28,7 @@ pub use crate::command_buffer_budget::{
     take_computed as take_command_buffers,
 };
 pub use crate::convert_dtype::{convert, upload_as};
-pub use crate::device_sync::{read, synchronize, to_host};
+pub use crate::device_sync::{confirm, read, synchronize, to_host};
 pub use crate::objective_c::{catch_exception, with_autorelease_pool};
 pub use crate::unshared_copy::copy;
 pub use metal::system_version;

@@ -29,6 +29,19 @@ pub fn synchronize(device: &Device) -> Result<()> {
     outcome
 }
 
+/// Makes sure that work whose failure must not be confused with that of later work, such as an
+/// update of the weights, has not failed. On CUDA this returns at once: after a fault, CUDA refuses
+/// all work of the process, so the next wait reports it, and the device is lost in either case.
+///
+/// # Errors
+/// As [`synchronize`].
+pub fn confirm(device: &Device) -> Result<()> {
+    match device {
+        Device::Cuda(_) => Ok(()),
+        _ => synchronize(device),
+    }
+}
+
 /// On Metal, candle's wait returns at the first failed command buffer: it forgets the others, but
 /// keeps the fences of the failed ones and the unused buffers. Another wait releases these.
 fn wait(mut until_done: impl FnMut() -> Result<()>) -> Result<()> {

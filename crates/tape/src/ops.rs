@@ -25,7 +25,7 @@ mod layer_norm;
 mod rms_norm;
 mod group_norm;
 mod activation;
-mod pointwise;
+mod unary_elementwise;
 mod sigmoid;
 mod tanh;
 mod silu;

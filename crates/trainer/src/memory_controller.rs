@@ -5,7 +5,7 @@ mod admission;
 mod event_threshold;
 mod in_flight;
 mod prediction_error;
-mod process_memory;
+mod memory_usage;
 mod micro_batch_cost;
 
 use crate::error::{Result, TrainError};
@@ -21,6 +21,7 @@ use admission::{Admission, Refusal, Situation};
 use candle_core::Device;
 use event_threshold::{Changes, reported_micro_batch};
 use in_flight::{InFlight, Measurement};
+use memory_usage::Usage;
 use micro_batch_cost::Workload;
 use pressure::{
     Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
@@ -28,7 +29,6 @@ use pressure::{
     Phase, Policy, Reading, RecoveryReserve, SampleCost, budget_bytes, decide, observe,
     record_sample,
 };
-use process_memory::Usage;
 use runlog::MemoryLimits;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

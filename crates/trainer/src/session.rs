@@ -48,7 +48,9 @@ use started_event::started_event;
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 use step_timer::StepTimer;
-use tape::device::{SelectedDevice, discard, select_device, synchronize, with_autorelease_pool};
+use tape::device::{
+    SelectedDevice, confirm, discard, select_device, synchronize, with_autorelease_pool,
+};
 use tape::optim::{Health, health};
 
 /// After this many steps, the ranks of a group compare all weights; after every step, the norm of
@@ -530,7 +532,7 @@ impl<'a, T: Task> Session<'a, T> {
         let update = with_autorelease_pool(|| {
             let update = self.learner.apply(&batch, health, step)?;
             batch.free_gradients();
-            synchronize(&self.chosen.device)?;
+            confirm(&self.chosen.device)?;
             Ok(update)
         });
         let offending = batch

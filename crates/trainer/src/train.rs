@@ -2,7 +2,7 @@
 //! controller for a size and accumulates gradients. A complete effective batch is one optimizer
 //! step, followed by an evaluation and a checkpoint if they are due.
 
-mod baseline;
+mod train_baseline;
 mod evaluate;
 mod stop_run;
 mod requests;
@@ -27,7 +27,6 @@ use crate::session::Session;
 use crate::task::{Task, with_task};
 use crate::threads::on_threads;
 use agree_on_run::{agree_on_files, agree_on_run};
-use baseline::{restore_baseline, train_baseline};
 use dataset::DetectedDataset;
 use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted, patience_is_exhausted};
 use group_step::{accumulate_in_group, end_in_group};
@@ -41,6 +40,7 @@ use stop_run::{emit_failed, finish, stop_for_shortage};
 use suspend::suspend;
 use tape::device::with_autorelease_pool;
 use tape::optim::Health;
+use train_baseline::{restore_baseline, train_baseline};
 
 /// Code of the warning that a run ends at another step than planned.
 const LENGTH_CHANGED: &str = "length_changed";

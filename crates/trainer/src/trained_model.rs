@@ -1,7 +1,7 @@
 //! A trained model in use: evaluated on a dataset, asked for predictions, or exported. Writes
 //! nothing but the exported folder.
 
-mod baseline;
+mod evaluate_baseline;
 mod compress;
 mod generate;
 mod images;

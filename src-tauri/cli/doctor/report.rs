@@ -1,7 +1,7 @@
 //! What `ebb doctor` finds out: the same report is printed as text or JSON, and written as a page.
 
 use super::super::failure::Failure;
-use crate::machine_name;
+use crate::machine_info;
 use pressure::{MemorySource, Monitor};
 use serde::Serialize;
 use std::sync::Arc;
@@ -88,9 +88,9 @@ impl MachineReport {
         let sample = source.sample()?;
         Ok(MachineReport {
             version: env!("CARGO_PKG_VERSION"),
-            model: machine_name::model(),
-            chip: machine_name::chip().to_owned(),
-            system: machine_name::system(),
+            model: machine_info::model(),
+            chip: machine_info::chip().to_owned(),
+            system: machine_info::system(),
             architecture: std::env::consts::ARCH,
             cpu_threads: default_threads(),
             total_bytes: sample.total_bytes,

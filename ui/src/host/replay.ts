@@ -9,7 +9,7 @@ import { toCommandError, type Host } from "./host";
 import { table, texts } from "./replay/textAndTableInspections";
 import { changeLimits } from "./replay/limits";
 import { enqueue, queued } from "./replay/queue";
-import { stepsOfPlan } from "./replay/recovery";
+import { stepsOfPlan } from "./replay/recoverySteps";
 import { allStates } from "./replay/states";
 import { pinFont, reach } from "./replay/reachState";
 import { estimate, inspection, machine, planWith, recentFolders, refused, repeated, repeatedWith, rows, uncheckedGpu, weights, welcome, wrongGpu } from "./replay/standInViews";

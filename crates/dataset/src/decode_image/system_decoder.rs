@@ -3,7 +3,7 @@
 //! decoder is asked about, how large they may be, and whether they are complete. The platform files
 //! are twins with the same surface.
 
-mod interface;
+mod decoder_types;
 
 #[cfg_attr(target_os = "macos", path = "system_decoder/imageio.rs")]
 #[cfg_attr(not(target_os = "macos"), path = "system_decoder/none.rs")]
@@ -16,10 +16,10 @@ mod self_test;
 #[cfg(test)]
 pub(crate) mod fake_decoder;
 
-pub(crate) use interface::{SystemDecoder, SystemFormat, Unreadable};
+pub(crate) use decoder_types::{SystemDecoder, SystemFormat, Unreadable};
 pub(crate) use read::{decode, detect_format, read_header};
 #[cfg(test)]
-pub(crate) use {interface::ImageProperties, read::ends_early};
+pub(crate) use {decoder_types::ImageProperties, read::ends_early};
 
 use std::sync::OnceLock;
 

@@ -6,7 +6,7 @@ use crate::decision::{Change, Decision, DecisionInput, MicroBatchRecord, Outcome
 use crate::memory_model::Allocator;
 use crate::memory_sample::MemorySample;
 use crate::policy::Policy;
-use crate::recovery::RecoveryReserve;
+use crate::recovery_steps::RecoveryReserve;
 
 const MB: u64 = 1 << 20;
 const TOTAL_BYTES: u64 = 16 << 30;

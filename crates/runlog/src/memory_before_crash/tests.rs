@@ -99,7 +99,7 @@ fn a_crisis_is_reported_with_times_and_numbers() {
         report.messages,
         [
             "The last memory sample was taken at 14:02:10, 0.4 s before the end: pressure 0.93, other apps \
-             had taken 6.6 GB in the last 20 s; the micro-batch was 4 of 16 samples.",
+             had taken 6.6 GB in the last 20 s; Ebb computed 4 samples at a time (16 per step).",
             "Ebb used 3.0 GB, its budget was 4.0 GB, and 410 MB were free.",
             "The highest pressure of the last two minutes was 0.93 at 14:02:10, because only 410 MB were free.",
             "At 14:01:52: Micro-batch reduced from 16 to 4: another app took 2.0 GB in 3 s.",
@@ -181,7 +181,7 @@ fn only_the_last_two_minutes_are_reported() {
     ]);
     assert!(report.highest_pressure < 0.5, "{report:?}");
     // The state of the run is older than that.
-    assert!(report.messages[0].ends_with("; the micro-batch was 4 of 16 samples."));
+    assert!(report.messages[0].ends_with("; Ebb computed 4 samples at a time (16 per step)."));
     assert_eq!(
         report.messages[3],
         "The memory controller changed nothing in the last two minutes."

@@ -16,4 +16,4 @@ mod run_index;
 mod settings_page;
 mod status_line_and_changes;
 mod typed_settings;
-mod typescript_bindings;
+mod current_typescript_bindings;

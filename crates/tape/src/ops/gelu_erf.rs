@@ -3,7 +3,7 @@
 //! dy (P(x) + x e^(-x²/2) / sqrt(2 pi))`. Saved: `x`, from which operations that need the output
 //! recompute it.
 
-use super::pointwise::{Keeps, Pointwise};
+use super::unary_elementwise::{Keeps, Pointwise};
 use crate::cpu::Float;
 use crate::error::Result;
 use crate::kernels::elementwise::Function;

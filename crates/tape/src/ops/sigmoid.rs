@@ -1,6 +1,6 @@
 //! `sigmoid(x) = 1 / (1 + e^-x)`, element by element. Backward: `dx = dy y (1 - y)`. Saved: `y`.
 
-use super::pointwise::{Keeps, Pointwise};
+use super::unary_elementwise::{Keeps, Pointwise};
 use crate::cpu::Float;
 use crate::error::Result;
 use crate::tape::{Tape, Value};

@@ -2,8 +2,8 @@
 //! (1 - s))`, with `s = sigmoid(x)` recomputed. Saved: `x`, from which operations that need the
 //! output recompute it.
 
-use super::pointwise::{Keeps, Pointwise};
 use super::sigmoid::{composed_sigmoid, sigmoid};
+use super::unary_elementwise::{Keeps, Pointwise};
 use crate::cpu::Float;
 use crate::error::Result;
 use crate::kernels::elementwise::Function;

@@ -1,6 +1,6 @@
 //! `tanh x`, element by element. Backward: `dx = dy (1 - y²)`. Saved: `y`.
 
-use super::pointwise::{Keeps, Pointwise};
+use super::unary_elementwise::{Keeps, Pointwise};
 use crate::cpu::Float;
 use crate::error::Result;
 use crate::tape::{Tape, Value};

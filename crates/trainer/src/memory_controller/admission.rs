@@ -3,8 +3,8 @@
 //! the machine, its cgroup or the limits on this process allow, and a wait for memory that no other
 //! app can free.
 
+use super::memory_usage::Usage;
 use super::micro_batch_cost::Workload;
-use super::process_memory::Usage;
 use crate::error::{TrainError, samples};
 use pressure::{
     Action, Change, ControllerState, Decision, MemoryModel, MemorySample, MicroBatchKind, Monitor,

@@ -2,7 +2,9 @@
 //! size and pixels plainly. It shows what Ebb does around a decoder on any machine, but nothing of
 //! a Mac.
 
-use super::interface::{Alpha, ImageProperties, RenderedImage, SystemDecoder, Unreadable, damaged};
+use super::decoder_types::{
+    Alpha, ImageProperties, RenderedImage, SystemDecoder, Unreadable, damaged,
+};
 
 /// Reads the files that `FakeImage::bytes` writes.
 pub(crate) const DECODER: SystemDecoder = SystemDecoder { describe, draw };

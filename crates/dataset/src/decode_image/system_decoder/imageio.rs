@@ -2,7 +2,9 @@
 //! sRGB. Only calls to the system are here; the caller handles limits, orientation and
 //! transparency.
 
-use super::interface::{Alpha, ImageProperties, RenderedImage, SystemDecoder, Unreadable, damaged};
+use super::decoder_types::{
+    Alpha, ImageProperties, RenderedImage, SystemDecoder, Unreadable, damaged,
+};
 use objc2::exception::catch;
 use objc2::rc::autoreleasepool;
 use objc2_core_foundation::{

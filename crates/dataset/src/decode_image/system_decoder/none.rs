@@ -1,6 +1,6 @@
 //! Other systems: no decoder. Their HEIC and AVIF files are named and counted as unsupported.
 
-use super::interface::SystemDecoder;
+use super::decoder_types::SystemDecoder;
 
 /// This system has no decoder.
 pub(super) const DECODER: Option<SystemDecoder> = None;

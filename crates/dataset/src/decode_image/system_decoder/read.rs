@@ -1,7 +1,7 @@
 //! Reads a file with a system's decoder, without trusting either: limits are checked before
 //! decoding, incomplete files are refused, and the drawn pixels are checked.
 
-use super::interface::{
+use super::decoder_types::{
     Alpha, ImageProperties, RenderedImage, SystemDecoder, SystemFormat, Unreadable, damaged,
 };
 use crate::decoded_image::DecodedImage;

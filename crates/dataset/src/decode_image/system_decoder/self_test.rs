@@ -1,7 +1,7 @@
 //! Tests a system's decoder on an image that Ebb brings along. It must come out upright, in the
 //! right size and the right colors; otherwise its format counts as unsupported.
 
-use super::interface::{SystemDecoder, SystemFormat};
+use super::decoder_types::{SystemDecoder, SystemFormat};
 use super::read::decode;
 use crate::decoded_image::DecodedImage;
 use std::panic::catch_unwind;
@@ -47,8 +47,8 @@ fn has_the_quarters(image: &DecodedImage) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decoder_types::Unreadable;
     use super::super::fake_decoder::{DECODER, FakeImage};
-    use super::super::interface::Unreadable;
     use super::super::read::{detect_format, ends_early};
     use super::*;
 

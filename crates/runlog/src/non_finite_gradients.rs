@@ -5,7 +5,7 @@ use crate::event::NonFiniteGradient;
 
 /// The skipped steps, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct GradientHealth {
+pub(crate) struct NonFiniteGradients {
     skipped: Vec<SkippedStep>,
     /// Steps at which an early version skipped a file or a step, without saying which.
     unknown: Vec<u64>,
@@ -19,7 +19,7 @@ struct SkippedStep {
     infinite: u64,
 }
 
-impl GradientHealth {
+impl NonFiniteGradients {
     /// Adds a step. `gradients` is empty if a file was skipped instead, and `None` if an early
     /// version did not count them.
     pub fn add(&mut self, step: u64, gradients: Option<&[NonFiniteGradient]>) {
@@ -79,9 +79,10 @@ mod tests {
 
     #[test]
     fn skipped_steps_are_summed_up_and_files_are_not() {
-        let mut health = GradientHealth::default();
+        let mut health = NonFiniteGradients::default();
         assert_eq!(health.describe(0), None);
-        let describe = |health: &GradientHealth| health.describe(1200).expect("steps were made");
+        let describe =
+            |health: &NonFiniteGradients| health.describe(1200).expect("steps were made");
         assert_eq!(
             describe(&health),
             "no NaN or infinite gradients in 1,200 steps"
@@ -101,7 +102,7 @@ mod tests {
     }
     #[test]
     fn what_an_early_version_did_not_count_is_unknown() {
-        let mut health = GradientHealth::default();
+        let mut health = NonFiniteGradients::default();
         health.add(8, None);
         assert_eq!(health.describe(1200), None);
         health.truncate_after(7);

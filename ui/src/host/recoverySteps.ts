@@ -11,4 +11,4 @@ const app: RecoveryHost = { options: (run) => invoke("recovery_options", { run }
 
 const replays = import.meta.env.MODE !== "production" && !("__TAURI_INTERNALS__" in window);
 
-export const recoveryHost: RecoveryHost = replays ? (await import("./replay/recovery")).recoveryHost : app;
+export const recoveryHost: RecoveryHost = replays ? (await import("./replay/recoverySteps")).recoveryHost : app;

@@ -1,5 +1,5 @@
 // A run whose folder was moved, with `?moved`. It is found as soon as it is located.
-import type { LocateHost } from "../locate";
+import type { LocateHost } from "../locateData";
 
 let moved = new URLSearchParams(location.search).has("moved");
 

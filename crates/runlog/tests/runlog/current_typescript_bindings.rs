@@ -14,7 +14,7 @@ fn generated() -> &'static Path {
 #[test]
 fn bindings_are_current() {
     let fresh = tempfile::tempdir().expect("a temporary folder");
-    let checked = runlog::typescript_bindings::check(generated(), fresh.path(), |config| {
+    let checked = runlog::check_typescript_bindings::check(generated(), fresh.path(), |config| {
         RunEvent::export_all(config)?;
         PullHeader::export_all(config)
     });
@@ -25,10 +25,10 @@ fn bindings_are_current() {
 fn a_stale_binding_is_named() {
     let fresh = tempfile::tempdir().expect("a temporary folder");
     let stale = tempfile::tempdir().expect("a temporary folder");
-    let checked = runlog::typescript_bindings::check(stale.path(), fresh.path(), |config| {
+    let checked = runlog::check_typescript_bindings::check(stale.path(), fresh.path(), |config| {
         runlog::RunStatus::export_all(config)
     });
-    if std::env::var_os(runlog::typescript_bindings::UPDATE).is_none() {
+    if std::env::var_os(runlog::check_typescript_bindings::UPDATE).is_none() {
         let message = checked.expect_err("nothing is committed there");
         assert!(message.contains("RunStatus.ts"), "{message}");
     }

@@ -1,6 +1,6 @@
 // Made-up recovery steps: those of a plan that does not fit, and with `?short` those of the run.
 import type { RecoveryView } from "../../types";
-import type { RecoveryHost } from "../recovery";
+import type { RecoveryHost } from "../recoverySteps";
 
 const steps = (first: string, second: string): RecoveryView[] => [
   { title: "Train at 128 px instead of 224 px", price: `Saves about ${first}. Small details of the images are lost, which may cost accuracy.`, setting: "resolution", value: "128" },

@@ -15,4 +15,4 @@ const app: LocateHost = {
 
 const replays = import.meta.env.MODE !== "production" && !("__TAURI_INTERNALS__" in window);
 
-export const locateHost: LocateHost = replays ? (await import("./replay/locate")).locateHost : app;
+export const locateHost: LocateHost = replays ? (await import("./replay/locateData")).locateHost : app;
