@@ -47,6 +47,8 @@ mod export;
 
 mod queue;
 
+mod open_ports;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::home::Home;

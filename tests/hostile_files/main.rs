@@ -2,6 +2,7 @@
 //! memory, or is refused with a sentence.
 
 mod corpus;
+mod large;
 mod mutations;
 mod readers;
 

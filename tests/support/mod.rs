@@ -4,6 +4,7 @@
 pub mod drag;
 pub mod driver;
 pub mod home;
+pub mod open_ports;
 pub mod window;
 pub mod xdotool;
 

@@ -6,6 +6,7 @@ use crate::operations::{list, remove_dir_all, remove_file, rename, sync_parent, 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How the names of all drafts begin.
 const PREFIX: &str = ".draft-";
@@ -30,13 +31,24 @@ fn draft_prefix(path: &Path) -> OsString {
     name
 }
 
-/// Writes a file completely or not at all, and waits until it is on the disk.
+/// A path as of [`draft_path`], for one of several threads that write the same file: another number
+/// follows that of the process.
+fn numbered_draft_path(path: &Path) -> PathBuf {
+    static WRITTEN: AtomicU32 = AtomicU32::new(0);
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed) % 1_000_000;
+    let mut draft = draft_path(path).into_os_string();
+    draft.push(format!("{number:06}"));
+    draft.into()
+}
+
+/// Writes a file completely or not at all, and waits until it is on the disk. If several threads
+/// write the same file, it is that of the last one.
 ///
 /// # Errors
 /// The disk refuses it. The file is as it was; only if the folder could not be synced, it may be
 /// the new one.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = draft_path(path);
+    let draft = numbered_draft_path(path);
     let written = write(&draft, bytes)
         .and_then(|()| sync_path(&draft))
         .and_then(|()| rename(&draft, path));
@@ -104,6 +116,26 @@ mod tests {
         fs::create_dir_all(folder.path().join("taken/inside")).expect("it can be made");
         write_atomic(&folder.path().join("taken"), b"x").expect_err("a folder is there");
         assert_eq!(names(folder.path()), ["config.toml", "taken"]);
+    }
+
+    #[test]
+    fn threads_may_write_the_same_file() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("settings.json");
+        std::thread::scope(|scope| {
+            for letter in [b'a', b'b'] {
+                let path = &path;
+                scope.spawn(move || {
+                    for length in 1..100 {
+                        let bytes = vec![letter; 100 * length];
+                        write_atomic(path, &bytes).expect("it can be written");
+                        let read = fs::read(path).expect("it is there");
+                        assert!(read.iter().all(|byte| *byte == read[0]), "a mixture");
+                    }
+                });
+            }
+        });
+        assert_eq!(names(folder.path()), ["settings.json"]);
     }
 
     #[test]

@@ -14,18 +14,37 @@ use toml::Spanned;
 const MAX_BYTES: u64 = 4 << 20;
 
 /// The entries of a config, by key.
-pub(crate) struct Entries {
+pub(crate) struct Entries<'t> {
     pub values: Map<String, Value>,
-    /// Lines of the keys in the file; empty if there is none.
-    pub lines: BTreeMap<String, usize>,
+    keys: KeyPlaces<'t>,
 }
 
-impl Entries {
+impl Entries<'_> {
     /// Entries that were not read from a file.
     pub fn without_lines(values: Map<String, Value>) -> Self {
-        Entries {
-            values,
-            lines: BTreeMap::new(),
+        let keys = KeyPlaces::Unknown;
+        Entries { values, keys }
+    }
+}
+
+/// Where the keys of a config are. A line is counted when a message names it, because counting one
+/// for each key of a large file takes minutes.
+enum KeyPlaces<'t> {
+    /// The config was not read from a file.
+    Unknown,
+    /// In TOML text, with the position of each key in bytes.
+    Toml(&'t str, BTreeMap<String, usize>),
+    /// In JSON text, whose parser does not report them.
+    Json(&'t str),
+}
+
+impl KeyPlaces<'_> {
+    /// The line of a key.
+    fn line(&self, key: &str) -> Option<usize> {
+        match self {
+            KeyPlaces::Unknown => None,
+            KeyPlaces::Toml(text, offsets) => Some(line_at(text, *offsets.get(key)?)),
+            KeyPlaces::Json(text) => json_line(text, key),
         }
     }
 }
@@ -133,11 +152,11 @@ impl RunConfig {
 /// # Errors
 /// The first key that is unknown, or has a value that is not allowed.
 pub(crate) fn checked(
-    entries: Entries,
+    entries: Entries<'_>,
     name: &str,
 ) -> Result<(RunConfig, Vec<String>), RunlogError> {
-    let Entries { values, lines } = entries;
-    let place = |key: &str| match lines.get(key) {
+    let Entries { values, keys } = entries;
+    let place = |key: &str| match keys.line(key) {
         Some(line) => format!("{name}, line {line}"),
         None => name.to_owned(),
     };
@@ -150,7 +169,7 @@ pub(crate) fn checked(
     Ok((config, checked.notes))
 }
 
-fn from_toml(text: &str, name: &str) -> Result<Entries, RunlogError> {
+fn from_toml<'t>(text: &'t str, name: &str) -> Result<Entries<'t>, RunlogError> {
     let table: BTreeMap<Spanned<String>, toml::Value> = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_at(text, span.start));
         RunlogError::ConfigSyntax {
@@ -158,18 +177,19 @@ fn from_toml(text: &str, name: &str) -> Result<Entries, RunlogError> {
             reason: error.message().to_owned(),
         }
     })?;
-    let (mut values, mut lines) = (Map::new(), BTreeMap::new());
+    let (mut values, mut offsets) = (Map::new(), BTreeMap::new());
     for (key, value) in table {
-        let line = line_at(text, key.span().start);
+        let offset = key.span().start;
         let key = key.into_inner();
-        lines.insert(key.clone(), line);
+        offsets.insert(key.clone(), offset);
         // A number that is not finite becomes null, which no key allows.
         values.insert(key, serde_json::to_value(value).unwrap_or(Value::Null));
     }
-    Ok(Entries { values, lines })
+    let keys = KeyPlaces::Toml(text, offsets);
+    Ok(Entries { values, keys })
 }
 
-fn from_json(text: &str, name: &str) -> Result<Entries, RunlogError> {
+fn from_json<'t>(text: &'t str, name: &str) -> Result<Entries<'t>, RunlogError> {
     let syntax = |line: usize, reason: String| RunlogError::ConfigSyntax {
         place: format!("{name}, line {line}"),
         reason,
@@ -184,12 +204,11 @@ fn from_json(text: &str, name: &str) -> Result<Entries, RunlogError> {
     };
     // null is JSON's way to leave a key out.
     values.retain(|_, value| !value.is_null());
-    let line = |key: &String| json_line(text, key).map(|line| (key.clone(), line));
-    let lines = values.keys().filter_map(line).collect();
-    Ok(Entries { values, lines })
+    let keys = KeyPlaces::Json(text);
+    Ok(Entries { values, keys })
 }
 
-/// The line of a key in flat JSON. The JSON parser does not report it.
+/// The line of a key in flat JSON.
 fn json_line(text: &str, key: &str) -> Option<usize> {
     let quoted = Value::from(key).to_string();
     let is_key = |&(at, _): &(usize, &str)| {

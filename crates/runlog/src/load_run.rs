@@ -100,3 +100,62 @@ fn events_of_newest_life(path: &Path) -> Result<Vec<RunEvent>, RunlogError> {
     kept.extend(last);
     Ok(kept)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event_file::{EventWriter, read_events};
+
+    fn event(json: &str) -> RunEvent {
+        serde_json::from_str(json).unwrap_or_else(|error| panic!("{json}: {error}"))
+    }
+
+    /// A memory sample and a step each second, and a decision each 20 minutes.
+    fn seconds(from: u64, count: u64) -> Vec<RunEvent> {
+        let mut events = Vec::new();
+        for second in from..from + count {
+            let (at_ms, own) = (1000 * second, 1_000_000 + second);
+            events.push(event(&format!(
+                r#"{{"kind":"memory","at_ms":{at_ms},"sample":{{"at_ms":{at_ms},"total_bytes":16000000000,"available_bytes":8000000000,"own_bytes":{own}}},"state_bytes":1,"pressure":0.4,"level":"normal","cause":"headroom","budget_bytes":4000000000,"micro_batch":8}}"#
+            )));
+            if second % 1200 == 7 {
+                events.push(event(&format!(
+                    r#"{{"kind":"decision","at_ms":{at_ms},"step":{second},"phase":"train","previous_micro_batch":16,"micro_batches":8,"decision":{{"action":"run","micro_batch":8,"change":"shrink","release_caches":false,"predicted_peak_bytes":2,"budget_bytes":2,"cause":"headroom","reason":"another app"}},"message":"16 to 8"}}"#
+                )));
+            }
+            events.push(event(&format!(
+                r#"{{"kind":"step","at_ms":{at_ms},"step":{second},"epoch":0,"loss":1.0,"learning_rate":0.1,"gradient_norm":1.0,"samples_per_second":1.0,"wait_ms":0.0,"micro_batches":[8]}}"#
+            )));
+        }
+        events
+    }
+
+    #[test]
+    fn a_crash_report_needs_only_some_events() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let run = RunFolder {
+            path: folder.path().into(),
+        };
+        let mut writer = EventWriter::append(&run).expect("it can be opened");
+        let now = Zoned::now();
+        let mut check = |added: Vec<RunEvent>| {
+            for event in added {
+                writer.write(&event).expect("it can be written");
+            }
+            let all = read_events(&run.events_path()).expect("it can be read");
+            let kept = events_of_newest_life(&run.events_path()).expect("it can be read");
+            assert!(
+                kept.len() < 5000 && kept.len() < all.len(),
+                "{}",
+                kept.len()
+            );
+            let report = CrashReport::from_events(&all, 7, &now);
+            assert!(report.is_some());
+            assert_eq!(CrashReport::from_events(&kept, 7, &now), report);
+        };
+        check([vec![RunEvent::Started(Box::default())], seconds(0, 6000)].concat());
+        let resumed = r#"{"kind":"resumed","at_ms":6000000,"unix_ms":9000000,"process":1,"step":6000,"device":"cpu"}"#;
+        check([vec![event(resumed)], seconds(6000, 50)].concat());
+        check(seconds(6050, 4500));
+    }
+}

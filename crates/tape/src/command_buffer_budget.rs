@@ -49,6 +49,8 @@ struct Pace {
     most: u32,
     /// The command buffers since they were taken last.
     computed: CommandBuffers,
+    /// Whether a kernel took longer than the budget in the newest micro-batch.
+    was_over: bool,
     /// Decides the budget.
     display: Display,
 }
@@ -128,7 +130,8 @@ impl CommandBuffers {
 pub enum KernelTime {
     /// A command buffer with one kernel or more stays within the budget.
     WithinBudget,
-    /// One kernel alone takes longer: only a smaller micro-batch helps.
+    /// One kernel alone takes longer, in two micro-batches in a row: only a smaller micro-batch
+    /// helps. In a single one, candle may have compiled kernels, which it does not report.
     OverBudget,
 }
 
@@ -138,6 +141,7 @@ impl Pace {
             kernels: KERNELS,
             most: KERNELS,
             computed: CommandBuffers::NONE,
+            was_over: false,
             display: Display::new(),
         }
     }
@@ -181,7 +185,8 @@ impl Pace {
         };
         let at_least = fitting(at_least_launched);
         self.kernels = (at_least as u32).clamp(1, self.most);
-        if fitting(measured.launched + MOST_COMPOSED * measured.composed) < 1.0 {
+        let is_over = fitting(measured.launched + MOST_COMPOSED * measured.composed) < 1.0;
+        if std::mem::replace(&mut self.was_over, is_over) && is_over {
             KernelTime::OverBudget
         } else {
             KernelTime::WithinBudget
@@ -323,6 +328,7 @@ mod tests {
         // 4 ms for each kernel.
         assert_eq!(after(404), (KernelTime::WithinBudget, 2, 5));
         // 12 ms for each kernel.
+        assert_eq!(after(1212), (KernelTime::WithinBudget, 1, 10));
         assert_eq!(after(1212), (KernelTime::OverBudget, 1, 10));
         assert_eq!(after(5), (KernelTime::WithinBudget, 10, 1));
     }
@@ -377,7 +383,9 @@ mod tests {
             (time, thread.pace.kernels),
             (KernelTime::WithinBudget, KERNELS)
         );
-        // The next one compiles nothing.
+        // The next two compile nothing.
+        thread.compute(&mut clock, 60_000);
+        assert_eq!(thread.adapted(&clock), KernelTime::WithinBudget);
         thread.compute(&mut clock, 60_000);
         let time = thread.adapted(&clock);
         assert_eq!((time, thread.pace.kernels), (KernelTime::OverBudget, 1));
@@ -396,6 +404,9 @@ mod tests {
         // Our 100 alone would take 12 ms each, but they do not compute alone.
         let time = thread.adapted(&clock);
         assert_eq!((time, thread.pace.kernels), (KernelTime::WithinBudget, 1));
+        thread.measured.composed = 1;
+        thread.compute(&mut clock, 1600);
+        assert_eq!(thread.adapted(&clock), KernelTime::WithinBudget);
         thread.measured.composed = 1;
         thread.compute(&mut clock, 1600);
         // 12 ms for each, however many of them are candle's.
@@ -444,6 +455,8 @@ mod tests {
         thread.compute(&mut clock, 1900);
         let time = thread.adapt(&clock, true);
         assert_eq!((time, thread.pace.kernels), (KernelTime::WithinBudget, 5));
+        thread.compute(&mut clock, 1900);
+        assert_eq!(thread.adapted(&clock), KernelTime::WithinBudget);
         thread.compute(&mut clock, 1900);
         let time = thread.adapted(&clock);
         assert_eq!((time, thread.pace.kernels), (KernelTime::OverBudget, 1));

@@ -66,8 +66,12 @@ pub fn to_host(tensor: &Tensor) -> Result<Tensor> {
     note_peak(tensor.device());
     // candle waits for the copy only. A failure of earlier work shows in `synchronize`, which then
     // has nothing left to wait for.
-    let copied =
-        guarded(|| Ok(tensor.to_device(&Device::Cpu)?)).map(fault_injection::copied_to_host);
+    let copied = guarded(|| {
+        fault_injection::begin()?;
+        Ok(fault_injection::copied_to_host(
+            tensor.to_device(&Device::Cpu)?,
+        ))
+    });
     more_severe(copied, synchronize(tensor.device()))
 }
 

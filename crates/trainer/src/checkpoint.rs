@@ -6,7 +6,7 @@ mod clean_up;
 mod state_json;
 
 use crate::error::{Result, TrainError, at};
-use crate::optimizer::tensor_to_save::{SavedTensor, sum_tensors, write_tensors};
+use crate::optimizer::tensor_to_save::{SaveError, SaveResult, SavedTensor, save_tensors};
 use crate::precision::LossScale;
 use crate::saved_controller_state::{self, SavedControllerState};
 use crate::skipped_steps::SkippedSteps;
@@ -104,33 +104,37 @@ pub struct Written {
 /// Writes a checkpoint of `learner` at `state.step`.
 ///
 /// # Errors
-/// [`TrainError::CheckpointWrite`]; nothing incomplete is left on disk.
+/// [`TrainError::CheckpointWrite`], or the device fails; nothing incomplete is left on disk.
 pub fn write(run: &RunFolder, learner: &TrainState, state: &RunState) -> Result<Written> {
     let parent = run.checkpoints_path();
     let path = RunFolder::checkpoint_name(state.step);
     let last = run.path.join(&path);
     let draft = disk::draft_path(&last);
-    let bytes = write_files(&draft, learner, state)
-        .and_then(|bytes| replace_checkpoint(&draft, &last).map(|()| bytes));
-    let bytes = bytes.map_err(|source| {
+    let bytes = write_files(&draft, learner, state).and_then(|bytes| {
+        replace_checkpoint(&draft, &last)?;
+        Ok(bytes)
+    });
+    let bytes = bytes.map_err(|error| {
         // An incomplete checkpoint is useless: free its disk space at once.
         remove_if_possible(&draft);
-        let disk_space = disk_space(&parent, &source, learner);
-        TrainError::CheckpointWrite {
-            path: last.clone(),
-            source,
-            disk_space,
+        match error {
+            SaveError::Device(error) => error.into(),
+            SaveError::Disk(source) => TrainError::CheckpointWrite {
+                path: last.clone(),
+                disk_space: disk_space(&parent, &source, learner),
+                source,
+            },
         }
     })?;
     Ok(Written { path, bytes })
 }
 
-fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Result<u64> {
+fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> SaveResult<u64> {
     let parent = draft.parent().unwrap_or(draft);
     if let Some(run) = parent.parent().filter(|run| !run.is_dir()) {
         // Do not create the run folder again: a checkpoint without it could not be resumed.
         let missing = format!("the run folder {} is no longer there", run.display());
-        return Err(io::Error::new(io::ErrorKind::NotFound, missing));
+        return Err(io::Error::new(io::ErrorKind::NotFound, missing).into());
     }
     disk::create_dir_all(parent)?;
     if draft.exists() {
@@ -138,11 +142,11 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> io::Resu
     }
     disk::create_dir(draft)?;
     let mut files = HashMap::new();
-    let mut save = |name: &str, tensors: &[(String, SavedTensor)]| -> io::Result<()> {
+    let mut save = |name: &str, tensors: &[(String, SavedTensor)]| -> SaveResult<()> {
         let path = draft.join(name);
-        disk::write_with(&path, |path| write_tensors(tensors, path))?;
+        let sum = save_tensors(tensors, &path)?;
         disk::sync_path(&path)?;
-        files.insert(name.to_owned(), sum_tensors(tensors, &path)?);
+        files.insert(name.to_owned(), sum);
         Ok(())
     };
     for (name, tensors) in weight_files(learner) {

@@ -5,6 +5,7 @@ mod evaluate_baseline;
 mod compress;
 mod generate;
 mod images;
+mod memory_gate;
 mod mixed_baseline;
 mod saliency;
 mod seen_files;
@@ -19,6 +20,7 @@ use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
 use crate::export_inputs;
 use crate::inspect_options::{inspect_options, text_options};
+use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::precision::Precision;
 use crate::pretrained::config_of;
@@ -34,6 +36,7 @@ use dataset::{
     Class, ClassSelection, DetectedDataset, InspectOptions, Split, TargetColumn, Task, TextOptions,
     Tokenizer, detect,
 };
+use memory_gate::MemoryGate;
 use mixed_baseline::{MixedBaseline, OPENED_BY};
 use models::export::{
     Exported, TrainedNetwork, export_adapter_folder, export_core_ml, export_hub_folder,
@@ -48,7 +51,7 @@ use tape::Cancel;
 use tape::counting_allocator::release;
 use tape::device::{DevicePreference, forget_pool, trim_old, with_autorelease_pool};
 
-/// Samples per micro-batch. Small, because a forward pass alone takes little time.
+/// Most samples per micro-batch. Small, because a forward pass alone takes little time.
 const MICRO_BATCH: usize = 16;
 
 /// An error message lists at most this many classes.
@@ -138,6 +141,10 @@ impl Progress {
     /// Makes the current computation of the model and all later ones end with an error.
     pub fn cancel(&self) {
         self.cancel.store(true, Ordering::Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
     }
 }
 
@@ -333,16 +340,18 @@ impl TrainedModel {
             .evaluation_context(self.progress.cancel.clone())
     }
 
-    /// Evaluates all samples of a loader.
+    /// Evaluates all samples of a loader, fewer at once while memory is short.
     fn sum_over<S: Sample>(
         &self,
         mut loader: impl EvalLoader<Sample = S>,
     ) -> Result<EvaluationSums> {
         let (mut sum, mut skipped) = (EvaluatedMicroBatch::default(), Vec::new());
+        let mut gate = MemoryGate::open(&Machine::default(), &self.kernel_outputs.0)?;
         loader.begin();
         self.progress.begin(loader.len());
         loop {
-            let loaded = loader.fetch(MICRO_BATCH);
+            let size = gate.next_micro_batch(&self.progress, || self.free_unused_memory());
+            let loaded = loader.fetch(size);
             if loaded.is_empty() {
                 let file = |index| loader.file(index);
                 let Mixture { sum, parts } = sum.into_mixture(self.baseline_share());

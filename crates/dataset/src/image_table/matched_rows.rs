@@ -6,6 +6,9 @@ use format::{counted, format_count};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+/// Most rows that are listed with the reason why they are left out.
+const LISTED_ROWS: usize = 5;
+
 /// A row that names an image.
 pub(super) struct MatchedRow {
     /// Index of the image.
@@ -19,7 +22,7 @@ pub(super) struct MatchedRows<'a> {
     folder: &'a [String],
     /// Rows that name an image.
     pub matched: Vec<MatchedRow>,
-    /// Line and reason of the other rows.
+    /// Line and reason of the first few of the other rows.
     pub left_out: Vec<(u64, String)>,
     rows: u64,
     taken: BTreeSet<usize>,
@@ -45,14 +48,13 @@ impl<'a> MatchedRows<'a> {
         self.rows += 1;
         let cells = match row {
             Row::Cells(cells) => cells,
-            Row::Fault(reason) => return self.left_out.push((line, reason)),
+            Row::Fault(reason) => return self.leave_out(line, reason),
         };
         let Some(named) = cells
             .get(self.image_column)
             .and_then(|cell| cell.as_deref())
         else {
-            let reason = "The row names no image.".to_owned();
-            return self.left_out.push((line, reason));
+            return self.leave_out(line, "The row names no image.".into());
         };
         let reason = match index.find(self.folder, named) {
             CellMatch::Image(image) if self.taken.insert(image) => {
@@ -77,12 +79,19 @@ impl<'a> MatchedRows<'a> {
                 "{named} was not found among the folder's readable images. Add the image to the folder, or remove the row."
             ),
         };
-        self.left_out.push((line, reason));
+        self.leave_out(line, reason.into());
+    }
+
+    fn leave_out(&mut self, line: u64, reason: Cow<str>) {
+        if self.left_out.len() < LISTED_ROWS {
+            self.left_out.push((line, reason.into_owned()));
+        }
     }
 
     /// A sentence that counts the rows, such as "labels.csv: 15 rows, 10 used, 5 left out."
     pub(super) fn describe(&self, file: &str) -> String {
-        let (used, left) = (self.matched.len() as u64, self.left_out.len() as u64);
+        let used = self.matched.len() as u64;
+        let left = self.rows - used;
         let rows = counted(self.rows, "row", "rows");
         let mut note = format!("{file}: {rows}, {} used", format_count(used));
         if left > 0 {

@@ -13,9 +13,6 @@ use format::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Rows of a table that are listed with their reason when they are left out.
-const LISTED_ROWS: usize = 5;
-
 /// The data of a table about the images, in the order in which these were listed.
 #[derive(Debug, Default)]
 pub(crate) struct ImageTable {
@@ -193,7 +190,7 @@ fn to_image_table(
     let entry = naming.table.entry;
     let names = naming.table.preview.names.iter();
     let names: Vec<String> = names.map(|name| name.trim().to_owned()).collect();
-    for (line, reason) in rows.left_out.iter().take(LISTED_ROWS) {
+    for (line, reason) in &rows.left_out {
         skipped.push(entry.skip(format!("Line {line}: {reason}")));
     }
     let roles = ColumnRoles::new(&names, naming.image_column, rows, options)?;

@@ -162,8 +162,8 @@ impl Delimited {
                 return true;
             }
             if self.quoting && never_closed(text, start, record) {
-                let reason = "a quote that opens here is never closed".to_owned();
-                return visit(start.line, Row::Fault(reason));
+                let reason = "a quote that opens here is never closed";
+                return visit(start.line, Row::Fault(reason.into()));
             }
             if record.len() != width {
                 let than = if record.len() < width {
@@ -173,7 +173,7 @@ impl Delimited {
                 };
                 let reason =
                     format!("this line has {than} cells than the other lines, which have {width}");
-                return visit(start.line, Row::Fault(reason));
+                return visit(start.line, Row::Fault(reason.into()));
             }
             let cells: Vec<Option<Cow<str>>> = wanted
                 .iter()
@@ -182,7 +182,7 @@ impl Delimited {
             visit(start.line, Row::Cells(&cells))
         });
         if let Some(start) = too_wide {
-            visit(start.line, Row::Fault(TOO_WIDE_ROW.to_owned()));
+            visit(start.line, Row::Fault(TOO_WIDE_ROW.into()));
         }
     }
 

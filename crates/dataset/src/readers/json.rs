@@ -224,14 +224,18 @@ impl Json {
         });
     }
 
-    fn each(self, text: &str, visit: &mut dyn FnMut(u64, Result<Fields, String>) -> bool) {
+    fn each(
+        self,
+        text: &str,
+        visit: &mut dyn FnMut(u64, Result<Fields, Cow<'static, str>>) -> bool,
+    ) {
         match self {
             Self::Lines => {
                 let lines = text.lines().enumerate();
                 for (n, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
                     let row = match serde_json::from_str::<Element>(line) {
-                        Ok(element) => element.0.map_err(str::to_owned),
-                        Err(_) => Err("it is not JSON".to_owned()),
+                        Ok(element) => element.0.map_err(Cow::Borrowed),
+                        Err(_) => Err("it is not JSON".into()),
                     };
                     if !visit(n as u64 + 1, row) {
                         return;
@@ -248,8 +252,11 @@ const NOT_AN_OBJECT: &str = "it is not a JSON object";
 const TOO_MANY_FIELDS: &str = "it has more than 2,000 fields";
 
 /// Visits the elements of a list one by one. The number of a row is its position in the list.
-fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, String>) -> bool) {
-    struct Elements<'v>(&'v mut dyn FnMut(u64, Result<Fields, String>) -> bool, u64);
+fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, Cow<'static, str>>) -> bool) {
+    struct Elements<'v>(
+        &'v mut dyn FnMut(u64, Result<Fields, Cow<'static, str>>) -> bool,
+        u64,
+    );
     impl<'de> Visitor<'de> for &mut Elements<'_> {
         type Value = ();
         fn expecting(&self, to: &mut fmt::Formatter) -> fmt::Result {
@@ -259,7 +266,7 @@ fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, String>) -> 
             // An element of another shape is skipped as a whole; only broken JSON ends the list.
             while let Some(value) = rows.next_element::<Element>()? {
                 self.1 += 1;
-                let row = value.0.map_err(str::to_owned);
+                let row = value.0.map_err(Cow::Borrowed);
                 if !(self.0)(self.1, row) {
                     while rows.next_element::<IgnoredAny>()?.is_some() {}
                 }
@@ -275,6 +282,6 @@ fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, String>) -> 
         let reason = format!(
             "the JSON list is invalid at line {line}; Ebb did not read the rest of the file"
         );
-        visit(next, Err(reason));
+        visit(next, Err(reason.into()));
     }
 }

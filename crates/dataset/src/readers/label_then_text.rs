@@ -83,7 +83,7 @@ impl LabelLines {
                 }
                 None => visit(
                     number,
-                    Row::Fault("this line has a label but no text".to_owned()),
+                    Row::Fault("this line has a label but no text".into()),
                 ),
             };
             if !goes_on {

@@ -125,7 +125,7 @@ impl ParquetFile {
                 progress.cell_bytes += bytes as u64;
                 progress.rows += 1;
                 if progress.cell_bytes > self.max_cell_bytes() {
-                    visit(progress.rows, Row::Fault(self.expands_too_much()));
+                    visit(progress.rows, Row::Fault(self.expands_too_much().into()));
                     return Ok(false);
                 }
                 if !visit(progress.rows, Row::Cells(&cells)) {
@@ -239,7 +239,7 @@ impl Rows for ParquetFile {
                     let reason = format!(
                         "the file is damaged here ({reason}); the rest of the file was not read"
                     );
-                    visit(progress.rows + 1, Row::Fault(reason));
+                    visit(progress.rows + 1, Row::Fault(reason.into()));
                     return;
                 }
             }

@@ -9,7 +9,7 @@ pub(crate) enum Row<'a> {
     /// One cell for each column; `None` if the row has no value there.
     Cells(&'a [Option<Cow<'a, str>>]),
     /// Why the row cannot be read, as the end of a sentence.
-    Fault(String),
+    Fault(Cow<'static, str>),
 }
 
 /// Takes a row and the number of its first line, counted from 1. Returns whether to continue.

@@ -60,7 +60,7 @@ impl Rows for TextParts {
         });
         if let Err(error) = read {
             let reason = format!("the file cannot be read from here on: {error}");
-            visit(line, Row::Fault(reason));
+            visit(line, Row::Fault(reason.into()));
         }
     }
 

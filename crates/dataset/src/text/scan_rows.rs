@@ -213,7 +213,7 @@ impl Scan {
     fn sample(&mut self, file: &ChosenFile, row: Row) -> Result<ScannedRow, String> {
         let cells = match row {
             Row::Cells(cells) => cells,
-            Row::Fault(reason) => return Err(reason),
+            Row::Fault(reason) => return Err(reason.into_owned()),
         };
         let text = join_cells(&cells[..file.text_columns.len()], file.dialect);
         let text = text.ok_or("it has no text")?;

@@ -27,6 +27,9 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Most values in the file, about. Those of large models have two million. The library holds all of
 /// them in a form that takes up to a hundred bytes for each.
 const MAX_VALUES: usize = 4_000_000;
+/// Most names in the file, about: each token of a vocabulary is one, and each added token has seven.
+/// Those of large models have three hundred thousand.
+const MAX_NAMES: usize = 700_000;
 /// Most parts of a tokenizer, such as normalizers, about: each works on every text.
 const MAX_PARTS: usize = 1_000;
 /// Most tokens, and the limit of their numbers. The library writes a vocabulary number by number.
@@ -93,6 +96,10 @@ impl Tokenizer {
         let text = fs::read(path).map_err(|error| unusable(error.to_string()))?;
         let begins_value = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
         if text.iter().filter(begins_value).count() > MAX_VALUES {
+            return Err(unusable("it has too many tokens or settings".to_owned()));
+        }
+        let ends_name = |text: &&[u8]| *text == b"\":";
+        if text.windows(2).filter(ends_name).count() > MAX_NAMES {
             return Err(unusable("it has too many tokens or settings".to_owned()));
         }
         let begins_part = |text: &&[u8]| *text == b"\"type\"";

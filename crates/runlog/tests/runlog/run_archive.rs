@@ -444,3 +444,75 @@ fn a_power_failure_leaves_no_part_of_a_run() {
     }
     assert!(changes > 20 && whole > 0, "{changes} changes, {whole} runs");
 }
+
+/// Imports an archive into an empty store, and compares the run with `run`.
+fn expect_whole(archive: &Path, run: &RunFolder, about: &str) {
+    let home = tempfile::tempdir().unwrap();
+    let store = RunStore::open(home.path().join("runs"));
+    let imported = store.import_archive(archive);
+    let imported = imported.unwrap_or_else(|error| panic!("{about}: {error}"));
+    assert!(files(&imported.folder.path) == files(&run.path), "{about}");
+}
+
+/// Each operation of an export fails in turn. The archive is then whole or absent; after the next
+/// export to its path nothing is left beside it.
+#[test]
+fn a_failing_disk_leaves_no_part_of_an_archive() {
+    let (_home, run, _archive) = exported();
+    let mut failures = 0;
+    for fault in Fault::ALL {
+        for operation in 0.. {
+            let root = tempfile::tempdir().unwrap();
+            let disk = SimulatedDisk::new(root.path());
+            let _installed = disk.install();
+            let archive = root.path().join("birds.ebbrun");
+            disk.fail(fault, operation);
+            let exported = run.export_archive(&archive);
+            let Some(failed) = disk.failed() else {
+                break;
+            };
+            failures += 1;
+            disk.heal();
+            let about = format!("{fault:?} at {failed}");
+            if !archive.exists() {
+                assert!(exported.is_err(), "{about}");
+                // What another process left that was killed.
+                fs::write(root.path().join(".draft-birds.ebbrun.7"), "half").unwrap();
+                run.export_archive(&archive).unwrap();
+            }
+            assert_eq!(names(root.path()), ["birds.ebbrun"], "{about}");
+            expect_whole(&archive, &run, &about);
+        }
+    }
+    assert!(failures > 10, "{failures}");
+}
+
+/// The power fails after any change: the archive is whole or absent.
+#[test]
+fn a_power_failure_leaves_no_part_of_an_archive() {
+    let (_home, run, _archive) = exported();
+    let root = tempfile::tempdir().unwrap();
+    let disk = SimulatedDisk::new(root.path());
+    {
+        let _installed = disk.install();
+        run.export_archive(&root.path().join("birds.ebbrun"))
+            .unwrap();
+    }
+    let (mut cuts, mut changes, mut whole) = (disk.power_cuts(), 0, 0);
+    while let Some(change) = cuts.next_change() {
+        changes += 1;
+        for survivors in [Survivors::All, Survivors::None, Survivors::Seed(changes)] {
+            let left = tempfile::tempdir().unwrap();
+            cuts.leave(survivors, left.path()).unwrap();
+            let archive = left.path().join("birds.ebbrun");
+            if archive.exists() {
+                expect_whole(&archive, &run, &format!("{survivors:?} after {change}"));
+                whole += 1;
+            }
+        }
+    }
+    assert!(
+        changes > 4 && whole > 0,
+        "{changes} changes, {whole} archives"
+    );
+}

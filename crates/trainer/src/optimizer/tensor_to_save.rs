@@ -2,19 +2,17 @@
 //! storage of a CPU tensor, or from the pages of a mapped one. A tensor on a GPU is read first, one
 //! at a time.
 
-use candle_core::{CpuStorage, DType, Storage, StorageRef, Tensor};
+use candle_core::{CpuStorage, DType, Storage, Tensor};
 use memmap2::Mmap;
-use safetensors::tensor::{Dtype, Metadata, SafeTensorError, View, serialize_to_file};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo, View};
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Bytes of the length of the header, with which a file begins.
-const LENGTH_BYTES: usize = 8;
+use tape::TapeError;
+use tape::device::to_host;
 
 /// A tensor in memory or in a mapped file.
 pub enum SavedTensor {
@@ -32,78 +30,144 @@ pub struct MappedTensor {
     pub(super) dims: Vec<usize>,
 }
 
-/// Writes tensors to a new file.
-///
-/// # Errors
-/// The disk refuses it.
-pub fn write_tensors(tensors: &[(String, SavedTensor)], path: &Path) -> io::Result<()> {
-    let views = tensors.iter().map(|(name, tensor)| (name, tensor.view()));
-    serialize_to_file(views, None, path).map_err(|error| match error {
-        SafeTensorError::IoError(error) => error,
-        other => io::Error::other(other.to_string()),
-    })
+/// Why tensors could not be saved.
+#[derive(Debug)]
+pub enum SaveError {
+    /// The disk refuses it.
+    Disk(io::Error),
+    /// The device fails to give a tensor.
+    Device(TapeError),
 }
 
-/// Length and CRC-32 of the file that [`write_tensors`] wrote. The sum is that of the tensors in
-/// memory, so that a disk that stored something else is noticed when the file is read.
+/// The outcome of saving tensors.
+pub type SaveResult<T> = Result<T, SaveError>;
+
+impl From<io::Error> for SaveError {
+    fn from(error: io::Error) -> Self {
+        SaveError::Disk(error)
+    }
+}
+
+impl From<TapeError> for SaveError {
+    fn from(error: TapeError) -> Self {
+        SaveError::Device(error)
+    }
+}
+
+/// Writes tensors to a new file of the safetensors format. Returns its length and CRC-32, which is
+/// that of the bytes in memory, so that a disk that stored something else is noticed when the file
+/// is read. Each tensor on a GPU is read once.
 ///
 /// # Errors
-/// The file cannot be read, or is not that of these tensors.
-pub fn sum_tensors(tensors: &[(String, SavedTensor)], path: &Path) -> io::Result<(u64, u32)> {
-    let mut file = File::open(path)?;
-    let mut head = vec![0; LENGTH_BYTES];
-    file.read_exact(&mut head)?;
-    let length = head
-        .iter()
-        .rev()
-        .fold(0, |n, byte| n << 8 | u64::from(*byte));
-    let read = file.by_ref().take(length).read_to_end(&mut head)?;
-    if read as u64 != length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+/// The disk refuses it, or the device fails.
+pub fn save_tensors(tensors: &[(String, SavedTensor)], path: &Path) -> SaveResult<(u64, u32)> {
+    let mut outcome = None;
+    let written = disk::write_with(path, |path| match write_tensors(tensors, path) {
+        Ok(sum) => {
+            outcome = Some(Ok(sum));
+            Ok(())
+        }
+        Err(SaveError::Disk(error)) => Err(error),
+        Err(SaveError::Device(error)) => {
+            outcome = Some(Err(error));
+            Err(io::Error::other("the device failed"))
+        }
+    });
+    match (written, outcome) {
+        (_, Some(Err(error))) => Err(SaveError::Device(error)),
+        (Err(error), _) => Err(SaveError::Disk(error)),
+        (Ok(()), Some(Ok(sum))) => Ok(sum),
+        (Ok(()), None) => Err(io::Error::other("nothing was written").into()),
     }
-    // The library decides about the order of the tensors.
-    let header: Metadata = serde_json::from_slice(&head[LENGTH_BYTES..])?;
-    let by_name: HashMap<&str, &SavedTensor> = tensors
-        .iter()
-        .map(|(name, tensor)| (name.as_str(), tensor))
-        .collect();
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&head);
-    let mut bytes = head.len() as u64;
-    for name in header.offset_keys() {
-        let tensor = by_name
-            .get(name.as_str())
-            .ok_or(io::ErrorKind::InvalidData)?;
-        let view = tensor.view();
-        let data = view.data();
-        sum.update(&data);
+}
+
+fn write_tensors(tensors: &[(String, SavedTensor)], path: &Path) -> SaveResult<(u64, u32)> {
+    let mut tensors: Vec<_> = tensors.iter().collect();
+    // As the library orders them: wide types first, so that all values are aligned.
+    tensors.sort_by(|(a_name, a), (b_name, b)| {
+        b.dtype().cmp(&a.dtype()).then_with(|| a_name.cmp(b_name))
+    });
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let (mut bytes, mut sum) = (0, crc32fast::Hasher::new());
+    let mut write = |data: &[u8]| -> io::Result<()> {
+        sum.update(data);
         bytes += data.len() as u64;
+        file.write_all(data)
+    };
+    write(&header(&tensors)?)?;
+    for (_, tensor) in &tensors {
+        tensor.with_bytes(&mut write)?;
     }
+    file.flush()?;
     Ok((bytes, sum.finalize()))
 }
 
+/// The header of a file of these tensors: its length, and a JSON object that ends at a multiple of
+/// 8 bytes (<https://github.com/huggingface/safetensors#format>).
+fn header(tensors: &[&(String, SavedTensor)]) -> io::Result<Vec<u8>> {
+    let mut end = 0;
+    let infos = tensors.iter().map(|(name, tensor)| {
+        let begin = end;
+        end += tensor.bytes();
+        let info = TensorInfo {
+            dtype: tensor.dtype(),
+            shape: tensor.dims().to_vec(),
+            data_offsets: (begin, end),
+        };
+        (name.clone(), info)
+    });
+    let metadata = Metadata::new(None, infos.collect()).map_err(io::Error::other)?;
+    let mut json = serde_json::to_vec(&metadata)?;
+    json.resize(json.len().next_multiple_of(8), b' ');
+    let mut header = (json.len() as u64).to_le_bytes().to_vec();
+    header.extend(json);
+    Ok(header)
+}
+
 impl SavedTensor {
-    fn view(&self) -> TensorView<'_> {
+    fn dtype(&self) -> Dtype {
         match self {
-            SavedTensor::Resident(tensor) => {
-                let (storage, layout) = tensor.storage_and_layout();
-                let place = layout.contiguous_offsets();
-                let place = place.map(|(begin, end)| (storage, begin..end));
-                TensorView::Resident { tensor, place }
-            }
-            SavedTensor::Mapped(mapped) => TensorView::Mapped(mapped),
+            SavedTensor::Resident(tensor) => tensor.dtype().into(),
+            SavedTensor::Mapped(mapped) => mapped.dtype.into(),
         }
+    }
+
+    fn dims(&self) -> &[usize] {
+        match self {
+            SavedTensor::Resident(tensor) => tensor.dims(),
+            SavedTensor::Mapped(mapped) => &mapped.dims,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            SavedTensor::Resident(tensor) => View::data_len(tensor),
+            SavedTensor::Mapped(mapped) => mapped.range.len(),
+        }
+    }
+
+    /// Calls `write` with the bytes of the elements.
+    fn with_bytes(&self, write: &mut impl FnMut(&[u8]) -> io::Result<()>) -> SaveResult<()> {
+        let tensor = match self {
+            SavedTensor::Resident(tensor) => to_host(tensor)?,
+            SavedTensor::Mapped(mapped) => return Ok(write(&mapped.map[mapped.range.clone()])?),
+        };
+        let (storage, layout) = tensor.storage_and_layout();
+        let place = layout.contiguous_offsets();
+        match place.and_then(|(begin, end)| bytes_in(&storage, begin..end)) {
+            Some(bytes) => write(bytes)?,
+            None => write(&copied_bytes(&tensor))?,
+        }
+        Ok(())
     }
 }
 
-/// A tensor while it is written.
-enum TensorView<'t> {
-    Resident {
-        tensor: &'t Tensor,
-        /// Its elements, if they follow each other in memory.
-        place: Option<(StorageRef<'t>, Range<usize>)>,
-    },
-    Mapped(&'t MappedTensor),
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it panics if a device fails, but this tensor is on the CPU"
+)]
+fn copied_bytes(tensor: &Tensor) -> Cow<'_, [u8]> {
+    View::data(tensor)
 }
 
 /// The bytes of elements of a CPU storage; `None` on a GPU, and for types that Ebb does not save.
@@ -116,39 +180,5 @@ fn bytes_in(storage: &Storage, range: Range<usize>) -> Option<&[u8]> {
         CpuStorage::F64(values) => Some(bytemuck::cast_slice(&values[range])),
         CpuStorage::U8(values) => Some(&values[range]),
         _ => None,
-    }
-}
-
-impl View for TensorView<'_> {
-    fn dtype(&self) -> Dtype {
-        match self {
-            TensorView::Resident { tensor, .. } => tensor.dtype(),
-            TensorView::Mapped(mapped) => mapped.dtype.into(),
-        }
-    }
-
-    fn shape(&self) -> &[usize] {
-        match self {
-            TensorView::Resident { tensor, .. } => tensor.dims(),
-            TensorView::Mapped(mapped) => &mapped.dims,
-        }
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        match self {
-            TensorView::Resident { tensor, place } => {
-                let place = place.as_ref();
-                let bytes = place.and_then(|(storage, range)| bytes_in(storage, range.clone()));
-                bytes.map_or_else(|| View::data(*tensor), Cow::Borrowed)
-            }
-            TensorView::Mapped(mapped) => Cow::Borrowed(&mapped.map[mapped.range.clone()]),
-        }
-    }
-
-    fn data_len(&self) -> usize {
-        match self {
-            TensorView::Resident { tensor, .. } => View::data_len(*tensor),
-            TensorView::Mapped(mapped) => mapped.range.len(),
-        }
     }
 }

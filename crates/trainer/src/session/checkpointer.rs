@@ -9,6 +9,7 @@ use crate::plan::Plan;
 use crate::train_state::TrainState;
 use runlog::{CheckpointInterval, CheckpointReason, RunEvent, RunFolder};
 use std::time::Instant;
+use tape::device::with_autorelease_pool;
 
 /// A checkpoint written within this time, in milliseconds, is cheap enough to write before every
 /// suspension.
@@ -157,7 +158,7 @@ impl Checkpointer {
     /// It cannot be written, or the device fails in several attempts to read the weights.
     pub fn save(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
         for _ in 1..ATTEMPTS {
-            match self.try_save(from, reason) {
+            match with_autorelease_pool(|| self.try_save(from, reason)) {
                 Err(error) if error.is_passing_fault() => {
                     from.controller.drain()?;
                     self.reported.get_or_insert(error);
@@ -165,7 +166,7 @@ impl Checkpointer {
                 outcome => return outcome,
             }
         }
-        self.try_save(from, reason)
+        with_autorelease_pool(|| self.try_save(from, reason))
     }
 
     fn try_save(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {

@@ -187,6 +187,31 @@ fn a_failure_right_after_an_update_is_not_one_of_the_update() {
 }
 
 #[test]
+fn a_checkpoint_whose_weights_cannot_be_read_is_written_in_another_attempt() {
+    let calm = trained(Vec::new());
+    let saved = |run: &Trained| {
+        let events = run.events.iter();
+        let saved = events.filter(|event| matches!(event, RunEvent::Checkpoint { .. }));
+        saved.count()
+    };
+    // A checkpoint follows the second step. It reads all weights and moments, one after the other.
+    let (end, next) = (calm.dispatches[1], calm.dispatches[2]);
+    let step = next - calm.dispatches[0];
+    let mut refused = 0;
+    for place in 0..24 {
+        let at = end + place * (next - end).min(step) / 48;
+        let fault = Fault::AllocationRefused;
+        let run = trained(vec![ScheduledFault { at, fault }]);
+        let outcome = run.outcome.as_ref().unwrap();
+        assert_eq!(outcome.step, STEPS, "at {at}");
+        assert_eq!(run.losses(), calm.losses(), "at {at}");
+        assert_eq!(saved(&run), saved(&calm), "at {at}");
+        refused += u64::from(run.dispatches != calm.dispatches);
+    }
+    assert!(refused > 0, "no attempt failed");
+}
+
+#[test]
 fn gradients_are_freed_while_the_device_updates_the_weights() {
     let calm = trained(Vec::new());
     let gradient_bytes = calm.events.iter().find_map(|event| match event {

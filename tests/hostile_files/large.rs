@@ -1,0 +1,320 @@
+//! Files that are as large as a reader allows, or whose headers make it do the most work, with 2 GB
+//! of address space: each takes at most two seconds and 1 GB.
+
+use crate::readers::reader;
+use crate::small_child::{CHILD, run_in_small_child};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// What the child prints last.
+const DONE: &str = "read all large files";
+/// Longest CPU time for one file.
+const LONGEST: Duration = Duration::from_secs(2);
+/// Most memory for one file, in bytes.
+const MOST_BYTES: u64 = 1_000_000_000;
+
+/// Reader, what is wrong with the file, and the function that writes it.
+type LargeFile = (&'static str, &'static str, fn() -> Vec<u8>);
+
+/// Files just within the limits of a reader, and beyond them.
+const LARGE_FILES: &[LargeFile] = &[
+    ("events", "a step of millions of numbers", || {
+        step_of_numbers(7_900_000)
+    }),
+    ("events", "a step of too many numbers", || {
+        step_of_numbers(60 * MB)
+    }),
+    ("events", "a later kind of event", || {
+        repeated(r#"{"kind":"zeal","x":["#, "0,", "0]}\n", 60 * MB)
+    }),
+    ("events", "an event of empty lists", || {
+        repeated(r#"{"kind":"started","x":["#, "[],", "[]]}\n", 60 * MB)
+    }),
+    ("events", "an event of many keys", || {
+        let begin = r#"{"kind":"warning""#;
+        numbered(begin, |key| format!(",\"{key}\":0"), "}\n", 40 * MB)
+    }),
+    ("events", "a line without an end", || vec![b'a'; 200 * MB]),
+    ("events", "many lines", || {
+        let line = "{\"kind\":\"warning\",\"at_ms\":1,\"code\":\"\",\"message\":\"\"}\n";
+        repeated("", line, "", 20 * MB)
+    }),
+    ("safetensors", "many notes", || safetensors(&notes(16 * MB))),
+    ("safetensors", "too many notes", || {
+        safetensors(&notes(90 * MB))
+    }),
+    ("safetensors", "many tensors", || {
+        let tensor = |key: usize| {
+            format!(",\"{key}\":{{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}")
+        };
+        safetensors(&numbered(r#"{"__metadata__":{}"#, tensor, "}", 16 * MB))
+    }),
+    ("safetensors", "a shape of many sides", || {
+        let end = "1],\"data_offsets\":[0,4]}}";
+        safetensors(&repeated(
+            r#"{"a":{"dtype":"F32","shape":["#,
+            "1,",
+            end,
+            16 * MB,
+        ))
+    }),
+    ("tokenizer", "many numbers", || {
+        repeated(
+            r#"{"version":"1.0","model":{"type":"BPE","x":["#,
+            "0,",
+            "0]}}",
+            7_900_000,
+        )
+    }),
+    ("tokenizer", "many merges", || {
+        let begin = r#"{"version":"1.0","model":{"type":"BPE","vocab":{"a":0,"aa":1},"merges":["#;
+        repeated(begin, "[\"a\",\"a\"],", "[\"a\",\"a\"]]}}", 12 * MB)
+    }),
+    ("tokenizer", "too many merges", || {
+        let begin = r#"{"version":"1.0","model":{"type":"BPE","vocab":{"a":0,"aa":1},"merges":["#;
+        repeated(begin, "[\"a\",\"a\"],", "[\"a\",\"a\"]]}}", 60 * MB)
+    }),
+    ("tokenizer", "many tokens", || {
+        let begin =
+            r#"{"version":"1.0","model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0"#;
+        numbered(begin, |key| format!(",\"{key}\":1"), "}}}", 40 * MB)
+    }),
+    ("tokenizer", "many added tokens", added_tokens),
+    ("tokenizer", "many normalizers", || {
+        let begin = r#"{"version":"1.0","normalizer":{"type":"Sequence","normalizers":["#;
+        let end =
+            r#"{"type":"NFC"}]},"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0}}}"#;
+        repeated(begin, r#"{"type":"NFKD"},"#, end, 30 * MB)
+    }),
+    ("config", "a long dotted key", || {
+        repeated("", "a.", "a = 1\n", 4 * MB)
+    }),
+    ("config", "lists in a list", || {
+        repeated("a = [", "[],", "]\n", 4 * MB)
+    }),
+    ("config", "many keys", || {
+        numbered("", |key| format!("k{key} = 1\n"), "", 4 * MB)
+    }),
+    ("config", "many tables", || {
+        numbered("", |key| format!("[k{key}]\n"), "", 4 * MB)
+    }),
+    ("config", "many tables of a list", || {
+        repeated("", "[[a]]\n", "", 4 * MB)
+    }),
+    ("state", "many files", || {
+        let begin = r#"{"format":1,"state":{},"files":{"a":[0,0]"#;
+        numbered(begin, |key| format!(",\"{key}\":[0,0]"), "}}", MB)
+    }),
+    ("hub", "a list of numbers", || {
+        repeated("[", "0,", "0]", 32 * MB)
+    }),
+    ("hub", "a list of objects", || {
+        repeated("[", "{},", "{}]", 32 * MB)
+    }),
+    ("hub", "many files", || {
+        let file = r#"{"type":"file","path":"model.safetensors","size":1,"oid":"0123456789"},"#;
+        repeated("[", file, "{}]", 32 * MB)
+    }),
+    ("hub", "an index of many tensors", || {
+        numbered(
+            r#"{"weight_map":{"":"""#,
+            |key| format!(",\"{key}\":\"\""),
+            "}}",
+            32 * MB,
+        )
+    }),
+    ("controller", "a long line", || {
+        repeated(r#"{"x":["#, "0,", "0]}\n", MB)
+    }),
+    ("tables", "a list of numbers", || {
+        repeated("[", "0,", "0]", 40 * MB)
+    }),
+    ("tables", "rows of many keys", || {
+        let fields: Vec<String> = (0..1900).map(|n| format!("\"{n}\":0")).collect();
+        repeated("", &format!("{{{}}}\n", fields.join(",")), "", 20 * MB)
+    }),
+    ("tables", "an unclosed quote", || {
+        repeated("text,label\n\"", "a,", "", 40 * MB)
+    }),
+    ("tables", "rows of delimiters", || {
+        repeated(
+            "text,label\n",
+            &format!("{}\n", ",".repeat(900_000)),
+            "",
+            40 * MB,
+        )
+    }),
+    ("texts", "one line", || vec![b'a'; 40 * MB]),
+    ("texts", "empty lines", || vec![b'\n'; 40 * MB]),
+    ("texts", "no known encoding", || {
+        (0..40 * MB).map(|n| 0x80 | (n % 127) as u8).collect()
+    }),
+    ("images", "a PNG of 100 million pixels", large_png),
+    ("images", "a JPEG of a hundred scans", progressive_jpeg),
+];
+
+const MB: usize = 1_000_000;
+
+/// `begin`, then `part` as often as it fits in `bytes`, then `end`.
+fn repeated(begin: &str, part: &str, end: &str, bytes: usize) -> Vec<u8> {
+    let count = (bytes - begin.len() - end.len()) / part.len();
+    let mut file = String::with_capacity(bytes);
+    file.push_str(begin);
+    (0..count).for_each(|_| file.push_str(part));
+    file.push_str(end);
+    file.into_bytes()
+}
+
+/// `begin`, then numbered parts as far as they fit in `bytes`, then `end`.
+fn numbered(begin: &str, part: impl Fn(usize) -> String, end: &str, bytes: usize) -> Vec<u8> {
+    let mut file = String::with_capacity(bytes);
+    file.push_str(begin);
+    for number in 0.. {
+        let part = part(number);
+        if file.len() + part.len() + end.len() > bytes {
+            break;
+        }
+        file.push_str(&part);
+    }
+    file.push_str(end);
+    file.into_bytes()
+}
+
+fn step_of_numbers(bytes: usize) -> Vec<u8> {
+    let begin = r#"{"kind":"step","at_ms":1,"step":1,"epoch":0,"loss":1.0,"learning_rate":0.1,"gradient_norm":1.0,"samples_per_second":1.0,"wait_ms":0.0,"micro_batches":["#;
+    repeated(begin, "8,", "8]}\n", bytes)
+}
+
+/// The header of a file of weights with many short notes.
+fn notes(bytes: usize) -> Vec<u8> {
+    let note = |key: usize| format!(",\"{key}\":\"\"");
+    numbered(r#"{"__metadata__":{"":"""#, note, "}}", bytes)
+}
+
+fn added_tokens() -> Vec<u8> {
+    const SETTINGS: &str =
+        r#""single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true"#;
+    let token = |key: usize| format!(r#"{{"id":{key},"content":"{key}",{SETTINGS}}},"#);
+    let end = format!(
+        r#"{{"id":0,"content":"a",{SETTINGS}}}],"model":{{"type":"WordLevel","unk_token":"a","vocab":{{"a":0}}}}}}"#
+    );
+    numbered(r#"{"version":"1.0","added_tokens":["#, token, &end, 50 * MB)
+}
+
+/// A file of weights with this header.
+fn safetensors(header: &[u8]) -> Vec<u8> {
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header);
+    file.extend([0; 4]);
+    file
+}
+
+fn large_png() -> Vec<u8> {
+    let mut file = std::io::Cursor::new(Vec::new());
+    let image = image::RgbImage::new(10_000, 10_000);
+    image
+        .write_to(&mut file, image::ImageFormat::Png)
+        .expect("it can be written");
+    file.into_inner()
+}
+
+/// A progressive JPEG of 100 million pixels: almost every block of its hundred scans is empty, so
+/// that the file is small.
+fn progressive_jpeg() -> Vec<u8> {
+    const BLOCKS: usize = 1250 * 1250;
+    let mut file = vec![0xFF, 0xD8];
+    let segment = |file: &mut Vec<u8>, marker: u8, content: &[u8]| {
+        file.extend([0xFF, marker]);
+        file.extend((content.len() as u16 + 2).to_be_bytes());
+        file.extend(content);
+    };
+    let mut table = vec![0];
+    table.extend([1; 64]);
+    segment(&mut file, 0xDB, &table);
+    // Three components of 10,000 x 10,000.
+    let size = [
+        8, 0x27, 0x10, 0x27, 0x10, 3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0,
+    ];
+    segment(&mut file, 0xC2, &size);
+    for (class, symbol) in [(0x00, 0x00), (0x10, 0xE0)] {
+        let mut table = vec![class, 1];
+        table.extend([0; 15]);
+        table.push(symbol);
+        segment(&mut file, 0xC4, &table);
+    }
+    segment(&mut file, 0xDA, &[3, 1, 0, 2, 0, 3, 0, 0, 0, 0]);
+    // Each block has the difference 0, whose code is one bit of 0.
+    file.resize(file.len() + 3 * BLOCKS / 8 + 1, 0);
+    for scan in 0..95u8 {
+        let coefficient = scan % 32 + 1;
+        segment(
+            &mut file,
+            0xDA,
+            &[1, scan % 3 + 1, 0, coefficient, coefficient, 0],
+        );
+        // A run of 2^14 blocks without coefficients: a bit of 0, and 14 more.
+        file.resize(file.len() + (BLOCKS / (1 << 14) + 1) * 15 / 8 + 1, 0);
+    }
+    file.extend([0xFF, 0xD9]);
+    file
+}
+
+/// The peak of this process's memory since the last call of [`forget_peak`].
+fn peak_bytes() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+fn forget_peak() {
+    // Fails if the system has no such file; then nothing is measured.
+    let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Runs itself in a child process with 2 GB of address space.
+#[test]
+fn a_large_file_costs_little_time_and_memory() {
+    match std::env::var(CHILD) {
+        Ok(number) => read_large_file(number.parse().expect("it is a number")),
+        Err(_) => {
+            for number in 0..LARGE_FILES.len() {
+                run_in_small_child(2_000_000, number.to_string(), DONE);
+            }
+        }
+    }
+}
+
+/// The CPU time of this process. Unlike the time on a clock, it does not depend on what else the
+/// machine does. Without the system's table, the time on a clock.
+fn cpu_time(begin: Instant) -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
+    let ticks = |n: usize| fields?.split(' ').nth(n)?.parse::<u64>().ok();
+    match (ticks(11), ticks(12)) {
+        (Some(user), Some(system)) => Duration::from_millis(10 * (user + system)),
+        _ => begin.elapsed(),
+    }
+}
+
+/// Runs in the child process, whose output names the file that ended it.
+fn read_large_file(number: usize) {
+    let (name, about, generate) = LARGE_FILES[number];
+    let bytes = generate();
+    println!("{name}: {about}, {} bytes", bytes.len());
+    forget_peak();
+    let (begin, before) = (Instant::now(), peak_bytes());
+    let cpu_before = cpu_time(begin);
+    let outcome = reader(name)(&bytes);
+    let took = cpu_time(begin).saturating_sub(cpu_before);
+    let grown = peak_bytes().zip(before).map(|(peak, before)| peak - before);
+    println!("{took:.2?}, {grown:?} bytes: {outcome:?}");
+    assert!(took <= LONGEST, "{name}: {about}: {took:?}");
+    assert!(
+        grown <= Some(MOST_BYTES),
+        "{name}: {about}: {grown:?} bytes"
+    );
+    println!("{DONE}");
+}
