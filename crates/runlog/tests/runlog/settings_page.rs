@@ -24,10 +24,10 @@ each value by the same rules as the command line.
 
 If you use the former name of a key or flag, it still works, and Ebb prints a message with the new name.
 
-The key `by_memory` chooses values by the size of the machine's memory. Its value is a list of tables. Each table has a key
-`at_least` with an amount of memory, and a value for `effective_batch`, for `first_micro_batch`, or for both. Ebb uses the table
-with the largest `at_least` that the machine's memory reaches, or the smallest one if it reaches none. The preset `low_memory`
-shows how to use `by_memory`.
+With the key `by_memory`, some values depend on the size of the machine's memory. The value of `by_memory` is a list of tables.
+Each table contains `at_least`, which is an amount of memory, and values for `effective_batch`, `first_micro_batch` or both. Of
+the tables whose `at_least` is not larger than the machine's memory, Ebb uses the one with the largest `at_least`. If there is
+no such table, Ebb uses the one with the smallest `at_least`. The preset `low_memory` shows how to use `by_memory`.
 ";
 
 fn values(allowed: Allowed) -> String {
