@@ -8,9 +8,9 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/settin
 
 const HEAD: &str = "# Settings
 
-You can set every key in a config file (`--config run.toml`, or a JSON file). Keys with a flag in the tables below can also be
-set on the command line. A flag overrides the config file, and the config file overrides a preset (`--preset quick`). Ebb
-chooses everything that you do not set.
+You can set every key in a config file (`--config run.toml`, or a JSON file). If a key has a flag in the tables below, you can
+also set it on the command line. A flag overrides the config file, and the config file overrides a preset (`--preset quick`).
+Ebb chooses every value that you do not set.
 
 ```toml
 # run.toml
@@ -22,11 +22,12 @@ memory_cap_bytes = \"8GB\"
 In the window, *All settings…* on the plan page lists every key with its default, marks the keys that you changed, and checks
 each value by the same rules as the command line.
 
-Former names of keys and flags still work; Ebb then prints a message with the new name.
+If you use the former name of a key or flag, it still works, and Ebb prints a message with the new name.
 
-The key `by_memory` sets values that depend on the machine's memory. The value of `by_memory` is a list of tables. Each table
-has `at_least`, an amount of memory, and `effective_batch` or `first_micro_batch` for machines with at least that amount of
-memory. The preset `low_memory` shows how to use `by_memory`.
+With the key `by_memory`, some values depend on the size of the machine's memory. The value of `by_memory` is a list of tables.
+Each table contains `at_least`, which is an amount of memory, and values for `effective_batch`, `first_micro_batch` or both. Of
+the tables whose `at_least` is not larger than the machine's memory, Ebb uses the one with the largest `at_least`. If there is
+no such table, Ebb uses the one with the smallest `at_least`. The preset `low_memory` shows how to use `by_memory`.
 ";
 
 fn values(allowed: Allowed) -> String {
