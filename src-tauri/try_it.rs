@@ -6,10 +6,11 @@ use crate::prediction_rows::{Answer, InputKind, MAX_TEXT_BYTES, files_in, to_csv
 use crate::window_types::CommandError;
 use dataset::Task;
 use serde::Serialize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use trainer::{GenerationOptions, TrainedModel};
+use trainer::{GenerationOptions, SamplingOptions, TrainedModel};
 use ts_rs::TS;
 
 /// Classes in an answer.
@@ -420,11 +421,14 @@ fn text_answer(
         Task::LanguageModel => {
             let options = GenerationOptions {
                 tokens: TOKENS,
-                temperature: 0.8,
-                top_k: None,
+                sampling: SamplingOptions {
+                    temperature: 0.8,
+                    ..SamplingOptions::default()
+                },
                 seed: u64::from(id),
+                ..GenerationOptions::default()
             };
-            let continued = model.generate(text, &options)?;
+            let continued = model.generate(text, &options, |_| ControlFlow::Continue(()))?;
             view.texts = vec![("Continuation".to_owned(), format!("{text}{continued}"))];
         }
         Task::TokenCompression => {

@@ -2,36 +2,50 @@
 
 use super::args;
 use super::failure::Failure;
-use super::output::out;
+use super::output::{out, write_part};
 use super::train::find;
 use crate::paths::device_check_path;
-use trainer::{DevicePreference, GenerationOptions, TrainedModel};
+use std::ops::ControlFlow;
+use trainer::{DevicePreference, GenerationOptions, SamplingOptions, TrainedModel};
 
-/// Runs `ebb generate`. The same prompt, options and seed give the same text.
+/// Runs `ebb generate`. The same prompt, options and seed give the same text, which is printed while
+/// it is generated.
 pub fn run(args: &args::Generate) -> Result<(), Failure> {
     let saved = TrainedModel::load(
         &find(&args.run)?,
         DevicePreference::Auto,
         Some(&device_check_path()),
     )?;
-    let wording = GenerationOptions {
+    let options = GenerationOptions {
         tokens: args.tokens,
-        temperature: args.temperature,
-        top_k: args.top_k.map(|top_k| top_k as usize),
+        sampling: SamplingOptions {
+            temperature: args.temperature,
+            top_k: args.top_k.map(|top_k| top_k as usize),
+            top_p: args.top_p,
+            min_p: args.min_p,
+            repetition_penalty: args.repetition_penalty,
+        },
+        stop: args.stop.clone(),
         seed: args.seed,
     };
-    let written = saved.generate(&args.prompt, &wording)?;
-    out!(
-        "{}",
-        with_plain_line_ends(&format!("{}{written}", args.prompt))
-    );
+    let mut prompt = Some(args.prompt.as_str());
+    let print = |text: &str| {
+        // A model of another kind is refused before anything is printed.
+        let text = prompt.take().unwrap_or_default().to_owned() + text;
+        if write_part(&without_carriage_returns(&text)) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    };
+    saved.generate(&args.prompt, &options, print)?;
+    out!("");
     Ok(())
 }
 
-/// Replaces Windows line ends by line feeds; otherwise the terminal would show the carriage
-/// returns.
-fn with_plain_line_ends(text: &str) -> String {
-    text.replace("\r\n", "\n")
+/// Line ends of Windows become line feeds; otherwise the terminal would show the carriage returns.
+fn without_carriage_returns(text: &str) -> String {
+    text.replace('\r', "")
 }
 
 #[cfg(test)]
@@ -40,6 +54,6 @@ mod tests {
 
     #[test]
     fn line_ends_of_windows_are_not_printed() {
-        assert_eq!(with_plain_line_ends("one\r\ntwo\n"), "one\ntwo\n");
+        assert_eq!(without_carriage_returns("one\r\ntwo\n"), "one\ntwo\n");
     }
 }

@@ -34,6 +34,20 @@ pub fn write_out(line: Arguments) {
     keep(writeln!(out, "{}", harmless(&text)));
 }
 
+/// Writes a part of a line to stdout at once. Returns whether it arrived.
+pub fn write_part(text: &str) -> bool {
+    if is_silent() {
+        return true;
+    }
+    let mut out = std::io::stdout().lock();
+    let written = out
+        .write_all(harmless(text).as_bytes())
+        .and_then(|()| out.flush());
+    let arrived = written.is_ok();
+    keep(written);
+    arrived
+}
+
 /// Writes a line to stderr.
 pub fn write_status(line: Arguments) {
     if is_silent() {

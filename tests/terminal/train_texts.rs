@@ -177,6 +177,20 @@ fn a_language_model_is_trained_and_generates_text() {
     assert_eq!(once, again);
     assert!(once.starts_with("It"), "{once}");
     let hot = generate("--seed 3 --temperature 5");
+    for limit in ["--top-p 0", "--min-p 1", "--top-k 1"] {
+        let chosen = generate(&format!("--seed 3 --temperature 5 {limit}"));
+        assert_eq!(chosen, generate("--temperature 0"), "{limit}");
+    }
+    let new = generate("--temperature 0 --repetition-penalty 10");
+    assert_ne!(new, generate("--temperature 0"), "it repeats itself");
+    let continued = &once["It".len()..];
+    let mut letters = continued.chars().filter(char::is_ascii_alphabetic);
+    let stop = letters.nth(6).expect("seven letters");
+    let before = continued.split(stop).next().expect("a first part");
+    let stopped = generate(&format!("--seed 3 --stop {stop}"));
+    assert_eq!(stopped, format!("It{before}\n"));
+    home.run("generate book --prompt It --top-p 2")
+        .expect_code(2);
     assert_ne!(hot, generate("--seed 4 --temperature 5"));
     assert_eq!(
         generate("--seed 3 --temperature 0"),

@@ -1,6 +1,7 @@
 //! A trained model in use: evaluated on a dataset, asked for predictions, or exported. Writes
 //! nothing but the exported folder.
 
+mod choose_token;
 mod evaluate_baseline;
 mod compress;
 mod generate;
@@ -9,8 +10,10 @@ mod memory_gate;
 mod mixed_baseline;
 mod saliency;
 mod seen_files;
+mod text_stream;
 mod texts;
 
+pub use choose_token::SamplingOptions;
 pub use compress::CompressedText;
 pub use generate::GenerationOptions;
 

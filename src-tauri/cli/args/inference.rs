@@ -3,6 +3,7 @@
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -57,6 +58,18 @@ pub struct Generate {
     /// Sample only from the N most probable tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top_k: Option<u32>,
+    /// Sample only from the most probable tokens whose probabilities add up to P
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub top_p: Option<f64>,
+    /// Sample only from tokens with at least P times the highest probability
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub min_p: Option<f64>,
+    /// Make tokens that the text already contains less probable; 1 changes nothing
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = repetition_penalty)]
+    pub repetition_penalty: f64,
+    /// Stop before this text; can be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
     /// Random seed of the sampling
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
@@ -69,9 +82,18 @@ fn maybe_empty() -> impl TypedValueParser<Value = PathBuf> {
 }
 
 fn temperature(text: &str) -> Result<f64, String> {
-    let value = text
-        .parse()
-        .ok()
-        .filter(|value| (0.0..=10.0).contains(value));
-    value.ok_or_else(|| "write a number from 0 to 10, such as 0.8".to_owned())
+    number_in(text, 0.0..=10.0).ok_or_else(|| "write a number from 0 to 10, such as 0.8".to_owned())
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    number_in(text, 0.0..=1.0).ok_or_else(|| "write a number from 0 to 1, such as 0.9".to_owned())
+}
+
+fn repetition_penalty(text: &str) -> Result<f64, String> {
+    number_in(text, 1.0..=10.0).ok_or_else(|| "write a number from 1 to 10, such as 1.1".to_owned())
+}
+
+fn number_in(text: &str, range: RangeInclusive<f64>) -> Option<f64> {
+    let number = text.parse().ok()?;
+    range.contains(&number).then_some(number)
 }

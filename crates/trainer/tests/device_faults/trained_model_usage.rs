@@ -5,6 +5,7 @@ use crate::training_setups::Scenario;
 use dataset::{DetectedDataset, Task};
 use runlog::RunFolder;
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use trainer::{DevicePreference, ExportFormat, GenerationOptions, Result, TrainedModel};
 
@@ -62,11 +63,10 @@ fn answer(model: &TrainedModel, scenario: &Scenario) -> Result<u64> {
         Task::LanguageModel => {
             let options = GenerationOptions {
                 tokens: 12,
-                temperature: 1.0,
-                top_k: None,
                 seed: 5,
+                ..GenerationOptions::default()
             };
-            hash_of(&model.generate(text, &options)?)
+            hash_of(&model.generate(text, &options, |_| ControlFlow::Continue(()))?)
         }
         Task::TokenCompression => hash_of(&model.compress(text)?),
     })
