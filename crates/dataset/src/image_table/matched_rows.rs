@@ -51,7 +51,7 @@ impl<'a> MatchedRows<'a> {
             .get(self.image_column)
             .and_then(|cell| cell.as_deref())
         else {
-            let reason = "The row names no image.".to_owned();
+            let reason = "The row names no image. Add a file name, or remove the row.".to_owned();
             return self.left_out.push((line, reason));
         };
         let reason = match index.find(self.folder, named) {
