@@ -329,7 +329,11 @@ mod tests {
             [
                 ("optimizer", "adamw", "lion"),
                 ("learning_rate", "0.001", "0.0003"),
-                ("memory_cap_bytes", "What other apps leave", "8.0 GB"),
+                (
+                    "memory_cap_bytes",
+                    "The memory that other apps leave",
+                    "8.0 GB"
+                ),
                 ("dev_samples", "All samples", "1,215"),
             ]
         );

@@ -292,7 +292,8 @@ pub fn config(
 ) -> Result<RunConfig, CommandError> {
     let others = &settings.other_settings;
     if let Some(key) = others.keys().find(|key| owner(key) != SettingOwner::Sheet) {
-        let why = format!("{key} already has its own field. Change the value in that field.");
+        let why =
+            format!("{key} already has its own field on the plan page. Change the value there.");
         return Err(CommandError::new("invalid_setting", why));
     }
     with_typed(page_config(settings, found, from)?, others)

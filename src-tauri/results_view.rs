@@ -366,7 +366,7 @@ fn calibration_note(calibration: &Calibration) -> String {
             -points
         )
     } else {
-        "The model is right as often as its percentages predict".to_owned()
+        "The model is right about as often as its confidence says".to_owned()
     };
     let error = format_percent(calibration.expected_error);
     format!("{direction}; the expected calibration error is {error}.")
@@ -475,7 +475,7 @@ mod tests {
             note(-0.03)
                 .starts_with("The model is less sure than it could be, by 3.0 percentage points")
         );
-        assert!(note(0.0).starts_with("The model is right as often as its percentages predict"));
+        assert!(note(0.0).starts_with("The model is right about as often as its confidence says"));
     }
 
     /// 60 ants and 60 bees. The model recognizes all except 12 of the ants. It predicts that these

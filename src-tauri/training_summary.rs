@@ -47,7 +47,7 @@ pub fn news(name: &str, status: RunStatus, reason: Option<StopReason>) -> Option
         (RunStatus::Finished, _) => Some(format!("{name} finished")),
         (RunStatus::Failed | RunStatus::EndedEarly, _) => Some(format!("{name} ended early")),
         (RunStatus::Stopped, Some(StopReason::Memory | StopReason::Disk)) => {
-            Some(format!("{name} needs you"))
+            Some(format!("{name} needs your help"))
         }
         _ => None,
     }
@@ -101,7 +101,7 @@ mod tests {
         check(
             RunStatus::Stopped,
             Some(StopReason::Disk),
-            Some("birds needs you"),
+            Some("birds needs your help"),
         );
         check(RunStatus::Stopped, Some(StopReason::Requested), None);
         check(RunStatus::Paused, None, None);

@@ -52,7 +52,7 @@ pub struct Ebb {
 pub enum Command {
     /// Describe a folder, and check whether Ebb can train on it
     Inspect(Inspect),
-    /// Estimate memory and time before anything trains
+    /// Estimate the memory and time of a training before it starts
     Plan(Box<super::plan::Plan>),
     /// Train on a folder
     Train(Box<Train>),

@@ -19,10 +19,10 @@ pub struct Export {
     pub folder: PathBuf,
     /// hugging-face: settings and weights that transformers opens; onnx: one file that onnxruntime
     /// runs; coreml: a package for Mac and iPhone apps (Ebb adds .mlpackage to its name); adapters:
-    /// the adapters of a language model alone, which PEFT opens
+    /// only the adapters of a language model, which PEFT opens
     #[arg(long, value_enum, default_value_t)]
     pub format: Form,
-    /// Export the n-gram baseline of the run alone, with a Python file that uses it
+    /// Export only the n-gram baseline of the run, with a Python file that uses it
     #[arg(long, conflicts_with = "format")]
     pub baseline: bool,
     /// Print JSON

@@ -69,7 +69,7 @@ fn show(sample: &MemorySample, levels: &mut LevelTracker, args: &args::Memory) {
     };
     let used = sample.total_bytes.saturating_sub(sample.available_bytes);
     let line = format!(
-        "{word} {:>3.0} %  {} of {} in use: system {}, other apps {}, Ebb {}; swap {}{}",
+        "{word}, pressure {:>3.0} %, {} of {} in use: system {}, other apps {}, Ebb {}; swap {}{}",
         100.0 * reading.value,
         format_bytes(used),
         format_bytes(sample.total_bytes),

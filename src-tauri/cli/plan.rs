@@ -117,7 +117,7 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
 fn on_hosts(args: &Plan) -> Result<(), Failure> {
     if args.mac.is_some() || args.what_if.is_some() || args.processes > 1 {
         return Err(Failure::usage(
-            "--on measures machines, so it does not go with --for, --what-if and --processes",
+            "--on measures machines, so it cannot be combined with --for, --what-if and --processes",
         ));
     }
     let folder = match &args.workload {

@@ -44,7 +44,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
     let config = args.tried.config.as_deref();
     if config.is_some_and(is_standard_input) {
         return Err(Failure::usage(
-            "sweep-batch starts a process for each batch size, and only one can read standard input; write the config to a file",
+            "sweep-batch starts a process for each batch size, and only one of them could read standard input; write the config to a file",
         ));
     }
     // A config that is refused for every batch size is refused once.

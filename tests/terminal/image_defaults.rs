@@ -13,8 +13,8 @@ fn each_default_is_printed_with_its_setting_until_it_is_set() {
     };
     let open = train("");
     for wanted in [
-        "Default: Image size 32 px, because the images are no larger (--image-size)",
-        "Default: Small crops, because the run is short (--augment standard)",
+        "Default: An image size of 32 px, because the images are no larger; --image-size sets another size",
+        "Default: Small crops, because the run is short; for larger crops, use --augment standard",
     ] {
         assert!(open.contains(wanted), "{wanted}: {open}");
     }

@@ -62,9 +62,10 @@ fn prefetch_and_evaluation_batch_are_printed_and_change_no_result() {
     let usual = trained("");
     let limited = trained("--prefetch 3 --evaluation-batch 2");
     assert!(loader(&usual).contains("1 worker, 16 samples loaded in advance"));
-    assert!(loader(&usual).ends_with(
-        "; evaluations of as many samples as fit into memory at once; no pinned memory"
-    ));
+    assert!(
+        loader(&usual)
+            .ends_with("; evaluates as many samples as fit into memory at once; no pinned memory")
+    );
     assert!(loader(&limited).contains("1 worker, 24 samples loaded in advance"));
     assert!(
         loader(&limited).ends_with("; evaluations of at most 2 samples at once; no pinned memory")

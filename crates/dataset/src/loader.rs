@@ -125,7 +125,11 @@ impl Loader {
             bytes => format!("cache {}", format_bytes(bytes)),
         };
         let workers = match self.workers.len() {
-            0 => return format!("Loader: on the training thread, {cache}"),
+            0 => {
+                return format!(
+                    "Loader: no workers (the training thread loads the samples), {cache}"
+                );
+            }
             1 => "1 worker".to_string(),
             n => format!("{n} workers"),
         };

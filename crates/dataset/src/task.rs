@@ -65,7 +65,7 @@ impl Task {
                 data_noun: "documents",
                 size_unit: "tokens",
                 model_verb: "is a language model",
-                requirement: "Documents, byte by byte.",
+                requirement: "The model reads documents byte by byte.",
             },
             Task::TokenCompression => Words {
                 name: "token-compression",
@@ -75,7 +75,7 @@ impl Task {
                 data_noun: "documents",
                 size_unit: "tokens",
                 model_verb: "compresses texts",
-                requirement: "Drops bytes of each text and fills the gaps.",
+                requirement: "The model drops bytes of each text and fills the gaps.",
             },
         }
     }

@@ -32,7 +32,7 @@ pub fn encode_jpeg(planes: &[u8], side: u32) -> Result<Vec<u8>, String> {
     let mut jpeg = Vec::new();
     JpegEncoder::new_with_quality(&mut jpeg, QUALITY)
         .encode(&rgb, side, side, ExtendedColorType::Rgb8)
-        .map_err(|error| format!("Its thumbnail cannot be made ({error})."))?;
+        .map_err(|error| format!("The thumbnail of this image cannot be made ({error})."))?;
     Ok(jpeg)
 }
 

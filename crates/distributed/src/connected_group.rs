@@ -116,7 +116,7 @@ impl ConnectedGroup {
             let sum = self.sum(values)?;
             if sum != expected {
                 return Err(GroupError::Unavailable(format!(
-                    "the connection of the machines sums wrongly: {sum:?} instead of {expected:?}"
+                    "the machines add up numbers wrongly ({sum:?} instead of {expected:?}), so they cannot train together; check the MPI library of each machine"
                 )));
             }
         }
@@ -150,7 +150,9 @@ impl ConnectedGroup {
 
 /// The error for a reply of another kind, which the messenger never sends.
 fn unexpected<T>() -> Result<T> {
-    Err(disagreement("a reply does not fit its question"))
+    Err(disagreement(
+        "another machine sent an unexpected reply; run the same version of Ebb on all machines",
+    ))
 }
 
 impl Group for ConnectedGroup {

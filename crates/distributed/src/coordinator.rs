@@ -135,13 +135,13 @@ impl Coordinator {
         }
         if round != self.round {
             return Err(disagreement(format!(
-                "rank {rank} is at step {round} of this session, rank 0 at {}",
+                "rank {rank} is at step {round} of this session, and rank 0 is at step {}",
                 self.round
             )));
         }
         if samples != self.samples {
             return Err(disagreement(format!(
-                "the effective batch has {} samples, but {samples} at rank {rank}",
+                "at rank 0, the effective batch has {} samples, but {samples} at rank {rank}",
                 self.samples
             )));
         }
@@ -204,9 +204,9 @@ impl Coordinator {
         let (work, ended) = match (state.work.take(), ended) {
             (None, None) => return Ok(()),
             (Some(work), Some(ended)) => (work, ended),
-            (work, ended) => {
+            _ => {
                 return Err(disagreement(format!(
-                    "rank {rank} reports {ended:?} for {work:?}"
+                    "rank {rank} reported the end of a micro-batch that it did not have, or began one before the last had ended"
                 )));
             }
         };

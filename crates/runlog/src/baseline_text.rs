@@ -55,11 +55,11 @@ pub(crate) fn compare_with_baseline(accuracies: &Accuracies) -> String {
         let share = format!("{:.0} %", 100.0 * parts.baseline_share);
         if parts.baseline_share >= 1.0 {
             return format!(
-                "The network does not improve the baseline: {baseline}; the network alone {network}. Ebb predicts with the baseline; pretrained weights (--from) may be better"
+                "The baseline alone reaches {baseline}, and the network alone {network}. Together they are no better, so Ebb predicts with the baseline; pretrained weights (--from) may be better"
             );
         }
         return format!(
-            "The network and the baseline together: {best}; the network alone {network}, the baseline alone {baseline}. Ebb predicts with both (weight of the baseline: {share})"
+            "The network and the baseline together reach {best}, the network alone {network}, and the baseline alone {baseline}. Ebb predicts with both (weight of the baseline: {share})"
         );
     }
     if accuracies.best > accuracies.baseline {
@@ -123,11 +123,11 @@ mod tests {
     fn the_parts_of_a_mixture_are_named() {
         assert_eq!(
             compare(0.83, Some(0.75)),
-            "The network and the baseline together: 83.0 %; the network alone 70.0 %, the baseline alone 81.2 %. Ebb predicts with both (weight of the baseline: 75 %)"
+            "The network and the baseline together reach 83.0 %, the network alone 70.0 %, and the baseline alone 81.2 %. Ebb predicts with both (weight of the baseline: 75 %)"
         );
         assert_eq!(
             compare(0.812, Some(1.0)),
-            "The network does not improve the baseline: 81.2 %; the network alone 70.0 %. Ebb predicts with the baseline; pretrained weights (--from) may be better"
+            "The baseline alone reaches 81.2 %, and the network alone 70.0 %. Together they are no better, so Ebb predicts with the baseline; pretrained weights (--from) may be better"
         );
     }
 

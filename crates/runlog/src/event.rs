@@ -265,7 +265,7 @@ pub enum RunEvent {
         step: u64,
         /// The processes, in the order of their ranks.
         members: Vec<GroupMember>,
-        /// The group as a sentence: "Trains on 2 machines: studio (rank 0), air (rank 1)".
+        /// The group as a sentence: "Training on 2 machines: studio (rank 0), air (rank 1)".
         message: String,
     },
     /// How the processes of a group shared the work since the previous event of this kind: about

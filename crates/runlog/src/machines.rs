@@ -54,20 +54,20 @@ impl MachineShare {
     }
 }
 
-/// "Trains on 2 machines: studio (rank 0), air (rank 1)", or "Trains in 2 processes on studio".
+/// "Training on 2 machines: studio (rank 0), air (rank 1)", or "Training in 2 processes on studio".
 pub fn describe_group(members: &[GroupMember]) -> String {
     let mut hosts: Vec<&str> = members.iter().map(|member| member.host.as_str()).collect();
     hosts.dedup();
     if let [host] = hosts.as_slice() {
         let processes = counted(members.len() as u64, "process", "processes");
-        return format!("Trains in {processes} on {host}");
+        return format!("Training in {processes} on {host}");
     }
     let names = members.iter();
     let names = names.map(|member| format!("{} (rank {})", member.host, member.rank));
     hosts.sort_unstable();
     hosts.dedup();
     format!(
-        "Trains on {}: {}",
+        "Training on {}: {}",
         counted(hosts.len() as u64, "machine", "machines"),
         names.collect::<Vec<_>>().join(", ")
     )
@@ -90,9 +90,9 @@ mod tests {
         let pair = [member(0, "studio"), member(1, "air")];
         assert_eq!(
             describe_group(&pair),
-            "Trains on 2 machines: studio (rank 0), air (rank 1)"
+            "Training on 2 machines: studio (rank 0), air (rank 1)"
         );
         let same = [member(0, "studio"), member(1, "studio")];
-        assert_eq!(describe_group(&same), "Trains in 2 processes on studio");
+        assert_eq!(describe_group(&same), "Training in 2 processes on studio");
     }
 }

@@ -160,8 +160,9 @@ settings! {
     folder: PathBuf = { Allowed::Path, Data, flag: "" "FOLDER", default: "given on the command line" };
     /// Task to train: image-classification, text-classification, language-model or
     /// token-compression
-    task: TaskChoice = { Allowed::Words(TaskChoice::WORDS), Model, flag: "task" "TASK", default: "what the folder suggests" };
-    /// Network to train, such as convnet or gpt_mini; `ebb plan FOLDER` lists those for the folder
+    task: TaskChoice = { Allowed::Words(TaskChoice::WORDS), Model, flag: "task" "TASK", default: "recognized from the folder" };
+    /// Network to train, such as convnet or gpt_mini; `ebb plan FOLDER` lists the networks that
+    /// suit the folder
     model: String = { Allowed::Name, Model, flag: "model" "NAME", default: "the smallest network for the task" };
     /// Start from pretrained weights: a Hugging Face folder, or org/name to download them from the
     /// hub that HF_ENDPOINT names
@@ -172,7 +173,7 @@ settings! {
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
     /// Scale the adapters by this value divided by their rank
     adapter_alpha: f64 = { Allowed::Number(1e-3, 1e4), Model, flag: "adapter-alpha" "ALPHA", default: "twice the rank" };
-    /// Store frozen weights in 8 or 4 bits: less memory, slightly less exact
+    /// Store frozen weights in 8 or 4 bits, which needs less memory but is slightly less exact
     quantize: Quantize = { Allowed::Bits, Model, flag: "quantize" "8|4", default: "not quantized" };
     /// Side of the square input image in pixels
     image_size: u32 = { Allowed::Integer(16, 1024), Data, flag: "image-size" "PIXELS", default: "the network's usual size, or the size of the images if they are smaller" };
@@ -182,20 +183,20 @@ settings! {
     vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; language models use single bytes" };
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones
     class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none" };
-    /// Baseline of a classifier, which trains first, in seconds: a linear model of word and
-    /// character n-grams, or of the edges and colors of images. combined also uses it in the
-    /// predictions of texts, ngrams only compares it with the network, none leaves it out
+    /// Baseline for classifiers: a linear model of word and character n-grams, or of the edges and
+    /// colors of images, which trains in seconds before the network. combined also uses it to
+    /// predict texts, ngrams only compares it with the network, and none leaves it out
     baseline: BaselineChoice = { Allowed::Words(BaselineChoice::WORDS), Run, flag: "baseline" "combined|ngrams|none", default: "combined" };
     /// Column that holds the texts, by name or by number from 1
-    text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from its content" };
+    text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from the cells" };
     /// Column that holds the labels, by name or by number from 1
-    label_column: String = { Allowed::Name, Data, flag: "label-column" "COLUMN", default: "recognized from its content" };
+    label_column: String = { Allowed::Name, Data, flag: "label-column" "COLUMN", default: "recognized from the cells" };
     /// How Ebb chooses the tokens to keep: learned, random, every-kth or frequency
     policy: DropPolicyChoice = { Allowed::Words(DropPolicyChoice::WORDS), Compression, flag: "policy" "POLICY", default: "learned" };
     /// How the policy is trained: joint, gumbel or policy-gradient
     policy_training: PolicyTraining = { Allowed::Words(PolicyTraining::WORDS), Compression, flag: "policy-training" "METHOD", default: "joint", key_was: "policy_learning", flag_was: "policy-learning" };
     /// Fraction of the tokens of each window that is kept
-    keep_fraction: f64 = { Allowed::Number(0.01, 0.99), Compression, flag: "keep-fraction" "FRACTION", default: "0.5; with keep_cost alone, the policy decides", key_was: "kept_fraction", flag_was: "kept-fraction" };
+    keep_fraction: f64 = { Allowed::Number(0.01, 0.99), Compression, flag: "keep-fraction" "FRACTION", default: "0.5; if only keep_cost is set, the policy decides", key_was: "kept_fraction", flag_was: "kept-fraction" };
     /// Cost of a kept token in nats
     keep_cost: f64 = { Allowed::Number(0.0, 100.0), Compression, flag: "keep-cost" "NATS", default: "no cost", key_was: "kept_cost", flag_was: "kept-cost" };
     /// Temperature of the policy's choices at the first step
@@ -244,7 +245,8 @@ settings! {
     weight_decay: f64 = { Allowed::Number(0.0, 10.0), Training, flag: "weight-decay" "DECAY", default: "chosen from the network" };
     /// Fraction of all steps in which the learning rate warms up
     warmup_fraction: f64 = { Allowed::Number(0.0, 1.0), Training, flag: "" "FRACTION", default: "chosen from the network" };
-    /// Learning rate schedule: cosine, or rising, which grows by the same factor every step
+    /// Learning rate schedule: cosine, or rising, which multiplies the rate by the same factor at
+    /// every step
     schedule: ScheduleChoice = { Allowed::Words(ScheduleChoice::WORDS), Training, flag: "" "cosine|rising", default: "cosine" };
     /// Label smoothing: fraction of the target probability that is spread over all classes
     label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0.1; 0 without classes" };
@@ -276,11 +278,12 @@ settings! {
     workers: u32 = { Allowed::Integer(0, 256), Compute, flag: "workers" "THREADS", default: "depends on the device" };
     /// Number of effective batches that image loaders prepare in advance, in at most 64 MB
     prefetch_batches: u32 = { Allowed::Integer(1, 64), Compute, flag: "prefetch" "BATCHES", default: "2; fewer under memory pressure" };
-    /// When to pause after each micro-batch, for as long as the micro-batch took, to save battery
-    /// and keep the machine cool: auto, always or off. Training then takes about twice as long
+    /// When training rests after each micro-batch, for as long as the micro-batch took: auto,
+    /// always or off. This saves battery and keeps the machine cool, but training takes about twice
+    /// as long
     courtesy: PowerPolicyChoice = { Allowed::Words(PowerPolicyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
     /// Maximum memory footprint of Ebb, such as 8GB
-    memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "what other apps leave" };
+    memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "the memory that other apps leave" };
     /// Maximum memory footprint of Ebb as a fraction of all memory; the smaller of the two caps
     /// applies
     memory_cap_fraction: f64 = { Allowed::Number(0.1, 0.95), Memory, flag: "memory-target" "FRACTION", default: "no cap" };
@@ -294,13 +297,13 @@ settings! {
     seed: u64 = { Allowed::Integer(0, EXACT), Run, flag: "seed" "SEED", default: "7" };
     /// Train on this many samples only
     dev_samples: u64 = { Allowed::Integer(1, EXACT), Run, flag: "dev-samples" "SAMPLES", default: "all samples" };
-    /// Time between checkpoints: 10min, 2epochs or 500steps, or auto, which saves less often if
+    /// Interval between checkpoints, such as 10min, 2epochs or 500steps; auto saves less often if
     /// saving takes long
     checkpoint_every: CheckpointInterval = { Allowed::Interval, Run, flag: "checkpoint-every" "INTERVAL", default: "auto: 5 minutes, or longer if saving would cost more than 3 % of the time" };
     /// Number of newest checkpoints to keep, besides the best one; older ones are removed
     keep_checkpoints: u32 = { Allowed::Integer(1, 10_000), Run, flag: "keep" "K", default: "2" };
     /// Also keep every Nth checkpoint
-    keep_every: u64 = { Allowed::Integer(1, 1_000_000), Run, flag: "keep-every" "N", default: "no others" };
+    keep_every: u64 = { Allowed::Integer(1, 1_000_000), Run, flag: "keep-every" "N", default: "no additional checkpoints" };
     /// Epochs between evaluations
     evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "chosen from the length of an epoch" };
 }

@@ -16,7 +16,7 @@ pub(crate) struct StatusText {
 pub(crate) const LIMITS_DETAIL: &str = "The new limit applies from the next micro-batch on. The result of the training stays the same.";
 
 /// The detail of a group of machines.
-pub(crate) const GROUP_DETAIL: &str = "Each machine processes as many samples as its memory and speed allow. The result is that of a single machine.";
+pub(crate) const GROUP_DETAIL: &str = "Each machine processes as many samples as its memory and speed allow. The result is the same as on a single machine.";
 
 /// The result of the baseline.
 pub(crate) fn baseline(baseline: &BaselineRecord, train_samples: u64) -> StatusText {

@@ -276,7 +276,7 @@ fn expect_file(path: &Path) -> io::Result<()> {
 pub fn disk_warning(run: &RunFolder, learner: &TrainState) -> Option<String> {
     let missing = missing_space(run, 2 * learner.saved_bytes())?;
     Some(format!(
-        "two checkpoints of this run need {missing}, or train into another folder (--out)"
+        "two checkpoints of this run need {missing}, or train into a folder on another disk (--out)"
     ))
 }
 

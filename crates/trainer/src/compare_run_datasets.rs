@@ -91,7 +91,7 @@ fn describe(run: &Samples, other: &Samples) -> String {
     }];
     if moved > 0 {
         sentences.push(format!(
-            "{} in another part of the split, so the held-out curves are not of the same samples",
+            "{} in another part of the split, so the held-out curves measure different samples",
             are(moved)
         ));
     }
@@ -152,7 +152,7 @@ mod tests {
         );
         assert_eq!(
             describe(&run, &other),
-            "Both runs use the same 2 samples; 1 is in another part of the split, so the held-out curves are not of the same samples; 1 is in another class."
+            "Both runs use the same 2 samples; 1 is in another part of the split, so the held-out curves measure different samples; 1 is in another class."
         );
     }
 

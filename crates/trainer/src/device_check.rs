@@ -304,11 +304,11 @@ impl DeviceCheck {
             }
             Some(what) if wanted == DevicePreference::Auto => {
                 let cpu = select_device(DevicePreference::Cpu)?;
-                let reason = format!("{kind} cannot be used on this machine: {what} is wrong");
+                let reason = format!("{kind} cannot be used on this machine, because the check of {what} failed");
                 Ok(SelectedDevice { reason, ..cpu })
             }
             Some(what) => Err(TapeError::Device(format!(
-                "{kind} cannot be used on this machine: {what} is wrong; choose --device cpu, or run `ebb doctor`"
+                "{kind} cannot be used on this machine, because the check of {what} failed; choose --device cpu, or run `ebb doctor`"
             ))
             .into()),
         }
@@ -342,7 +342,7 @@ impl CheckObserver for SavesProgress<'_> {
 }
 
 fn never_finished(times: u32) -> String {
-    format!("an operation whose check began {times} times and never finished")
+    format!("an operation that never finished in {times} attempts")
 }
 
 /// Chooses a device and checks it if it is a GPU. The result of the check is saved at `path`.
@@ -486,7 +486,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("conv2d 3x3 at micro-batch 2 is wrong"),
+            error.contains("the check of conv2d 3x3 at micro-batch 2 failed"),
             "{error}"
         );
         let instead = check.apply(cpu(), DevicePreference::Auto).unwrap();

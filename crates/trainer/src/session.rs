@@ -413,7 +413,7 @@ impl<'a, T: Task> Session<'a, T> {
         if change.checkpoint && !self.checkpointer.is_saved(self.state.step) {
             self.log.warn(
                 "battery_low",
-                "the battery is low, so Ebb saves the run".to_owned(),
+                "the battery is low, so Ebb saves a checkpoint".to_owned(),
             )?;
             self.save_or_warn(CheckpointReason::Power)?;
         }

@@ -83,7 +83,7 @@ pub fn probe(hosts: &[Host]) -> Vec<Probed> {
             thread.join().unwrap_or_else(|_| Probed {
                 host: host.clone(),
                 is_here: false,
-                answer: Err("it could not be asked".to_owned()),
+                answer: Err("Ebb failed while asking it; please report this fault".to_owned()),
             })
         });
         answers.collect()

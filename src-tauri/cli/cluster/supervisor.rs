@@ -180,7 +180,7 @@ impl Supervisor {
     fn give_up(&self, reason: &str) -> Failure {
         Failure::new(match (&self.run, self.step) {
             (Some(run), Some(step)) => format!(
-                "{reason}; the newest checkpoint is that of step {}, so continue with `ebb resume {}`",
+                "{reason}; the newest checkpoint is from step {}, so continue with `ebb resume {}`",
                 runlog::format_count(step),
                 run.id()
             ),
@@ -196,7 +196,7 @@ impl Supervisor {
         for Probed { host, answer, .. } in missing {
             if let Err(reason) = answer {
                 self.print(&format!(
-                    "{}: {reason}; the others go on without it",
+                    "{}: {reason}; the other machines continue without it",
                     host.name
                 ));
             }
@@ -280,7 +280,7 @@ impl Supervisor {
                 Ended::Broken(message.clone())
             }
             Some(RunEvent::Failed { .. }) => Ended::Failed(code.max(1)),
-            Some(_) => Ended::Broken("rank 0 ended without saving".to_owned()),
+            Some(_) => Ended::Broken("rank 0 ended without saving a checkpoint".to_owned()),
         }
     }
 }
@@ -370,7 +370,7 @@ impl Watch {
             && is_alive
             && !self.has_asked
         {
-            supervisor.print("A machine answers again: the group saves and begins again with it");
+            supervisor.print("A machine answers again: the group saves a checkpoint and restarts with this machine");
             self.rejoins = true;
             self.ask_to_stop(child);
         }
@@ -448,7 +448,7 @@ fn require_all(probed: &[Probed], job: &Job) -> Result<(), Failure> {
     let advice = match rest.0.len() {
         0 => String::new(),
         1 => "\nebb: to train on this machine alone, leave out --on".to_owned(),
-        _ => format!("\nebb: to train on the others, use --on {rest}"),
+        _ => format!("\nebb: to train on the other machines, use --on {rest}"),
     };
     Err(Failure::new(format!("{reasons}{advice}")))
 }

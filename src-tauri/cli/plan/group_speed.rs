@@ -179,7 +179,7 @@ fn print(is_json: bool, subject: &Subject, speeds: &[Speed], prediction: &Predic
         );
     }
     out!(
-        "{}: a step of {} samples takes about {}, of which {} to add up {} values",
+        "{}: a step of {} samples takes about {}, of which the machines spend {} adding up {} gradient values",
         subject.name,
         format_count(subject.effective_batch.into()),
         seconds(prediction.step_s),
@@ -194,7 +194,7 @@ fn print(is_json: bool, subject: &Subject, speeds: &[Speed], prediction: &Predic
         );
     } else {
         out!(
-            "That is {speedup:.2} times as fast as this machine alone. From an --effective-batch of {} on, the group reaches {:.0} % of the sum of its speeds",
+            "That is {speedup:.2} times as fast as this machine alone. From an --effective-batch of {} on, the group reaches {:.0} % of the sum of its machines' speeds",
             format_count(prediction.good_batch.into()),
             100.0 * GOOD_FRACTION
         );

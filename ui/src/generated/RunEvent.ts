@@ -331,7 +331,7 @@ step: number,
  */
 members: Array<GroupMember>, 
 /**
- * The group as a sentence: "Trains on 2 machines: studio (rank 0), air (rank 1)".
+ * The group as a sentence: "Training on 2 machines: studio (rank 0), air (rank 1)".
  */
 message: string, } | { "kind": "machines", 
 /**

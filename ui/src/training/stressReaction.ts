@@ -10,5 +10,5 @@ export const stressReaction = (marks: Mark[], { fromMs, toMs }: StressSpan): str
   const during = marks.filter(({ at_ms }) => at_ms >= fromMs && at_ms <= toMs + REACTION_MS);
   const shrunk = during.find(({ from, to }) => to < from);
   if (!shrunk) return t("Ebb had enough memory and did not reduce the micro-batch.");
-  return shrunk.to === 0 ? t("Ebb waited for memory; the result is the same.") : t("Ebb reduced the micro-batch from {from} to {to}; the result is the same.", { from: shrunk.from, to: shrunk.to });
+  return shrunk.to === 0 ? t("Ebb waited for memory. This does not change the result of the training.") : t("Ebb reduced the micro-batch from {from} to {to}. This does not change the result of the training.", { from: shrunk.from, to: shrunk.to });
 };

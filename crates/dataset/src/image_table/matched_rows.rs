@@ -54,7 +54,8 @@ impl<'a> MatchedRows<'a> {
             .get(self.image_column)
             .and_then(|cell| cell.as_deref())
         else {
-            return self.leave_out(line, "The row names no image.".into());
+            let reason = "The row names no image. Add a file name, or remove the row.";
+            return self.leave_out(line, reason.into());
         };
         let reason = match index.find(self.folder, named) {
             CellMatch::Image(image) if self.taken.insert(image) => {

@@ -187,7 +187,7 @@ impl TablePreview {
         let column = |name| self.names.iter().position(|n| normalized(n) == name);
         let mut columns = names.iter().filter_map(|name| column(*name));
         let index = columns.find(is_allowed)?;
-        Some(self.choose(index, "by its name".to_owned()))
+        Some(self.choose(index, "recognized by its name".to_owned()))
     }
 
     /// Chooses the text column, other than the column `label`.
@@ -205,7 +205,7 @@ impl TablePreview {
                 .then(b.cmp(a))
         })?;
         let reason = format!(
-            "its cells are the longest, {:.0} characters on average",
+            "its cells are the longest: {:.0} characters on average",
             self.mean_chars(longest)
         );
         Some(self.choose(longest, reason))
@@ -267,7 +267,7 @@ impl TablePreview {
                 .filter(has_text)
         });
         if let Some(index) = named {
-            return vec![self.choose(index, "by its name".to_owned())];
+            return vec![self.choose(index, "recognized by its name".to_owned())];
         }
         (0..self.names.len())
             .filter(has_text)
@@ -309,7 +309,7 @@ mod tests {
         let text = found.choose_text(None).expect("a column is chosen");
         assert_eq!(
             (text.name.as_str(), text.reason.as_str()),
-            ("Text", "by its name")
+            ("Text", "recognized by its name")
         );
         assert_eq!(
             found.choose_label(text.index).map(|c| c.name).as_deref(),

@@ -78,11 +78,11 @@ pub(crate) fn refusal(task: Task, classes: &[Class], counts: &TextCounts) -> Opt
 pub(crate) fn files_in_parts(files: &[String]) -> Option<String> {
     let (are, their) = match files {
         [] => return None,
-        [_] => ("is larger than 64 MB, so each part", "it"),
-        _ => ("are larger than 64 MB, so each part", "them"),
+        [_] => ("is larger than 64 MB", "it"),
+        _ => ("are larger than 64 MB", "them"),
     };
     Some(format!(
-        "{} {are} of about 16 MB of {their} is read as a document.",
+        "{} {are}, so Ebb reads {their} in parts of about 16 MB, and each part is a document.",
         listed(files)
     ))
 }
@@ -104,11 +104,11 @@ pub(crate) fn repeats(task: Task, repeats: &Repeats) -> Vec<String> {
     let mut notes = Vec::new();
     if repeats.in_split > 0 {
         notes.push(format!(
-            "{} an earlier one. Ebb never divides identical {many} between the training and the held-out set.",
+            "{}. Ebb never divides identical {many} between the training and the held-out set.",
             counted(
                 repeats.in_split,
-                &format!("{one} repeats"),
-                &format!("{many} repeat")
+                &format!("{one} repeats an earlier one"),
+                &format!("{many} repeat an earlier one")
             )
         ));
     }
@@ -211,7 +211,10 @@ pub(crate) fn encodings(found: &[DetectedEncoding]) -> Vec<String> {
     let mut notes = Vec::new();
     for one in found {
         let files = counted(one.files, "file is", "files are");
-        let them = if one.files == 1 { "it" } else { "them" };
+        let (them, place) = match one.files {
+            1 => ("it", "In this file"),
+            _ => ("them", "In these files"),
+        };
         let replaced = match one.replaced_bytes {
             0 => String::new(),
             n => format!(
@@ -222,10 +225,10 @@ pub(crate) fn encodings(found: &[DetectedEncoding]) -> Vec<String> {
         };
         if one.guessed_bytes > 0 {
             let guessed = counted(one.guessed_bytes, "byte is", "bytes are");
-            let none = "all could be read".to_owned();
+            let none = "everything could be read".to_owned();
             let replaced = if replaced.is_empty() { none } else { replaced };
             notes.push(format!(
-                "{files} not UTF-8, so Ebb read {them} as {}. {guessed} not ASCII; {replaced}.",
+                "{files} not UTF-8, so Ebb read {them} as {}. {place}, {guessed} not ASCII, and {replaced}.",
                 one.name
             ));
         } else if one.name != "UTF-8" {
@@ -272,7 +275,7 @@ mod tests {
         assert_eq!(
             encodings(&[found, damaged]),
             [
-                "12 files are not UTF-8, so Ebb read them as windows-1252. 31 bytes are not ASCII; all could be read.",
+                "12 files are not UTF-8, so Ebb read them as windows-1252. In these files, 31 bytes are not ASCII, and everything could be read.",
                 "Some UTF-8 text is damaged: 2 bytes could not be read and were replaced.",
                 "1 file starts with a byte-order mark, which is not part of the text.",
             ]

@@ -106,7 +106,7 @@ impl<'t> TextEncoder<'t> {
                 Ok(tokens) => tokens,
                 Err(_) => Err(DatasetError::Encode {
                     text: "a text".to_owned(),
-                    reason: "Ebb failed on it; please report this fault".to_owned(),
+                    reason: "Ebb failed on this text; please report this fault".to_owned(),
                 }),
             });
             outcomes.collect()

@@ -58,7 +58,7 @@ pub struct Column {
     pub role: Role,
     /// Its name in the header, or "column 2" without a header.
     pub name: String,
-    /// Why it was chosen: "by its name", "you named it".
+    /// Why it was chosen: "recognized by its name", "you named it".
     pub reason: String,
 }
 
@@ -74,10 +74,10 @@ impl Column {
     /// `Text column: "body" (you named it).`
     pub fn describe(&self) -> String {
         let role = match self.role {
-            Role::Text => "Text",
-            Role::Label => "Label",
+            Role::Text => "Text column",
+            Role::Label => "Label column",
         };
-        format!("{role} column: \"{}\" ({}).", self.name, self.reason)
+        format!("{role}: \"{}\" ({}).", self.name, self.reason)
     }
 }
 

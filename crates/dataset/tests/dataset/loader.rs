@@ -143,7 +143,7 @@ fn a_loader_describes_itself() {
     let uncached = open(&folder, 0);
     assert_eq!(
         start(&uncached, 0, 64).describe(),
-        "Loader: on the training thread, no cache"
+        "Loader: no workers (the training thread loads the samples), no cache"
     );
 }
 

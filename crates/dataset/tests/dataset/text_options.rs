@@ -34,12 +34,18 @@ fn columns_can_be_named_and_unknown_ones_are_errors() {
     let guessed = look_at(folder.path(), &with(None, None));
     assert_eq!(
         columns(&guessed),
-        ["text body, by its name", "label label, by its name"]
+        [
+            "text body, recognized by its name",
+            "label label, recognized by its name"
+        ]
     );
     let half = look_at(folder.path(), &with(None, Some("kind")));
     assert_eq!(
         columns(&half),
-        ["text body, by its name", "label kind, you named it"]
+        [
+            "text body, recognized by its name",
+            "label kind, you named it"
+        ]
     );
     let wrong = detect(
         folder.path(),

@@ -73,7 +73,10 @@ fn a_csv_may_have_quotes_line_ends_and_a_byte_order_mark() {
     );
     assert_eq!(
         columns(&found),
-        ["text text, by its name", "label category, by its name"]
+        [
+            "text text, recognized by its name",
+            "label category, recognized by its name"
+        ]
     );
     assert_eq!(
         rows(&found),
@@ -114,7 +117,7 @@ fn a_tsv_has_no_quoting_and_may_have_no_header() {
     assert_eq!(
         columns(&found),
         [
-            "text column 2, its cells are the longest, 30 characters on average",
+            "text column 2, its cells are the longest: 30 characters on average",
             "label column 1, the first 40 rows contain only 2 different values",
         ]
     );
@@ -242,7 +245,7 @@ fn folders_of_texts_are_classes_in_any_encoding() {
     );
     assert_eq!(
         found.notes[0],
-        "1 file is not UTF-8, so Ebb read it as windows-1252. 3 bytes are not ASCII; all could be read."
+        "1 file is not UTF-8, so Ebb read it as windows-1252. In this file, 3 bytes are not ASCII, and everything could be read."
     );
     let reasons: Vec<&str> = found.skipped.iter().map(|s| s.reason.as_str()).collect();
     assert_eq!(

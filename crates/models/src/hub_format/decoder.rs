@@ -386,7 +386,7 @@ fn with_positions(config: &JsonConfig, family: DecoderFamily, depth: usize) -> R
     match flags {
         Some(flags) if flags.len() >= depth => Ok(flags[..depth].to_vec()),
         _ => Err(config.refuse(format!(
-            "no_rope_layers = {listed} does not have a 0 or 1 for each of {depth} layers"
+            "no_rope_layers = {listed} must have a 0 or 1 for each of {depth} layers"
         ))),
     }
 }
@@ -419,7 +419,7 @@ fn windows(
             Some(local) => local,
             None => {
                 return Err(config.refuse(format!(
-                    "layer_types does not say full_attention or sliding_attention for each of {depth} layers"
+                    "layer_types must be a list of full_attention or sliding_attention, one for each of {depth} layers"
                 )));
             }
         }

@@ -91,7 +91,9 @@ impl Pretrained {
 pub fn verify_run_copy(run: &Path) -> Result<PathBuf> {
     let folder = run.join(RUN_COPY);
     let damaged = |path: &Path, problem: String| {
-        let reason = format!("{problem}; the run cannot continue without its pretrained weights");
+        let reason = format!(
+            "{problem}; the run cannot continue without its pretrained weights, so put the file back or start a new run"
+        );
         ModelError::hub_folder(path, reason)
     };
     let path = folder.join(SUMS);

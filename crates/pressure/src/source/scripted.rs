@@ -134,14 +134,14 @@ impl MemorySource for Scripted {
 
     fn describe(&self) -> String {
         let by = match self.advance {
-            Advance::Time(_) => "by time",
-            Advance::Sample => "one line per sample",
+            Advance::Time(_) => "each used at the time that it states",
+            Advance::Sample => "one used for each decision",
         };
-        format!(
-            "the script {}, {} lines, {by}",
-            self.path.display(),
-            self.lines.len()
-        )
+        let lines = match self.lines.len() {
+            1 => "1 line".to_owned(),
+            count => format!("{count} lines, {by}"),
+        };
+        format!("the memory script {} ({lines})", self.path.display())
     }
 
     fn own_bytes(&mut self) -> u64 {

@@ -37,7 +37,10 @@ impl MemorySource for SelfOnly {
     }
 
     fn describe(&self) -> String {
-        format!("Ebb's own footprint alone: {}", self.reason)
+        format!(
+            "only Ebb's own footprint, because the machine's memory cannot be read ({})",
+            self.reason
+        )
     }
 }
 

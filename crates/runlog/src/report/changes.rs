@@ -37,7 +37,7 @@ pub(super) fn draw<B: DrawingBackend>(run: &Run, page: &Page<B>) -> DrawResult {
     page.text((EDGE, top), "Changes", head, Align::Left)?;
     if earlier > 0 {
         let note = format!(
-            "the latest {MAX_ROWS}; {} earlier",
+            "the latest {MAX_ROWS}, after {} earlier ones",
             format_count(earlier as u64)
         );
         page.text(

@@ -139,7 +139,7 @@ pub fn case_specs(n: usize) -> Vec<CaseSpec> {
         ("add", vec![vec![n, 11], vec![n, 11]], |t, v| {
             t.add(&v[0], &v[1])
         }),
-        ("add a value to itself", vec![vec![n, 11]], |t, v| {
+        ("add of a value and itself", vec![vec![n, 11]], |t, v| {
             t.add(&v[0], &v[0])
         }),
         ("add_repeated", vec![vec![n, 4, 5], vec![4, 5]], |t, v| {
@@ -205,12 +205,12 @@ pub fn case_specs(n: usize) -> Vec<CaseSpec> {
             |t, v| t.conv2d(&v[0], &v[1], conv(1, 3, 3)),
         ),
         (
-            "conv2d depthwise larger than the image",
+            "conv2d depthwise, kernel larger than the image",
             vec![vec![n, 3, 2, 3], vec![3, 1, 7, 7]],
             |t, v| t.conv2d(&v[0], &v[1], conv(1, 3, 3)),
         ),
         (
-            "conv2d patches with a remainder",
+            "conv2d in patches that leave pixels over",
             vec![vec![n, 3, 9, 6], vec![5, 3, 4, 4]],
             |t, v| t.conv2d(&v[0], &v[1], conv(4, 0, 1)),
         ),
@@ -239,9 +239,11 @@ pub fn case_specs(n: usize) -> Vec<CaseSpec> {
         ("cross_entropy", vec![vec![n, 6]], |t, v| {
             Ok(t.cross_entropy(&v[0], &labels(v[0].dims()[0], 6), 0.0)?.sum)
         }),
-        ("cross_entropy smoothed", vec![vec![n, 6]], |t, v| {
-            Ok(t.cross_entropy(&v[0], &labels(v[0].dims()[0], 6), 0.1)?.sum)
-        }),
+        (
+            "cross_entropy with label smoothing",
+            vec![vec![n, 6]],
+            |t, v| Ok(t.cross_entropy(&v[0], &labels(v[0].dims()[0], 6), 0.1)?.sum),
+        ),
         ("embedding", vec![vec![6, 5]], |t, v| {
             t.embedding(&v[0], &[4, 0, 4, 2, 2, 4], &[2, 3])
         }),

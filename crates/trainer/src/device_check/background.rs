@@ -103,7 +103,7 @@ fn described(device: &str, kind: DeviceKind, path: &Path) -> String {
         None => format!("{device}; Ebb checks each operation before its first use"),
         Some((check, Ok(()))) => format!("{device}{}", check.passed(machine)),
         Some((_, Err(what))) => format!(
-            "CPU, {} threads: {kind} cannot be used on this machine: {what} is wrong",
+            "CPU, {} threads: {kind} cannot be used on this machine, because the check of {what} failed",
             default_threads()
         ),
     }
@@ -319,7 +319,7 @@ mod tests {
         );
         let (_folder, path) = saved(false);
         let text = describe(&path);
-        let wrong = "metal cannot be used on this machine: conv2d 3x3 at micro-batch 2 is wrong";
+        let wrong = "metal cannot be used on this machine, because the check of conv2d 3x3 at micro-batch 2 failed";
         assert!(text.starts_with("CPU, ") && text.ends_with(wrong), "{text}");
         assert_eq!(described("CPU", DeviceKind::Cpu, &path), "CPU");
     }

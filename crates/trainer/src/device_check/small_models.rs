@@ -128,8 +128,9 @@ impl SmallModel {
         let loss = (found.loss - expected.loss).abs() / expected.loss.abs();
         let gradient = distance(&expected.gradients, &found.gradients);
         Ok(if gradient.is_nan() || gradient > loss {
-            let of = worst(&expected, &found)
-                .map_or_else(String::new, |name| format!(", most in that of {name}"));
+            let of = worst(&expected, &found).map_or_else(String::new, |name| {
+                format!(", most in the gradient of {name}")
+            });
             Difference {
                 relative: gradient,
                 of: format!("the gradient{of}"),

@@ -14,31 +14,32 @@ impl Plan {
         let mut sentences = Vec::new();
         if asked.image_size.is_none() && self.input_size < self.model.default_input_size() {
             sentences.push(format!(
-                "Image size {} px, because the images are no larger (--image-size)",
+                "An image size of {} px, because the images are no larger; --image-size sets another size",
                 self.input_size
             ));
         }
         if asked.epochs.is_none() && asked.steps.is_none() {
             sentences.push(format!(
-                "{} for {} (--epochs)",
+                "{} for {}; --epochs sets another number",
                 counted(self.epochs(), "epoch", "epochs"),
                 counted(self.train_samples, "training image", "training images")
             ));
         }
         if asked.augment.is_none() && self.augment == Augmentation::Light {
-            let reason = "Small crops, because the run is short (--augment standard)";
+            let reason =
+                "Small crops, because the run is short; for larger crops, use --augment standard";
             sentences.push(reason.to_owned());
         }
         if asked.mix.is_none() && self.mix != Mix::None {
             let each = self.train_samples / (self.classes.len() as u64).max(1);
             sentences.push(format!(
-                "Pairs of images are mixed, because there are only about {} of each class (--mix none)",
+                "Pairs of images are mixed, because there are only about {} of each class; --mix none switches this off",
                 format_count(each)
             ));
         }
         if let (None, Some(decay)) = (asked.ema_decay, self.ema_decay) {
             sentences.push(format!(
-                "The weights are averaged over the last steps with decay {decay} (--ema-decay 0)"
+                "The weights are averaged over the last steps with decay {decay}; --ema-decay 0 switches this off"
             ));
         }
         sentences

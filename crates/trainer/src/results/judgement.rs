@@ -267,26 +267,27 @@ fn baseline_name(facts: &TrainingFacts) -> &'static str {
 /// The model is not better than its baseline. Only the baseline of texts can be used.
 fn below_baseline(facts: &TrainingFacts) -> Option<String> {
     let (accuracy, baseline) = against_baseline(facts)?;
-    let first = if facts.sample_noun == "image" {
-        "Train for more epochs"
-    } else {
-        "Use the baseline"
-    };
     let next = if facts.from_scratch {
         "start from pretrained weights"
     } else {
         "train more of the network"
+    };
+    let advice = match (&*facts.sample_noun, facts.from_scratch) {
+        ("image", true) => "Train for more epochs, or start from pretrained weights.",
+        ("image", false) => "Train for more epochs, or train more of the network.",
+        (_, true) => "Use the baseline, or start from pretrained weights.",
+        (_, false) => "Use the baseline, or train more of the network.",
     };
     let is_baseline = facts.baseline_share.is_some_and(|share| share >= 1.0);
     (accuracy <= baseline).then(|| {
         let (accuracy, baseline) = (format_percent(accuracy), format_percent(baseline));
         if is_baseline {
             return format!(
-                "The network is not better than the word-count baseline ({baseline} right), so Ebb predicts with the baseline. To improve it, {next}."
+                "The network is not better than the word-count baseline ({baseline} right), so Ebb predicts with the baseline. To improve on the baseline, {next}."
             );
         }
         format!(
-            "Not better than the {}: {accuracy} right, and the baseline {baseline}. {first}, or {next}.",
+            "Not better than the {}: {accuracy} right instead of {baseline}. {advice}",
             baseline_name(facts)
         )
     })
@@ -454,24 +455,24 @@ mod tests {
         check(&good, &with(0.812, true), Tone::Good, praise);
         for baseline in [0.9, 0.95] {
             let below = format!(
-                "Not better than the word-count baseline: 90.0 % right, and the baseline {:.1} %. Use the baseline, or start from pretrained weights.",
+                "Not better than the word-count baseline: 90.0 % right instead of {:.1} %. Use the baseline, or start from pretrained weights.",
                 100.0 * baseline
             );
             check(&good, &with(baseline, true), Tone::Hint, &below);
         }
-        let tuned = "Not better than the word-count baseline: 90.0 % right, and the baseline 95.0 %. Use the baseline, or train more of the network.";
+        let tuned = "Not better than the word-count baseline: 90.0 % right instead of 95.0 %. Use the baseline, or train more of the network.";
         check(&good, &with(0.95, false), Tone::Hint, tuned);
         let images = TrainingFacts {
             sample_noun: "image".to_owned(),
             ..with(0.95, true)
         };
-        let below = "Not better than the baseline of edges and colors: 90.0 % right, and the baseline 95.0 %. Train for more epochs, or start from pretrained weights.";
+        let below = "Not better than the baseline of edges and colors: 90.0 % right instead of 95.0 %. Train for more epochs, or start from pretrained weights.";
         check(&good, &images, Tone::Hint, below);
         let alone = TrainingFacts {
             baseline_share: Some(1.0),
             ..with(0.9, true)
         };
-        let replaced = "The network is not better than the word-count baseline (90.0 % right), so Ebb predicts with the baseline. To improve it, start from pretrained weights.";
+        let replaced = "The network is not better than the word-count baseline (90.0 % right), so Ebb predicts with the baseline. To improve on the baseline, start from pretrained weights.";
         check(&good, &alone, Tone::Hint, replaced);
         let chance = results(&[(20, 0.5), (20, 0.5)]);
         let found = chance.judge(&with(0.95, true)).expect("a rule applies");

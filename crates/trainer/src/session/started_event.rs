@@ -50,11 +50,8 @@ pub fn started_event<T: Task>(session: &Session<'_, T>, branched_from: String) -
 /// How samples are loaded for training and evaluation.
 fn describe_loaders<T: Task>(session: &Session<'_, T>) -> String {
     let at_once = match session.plan.config.evaluation_batch {
-        Some(most) => format!(
-            "evaluations of at most {} samples",
-            format_count(most.into())
-        ),
-        None => "evaluations of as many samples as fit into memory".to_owned(),
+        Some(most) => format!("evaluates at most {} samples", format_count(most.into())),
+        None => "evaluates as many samples as fit into memory".to_owned(),
     };
     // Other devices read the memory of the host.
     let pinned = match session.chosen.kind {

@@ -115,7 +115,7 @@ const comparison: ComparisonView = {
     { key: "image_size", own: "224", other: "96" },
     { key: "effective_batch", own: "64", other: "32" },
     { key: "learning_rate", own: "0.00005", other: "0.001" },
-    { key: "memory_cap_bytes", own: "What other apps leave", other: "8.0 GB" },
+    { key: "memory_cap_bytes", own: "The memory that other apps leave", other: "8.0 GB" },
   ],
   samples: "The runs share 1,190 samples; 25 are only in this run and 0 are only in the other run.",
 };

@@ -19,7 +19,7 @@ export const machine: MachineView = {
 /** The device before its check. */
 export const uncheckedGpu = "Metal on M4 Pro; Ebb checks each operation before its first use";
 /** The device after a check that failed. */
-export const wrongGpu = "CPU, 10 threads: metal cannot be used on this machine: conv2d 3x3 at micro-batch 2 is wrong";
+export const wrongGpu = "CPU, 10 threads: metal cannot be used on this machine, because the check of conv2d 3x3 at micro-batch 2 failed";
 
 const curve = (points: number) => Array.from({ length: points }, (_, i) => 0.4 + 2.6 * Math.exp(-i / 8) + 0.06 * Math.sin(i * 2.7));
 

@@ -22,7 +22,7 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
         ("mul", vec![vec![n, 3, 7], vec![n, 3, 7]], |t, v| {
             t.mul(&v[0], &v[1])
         }),
-        ("mul a value with itself", vec![vec![n, 7]], |t, v| {
+        ("mul of a value and itself", vec![vec![n, 7]], |t, v| {
             t.mul(&v[0], &v[0])
         }),
         (
@@ -51,12 +51,12 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             |t, v| t.broadcast_mul(&v[0], &v[1]),
         ),
         (
-            "broadcast_mul with two gaps",
+            "broadcast_mul along two separate axes",
             vec![vec![n, 3, 5, 4], vec![n, 1, 5, 1]],
             |t, v| t.broadcast_mul(&v[0], &v[1]),
         ),
         (
-            "broadcast_mul by one number",
+            "broadcast_mul by a single value",
             vec![vec![n, 3, 7], vec![1]],
             |t, v| t.broadcast_mul(&v[0], &v[1]),
         ),
@@ -70,7 +70,7 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
         ("silu", vec![vec![n, 4, 9]], |t, v| t.silu(&v[0])),
         ("gelu_erf", vec![vec![n, 4, 9]], |t, v| t.gelu_erf(&v[0])),
         (
-            "silu of gelu_erf, times its tanh",
+            "y tanh(y) for y = silu(gelu_erf(x))",
             vec![vec![n, 4, 9]],
             |t, v| {
                 let y = t.silu(&t.gelu_erf(&v[0])?)?;

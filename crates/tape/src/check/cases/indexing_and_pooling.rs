@@ -35,7 +35,7 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
                 .collect();
             t.gather(&v[0], &indices)
         }),
-        ("narrow samples", vec![vec![n, 3, 5]], |t, v| {
+        ("narrow the first axis", vec![vec![n, 3, 5]], |t, v| {
             t.narrow(&v[0], 0, 0..v[0].dims()[0].div_ceil(2))
         }),
         ("narrow the last axis", vec![vec![n, 3, 7]], |t, v| {
@@ -45,7 +45,7 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             t.avg_pool(&v[0], OVERLAPPING, PoolDivisor::Window)
         }),
         (
-            "avg_pool 3x3 stride 2 by pixels",
+            "avg_pool 3x3 stride 2, padding not counted",
             vec![vec![n, 2, 7, 6]],
             |t, v| t.avg_pool(&v[0], OVERLAPPING, PoolDivisor::Pixels),
         ),

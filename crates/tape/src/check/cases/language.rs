@@ -46,7 +46,7 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             t.rms_norm(&v[0], &v[1], NORM)
         }),
         (
-            "rms_norm with an offset, between residuals",
+            "residual branch: rms_norm with an offset",
             vec![vec![n, 3, 7], vec![7], vec![7, 7]],
             |t, v| {
                 let shape = RmsNormShape {
@@ -66,17 +66,21 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             |t, v| t.linear(&t.gated(&v[0], &v[1], Gate::Gelu)?, &v[2], None),
         ),
         ("rotary_embedding", heads.clone(), |t, v| rotated(t, v, 3)),
-        ("rotary_embedding of a part", heads.clone(), |t, v| {
-            rotated(t, v, 1)
-        }),
-        ("rotary_embedding without a rotation", heads, |t, v| {
-            t.rotary_embedding([&v[0], &v[1], &v[2]], HEADS, None)
-        }),
+        (
+            "rotary_embedding of a part of each head",
+            heads.clone(),
+            |t, v| rotated(t, v, 1),
+        ),
+        (
+            "rotary_embedding that only joins the heads",
+            heads,
+            |t, v| t.rotary_embedding([&v[0], &v[1], &v[2]], HEADS, None),
+        ),
         ("grouped_attention", vec![vec![n, 9, 24]], |t, v| {
             grouped(t, v, GROUPS)
         }),
         (
-            "grouped_attention of one group",
+            "grouped_attention with one key head",
             vec![vec![n, 2, 18]],
             |t, v| {
                 let shape = GroupedAttention {
@@ -87,7 +91,7 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             },
         ),
         (
-            "grouped_attention in a window",
+            "grouped_attention with a sliding window",
             vec![vec![n, 9, 24]],
             |t, v| {
                 let shape = GroupedAttention {

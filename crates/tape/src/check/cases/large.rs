@@ -64,7 +64,7 @@ pub fn large_specs(n: usize) -> Vec<CaseSpec> {
             |t, v| t.linear(&v[0], &v[1], Some(&v[2])),
         ),
         (
-            "attention of many whole words, causal",
+            "attention of many queries, head size 32, causal",
             vec![vec![n, 132, 192]],
             |t, v| t.attention(&v[0], BEFORE),
         ),

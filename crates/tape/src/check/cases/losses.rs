@@ -58,16 +58,22 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             vec![vec![n, 6]],
             |t, v| Ok(t.cross_entropy(&v[0], &with_gaps(v[0].dims()[0]), 0.1)?.sum),
         ),
-        ("cross_entropy weighted", vec![vec![n, 6]], |t, v| {
-            let labels = with_gaps(v[0].dims()[0]);
-            let targets = ClassTargets::Labels(&labels);
-            Ok(t.class_cross_entropy(&v[0], targets, &WEIGHTED)?.sum)
-        }),
-        ("cross_entropy of shares", vec![vec![n, 6]], |t, v| {
-            shares(t, v, &ClassRule::default())
-        }),
         (
-            "cross_entropy of shares weighted",
+            "cross_entropy with class weights",
+            vec![vec![n, 6]],
+            |t, v| {
+                let labels = with_gaps(v[0].dims()[0]);
+                let targets = ClassTargets::Labels(&labels);
+                Ok(t.class_cross_entropy(&v[0], targets, &WEIGHTED)?.sum)
+            },
+        ),
+        (
+            "cross_entropy with soft labels",
+            vec![vec![n, 6]],
+            |t, v| shares(t, v, &ClassRule::default()),
+        ),
+        (
+            "cross_entropy with soft labels and class weights",
             vec![vec![n, 6]],
             |t, v| shares(t, v, &WEIGHTED),
         ),

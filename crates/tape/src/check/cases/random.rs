@@ -45,13 +45,15 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
         ("dropout", vec![vec![n, 5, 7]], |t, v| {
             keyed(&v[0], |key| t.dropout(&v[0], 0.4, key))
         }),
-        ("dropout of whole words", vec![vec![n, 3, 16]], |t, v| {
+        (
+            "dropout of 16 values per row",
+            vec![vec![n, 3, 16]],
+            |t, v| keyed(&v[0], |key| t.dropout(&v[0], 0.4, key)),
+        ),
+        ("dropout of one row per sample", vec![vec![n, 9]], |t, v| {
             keyed(&v[0], |key| t.dropout(&v[0], 0.4, key))
         }),
-        ("dropout of vectors", vec![vec![n, 9]], |t, v| {
-            keyed(&v[0], |key| t.dropout(&v[0], 0.4, key))
-        }),
-        ("dropout of numbers", vec![vec![n]], |t, v| {
+        ("dropout of one value per sample", vec![vec![n]], |t, v| {
             keyed(&v[0], |key| t.dropout(&v[0], 0.2, key))
         }),
         (

@@ -49,7 +49,7 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             |t, v| t.linear_add(&v[0], &v[1], &v[2], &v[3]),
         ),
         (
-            "linear_add to its own input",
+            "linear_add whose input is also the residual",
             vec![vec![n, 5], vec![5, 5], vec![5]],
             |t, v| t.linear_add(&v[0], &v[1], &v[2], &v[0]),
         ),

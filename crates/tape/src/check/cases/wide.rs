@@ -102,7 +102,7 @@ pub fn wide_specs() -> Vec<CaseSpec> {
             |t, v| t.attention(&v[0], CAUSAL),
         ),
         (
-            "grouped_attention over 520 tokens in a window",
+            "grouped_attention over 520 tokens, sliding window",
             vec![vec![1, 520, 4 * 64]],
             |t, v| {
                 let shape = GroupedAttention {
@@ -128,12 +128,12 @@ pub fn wide_specs() -> Vec<CaseSpec> {
             },
         ),
         (
-            "group_norm of 224 pixels",
+            "group_norm of 224 x 224 pixels",
             vec![vec![1, 4, 224, 224], vec![4], vec![4]],
             |t, v| t.group_norm(&v[0], 2, (&v[1], &v[2]), 1e-5, Activation::Relu),
         ),
         (
-            "conv2d 7x7 stride 2 of 224 pixels",
+            "conv2d 7x7 stride 2 of 224 x 224 pixels",
             vec![vec![1, 3, 224, 224], vec![4, 3, 7, 7]],
             |t, v| {
                 let shape = Conv2dShape {
@@ -145,12 +145,12 @@ pub fn wide_specs() -> Vec<CaseSpec> {
             },
         ),
         (
-            "max_pool of 112 pixels",
+            "max_pool of 112 x 112 pixels",
             vec![vec![1, 4, 112, 112]],
             |t, v| t.max_pool(&v[0], POOL),
         ),
         (
-            "avg_pool of 112 pixels",
+            "avg_pool of 112 x 112 pixels",
             vec![vec![1, 4, 112, 112]],
             |t, v| t.avg_pool(&v[0], POOL, PoolDivisor::Pixels),
         ),
@@ -178,7 +178,7 @@ pub fn wide_specs() -> Vec<CaseSpec> {
             },
         ),
         (
-            "embedding of 32,768 rows of 64",
+            "embedding of 32,768 rows of 64 values",
             vec![vec![32_768, 64]],
             |t, v| t.embedding(&v[0], &[4, 0, 32_767, 4, 20_000, 4], &[2, 3]),
         ),
