@@ -32,7 +32,8 @@ check: setup-test $(ui_passed) lint
 	cargo nextest run --release --workspace --lib --bins --test tidy
 
 # Slow tests that CI runs at night: every test of `make test` three times, 10,000 fault schedules, all faults of a disk, 1,000 kills
-# of the process, a minute of mutated files for each reader, and runs under real memory pressure.
+# of the process, a minute of mutated files for each reader, 200 random schedules of groups, 100 killed ranks, and runs under real
+# memory pressure.
 test-long: setup-test ui/dist/index.html
 	$(step) 'running every test three times'
 	scripts/with-display cargo nextest run --release --workspace --stress-count 3
@@ -46,8 +47,12 @@ test-long: setup-test ui/dist/index.html
 	EBB_ALL_MACHINES=1 cargo nextest run --release --workspace -E 'test(machines_of_all_sizes)' --no-capture
 	$(step) 'reading mutated files for a minute each'
 	EBB_MUTATION_SECONDS=60 cargo nextest run --release --workspace -E 'binary(hostile_files)'
+	$(step) 'training in groups with 200 random schedules'
+	EBB_GROUP_SCHEDULES=200 cargo nextest run --release --workspace -E 'test(/^group_schedules::/)' --no-capture
 	$(step) 'training under real memory pressure'
 	scripts/hog-trial 50
+	$(step) 'training in groups of processes: memory pressure, killed and stopped ranks, and how exact, fast and polite they are'
+	for trial in libraries pressure rest kills silent waiting stop one predict unequal scaling; do scripts/group-trial $$trial || exit 1; done
 
 # Fuzzes every reader of files that Ebb did not write, each for SECONDS. Needs a nightly compiler.
 SECONDS := 60

@@ -133,6 +133,7 @@ mod tests {
             command_buffer_ms: None,
             micro_batches: vec![8],
             checkpoint_blocks: Vec::new(),
+            ledger: Vec::new(),
             metrics: Default::default(),
         });
         let events = std::iter::once(RunEvent::Started(Box::new(started))).chain(steps);

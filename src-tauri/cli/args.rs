@@ -134,7 +134,8 @@ pub struct Train {
     pub hosts: OnHosts,
     #[command(flatten)]
     pub script: Script,
-    /// Repeat an earlier run: use its micro-batch sizes and checkpointed blocks at every step
+    /// Repeat an earlier run: use its micro-batch sizes and checkpointed blocks at every step. If
+    /// several processes trained it, as many repeat it, each with the samples that it had
     #[arg(long, value_name = "RUN")]
     pub replay: Option<String>,
     /// A preset: quick, few_images, low_memory or token_compression

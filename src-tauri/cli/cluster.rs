@@ -9,6 +9,7 @@ use super::args;
 use super::failure::Failure;
 use super::hosts::Hosts;
 use super::output::out;
+use launcher::Launcher;
 use probe::{Answer, Probed, probe};
 use runlog::format_bytes;
 use serde_json::json;
@@ -60,6 +61,17 @@ fn measure(args: &args::Cluster, hosts: &Hosts) -> Result<(), Failure> {
     }
     let line = line.into_iter().map(Into::into).collect();
     run_together(&hosts, line, None)
+}
+
+/// The launcher and the library of MPI on this machine, as a sentence.
+pub fn describe_mpi() -> String {
+    let library = trainer::RunGroup::find_library();
+    match (Launcher::find(), library) {
+        (Ok(launcher), Ok(library)) => format!("{launcher}, {library}"),
+        (Err(reason), Ok(library)) => format!("{library}, but {reason}"),
+        (Ok(launcher), Err(reason)) => format!("{launcher}, but {reason}"),
+        (Err(_), Err(_)) => "none; only a training on several machines needs it".to_owned(),
+    }
 }
 
 fn print(probed: &Probed) {

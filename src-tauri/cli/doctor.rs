@@ -148,6 +148,7 @@ fn print_machine(machine: &MachineReport) {
         100.0 * machine.monitor.core_fraction,
         machine.monitor.readings_per_second
     );
+    out!("MPI: {}", machine.mpi);
 }
 
 fn print_result(report: &DoctorReport) {

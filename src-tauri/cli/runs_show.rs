@@ -8,7 +8,7 @@ use super::train::find;
 use crate::task_labels::learned;
 use dataset::Task;
 use runlog::{
-    MachineView, PredictionRecord, Run, RunFolder, RunStatus, describe_baseline,
+    GroupChange, PredictionRecord, RankView, Run, RunFolder, RunStatus, describe_baseline,
     describe_run_metrics, detail_in_terminal, format_bytes, format_count, format_duration,
     format_percent,
 };
@@ -84,6 +84,7 @@ fn write(folder: &RunFolder, run: &Run) {
     section("Measures", describe_run_metrics(run).into_iter());
     section("Baseline", baseline(run).into_iter());
     section("Machines", machines(run).into_iter());
+    section("Changes of the machines", group_changes(run).into_iter());
     section("The last two minutes", run.last_minutes().iter().cloned());
     let marks = run.marks();
     let changes = marks.iter().skip(marks.len().saturating_sub(CHANGES));
@@ -110,9 +111,19 @@ fn baseline(run: &Run) -> Vec<String> {
         .collect()
 }
 
+/// What changed among the machines.
+fn group_changes(run: &Run) -> Vec<String> {
+    let group = run.group().unwrap_or_default();
+    let change = |change: &GroupChange| {
+        let step = format_count(change.step);
+        format!("step {step}: {}", change.message)
+    };
+    group.changes.iter().map(change).collect()
+}
+
 /// Describes what the machines of a group did last.
 fn machines(run: &Run) -> Vec<String> {
-    let machines = run.machines().iter().map(MachineView::describe);
+    let machines = run.machines().iter().map(RankView::describe);
     let exchange = run.exchange_fraction().map(|fraction| {
         let percent = format_percent(fraction);
         format!("exchange of gradients: {percent} of the time")

@@ -36,9 +36,6 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     if args.find_learning_rate {
         refuse_group("--find-learning-rate")?;
     }
-    if args.replay.is_some() {
-        refuse_group("--replay")?;
-    }
     if args.hosts.on.is_some() {
         let absolute = std::path::absolute(&folder).unwrap_or(folder);
         return on_hosts(&args.hosts, None, Some(absolute), args.json);
@@ -92,7 +89,7 @@ fn train(
     };
     let plan = Plan::within_cap(&config, &found, total_bytes)?;
     plan.check_precision()?;
-    let replay = args.replay.as_deref().map(replay).transpose()?;
+    let replay = recorded(args, group)?;
     if !args.json {
         describe(&found, &plan)?;
         for sentence in plan.explain_defaults(&config) {
@@ -325,10 +322,13 @@ fn context(script: &Script, replay: Option<Replay>, control: Control) -> RunCont
     }
 }
 
-fn replay(run: &str) -> Result<Replay, Failure> {
-    Ok(Replay::from_events(&read_events(
-        &find(run)?.events_path(),
-    )?))
+/// The run to repeat. Only rank 0 needs it.
+fn recorded(args: &args::Train, group: &RunGroup) -> Result<Option<Replay>, Failure> {
+    let Some(run) = args.replay.as_deref().filter(|_| group.keeps_run()) else {
+        return Ok(None);
+    };
+    let events = read_events(&find(run)?.events_path())?;
+    Ok(Some(Replay::from_events(&events)))
 }
 
 /// Creates a run folder, in the store or where the user wants it.

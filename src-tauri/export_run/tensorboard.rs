@@ -153,6 +153,7 @@ mod tests {
                 command_buffer_ms,
                 micro_batches: vec![8],
                 checkpoint_blocks: Vec::new(),
+                ledger: Vec::new(),
                 metrics: BTreeMap::new(),
             };
             let file = tensorboard(&[step]);

@@ -16,6 +16,7 @@ fn json_and_page_name_the_machine_and_every_comparison() {
         "system",
         "architecture",
         "memory_source",
+        "mpi",
         "device",
         "reason",
     ] {
@@ -38,6 +39,7 @@ fn json_and_page_name_the_machine_and_every_comparison() {
     let page = std::fs::read_to_string(home.path("page.html")).expect("the page was written");
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
     assert!(page.contains("<th>Device</th><td>cpu ("), "{page}");
+    assert!(page.contains("<th>MPI</th><td>"), "{page}");
     let rows = page.matches("<td>passed</td>").count();
     assert_eq!((rows > 0, rows), (true, findings.len()));
     // The page was written completely or not at all, so nothing else is there.

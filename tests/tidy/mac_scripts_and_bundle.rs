@@ -229,6 +229,7 @@ fn undeclared(plist: &str) -> Vec<String> {
     let needed = [
         "<string>public.folder</string>",
         "<key>NSCameraUsageDescription</key>",
+        "<key>NSLocalNetworkUsageDescription</key>",
         "<key>UTExportedTypeDeclarations</key>",
         "<key>NSDesktopFolderUsageDescription</key>",
         "<key>NSDocumentsFolderUsageDescription</key>",

@@ -23,6 +23,7 @@ export type { DuplicatesView } from "./generated/DuplicatesView";
 export type { EstimateView } from "./generated/EstimateView";
 export type { FoundDuplicates } from "./generated/FoundDuplicates";
 export type { ImportedView } from "./generated/ImportedView";
+export type { GroupView } from "./generated/GroupView";
 export type { InputView } from "./generated/InputView";
 export type { InspectionView } from "./generated/InspectionView";
 export type { Level } from "./generated/Level";

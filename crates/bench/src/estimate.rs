@@ -4,6 +4,7 @@ use crate::model::{ForwardOptions, Model};
 use crate::peak_gflops::peak_gflops;
 use crate::workload::Workload;
 use candle_core::{DType, Device};
+use std::time::Instant;
 use tape::{Cancel, Kernels, Parameters, Tape};
 use trainer::estimate::{MemoryEstimate, NetworkFacts, Target, Variants};
 use trainer::internals::{DryRun, MicroBatchResult};
@@ -66,6 +67,47 @@ pub fn estimate_workload(
         parameters: parameters.clone(),
     };
     MemoryEstimate::for_network(&network, &dry_run, checkpointed, target, variants)
+}
+
+/// Size and speed of a workload on this machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WorkloadSpeed {
+    /// Number of its parameters.
+    pub parameters: u64,
+    /// Time of a sample, forward and backward, in a micro-batch on the CPU.
+    pub seconds_per_sample: f64,
+}
+
+/// Measures a micro-batch of `samples` on the CPU, in f32.
+///
+/// # Errors
+/// Memory or threads are missing.
+pub fn measure_workload(
+    workload: Workload,
+    samples: usize,
+    threads: usize,
+) -> Result<WorkloadSpeed> {
+    let samples = samples.max(1);
+    on_threads(threads, || {
+        let (model, parameters) = workload.build_zeros(DType::F32)?;
+        let count = parameters
+            .iter()
+            .map(|parameter| parameter.tensor.elem_count());
+        let count = count.sum::<usize>() as u64;
+        let dry_run = WorkloadDryRun {
+            workload,
+            model,
+            parameters,
+        };
+        // The first one warms caches and the allocator.
+        dry_run.run(samples, 0, Kernels::Fused)?;
+        let start = Instant::now();
+        dry_run.run(samples, 0, Kernels::Fused)?;
+        Ok(WorkloadSpeed {
+            parameters: count,
+            seconds_per_sample: start.elapsed().as_secs_f64() / samples as f64,
+        })
+    })
 }
 
 /// Seconds per step of a workload on the CPU, from its operations and this machine's measured rate.

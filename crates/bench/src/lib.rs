@@ -40,7 +40,7 @@ pub mod split_equivalence;
 mod workload;
 
 pub use controller_cost::{AfterStep, StepTimes, compare_controller, total_steps};
-pub use estimate::{estimate_workload, seconds_per_step};
+pub use estimate::{WorkloadSpeed, estimate_workload, measure_workload, seconds_per_step};
 pub use gradient_comparison::{
     GradientComparison, RelativeDifference, gradients_against_f64, kink_tolerance,
 };

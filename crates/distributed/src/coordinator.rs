@@ -9,6 +9,7 @@
 
 use crate::error::Result;
 use crate::group::{Claim, ClaimRequest, Ended, Share, disagreement};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Weight of the newest step in the speed of a rank.
@@ -29,6 +30,10 @@ pub struct Coordinator {
     /// Samples that were given back.
     returned: Vec<Range<u32>>,
     ledger: Vec<Share>,
+    /// Recorded ledgers that the next steps repeat.
+    recorded: VecDeque<Vec<Share>>,
+    /// In a step that repeats a recorded one: what each rank has still to claim.
+    assigned: Option<Vec<VecDeque<Range<u32>>>>,
     /// Rank 0 knows that the step is complete.
     is_complete: bool,
     is_stopping: bool,
@@ -111,9 +116,17 @@ impl Coordinator {
             ranks: vec![RankState::default(); size],
             returned: Vec::new(),
             ledger: Vec::new(),
+            recorded: VecDeque::new(),
+            assigned: None,
             is_complete: true,
             is_stopping: false,
         }
+    }
+
+    /// Makes the next steps repeat recorded ones: each rank claims what it processed then, in the
+    /// same order, however much it asks for. So the sums have the same bits.
+    pub fn replay(&mut self, ledgers: Vec<Vec<Share>>) {
+        self.recorded = ledgers.into();
     }
 
     /// Answers a claim of `rank` in step `round`, counted from 1, whose effective batch has
@@ -131,7 +144,7 @@ impl Coordinator {
         now_s: f64,
     ) -> Result<Claim> {
         if round == self.round + 1 && self.is_complete {
-            self.begin(samples);
+            self.begin(samples)?;
         }
         if round != self.round {
             return Err(disagreement(format!(
@@ -164,7 +177,10 @@ impl Coordinator {
             samples: samples.clone(),
             since_s: now_s,
         });
-        let next = self.ranks[rank].open.clone();
+        let next = match &self.assigned {
+            Some(assigned) => assigned[rank].front().cloned().unwrap_or(0..0),
+            None => self.ranks[rank].open.clone(),
+        };
         Ok(Claim::Samples { samples, next })
     }
 
@@ -178,7 +194,7 @@ impl Coordinator {
         self.ranks.iter().map(|rank| rank.speed).collect()
     }
 
-    fn begin(&mut self, samples: u32) {
+    fn begin(&mut self, samples: u32) -> Result<()> {
         self.round += 1;
         for rank in &mut self.ranks {
             rank.end_step();
@@ -193,6 +209,38 @@ impl Coordinator {
             rank.open = first..first + share;
             first += share;
         }
+        self.assigned = match self.recorded.pop_front() {
+            Some(ledger) => Some(self.assign(ledger)?),
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// What each rank claims in a step that repeats a recorded one.
+    fn assign(&self, ledger: Vec<Share>) -> Result<Vec<VecDeque<Range<u32>>>> {
+        let mut assigned = vec![VecDeque::new(); self.ranks.len()];
+        let mut counts = vec![0u32; self.samples as usize];
+        for Share { rank, samples } in ledger {
+            for sample in samples.clone() {
+                if let Some(count) = counts.get_mut(sample as usize) {
+                    *count += 1;
+                }
+            }
+            let claims = assigned.get_mut(rank).ok_or_else(|| {
+                disagreement(format!(
+                    "rank {rank} of the recorded run is missing: this group has {} ranks",
+                    self.ranks.len()
+                ))
+            })?;
+            claims.push_back(samples);
+        }
+        if counts.iter().any(|count| *count != 1) {
+            return Err(disagreement(format!(
+                "the recorded run processed other samples in a step: this one has {}",
+                self.samples
+            )));
+        }
+        Ok(assigned)
     }
 
     fn end_work(&mut self, rank: usize, ended: Option<Ended>, now_s: f64) -> Result<()> {
@@ -211,7 +259,7 @@ impl Coordinator {
             }
         };
         match ended {
-            Ended::GivenBack | Ended::Retracted => self.returned.push(work.samples),
+            Ended::GivenBack | Ended::Retracted => self.give_back(rank, work.samples),
             Ended::Confirmed => {
                 let count = len(&work.samples);
                 state.done += f64::from(count);
@@ -226,23 +274,30 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes back all samples of `rank` for others, unless the step is complete: then its sum is
-    /// needed.
+    /// Takes samples of `rank` back for others. In a step that repeats a recorded one, only the
+    /// rank itself can claim them again.
+    fn give_back(&mut self, rank: usize, samples: Range<u32>) {
+        match &mut self.assigned {
+            Some(assigned) => assigned[rank].push_front(samples),
+            None => self.returned.push(samples),
+        }
+    }
+
+    /// Takes back all samples of `rank`, unless the step is complete: then its sum is needed.
     fn retract(&mut self, rank: usize) {
         if let Some(work) = self.ranks[rank].work.take() {
-            self.returned.push(work.samples);
+            self.give_back(rank, work.samples);
         }
         if self.is_complete {
             return;
         }
         let ledger = std::mem::take(&mut self.ledger);
-        for share in ledger {
-            if share.rank == rank {
-                self.confirmed -= len(&share.samples);
-                self.returned.push(share.samples);
-            } else {
-                self.ledger.push(share);
-            }
+        let (retracted, kept) = ledger.into_iter().partition(|share| share.rank == rank);
+        self.ledger = kept;
+        let retracted: Vec<Share> = retracted;
+        for share in retracted.into_iter().rev() {
+            self.confirmed -= len(&share.samples);
+            self.give_back(rank, share.samples);
         }
     }
 
@@ -262,6 +317,9 @@ impl Coordinator {
 
     /// Takes the next samples for `rank`.
     fn take(&mut self, rank: usize, at_most: u32) -> Option<Range<u32>> {
+        if let Some(assigned) = &mut self.assigned {
+            return assigned[rank].pop_front();
+        }
         let most = self.limit(rank, at_most);
         if let Some(range) = self.returned.last_mut() {
             let taken = range.start..range.start + most.min(len(range));

@@ -69,7 +69,7 @@ pub enum Claim {
     Stop,
 }
 
-/// Samples that one rank processed.
+/// Samples that one rank processed as one micro-batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
     /// The rank.
@@ -133,6 +133,11 @@ pub trait Group: Send {
     /// # Errors
     /// The group is broken.
     fn sum(&mut self, values: Values) -> Result<Values>;
+
+    /// Makes the next steps repeat recorded ones: each rank claims what it processed then, in the
+    /// same order, however much it asks for. On the same group, the sums then have the same bits.
+    /// Rank 0 calls it before all ranks begin the first of these steps.
+    fn replay(&mut self, _ledgers: Vec<Vec<Share>>) {}
 
     /// Which rank processed which samples of the last complete step, in the order of confirmation.
     /// Empty on all ranks but 0.

@@ -18,12 +18,21 @@ const SUM_LOOKS: Duration = Duration::from_millis(1);
 const SUM_NAP: Duration = Duration::from_micros(50);
 /// Shortest pause otherwise. Pauses grow with the time in which nothing has happened.
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
-/// Longest pause while others may wait for an answer.
+/// Longest pause of a rank that has waited for less than a quarter of a second.
 const LONGEST_NAP: Duration = Duration::from_millis(2);
-/// Longest pause of a rank that only has to answer pings.
+/// Longest pause of the coordinator while others may ask it at any time.
+const LONGEST_COORDINATOR_NAP: Duration = Duration::from_millis(4);
+/// Longest pause of a rank that only has to answer pings, or that nothing has reached for long.
 const LONGEST_IDLE_NAP: Duration = Duration::from_millis(10);
-/// The fraction of the time without events that the next pause lasts.
+/// The fraction of the time without events that the next pause lasts: at first, and if nothing has
+/// happened for long.
 const NAP_DIVISOR: u32 = 16;
+const IDLE_NAP_DIVISOR: u32 = 100;
+/// The fraction of the usual time between two claims that a pause of the coordinator lasts. A claim
+/// waits for half a pause on average.
+const CLAIM_NAP_DIVISOR: u32 = 24;
+/// Weight of the newest time between two claims in the usual one: one in so many.
+const NEW_GAP_DIVISOR: u32 = 4;
 
 /// When a rank counts as lost.
 #[derive(Debug, Clone, Copy)]
@@ -47,10 +56,12 @@ impl Default for Timing {
 }
 
 /// What the training thread asks for. It sends the next command after the reply, except for
-/// `Members`, `Fail` and an unanswered `CheckAlive`, which have none.
+/// `Members`, `Replay`, `Fail` and an unanswered `CheckAlive`, which have none.
 pub(crate) enum Command {
     /// Names of the ranks for messages.
     Members(Vec<Member>),
+    /// Recorded ledgers that the next steps repeat.
+    Replay(Vec<Vec<Share>>),
     Claim {
         round: u64,
         samples: u32,
@@ -108,6 +119,9 @@ pub(crate) struct Messenger {
     failure: Option<GroupError>,
     started_at: Instant,
     active_at: Instant,
+    /// When another rank sent its newest message, and the usual time between two.
+    asked_at: Instant,
+    gap: Duration,
     has_ended: bool,
 }
 
@@ -141,6 +155,8 @@ impl Messenger {
             failure: None,
             started_at: now,
             active_at: now,
+            asked_at: now,
+            gap: Duration::ZERO,
             has_ended: false,
         }
     }
@@ -181,12 +197,26 @@ impl Messenger {
         if self.waiting == Some(WaitingFor::Sum) {
             return SUM_NAP;
         }
-        let longest = if self.waiting.is_some() || self.is_coordinator() {
-            LONGEST_NAP
+        let grown = self.active_at.elapsed() / NAP_DIVISOR;
+        let nap = if self.waiting.is_some() || self.transport.is_busy() {
+            grown.clamp(SHORTEST_NAP, LONGEST_NAP)
+        } else if self.is_coordinator() {
+            let nap = self.gap.max(self.asked_at.elapsed()) / CLAIM_NAP_DIVISOR;
+            nap.clamp(SHORTEST_NAP, LONGEST_COORDINATOR_NAP)
         } else {
-            LONGEST_IDLE_NAP
+            grown.clamp(SHORTEST_NAP, LONGEST_IDLE_NAP)
         };
-        (self.active_at.elapsed() / NAP_DIVISOR).clamp(SHORTEST_NAP, longest)
+        let silence = self.active_at.max(self.asked_at).elapsed();
+        nap.max(LONGEST_IDLE_NAP.min(silence / IDLE_NAP_DIVISOR))
+    }
+
+    /// Records that another rank has sent something.
+    fn note_message(&mut self, from: usize) {
+        let now = Instant::now();
+        let newest = now - std::mem::replace(&mut self.asked_at, now);
+        self.gap = self.gap * (NEW_GAP_DIVISOR - 1) / NEW_GAP_DIVISOR + newest / NEW_GAP_DIVISOR;
+        self.active_at = now;
+        self.message_at[from] = now;
     }
 
     fn reply(&mut self, reply: Result<Reply>) {
@@ -211,9 +241,13 @@ impl Messenger {
 
     /// Starts what the training thread asks for.
     fn serve(&mut self, command: Command) -> Result<()> {
-        self.active_at = Instant::now();
+        // Rank 0 answers its own claims at once: nothing follows from them.
+        if !(self.is_coordinator() && matches!(command, Command::Claim { .. })) {
+            self.active_at = Instant::now();
+        }
         match command {
             Command::Members(members) => self.members = members,
+            Command::Replay(ledgers) => self.coordinator.replay(ledgers),
             Command::Fail(message) => self.fail(message),
             Command::Leave => {
                 self.waiting = Some(WaitingFor::Leave);
@@ -268,7 +302,7 @@ impl Messenger {
                 self.check_began = Some(Instant::now());
                 self.ping()
             }
-            Command::Members(_) | Command::Fail(_) | Command::Leave => Ok(()),
+            Command::Members(_) | Command::Replay(_) | Command::Fail(_) | Command::Leave => Ok(()),
         }
     }
 
@@ -316,8 +350,7 @@ impl Messenger {
         while !self.has_ended
             && let Some((from, bytes)) = self.transport.receive()?
         {
-            self.active_at = Instant::now();
-            self.message_at[from] = self.active_at;
+            self.note_message(from);
             self.receive(from, Message::from_bytes(&bytes)?)?;
         }
         let began = Instant::now();

@@ -319,6 +319,10 @@ impl Transport for Mpi {
         Ok(None)
     }
 
+    fn is_busy(&self) -> bool {
+        !self.sends.is_empty() || self.receive.is_some()
+    }
+
     fn begin_sum(&mut self, mut values: Values) -> Result<()> {
         let objects = &self.library.objects;
         let (first, value_bytes, kind) = match &mut values {

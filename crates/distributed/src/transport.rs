@@ -23,6 +23,9 @@ pub(crate) trait Transport {
     /// The connection is lost.
     fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>>;
 
+    /// Whether a message is under way, which each call advances by a part.
+    fn is_busy(&self) -> bool;
+
     /// Begins to sum `values` over all ranks. All ranks begin the same sums in the same order, and
     /// one at a time.
     ///

@@ -263,6 +263,7 @@ impl Run {
                 .last()
                 .and_then(|newest| metric_name(newest, &self.targets())),
             last_minutes: self.last_minutes.clone(),
+            group: self.group(),
             arrays: Vec::new(),
         }
     }

@@ -74,6 +74,7 @@ mod tests {
             command_buffer_ms: None,
             micro_batches: Vec::new(),
             checkpoint_blocks: Vec::new(),
+            ledger: Vec::new(),
             metrics: BTreeMap::new(),
         };
         let evaluation = RunEvent::Evaluation {

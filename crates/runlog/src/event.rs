@@ -166,6 +166,11 @@ pub enum RunEvent {
         #[serde(default, alias = "blocks", skip_serializing_if = "Vec::is_empty")]
         #[ts(optional, as = "Option<Vec<u32>>")]
         checkpoint_blocks: Vec<u32>,
+        /// Which process of a group processed which samples, one entry per micro-batch: rank, first
+        /// sample of the effective batch, number of samples. Empty for a run on one machine.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[ts(optional, as = "Option<Vec<(u32, u32, u32)>>")]
+        ledger: Vec<(u32, u32, u32)>,
         /// Metrics of the task beside its loss, by name; often empty. Token compression reports
         /// `kept_fraction`, `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`,
         /// and the numbers of non-finite gradient values, `nan_gradients` and `infinite_gradients`.

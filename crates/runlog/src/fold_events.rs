@@ -112,6 +112,7 @@ impl Run {
                 ..
             } => {
                 self.end(RunStatus::Failed);
+                self.machines.apply(event);
                 code.clone_into(&mut self.failure_code);
                 let detail = status_text::resume_detail(self.figures.step, self.checkpoints.last());
                 self.set_status_line(*at_ms, message.clone(), detail);
@@ -274,13 +275,8 @@ impl Run {
 
     fn apply_group(&mut self, event: &RunEvent) {
         match event {
-            RunEvent::Group {
-                at_ms,
-                members,
-                message,
-                ..
-            } => {
-                self.machines.begin(members);
+            RunEvent::Group { at_ms, message, .. } => {
+                self.machines.apply(event);
                 let detail = status_text::GROUP_DETAIL.to_owned();
                 self.set_status_line(*at_ms, message.clone(), detail);
             }
@@ -289,7 +285,10 @@ impl Run {
                 host,
                 message,
                 ..
-            } => self.add_note(format!("rank {rank} ({host}): {message}")),
+            } => {
+                self.machines.apply(event);
+                self.add_note(format!("rank {rank} ({host}): {message}"));
+            }
             _ => self.machines.apply(event),
         }
     }
@@ -440,7 +439,7 @@ impl Run {
         self.stop_reason = None;
         self.is_suspended = false;
         // A group names itself after it has resumed.
-        self.machines = Machines::default();
+        self.machines.end(at_ms);
         self.failure_code.clear();
         self.figures = self.figures_at(at_ms, step);
         self.add_resumption(at_ms, step, device);

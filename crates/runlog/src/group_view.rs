@@ -4,29 +4,70 @@ use crate::amounts::{format_bytes, format_percent};
 use crate::event::RunEvent;
 use crate::machines::{GroupMember, MachineShare};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use ts_rs::TS;
+
+/// Most changes that are kept.
+const MAX_CHANGES: usize = 20;
+
+/// The code of a run that failed because a machine was lost.
+const LOST: &str = "group";
+
+/// A run that several machines train, or have trained.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
+pub struct GroupView {
+    /// The ranks in order; empty if the run now trains on one machine.
+    pub ranks: Vec<RankView>,
+    /// What changed in the group, oldest first.
+    pub changes: Vec<GroupChange>,
+}
 
 /// One rank as it is shown: who it is, and what it did last.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, TS)]
-pub struct MachineView {
+pub struct RankView {
     /// Who it is.
     pub member: GroupMember,
     /// What it did since the previous report.
     pub last: MachineShare,
     /// Its part of the samples since the previous report, `0.0..=1.0`.
     pub share: f64,
+    /// The fractions of the time in which it worked, waited for others or for memory, and exchanged
+    /// gradients; `None` before the first report.
+    pub times: Option<RankTimes>,
     /// Samples that it has processed since the group began.
     pub samples: u64,
 }
 
-impl MachineView {
+/// How a rank spent its time, `0.0..=1.0` each.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, TS)]
+pub struct RankTimes {
+    /// Processing samples.
+    pub working: f64,
+    /// Waiting for other ranks or for memory.
+    pub waiting: f64,
+    /// Adding its gradients up with those of the others.
+    pub exchange: f64,
+}
+
+/// Something that changed in the group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct GroupChange {
+    /// When, on the run's clock.
+    pub at_ms: u64,
+    /// Completed optimizer steps.
+    pub step: u64,
+    /// What happened: "Trains on 2 machines: studio (rank 0), air (rank 1)".
+    pub message: String,
+}
+
+impl RankView {
     /// "rank 1 (air)".
     pub fn name(&self) -> String {
         format!("rank {} ({})", self.member.rank, self.member.host)
     }
 
     /// "rank 1 (air): 38 % of the samples, micro-batch 8, 412 MB of 2.1 GB, working 93 % of the
-    /// time".
+    /// time, waiting 4 %, exchange 3 %".
     pub fn describe(&self) -> String {
         let MachineShare {
             micro_batch,
@@ -45,9 +86,11 @@ impl MachineView {
             let (own, budget) = (format_bytes(*own_bytes), format_bytes(*budget_bytes));
             parts.push(format!("{own} of {budget}"));
         }
-        if let Some(utilization) = self.last.utilization() {
-            let percent = format_percent(utilization);
-            parts.push(format!("working {percent} of the time"));
+        if let Some(times) = self.times {
+            let working = format_percent(times.working);
+            parts.push(format!("working {working} of the time"));
+            parts.push(format!("waiting {}", format_percent(times.waiting)));
+            parts.push(format!("exchange {}", format_percent(times.exchange)));
         }
         format!("{}: {}", self.name(), parts.join(", "))
     }
@@ -56,79 +99,162 @@ impl MachineView {
 /// The machines of a run, folded from its events. Empty for a run on one machine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Machines {
-    pub(crate) views: Vec<MachineView>,
+    pub(crate) views: Vec<RankView>,
+    changes: VecDeque<GroupChange>,
     /// Part of the time that adding up the gradients takes, `0.0..=1.0`.
     pub(crate) exchange_fraction: Option<f64>,
 }
 
 impl Machines {
-    /// Takes the members of a new group; none if the run goes on alone.
-    pub(crate) fn begin(&mut self, members: &[GroupMember]) {
-        let view = |member: &GroupMember| MachineView {
+    /// The group; `None` if the run has only ever trained on one machine.
+    pub(crate) fn view(&self) -> Option<GroupView> {
+        let was_alone = self.views.is_empty() && self.changes.is_empty();
+        (!was_alone).then(|| GroupView {
+            ranks: self.views.clone(),
+            changes: self.changes.iter().cloned().collect(),
+        })
+    }
+
+    /// Takes the members of a new group.
+    fn begin(&mut self, members: &[GroupMember]) {
+        let view = |member: &GroupMember| RankView {
             member: member.clone(),
-            ..MachineView::default()
+            ..RankView::default()
         };
-        *self = Machines {
-            views: members.iter().map(view).collect(),
-            exchange_fraction: None,
-        };
+        self.views = members.iter().map(view).collect();
+        self.exchange_fraction = None;
+    }
+
+    /// The run was resumed: a group names itself again. What happened before stays, also if the
+    /// clock was set back to that of the checkpoint.
+    pub(crate) fn end(&mut self, at_ms: u64) {
+        self.views.clear();
+        self.exchange_fraction = None;
+        for change in &mut self.changes {
+            change.at_ms = change.at_ms.min(at_ms);
+        }
     }
 
     pub(crate) fn apply(&mut self, event: &RunEvent) {
-        let RunEvent::Machines {
-            exchange_ms,
-            machines,
-            ..
-        } = event
-        else {
-            return;
-        };
+        match event {
+            RunEvent::Group {
+                at_ms,
+                step,
+                members,
+                message,
+            } => {
+                self.begin(members);
+                self.change(*at_ms, *step, message.clone());
+            }
+            RunEvent::Machine {
+                at_ms,
+                step,
+                rank,
+                host,
+                message,
+            } => self.change(*at_ms, *step, format!("rank {rank} ({host}): {message}")),
+            RunEvent::Failed {
+                at_ms,
+                step,
+                code,
+                message,
+            } if code == LOST => self.change(*at_ms, *step, message.clone()),
+            RunEvent::Machines {
+                at_ms,
+                step,
+                exchange_ms,
+                machines,
+            } => {
+                self.share(machines, *at_ms, *step);
+                let rank_0 = machines.first();
+                let all_ms = rank_0.map(|rank_0| rank_0.busy_ms + rank_0.wait_ms);
+                let all_ms = all_ms.filter(|all_ms| *all_ms > 0.0);
+                let fraction = |all_ms: f64| (exchange_ms / all_ms).clamp(0.0, 1.0);
+                self.exchange_fraction = all_ms.map(fraction);
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, at_ms: u64, step: u64, message: String) {
+        self.changes.push_back(GroupChange {
+            at_ms,
+            step,
+            message,
+        });
+        if self.changes.len() > MAX_CHANGES {
+            self.changes.pop_front();
+        }
+    }
+
+    /// Takes what each rank did, and records which ranks rest or are back.
+    fn share(&mut self, machines: &[MachineShare], at_ms: u64, step: u64) {
         let all: u64 = machines.iter().map(|machine| machine.samples).sum();
+        let mut changes = Vec::new();
         for share in machines {
             let rank = share.rank;
             let Some(view) = self.views.iter_mut().find(|v| v.member.rank == rank) else {
                 continue;
             };
+            if share.is_suspended != view.last.is_suspended {
+                let name = view.name();
+                changes.push(if share.is_suspended {
+                    format!("{name} has freed its weights: its memory is short")
+                } else {
+                    format!("{name} has its weights again and takes part")
+                });
+            }
             view.samples += share.samples;
             view.share = share.samples as f64 / all.max(1) as f64;
+            view.times = times(share);
             view.last = share.clone();
         }
-        let all_ms = machines
-            .first()
-            .map(|rank_0| rank_0.busy_ms + rank_0.wait_ms);
-        let all_ms = all_ms.filter(|all_ms| *all_ms > 0.0);
-        self.exchange_fraction = all_ms.map(|all_ms| (exchange_ms / all_ms).clamp(0.0, 1.0));
+        for message in changes {
+            self.change(at_ms, step, message);
+        }
     }
+}
+
+fn times(share: &MachineShare) -> Option<RankTimes> {
+    Some(RankTimes {
+        working: share.utilization()?,
+        waiting: share.waiting()?,
+        exchange: share.exchange()?,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machines::{describe_group, member};
 
-    fn member(rank: u32, host: &str) -> GroupMember {
-        GroupMember {
-            rank,
-            host: host.to_owned(),
-            ..GroupMember::default()
+    fn group(hosts: &[&str]) -> RunEvent {
+        let members: Vec<_> = (0..)
+            .zip(hosts)
+            .map(|(rank, host)| member(rank, host))
+            .collect();
+        RunEvent::Group {
+            at_ms: 1,
+            step: 0,
+            message: describe_group(&members),
+            members,
         }
     }
 
-    #[test]
-    fn shares_follow_the_newest_report() {
-        let mut machines = Machines::default();
-        machines.begin(&[member(0, "studio"), member(1, "air")]);
+    fn report(samples: [u64; 2], is_suspended: bool) -> RunEvent {
         let share = |rank, samples, busy_ms, is_suspended| MachineShare {
             rank,
             samples,
             busy_ms,
             wait_ms: 1000.0 - busy_ms,
+            exchange_ms: 80.0,
             micro_batch: 8,
             own_bytes: 400 << 20,
             budget_bytes: 2 << 30,
             is_suspended,
             ..MachineShare::default()
         };
-        let report = |samples: [u64; 2], is_suspended| RunEvent::Machines {
+        RunEvent::Machines {
             at_ms: 5,
             step: 3,
             exchange_ms: 80.0,
@@ -136,7 +262,14 @@ mod tests {
                 share(0, samples[0], 900.0, false),
                 share(1, samples[1], 450.0, is_suspended),
             ],
-        };
+        }
+    }
+
+    #[test]
+    fn shares_follow_the_newest_report() {
+        let mut machines = Machines::default();
+        assert_eq!(machines.view(), None, "one machine");
+        machines.apply(&group(&["studio", "air"]));
         machines.apply(&report([48, 16], false));
         machines.apply(&report([60, 20], false));
         let air = &machines.views[1];
@@ -144,10 +277,53 @@ mod tests {
         assert_eq!(machines.exchange_fraction, Some(0.08));
         assert_eq!(
             air.describe(),
-            "rank 1 (air): 25.0 % of the samples, micro-batch 8, 400 MB of 2.0 GB, working 45.0 % of the time"
+            "rank 1 (air): 25.0 % of the samples, micro-batch 8, 400 MB of 2.0 GB, working 45.0 % of the time, waiting 47.0 %, exchange 8.0 %"
         );
         machines.apply(&report([80, 0], true));
         let air = machines.views[1].describe();
         assert!(air.contains("suspended: its memory is short"), "{air}");
+    }
+
+    #[test]
+    fn every_change_of_the_group_has_its_sentence() {
+        let mut machines = Machines::default();
+        machines.apply(&group(&["studio", "air"]));
+        machines.apply(&report([48, 16], false));
+        machines.apply(&report([64, 0], true));
+        machines.apply(&RunEvent::Machine {
+            at_ms: 6,
+            step: 4,
+            rank: 1,
+            host: "air".to_owned(),
+            message: "Micro-batch reduced from 16 to 8".to_owned(),
+        });
+        machines.apply(&report([48, 16], false));
+        machines.apply(&RunEvent::Failed {
+            at_ms: 90,
+            step: 5,
+            code: LOST.to_owned(),
+            message: "rank 1 (air) has not answered for 60 s".to_owned(),
+        });
+        machines.end(40);
+        machines.apply(&group(&["studio"]));
+        let view = machines.view().expect("it was a group");
+        let reported: Vec<_> = view
+            .changes
+            .iter()
+            .map(|change| change.message.as_str())
+            .collect();
+        assert_eq!(
+            reported,
+            [
+                "Trains on 2 machines: studio (rank 0), air (rank 1)",
+                "rank 1 (air) has freed its weights: its memory is short",
+                "rank 1 (air): Micro-batch reduced from 16 to 8",
+                "rank 1 (air) has its weights again and takes part",
+                "rank 1 (air) has not answered for 60 s",
+                "Trains in 1 process on studio",
+            ]
+        );
+        assert_eq!(view.changes[4].at_ms, 40, "before the clock was set back");
+        assert_eq!(view.ranks.len(), 1);
     }
 }

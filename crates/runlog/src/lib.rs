@@ -116,7 +116,7 @@ pub use event::{
 };
 pub use event_file::{EventReader, EventWriter, Tail, read_events};
 pub use fold_events::Run;
-pub use group_view::MachineView;
+pub use group_view::{GroupChange, GroupView, RankView};
 pub use machines::{GroupMember, MachineShare, describe_group};
 pub use metric_text::{describe_run_metrics, format_metrics, headline_metric, is_fraction};
 pub use notes::RunNotes;

@@ -33,6 +33,10 @@ pub struct MachineShare {
     /// Milliseconds in which it waited for other ranks or for memory, the exchange included.
     #[serde(deserialize_with = "crate::json_floats::or_null")]
     pub wait_ms: f64,
+    /// Milliseconds in which it added its gradients up with those of the others. Missing in events
+    /// of early versions.
+    #[serde(default, deserialize_with = "crate::json_floats::or_null")]
+    pub exchange_ms: f64,
     /// Samples of its micro-batch; 0 while it does not work.
     pub micro_batch: u32,
     /// Footprint of its process, in bytes.
@@ -49,8 +53,22 @@ pub struct MachineShare {
 impl MachineShare {
     /// The fraction of the time in which the rank worked; `None` if no time has passed.
     pub fn utilization(&self) -> Option<f64> {
+        self.fraction(self.busy_ms)
+    }
+
+    /// The fraction of the time in which it waited for other ranks or for memory.
+    pub fn waiting(&self) -> Option<f64> {
+        self.fraction(self.wait_ms - self.exchange_ms)
+    }
+
+    /// The fraction of the time in which it exchanged gradients.
+    pub fn exchange(&self) -> Option<f64> {
+        self.fraction(self.exchange_ms)
+    }
+
+    fn fraction(&self, part_ms: f64) -> Option<f64> {
         let all_ms = self.busy_ms + self.wait_ms;
-        (all_ms > 0.0).then(|| self.busy_ms / all_ms)
+        (all_ms > 0.0).then(|| (part_ms / all_ms).clamp(0.0, 1.0))
     }
 }
 
@@ -73,17 +91,19 @@ pub fn describe_group(members: &[GroupMember]) -> String {
     )
 }
 
+/// A member of a group in tests.
+#[cfg(test)]
+pub(crate) fn member(rank: u32, host: &str) -> GroupMember {
+    GroupMember {
+        rank,
+        host: host.to_owned(),
+        ..GroupMember::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn member(rank: u32, host: &str) -> GroupMember {
-        GroupMember {
-            rank,
-            host: host.to_owned(),
-            ..GroupMember::default()
-        }
-    }
 
     #[test]
     fn a_group_is_described_by_its_machines() {

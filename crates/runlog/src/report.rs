@@ -8,6 +8,7 @@ mod panel_frame;
 mod head;
 
 mod changes;
+mod machines;
 mod panels;
 
 mod pdf;
@@ -28,7 +29,7 @@ struct Size {
 
 impl Size {
     fn for_run(run: &Run) -> Size {
-        let height = panel_frame::BOTTOM + changes::height(run) + EDGE;
+        let height = panel_frame::BOTTOM + changes::height(run) + machines::height(run) + EDGE;
         Size {
             width: (WIDTH * f64::from(SCALE)) as u32,
             height: (height * f64::from(SCALE)) as u32,
@@ -108,5 +109,6 @@ fn draw<B: DrawingBackend>(run: &Run, id: &str, backend: B, target: Backend) -> 
     head::draw(run, id, &page)?;
     panels::draw(run, &page)?;
     changes::draw(run, &page)?;
+    machines::draw(run, &page)?;
     page.finish()
 }

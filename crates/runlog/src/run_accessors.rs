@@ -6,7 +6,7 @@ use crate::baseline_text::{Accuracies, MixtureAccuracy, compare_with_baseline};
 use crate::choice_settings::TaskChoice;
 use crate::event::{MemoryLimits, Started, StopReason};
 use crate::fold_events::Run;
-use crate::group_view::MachineView;
+use crate::group_view::{GroupView, RankView};
 use crate::metric_text::headline_metric;
 use crate::records::{self, BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord};
 use crate::run_view::{Figures, Mark, RunStatus, StatusLine};
@@ -101,8 +101,13 @@ impl Run {
 
     /// The machines that train the run together, in the order of ranks; empty for a run on one
     /// machine.
-    pub fn machines(&self) -> &[MachineView] {
+    pub fn machines(&self) -> &[RankView] {
         &self.machines.views
+    }
+
+    /// The machines and what changed in their group; `None` if the run has only trained on one.
+    pub fn group(&self) -> Option<GroupView> {
+        self.machines.view()
     }
 
     /// Part of the time in which the machines added up their gradients, `0.0..=1.0`; `None` for a

@@ -2,6 +2,7 @@
 //! them, `chart_data.rs` selects a time range.
 
 use crate::event::Started;
+use crate::group_view::GroupView;
 use pressure::{Change, Component, Level, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -235,6 +236,10 @@ pub struct PullHeader {
     pub notes: Vec<String>,
     /// The crash report of a run whose process exited without an end event; empty otherwise.
     pub last_minutes: Vec<String>,
+    /// The machines; missing if the run has only trained on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub group: Option<GroupView>,
     /// The arrays that follow this header.
     pub arrays: Vec<PackedArray>,
 }

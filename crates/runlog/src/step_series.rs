@@ -135,6 +135,7 @@ mod tests {
             command_buffer_ms: Some(2.0),
             micro_batches: Vec::new(),
             checkpoint_blocks: Vec::new(),
+            ledger: Vec::new(),
             metrics: BTreeMap::new(),
         }
     }

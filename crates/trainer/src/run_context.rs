@@ -1,5 +1,6 @@
 //! What a caller passes to a run beside its plan, and what it gets back.
 
+use crate::error::Result;
 use crate::live::LiveObserver;
 use crate::machine::Machine;
 use crate::replay::Replay;
@@ -27,6 +28,20 @@ pub struct RunContext {
     pub data_folder: Option<PathBuf>,
     /// Shows what happens between two events.
     pub live: Option<Arc<dyn LiveObserver>>,
+}
+
+impl RunContext {
+    /// Lets the group repeat the recorded run, if there is one, from step `done` on. Alone, the
+    /// memory controller follows its schedule.
+    ///
+    /// # Errors
+    /// Another number of processes trained the recorded run.
+    pub(crate) fn replaying_from(mut self, done: u64) -> Result<Self> {
+        if let Some(replay) = self.replay.take() {
+            self.replay = self.group.replay(replay, done)?;
+        }
+        Ok(self)
+    }
 }
 
 /// How a run ended.

@@ -7,17 +7,24 @@ mod machine_report;
 mod share_run;
 
 use crate::error::{Result, TrainError};
+use crate::replay::Replay;
 pub(crate) use agreement::{Subject, agree, checksum};
-use distributed::{Alone, Claim, ClaimRequest, Group, GroupError, Member, Values, join_launched};
+use distributed::{
+    Alone, Claim, ClaimRequest, Group, GroupError, Member, Share, Values, join_launched,
+};
 use exchange::VALUES_AT_ONCE;
 pub(crate) use exchange::{Contribution, Layout, exchange};
 pub(crate) use machine_log::{MachineLog, gather_members};
 pub(crate) use machine_report::MachineReport;
+use runlog::counted;
 pub(crate) use share_run::{share_checkpoint, share_run};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+/// After this many steps, the ranks compare all weights; after every step, the norm of the
+/// gradients.
+const COMPARED_STEPS: u64 = 100;
 /// Number of exchanges whose best time counts.
 const MEASURED_EXCHANGES: usize = 4;
 
@@ -36,6 +43,8 @@ struct Shared {
     has_stopped: bool,
     /// A number that all ranks must have in common after the newest update.
     last_update: u64,
+    /// After this many steps, the number depends on all weights.
+    compared_steps: u64,
 }
 
 impl fmt::Debug for RunGroup {
@@ -51,7 +60,16 @@ impl RunGroup {
             group,
             has_stopped: false,
             last_update: 0,
+            compared_steps: COMPARED_STEPS,
         }))))
+    }
+
+    /// Compares all weights of all ranks after every `steps` steps, instead of every 100.
+    pub fn comparing_weights_every(self, steps: u64) -> Self {
+        if let Some(mut shared) = self.lock() {
+            shared.compared_steps = steps.max(1);
+        }
+        self
     }
 
     /// Joins the group that a launcher such as `mpirun` started this process for. Without a
@@ -193,6 +211,55 @@ impl RunGroup {
     /// Whether a claim of the newest step was answered with a stop: all ranks get this answer.
     pub(crate) fn has_stopped(&self) -> bool {
         self.lock().is_some_and(|shared| shared.has_stopped)
+    }
+
+    /// Makes the steps after `done` repeat those of a recorded run. Returns the schedule if this
+    /// machine has to follow it alone.
+    ///
+    /// # Errors
+    /// The recorded run was trained by another number of ranks.
+    pub(crate) fn replay(&self, replay: Replay, done: u64) -> Result<Option<Replay>> {
+        let (recorded, size) = (replay.ranks() as usize, self.size());
+        if recorded != size {
+            let processes = |count: usize| counted(count as u64, "process", "processes");
+            let message = format!(
+                "the recorded run was trained in {}, and this one is in {}; replay it in as many",
+                processes(recorded),
+                processes(size)
+            );
+            return Err(TrainError::NotTrainable { message });
+        }
+        let Some(mut shared) = self.lock() else {
+            return Ok(Some(replay));
+        };
+        let share = |&(rank, first, count): &(u32, u32, u32)| Share {
+            rank: rank as usize,
+            samples: first..first.saturating_add(count),
+        };
+        let ledgers = replay.ledgers(done);
+        let ledgers = ledgers
+            .iter()
+            .map(|ledger| ledger.iter().map(share).collect());
+        shared.group.replay(ledgers.collect());
+        Ok(None)
+    }
+
+    /// Who processed which samples of the newest step: rank, first sample, number of samples. Empty
+    /// on all ranks but 0.
+    pub(crate) fn ledger(&self) -> Vec<(u32, u32, u32)> {
+        let shares = self
+            .lock()
+            .map_or_else(Vec::new, |shared| shared.group.ledger());
+        let entry = |Share { rank, samples }: Share| {
+            (rank as u32, samples.start, samples.end - samples.start)
+        };
+        shares.into_iter().map(entry).collect()
+    }
+
+    /// After this many steps, the number of [`RunGroup::record_update`] depends on all weights.
+    pub(crate) fn compared_steps(&self) -> u64 {
+        self.lock()
+            .map_or(COMPARED_STEPS, |shared| shared.compared_steps)
     }
 
     /// Records a number that all ranks must have in common after an update.

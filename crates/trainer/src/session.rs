@@ -53,10 +53,6 @@ use tape::device::{
 };
 use tape::optim::{Health, health};
 
-/// After this many steps, the ranks of a group compare all weights; after every step, the norm of
-/// the gradients.
-const COMPARED_STEPS: u64 = 100;
-
 /// One session of a run.
 pub struct Session<'a, T: Task> {
     pub(crate) plan: &'a Plan,
@@ -131,6 +127,7 @@ impl<'a, T: Task> Session<'a, T> {
         observer: Observer<'a>,
     ) -> Result<Self> {
         let state = RunState::default();
+        let context = context.replaying_from(state.step)?;
         let mut session = Session::new(plan, data, run, claim, context, observer, state)?;
         if let Some(branch) = branch {
             with_autorelease_pool(|| {
@@ -169,6 +166,7 @@ impl<'a, T: Task> Session<'a, T> {
     ) -> Result<Self> {
         let (loaded, damaged) = checkpoint::newest(run)?;
         let state = loaded.state.clone();
+        let context = context.replaying_from(state.step)?;
         let mut session = Session::new(plan, data, run, claim, context, observer, state)?;
         session.load(&loaded)?;
         session.enter_group()?;
@@ -572,6 +570,7 @@ impl<'a, T: Task> Session<'a, T> {
             } else {
                 batch.checkpoint_blocks
             },
+            ledger: self.group.ledger(),
             metrics,
         })?;
         if let Some(message) = self.learning_check.observe(self.state.step, batch.loss) {
@@ -618,7 +617,7 @@ impl<'a, T: Task> Session<'a, T> {
             return Ok(());
         }
         let mut number = gradient_norm.to_bits();
-        if self.state.step.is_multiple_of(COMPARED_STEPS) {
+        if self.state.step.is_multiple_of(self.group.compared_steps()) {
             number ^= checksum(&self.learner.parameters)?;
         }
         self.group.record_update(number);

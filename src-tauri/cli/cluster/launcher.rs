@@ -3,6 +3,7 @@
 use super::super::hosts::Host;
 use super::probe::SSH_OPTIONS;
 use std::ffi::OsString;
+use std::fmt;
 use std::process::{Command, Stdio};
 
 /// What there is to say if there is no launcher.
@@ -24,6 +25,15 @@ pub struct Process {
     pub is_here: bool,
     pub program: OsString,
     pub args: Vec<OsString>,
+}
+
+impl fmt::Display for Launcher {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Launcher::OpenMpi(version) => write!(to, "mpirun of Open MPI {version}"),
+            Launcher::Mpich => to.write_str("mpirun of MPICH"),
+        }
+    }
 }
 
 impl Launcher {

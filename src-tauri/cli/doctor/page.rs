@@ -85,6 +85,7 @@ fn machine(report: &DoctorReport) -> String {
                 format_bytes(machine.total_bytes)
             ),
         ),
+        ("MPI", machine.mpi.clone()),
         ("Device", format!("{} ({})", machine.device, machine.reason)),
     ];
     if let Some(GpuReport {
@@ -211,6 +212,7 @@ mod tests {
                 core_fraction: 0.0,
                 readings_per_second: 20.0,
             },
+            mpi: "mpirun of Open MPI 4, libmpi.so.40".to_owned(),
             device: "metal",
             reason: "the Mac's own GPU, <Apple> & \"M4\"".to_owned(),
             gpu: Some(GpuReport {

@@ -1,5 +1,6 @@
 //! What `ebb doctor` finds out: the same report is printed as text or JSON, and written as a page.
 
+use super::super::cluster::describe_mpi;
 use super::super::failure::Failure;
 use crate::machine_info;
 use pressure::{MemorySource, Monitor};
@@ -30,6 +31,8 @@ pub struct MachineReport {
     /// Where the memory usage is read.
     pub memory_source: String,
     pub monitor: MonitorCost,
+    /// The launcher and the library of MPI, which connects several machines.
+    pub mpi: String,
     /// The device that is checked: `cpu`, `cuda` or `metal`.
     pub device: &'static str,
     /// Why this device was chosen.
@@ -97,6 +100,7 @@ impl MachineReport {
             available_bytes: sample.available_bytes,
             memory_source: source.describe(),
             monitor: monitor_cost(source),
+            mpi: describe_mpi(),
             device: chosen.kind.name(),
             reason: chosen.reason.clone(),
             gpu: (!chosen.device.is_cpu()).then(|| GpuReport {

@@ -7,7 +7,7 @@ use super::{Plan, TIMED_SAMPLES, config, min_checkpointing, target};
 use crate::cli::failure::Failure;
 use crate::cli::output::out;
 use crate::cli::preset_choice::read_for_preset;
-use bench::{Workload, seconds_per_step};
+use bench::{Workload, measure_workload};
 use runlog::{format_count, format_duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -136,25 +136,18 @@ fn of_workload(
     group: &RunGroup,
 ) -> Result<(Subject, f64), Failure> {
     let workload: Workload = super::workload(name)?;
-    let machine = PlannedMachine::new(args, &runlog::RunConfig::default())?;
-    let target = target(Some(threads), &machine);
     let batch = args.settings.config.effective_batch;
     let batch = batch.unwrap_or(super::WORKLOAD_BATCH);
-    let estimate =
-        bench::estimate_workload(workload, 0, target, trainer::estimate::Variants::Planned)?;
+    let samples = TIMED_SAMPLES.min(batch as usize);
+    // Machines that share a memory or a processor slow each other down, so all measure at once.
     group.gather(Vec::new())?;
-    let seconds = seconds_per_step(workload, batch, 0, target)?;
-    let seconds = seconds.ok_or_else(|| {
-        Failure::new(
-            "the speed of a workload can only be measured on CPUs; plan for a folder instead",
-        )
-    })?;
+    let measured = measure_workload(workload, samples, threads as usize)?;
     let subject = Subject {
         name: name.to_owned(),
-        parameters: estimate.parameters,
+        parameters: measured.parameters,
         effective_batch: batch,
     };
-    Ok((subject, f64::from(batch) / seconds.max(1e-9)))
+    Ok((subject, 1.0 / measured.seconds_per_sample.max(1e-9)))
 }
 
 fn print(is_json: bool, subject: &Subject, speeds: &[Speed], prediction: &Prediction) {

@@ -22,6 +22,11 @@ busy_ms: number,
  */
 wait_ms: number, 
 /**
+ * Milliseconds in which it added its gradients up with those of the others. Missing in events
+ * of early versions.
+ */
+exchange_ms: number, 
+/**
  * Samples of its micro-batch; 0 while it does not work.
  */
 micro_batch: number, 

@@ -205,6 +205,11 @@ micro_batches: Array<number>,
  */
 checkpoint_blocks?: Array<number>, 
 /**
+ * Which process of a group processed which samples, one entry per micro-batch: rank, first
+ * sample of the effective batch, number of samples. Empty for a run on one machine.
+ */
+ledger?: Array<[number, number, number]>, 
+/**
  * Metrics of the task beside its loss, by name; often empty. Token compression reports
  * `kept_fraction`, `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`,
  * and the numbers of non-finite gradient values, `nan_gradients` and `infinite_gradients`.

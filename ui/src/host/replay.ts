@@ -1,13 +1,14 @@
 // The window in a plain browser: it plays a recorded run. `?at=SECONDS` sets where the run's clock
 // begins, `?speed=0` stops it there, `?theme=light|dark` overrides the system, `?check` shows the
 // check of a GPU before a training, `?first-check` the one at the first launch, `?gpu` the time of a
-// GPU, `?language=de` German, and `?state=ID` leads to a state of the list in `replay/states.ts`. Never part of a production
-// bundle.
+// GPU, `?machines` a group of machines, `?language=de` German, and `?state=ID` leads to a state of
+// the list in `replay/states.ts`. Never part of a production bundle.
 import type { DeviceCheckView, PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
 import { pack } from "../unpackPull";
 import { toCommandError, type Host } from "./host";
 import { table, texts } from "./replay/textAndTableInspections";
 import { changeLimits } from "./replay/limits";
+import { machines } from "./replay/machines";
 import { enqueue, queued } from "./replay/queue";
 import { stepsOfPlan } from "./replay/recoverySteps";
 import { allStates } from "./replay/states";
@@ -71,7 +72,7 @@ const pullAt = (ms: number, seen: number): ArrayBuffer => {
   // A stand-in for the GPU's time, which the recorded run does not have.
   const waited = arrays.find(([name]) => name === "loss.wait_ms");
   if (query.has("gpu") && waited) arrays.push(["loss.command_buffer_ms", waited[1].map((ms) => 4 + ms)]);
-  const header = { ...recorded.header, version, unchanged, status, status_line: lastLine ?? recorded.header.status_line };
+  const header = { ...recorded.header, version, unchanged, status, status_line: lastLine ?? recorded.header.status_line, ...(query.has("machines") && { group: machines }) };
   return pack(header, unchanged ? {} : Object.fromEntries(arrays));
 };
 

@@ -41,6 +41,22 @@ struct Simulated {
 /// One step with random claims, give-backs, rests and retractions. Returns how often each sample
 /// was confirmed.
 fn random_step(coordinator: &mut Coordinator, round: u64, samples: u32, seed: u64) -> Vec<u32> {
+    random_schedule(coordinator, round, samples, seed, true)
+}
+
+/// The same in a step that repeats a recorded one, whose claims may be larger than what is asked
+/// for.
+fn replayed_step(coordinator: &mut Coordinator, round: u64, samples: u32, seed: u64) -> Vec<u32> {
+    random_schedule(coordinator, round, samples, seed, false)
+}
+
+fn random_schedule(
+    coordinator: &mut Coordinator,
+    round: u64,
+    samples: u32,
+    seed: u64,
+    is_limited: bool,
+) -> Vec<u32> {
     let mut random = Random::new(seed);
     let size = coordinator.ranks.len();
     let mut ranks = vec![Simulated::default(); size];
@@ -73,7 +89,7 @@ fn random_step(coordinator: &mut Coordinator, round: u64, samples: u32, seed: u6
         let claim = coordinator.claim(index, round, samples, request(at_most, ended), now_s);
         match claim.expect("the ranks are at the same step") {
             Claim::Samples { samples, .. } => {
-                assert!(!samples.is_empty() && len(&samples) <= at_most);
+                assert!(!samples.is_empty() && (len(&samples) <= at_most || !is_limited));
                 rank.held = Some(samples);
             }
             Claim::Complete => rank.is_complete = true,
@@ -101,6 +117,66 @@ fn random_schedules_process_every_sample_once() {
             let total: u32 = ledger.iter().map(|share| len(&share.samples)).sum();
             assert_eq!(total, samples, "seed {seed}");
         }
+    }
+}
+
+/// Each rank's claims in a step, as the ledger records them.
+fn claims_of(ledger: &[Share], size: usize) -> Vec<Vec<Range<u32>>> {
+    let claims = |rank| {
+        let own = ledger.iter().filter(|share| share.rank == rank);
+        own.map(|share| share.samples.clone()).collect()
+    };
+    (0..size).map(claims).collect()
+}
+
+#[test]
+fn replayed_steps_repeat_the_claims_of_every_rank() {
+    for seed in 0..100 {
+        let size = 1 + (seed % 8) as usize;
+        let samples = 1 + (seed * 7 % 61) as u32;
+        let mut first = Coordinator::new(size);
+        let steps: Vec<Vec<Share>> = (1..=3)
+            .map(|round| {
+                random_step(&mut first, round, samples, seed * 100 + round);
+                first.ledger().to_vec()
+            })
+            .collect();
+        let mut second = Coordinator::new(size);
+        second.replay(steps.clone());
+        for (round, recorded) in (1..).zip(&steps) {
+            // Other claims, give-backs and retractions than those of the recorded step.
+            let confirmed = replayed_step(&mut second, round, samples, seed * 900 + round);
+            assert!(confirmed.iter().all(|count| *count == 1), "seed {seed}");
+            let (found, expected) = (second.ledger(), recorded);
+            assert_eq!(
+                claims_of(found, size),
+                claims_of(expected, size),
+                "seed {seed}"
+            );
+        }
+        // A step that was not recorded is distributed as usual.
+        random_step(&mut second, 4, samples, seed);
+    }
+}
+
+#[test]
+fn a_replay_on_another_group_or_batch_is_refused() {
+    let share = |rank, samples| Share { rank, samples };
+    for (ledger, part) in [
+        (
+            vec![share(0, 0..4), share(2, 4..8)],
+            "rank 2 of the recorded run is missing",
+        ),
+        (vec![share(0, 0..4), share(1, 4..7)], "this one has 8"),
+        (vec![share(0, 0..5), share(1, 4..8)], "this one has 8"),
+    ] {
+        let mut coordinator = Coordinator::new(2);
+        coordinator.replay(vec![ledger]);
+        let refused = coordinator.claim(0, 1, 8, request(4, None), 0.0);
+        let refused = refused
+            .expect_err("the recorded step does not fit")
+            .to_string();
+        assert!(refused.contains(part), "{refused}");
     }
 }
 

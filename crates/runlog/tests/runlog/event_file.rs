@@ -30,6 +30,7 @@ fn step(step: u64, loss: f64) -> RunEvent {
         command_buffer_ms: None,
         micro_batches: vec![8, 8],
         checkpoint_blocks: Vec::new(),
+        ledger: Vec::new(),
         metrics: Default::default(),
     }
 }

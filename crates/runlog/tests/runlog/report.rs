@@ -1,7 +1,7 @@
 //! The report as SVG, PNG and PDF.
 
 use crate::support;
-use runlog::{Run, RunEvent, RunFolder, report};
+use runlog::{GroupMember, MachineShare, Run, RunEvent, RunFolder, report};
 use std::fs;
 
 fn folder() -> (tempfile::TempDir, RunFolder) {
@@ -91,6 +91,64 @@ fn a_report_describes_the_run_and_its_changes() {
         .collect();
     assert_eq!(left.len(), 3, "{left:?}");
     copy_report(&place, "demo");
+}
+
+/// A group of two machines, one of which has freed its weights.
+fn group_events() -> [RunEvent; 2] {
+    let member = |rank, host: &str| GroupMember {
+        rank,
+        host: host.to_owned(),
+        ..GroupMember::default()
+    };
+    let share = |rank, samples, is_suspended| MachineShare {
+        rank,
+        samples,
+        busy_ms: 900.0,
+        wait_ms: 100.0,
+        exchange_ms: 60.0,
+        own_bytes: 3 << 29,
+        budget_bytes: 2 << 30,
+        is_suspended,
+        ..MachineShare::default()
+    };
+    [
+        RunEvent::Group {
+            at_ms: 1000,
+            step: 0,
+            members: vec![member(0, "studio"), member(1, "air")],
+            message: "Trains on 2 machines: studio (rank 0), air (rank 1)".to_owned(),
+        },
+        RunEvent::Machines {
+            at_ms: 9000,
+            step: 3,
+            exchange_ms: 60.0,
+            machines: vec![share(0, 48, false), share(1, 16, true)],
+        },
+    ]
+}
+
+#[test]
+fn the_report_of_a_group_names_its_machines_and_changes() {
+    let mut events = support::demo::events();
+    let alone = fold(&events);
+    events.extend(group_events());
+    let page = |run: &Run| {
+        let (_folder, place) = folder();
+        let [svg, ..] = report(run, &place).expect("it can be drawn");
+        copy_report(&place, "group");
+        fs::read_to_string(svg).expect("it was written")
+    };
+    let together = page(&fold(&events));
+    for text in [
+        "Machines",
+        "rank 0 (studio): 75.0 % of the samples",
+        "rank 1 (air): 25.0 % of the samples, suspended: its memory is short, 1.5 GB of 2.0 GB, working 90.0 % of the time, waiting 4.0 %, exchange 6.0 %",
+        "step 0: Trains on 2 machines",
+        "rank 1 (air) has freed its weights",
+    ] {
+        assert!(together.contains(text), "{text} is missing");
+    }
+    assert!(!page(&alone).contains("Machines"));
 }
 
 #[test]

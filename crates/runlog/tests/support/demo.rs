@@ -105,6 +105,7 @@ impl Demo {
             command_buffer_ms: None,
             micro_batches,
             checkpoint_blocks: Vec::new(),
+            ledger: Vec::new(),
             metrics: Default::default(),
         });
         if step == 40 {

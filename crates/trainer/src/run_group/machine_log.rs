@@ -92,6 +92,7 @@ impl MachineLog {
                 samples: sum.samples + report.share.samples,
                 busy_ms: sum.busy_ms + report.share.busy_ms,
                 wait_ms: sum.wait_ms + report.share.wait_ms,
+                exchange_ms: sum.exchange_ms + report.share.exchange_ms,
                 ..report.share
             };
             let message = |message| RunEvent::Machine {
@@ -117,6 +118,7 @@ impl MachineLog {
             samples: 0,
             busy_ms: 0.0,
             wait_ms: 0.0,
+            exchange_ms: 0.0,
             ..share.clone()
         };
         let next = self.shares.iter().map(next).collect();

@@ -23,9 +23,10 @@ use tape::device::with_autorelease_pool;
 /// While a rank waits, it asks for memory again after this time.
 const DECISION: Duration = Duration::from_millis(50);
 /// Shortest and longest pause between two claims of a rank that waits for others.
-const NAPS: Range<Duration> = Duration::from_micros(200)..Duration::from_millis(5);
-/// The fraction of the time waited so far that the next pause lasts.
-const NAP_DIVISOR: u32 = 8;
+const NAPS: Range<Duration> = Duration::from_micros(200)..Duration::from_millis(100);
+/// The fraction of the time waited so far that the next pause lasts: so much longer may a step take
+/// because of it.
+const NAP_DIVISOR: u32 = 64;
 
 /// This rank's part of a step.
 struct OwnPart<T: Task> {
@@ -253,6 +254,7 @@ fn report<T: Task>(session: &mut Session<'_, T>, part: &OwnPart<T>) -> MachineRe
             samples: part.processed as u64,
             busy_ms: milliseconds(part.busy),
             wait_ms: milliseconds(waited) + exchange_ms,
+            exchange_ms,
             micro_batch: session.controller.micro_batch(),
             own_bytes: sample.map_or(0, |sample| sample.own_bytes),
             budget_bytes: sample.map_or(0, |sample| session.controller.budget_bytes(&sample)),

@@ -15,20 +15,20 @@ use runlog::{
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tape::Rng;
 use tape::inplace::to_f64;
 use tempfile::TempDir;
 use trainer::internals::{ImageSample, ImageTask, PrefetchOptions, Task, TrainLoader};
 use trainer::{
-    Control, Machine, MemoryScript, Plan, Request, Result, RunContext, RunGroup, RunOutcome,
-    ScriptBy,
+    Control, Machine, MemoryScript, Plan, Replay, Request, Result, RunContext, RunGroup,
+    RunOutcome, ScriptBy,
 };
 
 const STEPS: u64 = 20;
-/// Longest time until a rank that was suspended works again.
+/// Longest time until a rank that was suspended works again, or until all ranks have claimed.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Two classes of noise, eleven images each.
@@ -79,7 +79,7 @@ fn book(folder: &Path) -> PathBuf {
     folder
 }
 
-fn config(folder: &Path) -> RunConfig {
+pub(crate) fn config(folder: &Path) -> RunConfig {
     RunConfig {
         folder: Some(folder.to_owned()),
         precision: Some(PrecisionChoice::F64),
@@ -93,7 +93,7 @@ fn config(folder: &Path) -> RunConfig {
     }
 }
 
-fn of_images(folder: &Path) -> RunConfig {
+pub(crate) fn of_images(folder: &Path) -> RunConfig {
     RunConfig {
         model: Some("convnet".to_owned()),
         image_size: Some(16),
@@ -102,7 +102,7 @@ fn of_images(folder: &Path) -> RunConfig {
     }
 }
 
-fn of_texts(folder: &Path) -> RunConfig {
+pub(crate) fn of_texts(folder: &Path) -> RunConfig {
     RunConfig {
         tokens: Some(24),
         baseline: Some(BaselineChoice::None),
@@ -110,7 +110,7 @@ fn of_texts(folder: &Path) -> RunConfig {
     }
 }
 
-fn of_documents(folder: &Path) -> RunConfig {
+pub(crate) fn of_documents(folder: &Path) -> RunConfig {
     RunConfig {
         model: Some("gpt_micro".to_owned()),
         tokens: Some(16),
@@ -119,11 +119,75 @@ fn of_documents(folder: &Path) -> RunConfig {
     }
 }
 
-/// Counts the samples that a rank confirms.
+/// How the ranks of a test take turns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Turns {
+    /// As they come.
+    Free,
+    /// In each step, no rank works before all ranks have claimed something.
+    Together,
+    /// In each step, rank 0 asks only after the others have processed everything.
+    Rank0Last,
+}
+
+/// The places where ranks meet: how often they have passed each of them.
+#[derive(Default)]
+struct Meetings {
+    passed: Mutex<BTreeMap<u64, usize>>,
+    changed: Condvar,
+}
+
+impl Meetings {
+    fn pass(&self, step: u64) {
+        *self.passed.lock().unwrap().entry(step).or_default() += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until `count` ranks have passed the meeting of a step.
+    fn wait(&self, step: u64, count: usize) {
+        let passed = self.passed.lock().unwrap();
+        let is_early = |passed: &mut BTreeMap<u64, usize>| passed.get(&step) < Some(&count);
+        let waited = self.changed.wait_timeout_while(passed, PATIENCE, is_early);
+        assert!(!waited.unwrap().1.timed_out(), "step {step}");
+    }
+}
+
+/// The samples of a step of which every rank gets some if all ranks claim. The last step of an
+/// epoch has fewer.
+const FULL_STEP: u32 = 7;
+
+/// Counts the samples that a rank confirms, and the full steps in which it confirms none.
 struct Counting {
     group: Box<dyn Group>,
+    turns: Turns,
+    meetings: Arc<Meetings>,
+    step: u64,
+    samples: u32,
+    has_met: bool,
     claimed: u32,
     confirmed: Arc<AtomicU32>,
+    confirmed_in: u64,
+    idle: Arc<AtomicU64>,
+}
+
+impl Counting {
+    /// Meets the other ranks once in each step, after `claim`.
+    fn meet(&mut self, claim: &Claim) {
+        let others = self.group.size() - 1;
+        let is_first = self.group.rank() == 0;
+        let has_samples = matches!(claim, Claim::Samples { .. });
+        match self.turns {
+            Turns::Together if has_samples && !self.has_met && self.samples >= FULL_STEP => {
+                self.meetings.pass(self.step);
+                self.meetings.wait(self.step, others + 1);
+            }
+            Turns::Rank0Last if !is_first && !has_samples && !self.has_met => {
+                self.meetings.pass(self.step);
+            }
+            _ => return,
+        }
+        self.has_met = true;
+    }
 }
 
 impl Group for Counting {
@@ -144,17 +208,29 @@ impl Group for Counting {
     }
 
     fn begin_step(&mut self, samples: u32) {
+        self.step += 1;
+        self.samples = samples;
+        self.has_met = false;
         self.group.begin_step(samples);
     }
 
     fn claim(&mut self, request: ClaimRequest) -> distributed::Result<Claim> {
         if request.ended == Some(Ended::Confirmed) {
             self.confirmed.fetch_add(self.claimed, Ordering::Relaxed);
+            self.confirmed_in = self.step;
+        }
+        if self.turns == Turns::Rank0Last && self.group.rank() == 0 && !request.stop {
+            self.meetings.wait(self.step, self.group.size() - 1);
         }
         let claim = self.group.claim(request)?;
         if let Claim::Samples { samples, .. } = &claim {
             self.claimed = samples.end - samples.start;
         }
+        let is_idle = self.samples >= FULL_STEP && self.confirmed_in != self.step;
+        if claim == Claim::Complete && is_idle {
+            self.idle.fetch_add(1, Ordering::Relaxed);
+        }
+        self.meet(&claim);
         Ok(claim)
     }
 
@@ -180,22 +256,32 @@ impl Group for Counting {
 }
 
 /// What a rank of a run returned, and the run itself.
-struct Trained {
-    /// Samples that the rank confirmed, in a group.
+pub(crate) struct Trained {
+    /// Samples that the rank confirmed, in a group, and the full steps in which it did none.
     confirmed: u32,
-    outcome: Result<RunOutcome>,
-    events: Vec<RunEvent>,
-    run: RunFolder,
+    idle: u64,
+    pub(crate) outcome: Result<RunOutcome>,
+    pub(crate) events: Vec<RunEvent>,
+    pub(crate) run: RunFolder,
     _folder: TempDir,
 }
 
 impl Trained {
-    fn losses(&self) -> Vec<f64> {
+    pub(crate) fn losses(&self) -> Vec<f64> {
         let loss = |event: &RunEvent| match event {
             RunEvent::Step { loss, .. } => Some(*loss),
             _ => None,
         };
         self.events.iter().filter_map(loss).collect()
+    }
+
+    /// Number of samples of all steps.
+    fn processed(&self) -> u32 {
+        let count = |event: &RunEvent| match event {
+            RunEvent::Step { micro_batches, .. } => micro_batches.iter().sum(),
+            _ => 0,
+        };
+        self.events.iter().map(count).sum()
     }
 
     /// Number of micro-batches of all steps.
@@ -208,7 +294,7 @@ impl Trained {
     }
 
     /// The weights after `step`.
-    fn weights(&self, step: u64) -> BTreeMap<String, Vec<f64>> {
+    pub(crate) fn weights(&self, step: u64) -> BTreeMap<String, Vec<f64>> {
         let path = self.run.path.join(RunFolder::checkpoint_name(step));
         let path = path.join("model.safetensors");
         let loaded = candle_core::safetensors::load(path, &candle_core::Device::Cpu).unwrap();
@@ -218,7 +304,13 @@ impl Trained {
             .collect()
     }
 
-    fn error(&self) -> String {
+    /// Whether another rank has freed its weights, as rank 0 sees it.
+    pub(crate) fn has_suspended(&self) -> bool {
+        let suspended = |event: &RunEvent| matches!(event, RunEvent::Machines { machines, .. } if machines.iter().any(|machine| machine.is_suspended));
+        self.events.iter().any(suspended)
+    }
+
+    pub(crate) fn error(&self) -> String {
         self.outcome.as_ref().unwrap_err().to_string()
     }
 }
@@ -234,12 +326,35 @@ struct Session {
     machine: Machine,
     /// The folder of a resumed run's samples on this machine.
     data_folder: Option<PathBuf>,
+    replay: Option<Replay>,
 }
 
 /// Trains as one rank. A rank that fails informs the others, as the terminal does.
-fn train(config: &RunConfig, group: RunGroup, control: Control) -> Trained {
+pub(crate) fn train(config: &RunConfig, group: RunGroup, control: Control) -> Trained {
     let session = Session {
         control,
+        ..Session::default()
+    };
+    train_session(config, group, session, &mut |_| {})
+}
+
+/// Trains as one rank, on the machine whose memory the script describes.
+pub(crate) fn train_with(config: &RunConfig, group: RunGroup, script: Option<PathBuf>) -> Trained {
+    let by = ScriptBy::Decision;
+    let session = Session {
+        machine: Machine {
+            script: script.map(|path| MemoryScript { path, by }),
+            ..Machine::default()
+        },
+        ..Session::default()
+    };
+    train_session(config, group, session, &mut |_| {})
+}
+
+/// Trains as one rank, and repeats a recorded run.
+pub(crate) fn train_replay(config: &RunConfig, group: RunGroup, replay: Option<Replay>) -> Trained {
+    let session = Session {
+        replay,
         ..Session::default()
     };
     train_session(config, group, session, &mut |_| {})
@@ -263,6 +378,7 @@ fn train_session(
         group: group.clone(),
         machine: session.machine,
         data_folder: session.data_folder,
+        replay: session.replay,
         ..RunContext::default()
     };
     let mut events = Vec::new();
@@ -290,6 +406,7 @@ fn train_session(
     let left = group.leave();
     Trained {
         confirmed: 0,
+        idle: 0,
         outcome: outcome.and_then(|outcome| left.map(|()| outcome)),
         events,
         run,
@@ -319,35 +436,68 @@ fn resume_in_group(run: &RunFolder, sessions: Vec<Session>) -> Vec<Trained> {
 
 /// Trains in a group whose rank `i` has `configs[i]`.
 fn in_group(configs: &[RunConfig], options: ThreadOptions) -> Vec<Trained> {
-    let ranks = thread_ranks(configs.len(), options)
-        .into_iter()
-        .zip(configs);
+    in_turns(configs, options, Turns::Free)
+}
+
+fn in_turns(configs: &[RunConfig], options: ThreadOptions, turns: Turns) -> Vec<Trained> {
+    let counts: Vec<_> = configs.iter().map(|_| Default::default()).collect();
+    let counts: Vec<(Arc<AtomicU32>, Arc<AtomicU64>)> = counts;
+    let meetings = Arc::new(Meetings::default());
+    let wrap = |group: Box<dyn Group>| -> Box<dyn Group> {
+        let (confirmed, idle) = counts[group.rank()].clone();
+        Box::new(Counting {
+            group,
+            turns,
+            meetings: Arc::clone(&meetings),
+            step: 0,
+            samples: 0,
+            has_met: false,
+            claimed: 0,
+            confirmed,
+            confirmed_in: 0,
+            idle,
+        })
+    };
+    let trained = wrapped(configs, options, &wrap).into_iter();
+    let counted = trained
+        .zip(&counts)
+        .map(|(trained, (confirmed, idle))| Trained {
+            confirmed: confirmed.load(Ordering::Relaxed),
+            idle: idle.load(Ordering::Relaxed),
+            ..trained
+        });
+    counted.collect()
+}
+
+/// Trains in a group, each of whose ranks uses it through `wrap`.
+pub(crate) fn wrapped(
+    configs: &[RunConfig],
+    options: ThreadOptions,
+    wrap: &(dyn Fn(Box<dyn Group>) -> Box<dyn Group> + Sync),
+) -> Vec<Trained> {
+    let start =
+        |group, config: &RunConfig| train(config, RunGroup::new(wrap(group)), Control::default());
+    each_rank(configs, options, &start)
+}
+
+/// Calls `train` on each rank of a group with its config.
+pub(crate) fn each_rank(
+    configs: &[RunConfig],
+    options: ThreadOptions,
+    train: &(dyn Fn(Box<dyn Group>, &RunConfig) -> Trained + Sync),
+) -> Vec<Trained> {
+    let ranks = thread_ranks(configs.len(), options);
     std::thread::scope(|scope| {
-        let start = |(rank, config): (ThreadRank, &RunConfig)| {
-            let config = config.clone();
-            scope.spawn(move || {
-                let confirmed = Arc::new(AtomicU32::new(0));
-                let group = RunGroup::new(Box::new(Counting {
-                    group: rank.join().unwrap(),
-                    claimed: 0,
-                    confirmed: Arc::clone(&confirmed),
-                }));
-                let trained = train(&config, group, Control::default());
-                Trained {
-                    confirmed: confirmed.load(Ordering::Relaxed),
-                    ..trained
-                }
-            })
+        let start = |(rank, config): (ThreadRank, _)| {
+            scope.spawn(move || train(rank.join().unwrap(), config))
         };
-        let threads: Vec<_> = ranks.map(start).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        let threads: Vec<_> = ranks.into_iter().zip(configs).map(start).collect();
+        let trained = threads.into_iter().map(|thread| thread.join().unwrap());
+        trained.collect()
     })
 }
 
-fn delayed(seed: u64) -> ThreadOptions {
+pub(crate) fn delayed(seed: u64) -> ThreadOptions {
     ThreadOptions {
         seed,
         max_delay: Duration::from_millis(2),
@@ -356,7 +506,7 @@ fn delayed(seed: u64) -> ThreadOptions {
 }
 
 /// Distance between two sets of weights.
-fn distance(a: &BTreeMap<String, Vec<f64>>, b: &BTreeMap<String, Vec<f64>>) -> f64 {
+pub(crate) fn distance(a: &BTreeMap<String, Vec<f64>>, b: &BTreeMap<String, Vec<f64>>) -> f64 {
     assert!(a.keys().eq(b.keys()));
     let squares = a.values().flatten().zip(b.values().flatten());
     squares.map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
@@ -380,7 +530,7 @@ fn check_equality(name: &str, config: RunConfig) {
             ..config.clone()
         };
         let configs: Vec<RunConfig> = micro_batches.iter().map(of_rank).collect();
-        let ranks = in_group(&configs, delayed(seed));
+        let ranks = in_turns(&configs, delayed(seed), Turns::Together);
         for rank in &ranks {
             assert_eq!(rank.outcome.as_ref().unwrap().reason, StopReason::Finished);
             assert_eq!(
@@ -389,10 +539,10 @@ fn check_equality(name: &str, config: RunConfig) {
                 "all ranks see the same losses"
             );
         }
-        // Rank 0 saves after each step here. On a slow disk, the others finish the next step
-        // meanwhile.
-        let works = |rank: &Trained| rank.confirmed > 0;
-        assert!(ranks.iter().skip(1).all(works), "every rank but 0 works");
+        // In the first step, a rank that measures its memory may give back all that it claims.
+        let idle: Vec<u64> = ranks.iter().map(|rank| rank.idle).collect();
+        let works = idle.iter().all(|steps| *steps <= 1);
+        assert!(works, "every rank works in every full step: {idle:?}");
         let drift = distance(&ranks[0].weights(STEPS), &last) / way;
         let losses = ranks[0].losses().into_iter().zip(alone.losses());
         let worst = losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
@@ -433,6 +583,25 @@ fn a_group_trains_texts_as_one_machine() {
 fn a_group_trains_documents_as_one_machine() {
     let folder = tempfile::tempdir().unwrap();
     check_equality("documents", of_documents(folder.path()));
+}
+
+#[test]
+fn a_rank_that_comes_late_to_a_step_is_not_waited_for() {
+    // Rank 0 saves after each step. Until it is done, the others process the next step.
+    let folder = tempfile::tempdir().unwrap();
+    let config = of_texts(folder.path());
+    let alone = train(&config, RunGroup::default(), Control::default());
+    let configs = vec![config; 3];
+    let ranks = in_turns(&configs, delayed(11), Turns::Rank0Last);
+    assert!(ranks.iter().all(|rank| rank.outcome.is_ok()));
+    // In the first step, a rank that measures its memory may give samples back.
+    let (first, others) = ranks.split_first().unwrap();
+    assert!(first.idle + 3 >= STEPS, "the others have left it nothing");
+    let of_others: u32 = others.iter().map(|rank| rank.confirmed).sum();
+    assert_eq!(of_others + first.confirmed, first.processed());
+    let losses = ranks[0].losses().into_iter().zip(alone.losses());
+    let worst = losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
+    assert!(worst <= 1e-12, "{worst:e}");
 }
 
 #[test]
@@ -706,12 +875,31 @@ fn a_rank_without_the_samples_is_refused_before_it_trains() {
     );
 }
 
+/// Memory of a machine that other apps fill completely for some random times.
+pub(crate) fn write_random_memory(path: &Path, seed: u64) {
+    let random = Rng::new(seed);
+    let (total, calm) = (8_000_000_000u64, 1_000_000_000u64);
+    let mut others = Vec::new();
+    for period in 0..40 {
+        let length = |at: u64, most: f64| (most * random.uniform(2 * period + at)) as usize;
+        others.extend(vec![calm; 5 + length(0, 40.0)]);
+        others.extend((0..20).map(|line| calm + line * (total - calm) / 20));
+        others.extend(vec![total; 1 + length(1, 20.0)]);
+    }
+    others.extend([calm; 5000]);
+    write_memory(path, total, others.into_iter());
+}
+
 /// Memory of a machine that other apps fill completely for a while.
 fn write_short_memory(path: &Path) {
     let (total, calm) = (8_000_000_000u64, 1_000_000_000u64);
     let rise = (0..30).map(|line| calm + 230_000_000 * line);
     let others = std::iter::repeat_n(calm, 20).chain(rise);
     let others = others.chain([total; 20]).chain([calm; 200]);
+    write_memory(path, total, others);
+}
+
+fn write_memory(path: &Path, total: u64, others: impl Iterator<Item = u64>) {
     let line = |(number, others): (usize, u64)| {
         format!(
             "{{\"at_ms\":{},\"total_bytes\":{total},\"others_bytes\":{others}}}\n",
@@ -724,19 +912,8 @@ fn write_short_memory(path: &Path) {
 
 /// A rank whose memory is short for a while, as the script says.
 fn train_short_of_memory(config: &RunConfig, rank: ThreadRank, script: PathBuf) {
-    let script = MemoryScript {
-        path: script,
-        by: ScriptBy::Decision,
-    };
-    let session = Session {
-        machine: Machine {
-            script: Some(script),
-            ..Machine::default()
-        },
-        ..Session::default()
-    };
     let group = RunGroup::new(rank.join().unwrap());
-    train_session(config, group, session, &mut |_| {});
+    train_with(config, group, Some(script));
 }
 
 /// Trains as rank 0 until rank 1 was suspended and works again.

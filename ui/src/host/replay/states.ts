@@ -84,6 +84,7 @@ export const states: Record<string, State[]> = {
     { id: "training-ebb-only", title: "Memory of Ebb only", at: `${still}#/run/demo`, steps: ["#memory-ebb"], shows: "#memory-ebb[aria-pressed=true]", part: ".area" },
     { id: "training-limits", title: "Memory limits", at: `${still}#/run/demo`, steps: ["#open-limits", "#limit-cap=6"], shows: "#limit-cap", part: ".popover .window" },
     { id: "training-limits-wrong", title: "A memory cap that is no size", at: `${still}#/run/demo`, steps: ["#open-limits", "#limit-cap=much"], shows: "#limit-cap[aria-invalid=true]", part: ".popover .window" },
+    { id: "training-machines", title: "Several machines train one run", at: `${still}&machines#/run/demo`, shows: "#machines [data-rank='2']" },
     { id: "training-stress-test", title: "Stress test", at: `${still}#/run/demo`, steps: ["#stress-test"], shows: "#stress-test[aria-pressed=true]" },
   ],
   Results: [
@@ -120,6 +121,7 @@ export const states: Record<string, State[]> = {
     { id: "german-plan", title: "Images in one folder per class", at: "?language=de#/inspection/demo", shows: "#peak" },
     { id: "german-settings", title: "All settings", at: "?language=de#/inspection/demo", steps: ["#all-settings"], shows: "#all-optimizer", part: "#all-settings-sheet" },
     { id: "german-training", title: "Under memory pressure", at: `${still}&language=de#/run/demo`, shows: "#open-changes" },
+    { id: "german-machines", title: "Several machines train one run", at: `${still}&machines&language=de#/run/demo`, shows: "#machines [data-rank='2']", part: "#machines" },
     { id: "german-limits", title: "Memory limits", at: `${still}&language=de#/run/demo`, steps: ["#open-limits", "#limit-cap=6,5"], shows: "#limit-cap", part: ".popover .window" },
     { id: "german-results", title: "Image classification", at: "?language=de#/results/r3", shows: "#mistakes img" },
     { id: "german-longer", title: "Train longer", at: "?language=de#/results/r3", steps: ["#train-longer"], shows: "#epochs-in-all", part: "#train-longer-dialog" },

@@ -1,0 +1,447 @@
+//! Groups of 2 to 8 ranks with random schedules: ranks claim less than they could, come late, rest,
+//! give samples back, and free their weights for a while. Whatever they do, the training is that of
+//! one machine. A recorded schedule repeats the bits. `EBB_GROUP_SCHEDULES` sets the number of
+//! schedules.
+
+use crate::group::{
+    Trained, config, delayed, distance, each_rank, of_documents, of_images, of_texts, train,
+    train_with, wrapped, write_random_memory,
+};
+use distributed::{Claim, ClaimRequest, Ended, Group, Member, Share, Values};
+use runlog::{CheckpointInterval, PrecisionChoice, RunConfig, TaskChoice};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tape::Rng;
+use trainer::{Control, Replay, RunGroup};
+
+const STEPS: u64 = 50;
+
+/// A rank that behaves at random by a seed.
+struct Erratic {
+    group: Box<dyn Group>,
+    random: Rng,
+    drawn: u64,
+    /// The rank claims nothing in so many of its next calls.
+    rests: u64,
+}
+
+impl Erratic {
+    fn new(group: Box<dyn Group>, seed: u64) -> Self {
+        let random = Rng::new(1000 * seed + group.rank() as u64);
+        Erratic {
+            group,
+            random,
+            drawn: 0,
+            rests: 0,
+        }
+    }
+
+    fn draw(&mut self) -> f64 {
+        self.drawn += 1;
+        self.random.uniform(self.drawn)
+    }
+
+    /// From 1 to `most`.
+    fn some_of(&mut self, most: u32) -> u32 {
+        1 + (self.draw() * f64::from(most)) as u32
+    }
+}
+
+impl Group for Erratic {
+    fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    fn member(&self, rank: usize) -> Member {
+        self.group.member(rank)
+    }
+
+    fn gather(&mut self, mine: Vec<u8>) -> distributed::Result<Vec<Vec<u8>>> {
+        self.group.gather(mine)
+    }
+
+    fn begin_step(&mut self, samples: u32) {
+        if self.draw() < 0.15 {
+            self.rests = (60.0 * self.draw()) as u64;
+        }
+        self.group.begin_step(samples);
+    }
+
+    fn claim(&mut self, request: ClaimRequest) -> distributed::Result<Claim> {
+        if request.at_most == 0 {
+            return self.group.claim(request);
+        }
+        if self.rests > 0 {
+            self.rests -= 1;
+            let at_most = 0;
+            return self.group.claim(ClaimRequest { at_most, ..request });
+        }
+        if self.draw() < 0.2 {
+            std::thread::sleep(Duration::from_secs_f64(0.003 * self.draw()));
+        }
+        let at_most = self.some_of(request.at_most);
+        let claim = self.group.claim(ClaimRequest { at_most, ..request })?;
+        if matches!(claim, Claim::Samples { .. }) && self.draw() < 0.2 {
+            let at_most = self.some_of(request.at_most);
+            return self.group.claim(ClaimRequest {
+                at_most,
+                ended: Some(Ended::GivenBack),
+                stop: false,
+            });
+        }
+        Ok(claim)
+    }
+
+    fn sum(&mut self, values: Values) -> distributed::Result<Values> {
+        self.group.sum(values)
+    }
+
+    fn replay(&mut self, ledgers: Vec<Vec<Share>>) {
+        self.group.replay(ledgers);
+    }
+
+    fn ledger(&self) -> Vec<Share> {
+        self.group.ledger()
+    }
+
+    fn check_alive(&mut self) -> distributed::Result<()> {
+        self.group.check_alive()
+    }
+
+    fn fail(&mut self, message: &str) {
+        self.group.fail(message);
+    }
+
+    fn leave(&mut self) -> distributed::Result<()> {
+        self.group.leave()
+    }
+}
+
+fn of_compression(folder: &Path) -> RunConfig {
+    RunConfig {
+        task: Some(TaskChoice::TokenCompression),
+        model: Some("compress_micro".to_owned()),
+        vocabulary: None,
+        ..of_documents(folder)
+    }
+}
+
+fn of_targets(folder: &Path) -> RunConfig {
+    let path = folder.join("birds.csv");
+    let row = |number: u64| {
+        let stream = Rng::new(5).at(number);
+        let bytes: Vec<u8> = (0..3 * 16 * 16)
+            .map(|at| (255.0 * stream.uniform(at)) as u8)
+            .collect();
+        let file = format!("{number}.png");
+        let image = image::RgbImage::from_raw(16, 16, bytes).unwrap();
+        image.save(folder.join(&file)).unwrap();
+        format!("{file},{:.3}\n", 1.0 + stream.uniform(9999))
+    };
+    let rows: String = (0..30).map(row).collect();
+    std::fs::write(path, format!("file,grams\n{rows}")).unwrap();
+    RunConfig {
+        model: Some("convnet".to_owned()),
+        image_size: Some(16),
+        folder: Some(folder.to_owned()),
+        ..config(folder)
+    }
+}
+
+/// A task, and its samples in a folder.
+#[derive(Clone, Copy)]
+struct Setup {
+    name: &'static str,
+    config: fn(&Path) -> RunConfig,
+}
+
+const fn setup(name: &'static str, config: fn(&Path) -> RunConfig) -> Setup {
+    Setup { name, config }
+}
+
+/// Every task, and images with regression targets.
+const TASKS: [Setup; 5] = [
+    setup("images", of_images),
+    setup("texts", of_texts),
+    setup("documents", of_documents),
+    setup("token compression", of_compression),
+    setup("regression targets", of_targets),
+];
+
+/// A folder with the samples of a task, and its training on one machine.
+struct Reference {
+    name: &'static str,
+    config: RunConfig,
+    alone: Trained,
+    _folder: tempfile::TempDir,
+}
+
+impl Reference {
+    fn new(setup: Setup, precision: PrecisionChoice, steps: u64) -> Self {
+        let (name, folder) = (setup.name, tempfile::tempdir().unwrap());
+        let config = RunConfig {
+            precision: Some(precision),
+            steps: Some(steps),
+            checkpoint_every: Some(CheckpointInterval::Steps(steps)),
+            ..(setup.config)(folder.path())
+        };
+        let every_step = RunConfig {
+            checkpoint_every: Some(CheckpointInterval::Steps(1)),
+            keep_checkpoints: Some(1 + steps as u32),
+            ..config.clone()
+        };
+        let alone = train(&every_step, RunGroup::default(), Control::default());
+        assert_eq!(alone.outcome.as_ref().unwrap().step, steps, "{name}");
+        Reference {
+            name,
+            config,
+            alone,
+            _folder: folder,
+        }
+    }
+
+    /// The largest difference of a loss, relative to the loss if that is at least 1, and the
+    /// difference of the weights as a part of the way that they have travelled.
+    fn differences(&self, group: &Trained) -> (f64, f64) {
+        let (found, expected) = (group.losses(), self.alone.losses());
+        assert_eq!(found.len(), expected.len());
+        let losses = found.into_iter().zip(expected);
+        let losses = losses.map(|(a, b)| (a - b).abs() / b.abs().max(1.0));
+        let steps = self.config.steps.unwrap();
+        let last = self.alone.weights(steps);
+        let way = distance(&self.alone.weights(1), &last);
+        assert!(way > 0.0);
+        let weights = distance(&group.weights(steps), &last) / way;
+        (losses.fold(0.0, f64::max), weights)
+    }
+}
+
+/// Trains by the random schedule of a seed. In every fourth one, rank 1 frees its weights while the
+/// memory of its machine is short.
+fn train_at_random(config: &RunConfig, size: usize, seed: u64) -> Vec<Trained> {
+    let configs: Vec<RunConfig> = (0..size as u64)
+        .map(|rank| RunConfig {
+            micro_batch: Some(1 + ((seed + rank) % 4) as u32),
+            ..config.clone()
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("memory");
+    write_random_memory(&script, seed);
+    let start = |group: Box<dyn Group>, config: &RunConfig| {
+        let is_short = seed % 4 == 3 && group.rank() == 1;
+        let group = RunGroup::new(Box::new(Erratic::new(group, seed)));
+        if is_short {
+            // The controller suspends only what it may also make smaller.
+            let micro_batch = None;
+            let config = RunConfig {
+                micro_batch,
+                ..config.clone()
+            };
+            return train_with(&config, group, Some(script.clone()));
+        }
+        train_with(config, group, None)
+    };
+    each_rank(&configs, delayed(seed), &start)
+}
+
+fn schedules() -> u64 {
+    let count = std::env::var("EBB_GROUP_SCHEDULES").ok();
+    count.map_or(TASKS.len() as u64, |count| {
+        count.parse().expect("a number of schedules")
+    })
+}
+
+#[test]
+fn random_schedules_train_as_one_machine() {
+    let count = schedules();
+    let (mut worst_loss, mut worst_weights, mut rests) = (0.0f64, 0.0f64, 0);
+    for (number, setup) in TASKS.into_iter().enumerate() {
+        let reference = Reference::new(setup, PrecisionChoice::F64, STEPS);
+        for seed in (0..count).filter(|seed| *seed as usize % TASKS.len() == number) {
+            let size = [2, 3, 4, 8][(seed as usize / TASKS.len() + number) % 4];
+            let ranks = train_at_random(&reference.config, size, seed);
+            for rank in &ranks {
+                assert!(rank.outcome.is_ok(), "seed {seed}: {}", rank.error());
+            }
+            rests += u64::from(ranks[0].has_suspended());
+            let (losses, weights) = reference.differences(&ranks[0]);
+            let name = reference.name;
+            println!(
+                "{name}, {size} ranks, seed {seed}: losses {losses:.1e}, weights {weights:.1e}"
+            );
+            assert!(losses <= 1e-12 && weights <= 1e-12, "{name}, seed {seed}");
+            worst_loss = worst_loss.max(losses);
+            worst_weights = worst_weights.max(weights);
+        }
+    }
+    println!(
+        "{count} schedules, in {rests} of them a rank freed its weights: losses differ by at most {worst_loss:.1e}, weights by {worst_weights:.1e} of the way"
+    );
+}
+
+#[test]
+fn rounding_in_f32_stays_small() {
+    // All tasks if there is time for many schedules.
+    let tasks = if schedules() > TASKS.len() as u64 {
+        &TASKS[..]
+    } else {
+        &TASKS[..1]
+    };
+    for setup in tasks {
+        let reference = Reference::new(*setup, PrecisionChoice::F32, 100);
+        let ranks = train_at_random(&reference.config, 3, 1);
+        let (losses, weights) = reference.differences(&ranks[0]);
+        println!(
+            "{}, f32, 100 steps: losses differ by {losses:.1e}, weights by {weights:.1e} of the way",
+            reference.name
+        );
+        assert!(losses <= 1e-5 && weights <= 5e-4, "{}", reference.name);
+    }
+}
+
+/// Changes the sign of the largest gradient at rank 1 in one step: the norm of the gradients stays
+/// the same.
+struct Flipping {
+    group: Box<dyn Group>,
+    sums: Arc<Mutex<u64>>,
+}
+
+impl Group for Flipping {
+    fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    fn member(&self, rank: usize) -> Member {
+        self.group.member(rank)
+    }
+
+    fn gather(&mut self, mine: Vec<u8>) -> distributed::Result<Vec<Vec<u8>>> {
+        self.group.gather(mine)
+    }
+
+    fn begin_step(&mut self, samples: u32) {
+        self.group.begin_step(samples);
+    }
+
+    fn claim(&mut self, request: ClaimRequest) -> distributed::Result<Claim> {
+        self.group.claim(request)
+    }
+
+    fn sum(&mut self, values: Values) -> distributed::Result<Values> {
+        let mut sum = self.group.sum(values)?;
+        let mut sums = self.sums.lock().unwrap();
+        *sums += u64::from(self.rank() == 1);
+        if let Values::Single(values) = &mut sum
+            && self.group.rank() == 1
+            && *sums == 40
+        {
+            let values = values.iter_mut();
+            let largest = values.max_by(|a, b| a.abs().total_cmp(&b.abs()));
+            let largest = largest.expect("there are gradients");
+            *largest = -*largest;
+        }
+        Ok(sum)
+    }
+
+    fn ledger(&self) -> Vec<Share> {
+        self.group.ledger()
+    }
+
+    fn fail(&mut self, message: &str) {
+        self.group.fail(message);
+    }
+
+    fn leave(&mut self) -> distributed::Result<()> {
+        self.group.leave()
+    }
+}
+
+#[test]
+fn all_ranks_have_the_same_weights_after_every_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig {
+        precision: Some(PrecisionChoice::F32),
+        steps: Some(100),
+        checkpoint_every: Some(CheckpointInterval::Steps(100)),
+        ..of_images(folder.path())
+    };
+    let compared = |size: usize, seed| {
+        let start = |group: Box<dyn Group>, config: &RunConfig| {
+            let group = RunGroup::new(Box::new(Erratic::new(group, seed)));
+            train(config, group.comparing_weights_every(1), Control::default())
+        };
+        each_rank(&vec![config.clone(); size], delayed(seed), &start)
+    };
+    for size in [2, 3] {
+        for rank in compared(size, 12) {
+            assert_eq!(rank.outcome.as_ref().unwrap().step, 100);
+        }
+        println!("{size} ranks: the SHA-256 of all weights is the same after each of 100 steps");
+    }
+    // A wrong gradient at one rank is found after the step.
+    let sums = Arc::default();
+    let start = |group: Box<dyn Group>, config: &RunConfig| {
+        let sums = Arc::clone(&sums);
+        let group = RunGroup::new(Box::new(Flipping { group, sums }));
+        train(config, group.comparing_weights_every(1), Control::default())
+    };
+    let ranks = each_rank(&vec![config.clone(); 2], delayed(13), &start);
+    for rank in &ranks {
+        let error = rank.error();
+        assert!(error.contains("differ after the last step"), "{error}");
+    }
+}
+
+#[test]
+fn a_replayed_group_repeats_the_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig {
+        precision: Some(PrecisionChoice::F32),
+        steps: Some(20),
+        checkpoint_every: Some(CheckpointInterval::Steps(20)),
+        ..of_images(folder.path())
+    };
+    for size in [2, 3] {
+        let configs = vec![config.clone(); size];
+        for seed in 20..23 {
+            let wrap =
+                |group: Box<dyn Group>| -> Box<dyn Group> { Box::new(Erratic::new(group, seed)) };
+            let first = wrapped(&configs, delayed(seed), &wrap);
+            let replay = Replay::from_events(&first[0].events);
+            assert_eq!(replay.ranks() as usize, size);
+            let start = |group: Box<dyn Group>, config: &RunConfig| {
+                let is_first = group.rank() == 0;
+                // Other delays, rests and give-backs than before.
+                let group = RunGroup::new(Box::new(Erratic::new(group, seed + 100)));
+                let replay = is_first.then(|| replay.clone());
+                crate::group::train_replay(config, group, replay)
+            };
+            let again = each_rank(&configs, delayed(seed + 50), &start);
+            assert_eq!(again[0].losses(), first[0].losses(), "seed {seed}");
+            let (found, expected) = (again[0].weights(20), first[0].weights(20));
+            assert!(found == expected, "seed {seed}: the same bits");
+        }
+        println!("{size} ranks: 3 of 3 replays end on the same bits");
+    }
+    // Not on another number of machines.
+    let first = wrapped(&[config.clone(), config.clone()], delayed(1), &|group| {
+        group
+    });
+    let replay = Replay::from_events(&first[0].events);
+    let alone = crate::group::train_replay(&config, RunGroup::default(), Some(replay));
+    let error = alone.error();
+    assert!(
+        error.contains("was trained in 2 processes, and this one is in 1 process"),
+        "{error}"
+    );
+}

@@ -1,0 +1,19 @@
+// Two machines that train the recorded run together, as a stand-in: the recorded run has one.
+import type { GroupView } from "../../types";
+
+const GB = 2 ** 30;
+const member = (rank: number, host: string, total: number) => ({ rank, host, device: "cpu", threads: 8, total_bytes: total * GB });
+const share = { samples: 40, busy_ms: 930, wait_ms: 70, exchange_ms: 40, level: "normal", is_suspended: false } as const;
+
+export const machines: GroupView = {
+  ranks: [
+    { member: member(0, "studio", 64), last: { ...share, rank: 0, micro_batch: 16, own_bytes: 6.1 * GB, budget_bytes: 31 * GB }, share: 0.81, times: { working: 0.93, waiting: 0.03, exchange: 0.04 }, samples: 7_410 },
+    { member: member(1, "air", 16), last: { ...share, rank: 1, level: "warning", micro_batch: 2, own_bytes: 2.3 * GB, budget_bytes: 2.6 * GB }, share: 0.19, times: { working: 0.71, waiting: 0.25, exchange: 0.04 }, samples: 1_806 },
+    { member: member(2, "mini", 8), last: { ...share, rank: 2, level: "critical", is_suspended: true, micro_batch: 0, own_bytes: 0.2 * GB, budget_bytes: 0.3 * GB }, share: 0, times: { working: 0, waiting: 0.96, exchange: 0.04 }, samples: 400 },
+  ],
+  changes: [
+    { at_ms: 0, step: 0, message: "Trains on 3 machines: studio (rank 0), air (rank 1), mini (rank 2)" },
+    { at_ms: 128_000, step: 61, message: "rank 1 (air): Micro-batch reduced from 8 to 2: another app took 2.9 GB in 18 s" },
+    { at_ms: 164_000, step: 78, message: "rank 2 (mini) has freed its weights: its memory is short" },
+  ],
+};
