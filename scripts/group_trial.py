@@ -449,6 +449,7 @@ def rest(_):
         print(f"       rank 1 has {median / MB:.0f} MB before and {after / MB:.0f} MB after; weights, moments, sums and activations take {held / MB:.0f} MB", flush=True)
         bar(f"within 1 s, a suspended rank gives back {100 * part:.0f} % of them (bar 90 %)", part >= 0.9)
         slower = statistics.median(meanwhile) / alone_s if meanwhile else math.nan
+        print("       its steps meanwhile: " + ", ".join(f"{seconds:.2f} s" for seconds in meanwhile) + f"; alone {alone_s:.2f} s", flush=True)
         bar(f"meanwhile a step of the other rank takes {slower:.2f} times that of a training alone (bar 1.10)", slower <= 1.1)
 
 
@@ -458,7 +459,7 @@ def supervised(home, plan, hosts):
 
 def kills(count):
     count = count or 100
-    hosts, interval = "localhost,localhost,localhost", 50
+    hosts, interval = "localhost,localhost,localhost", 20
     with Home() as home:
         plan = ["train", f"{home.path}/birds", *CONVNET, "--precision", "f64", "--steps", "1000000", "--checkpoint-every", f"{interval}steps"]
         home.new_runs()
@@ -474,7 +475,7 @@ def kills(count):
             home.wait(training, 60, works)
             # A restart without a new checkpoint counts; five in a row end the run by design.
             newest = home.steps()[-1]["step"]
-            home.wait(training, 120, lambda: any(e["kind"] == "checkpoint" and e["step"] >= newest for e in home.events()[-400:]))
+            home.wait(training, 400, lambda: any(e["kind"] == "checkpoint" and e["step"] >= newest for e in home.events()[-400:]))
             time.sleep(chance.uniform(0, 2))
             rank = chance.randrange(3)
             process = home.rank(rank)

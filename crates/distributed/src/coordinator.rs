@@ -219,13 +219,16 @@ impl Coordinator {
     /// What each rank claims in a step that repeats a recorded one.
     fn assign(&self, ledger: Vec<Share>) -> Result<Vec<VecDeque<Range<u32>>>> {
         let mut assigned = vec![VecDeque::new(); self.ranks.len()];
-        let mut counts = vec![0u32; self.samples as usize];
+        let mut is_whole = true;
+        let mut processed = vec![false; self.samples as usize];
         for Share { rank, samples } in ledger {
-            for sample in samples.clone() {
-                if let Some(count) = counts.get_mut(sample as usize) {
-                    *count += 1;
-                }
-            }
+            let range = samples.start as usize..samples.end as usize;
+            // False if a sample is not in the step, or was processed twice.
+            is_whole &= processed.get_mut(range).is_some_and(|processed| {
+                let is_new = processed.iter().all(|is_processed| !is_processed);
+                processed.fill(true);
+                is_new
+            });
             let claims = assigned.get_mut(rank).ok_or_else(|| {
                 disagreement(format!(
                     "rank {rank} of the recorded run is missing: this group has {} ranks",
@@ -234,7 +237,7 @@ impl Coordinator {
             })?;
             claims.push_back(samples);
         }
-        if counts.iter().any(|count| *count != 1) {
+        if !is_whole || processed.contains(&false) {
             return Err(disagreement(format!(
                 "the recorded run processed other samples in a step: this one has {}",
                 self.samples

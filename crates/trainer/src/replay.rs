@@ -78,7 +78,10 @@ impl Replay {
     /// Number of processes that trained the recorded run.
     pub fn ranks(&self) -> u32 {
         let ledgers = self.0.values().flat_map(|step| &step.ledger);
-        ledgers.map(|(rank, ..)| rank + 1).max().unwrap_or(1)
+        ledgers
+            .map(|(rank, ..)| rank.saturating_add(1))
+            .max()
+            .unwrap_or(1)
     }
 
     /// The ledgers of the steps after `done`, up to the first one that no group processed.

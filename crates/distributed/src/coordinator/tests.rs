@@ -169,6 +169,10 @@ fn a_replay_on_another_group_or_batch_is_refused() {
         ),
         (vec![share(0, 0..4), share(1, 4..7)], "this one has 8"),
         (vec![share(0, 0..5), share(1, 4..8)], "this one has 8"),
+        (
+            vec![share(0, 0..4), share(1, 4..u32::MAX)],
+            "this one has 8",
+        ),
     ] {
         let mut coordinator = Coordinator::new(2);
         coordinator.replay(vec![ledger]);

@@ -3,6 +3,7 @@
 
 use crate::error::{GroupError, Result};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use std::error::Error;
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 
@@ -123,6 +124,19 @@ impl Objects {
     }
 }
 
+/// Why a library or one of its functions cannot be used. The system's own text names the library
+/// in most cases.
+fn reason(name: &str, error: &libloading::Error) -> String {
+    let text = error
+        .source()
+        .map_or_else(|| error.to_string(), |source| source.to_string());
+    if text.contains(name) {
+        text
+    } else {
+        format!("{name}: {text}")
+    }
+}
+
 /// A loaded and initialized MPI library. It stays loaded until the process ends: MPI registers
 /// functions that run at its end.
 pub(super) struct MpiLibrary {
@@ -178,7 +192,7 @@ impl MpiLibrary {
         // SAFETY: the library is what this system, or the user by a variable, calls MPI. Its
         // initializers are trusted as those of any library of the system.
         let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) };
-        let library = ManuallyDrop::new(library.map_err(|error| error.to_string())?);
+        let library = ManuallyDrop::new(library.map_err(|error| reason(name, &error))?);
         let address = |symbol: &str| -> Option<Handle> {
             // SAFETY: only the address of the symbol is used.
             let found = unsafe { library.get::<Handle>(symbol) };
@@ -196,7 +210,7 @@ impl MpiLibrary {
         // SAFETY: it has the symbols of an MPI library.
         let functions = unsafe { Functions::load(&library) };
         Ok(MpiLibrary {
-            functions: functions.map_err(|error| format!("{name}: {error}"))?,
+            functions: functions.map_err(|error| reason(name, &error))?,
             objects,
             name: name.to_owned(),
             _library: library,
