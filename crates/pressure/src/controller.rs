@@ -45,8 +45,12 @@ pub fn decide(
         .or_else(|| predictable.then(|| by_prediction(&ctx, rules)))
         .unwrap_or_else(|| by_fallback(&ctx, rules));
     let mut decision = answer(&ctx, rules, outcome, step.as_ref());
-    decision.checkpoint_first =
-        checkpoint_before_suspend::is_due(&ctx, &mut rules.checkpoint, decision.action);
+    decision.checkpoint_first = checkpoint_before_suspend::is_due(
+        &ctx,
+        &mut rules.checkpoint,
+        last_action,
+        decision.action,
+    );
     decision.release_caches |= decision.checkpoint_first;
     let (own, tracks) = (&mut rules.recovery, &rules.tracks);
     recovery::watch(&ctx, own, tracks, ask.kind, decision.action);

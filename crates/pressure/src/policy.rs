@@ -341,6 +341,8 @@ pub(crate) const DISK_BYTES_PER_MS: f64 = 1e6;
 /// Least time between two checkpoints that prepare for a suspension, in write times: writing them
 /// takes at most this part of the run.
 pub(crate) const MIN_WRITE_INTERVAL: f64 = 20.0;
+/// A checkpoint written within this time, in milliseconds, is written before every suspension.
+pub(crate) const CHEAP_WRITE_MS: f64 = 100.0;
 /// A checkpoint that takes longer to write than this, in milliseconds, is not written when a
 /// suspension is due: other apps could take all memory meanwhile. Instead, one is always kept ready
 /// (simulated: machines of 128 GB and more were killed while they wrote).
