@@ -3,7 +3,7 @@
 
 use crate::controller_state::{LastDecision, Rules};
 use crate::decision::{Action, Change, Decision, SampleCost};
-use crate::decision_context::{DecisionContext, RuleOutcome};
+use crate::decision_context::{DecisionContext, FailureCause, RuleOutcome};
 use crate::recovery::Step;
 
 /// The decision for `outcome` and, if one was taken, the recovery step `step`.
@@ -46,6 +46,12 @@ pub(crate) fn answer(
         .duration_ms(ctx.cost(micro_batch));
     rules.last.ends_ms = duration_ms.map(|ms| now_ms + ms as u64);
     let reported_step = step.filter(|step| step.change == change);
+    // What was short then may be free by now.
+    let cancel_reason = match change {
+        Change::Cancel => rules.cancel_reason.take(),
+        _ => None,
+    };
+    let reason = reported_step.map_or(outcome.reason, |step| step.reason.clone());
     let predicted = ctx.predicted_bytes(micro_batch);
     Decision {
         action: outcome.action,
@@ -60,7 +66,7 @@ pub(crate) fn answer(
             .map_or(0, |peak| (peak + ctx.spare_bytes).saturating_sub(freed)),
         budget_bytes: ctx.budget.bytes + ctx.spare_bytes,
         cause: outcome.cause,
-        reason: reported_step.map_or(outcome.reason, |step| step.reason.clone()),
+        reason: cancel_reason.unwrap_or(reason),
     }
 }
 
@@ -98,9 +104,10 @@ impl Transition {
             },
         );
         let runs = outcome.action == Action::Run;
-        let retried = rules
+        let answered = rules
             .failure
             .take_if(|failure| failure.kind == ctx.kind && runs);
+        let retried = answered.filter(|failure| failure.cause != FailureCause::Delayed);
         Self {
             before,
             size: outcome.size,
