@@ -3,6 +3,7 @@
 use super::args::{self, Script};
 use super::cluster::supervised::Supervised;
 use super::cluster::supervisor::{Job, own_args, supervise};
+use super::compare_estimate::MeasuredFootprint;
 use super::config_file::read_config;
 use super::failure::Failure;
 use super::find_lr::{STEPS, suggest_rate};
@@ -119,7 +120,9 @@ fn train(
         supervised.report_run(&run)?;
     }
     let mut is_announced = args.json;
-    trainer::start(plan, found, &run, context, &mut |event| {
+    let mut measured = MeasuredFootprint::before(&plan);
+    trainer::start(plan.clone(), found, &run, context, &mut |event| {
+        measured.receive(event, &plan);
         // Printed with the first event, because a run that is refused before leaves no folder.
         if !std::mem::replace(&mut is_announced, true) {
             status!("Run: {}", run.path.display());
@@ -129,7 +132,15 @@ fn train(
         }
     })
     .map_err(|error| discard_unstarted(&run, error))?;
+    // Scripted memory and the other ranks of a group are no run like those that a user plans.
+    let compared = match args.script.memory_script {
+        None if group.is_alone() => measured.compare(&plan),
+        _ => None,
+    };
     if !args.json {
+        if let Some(sentence) = compared {
+            status!("{sentence}");
+        }
         print_judgement(&run);
     }
     Ok(())

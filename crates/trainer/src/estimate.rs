@@ -9,8 +9,10 @@ mod micro_batch_memory;
 mod min_checkpointing;
 mod memory_cap_check;
 mod seconds_per_sample;
+mod estimate_history;
 mod target_device;
 
+pub use estimate_history::{Correction, EstimateHistory};
 pub use target_device::Target;
 
 use crate::data::PrefetchOptions;
@@ -109,6 +111,8 @@ pub struct MemoryEstimate {
     variants: Vec<(u32, HeapProfile)>,
     blocks: u32,
     target: Target,
+    /// What the footprint is multiplied by.
+    factor: f64,
 }
 
 impl MemoryEstimate {
@@ -175,6 +179,7 @@ impl MemoryEstimate {
             variants: Vec::new(),
             blocks: network.blocks,
             target,
+            factor: 1.0,
         })
     }
 
@@ -220,7 +225,8 @@ impl MemoryEstimate {
     fn process_bytes(&self, checkpointed: u32, micro_batch: u32, heap_bytes: u64) -> Option<u64> {
         let unreused_bytes = self.variant(checkpointed)?.unreused_bytes(micro_batch);
         let resident_bytes = self.target.resident_bytes(heap_bytes, unreused_bytes);
-        Some(self.baseline.base_bytes + resident_bytes)
+        let bytes = self.baseline.base_bytes + resident_bytes;
+        Some((self.factor * bytes as f64) as u64)
     }
 
     fn variant(&self, checkpointed: u32) -> Option<&HeapProfile> {
@@ -251,6 +257,13 @@ impl MemoryEstimate {
     pub(crate) fn micro_batch_bytes(&self, checkpointed: u32, micro_batch: u32) -> Option<u64> {
         let heap = self.variant(checkpointed)?;
         Some(heap.peak_bytes(micro_batch, self.target.allocator))
+    }
+
+    /// This estimate, corrected by what earlier runs needed.
+    #[must_use]
+    pub fn corrected(mut self, correction: &Correction) -> Self {
+        self.factor = correction.factor;
+        self
     }
 
     /// This estimate without samples decoded ahead.

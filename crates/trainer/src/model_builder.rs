@@ -54,7 +54,7 @@
 //! ```
 
 use crate::error::Result;
-use crate::estimate::{MemoryEstimate, Target, Variants};
+use crate::estimate::{Correction, MemoryEstimate, Target, Variants};
 use crate::plan::{DatasetRef, Plan};
 use candle_core::Device;
 use models::{ModelId, Network};
@@ -152,6 +152,15 @@ impl Estimate {
     /// Combines a memory estimate with the size of an effective batch.
     pub fn new(memory: MemoryEstimate, data: BatchConfig) -> Self {
         Estimate { memory, data }
+    }
+
+    /// This estimate, corrected by what earlier runs on the machine needed.
+    #[must_use]
+    pub fn corrected(self, correction: &Correction) -> Self {
+        Estimate {
+            memory: self.memory.corrected(correction),
+            ..self
+        }
     }
 
     /// Memory by part, for micro-batches of these sizes.

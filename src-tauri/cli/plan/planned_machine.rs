@@ -5,8 +5,10 @@ use super::Plan;
 use crate::cli::args::Script;
 use crate::cli::failure::Failure;
 use crate::cli::train::machine;
+use crate::paths::estimates_path;
 use pressure::{DeviceLimits, Policy, Processes};
 use runlog::{DeviceChoice, RunConfig, format_bytes, parse_bytes};
+use trainer::estimate::{Correction, EstimateHistory};
 use trainer::{device_preference, predict_device_kind};
 
 /// Memory that other apps and the system are assumed to use on another Mac; at most half of that
@@ -25,6 +27,8 @@ pub(super) struct PlannedMachine {
     pub trainings: u32,
     /// Assumptions about values that cannot be read here, as sentences without a full stop.
     pub assumed: Vec<String>,
+    /// What earlier runs on this machine needed in comparison with their estimates.
+    pub correction: Correction,
 }
 
 /// Parses the value of `--for`, the memory of a Mac.
@@ -113,6 +117,8 @@ impl PlannedMachine {
             processes: Processes { others_bytes },
             trainings: args.processes,
             assumed: Vec::new(),
+            correction: EstimateHistory::load(&estimates_path())
+                .correction(predict_device_kind(wanted)),
         })
     }
 
@@ -137,6 +143,8 @@ impl PlannedMachine {
             processes: Processes { others_bytes },
             trainings: args.processes,
             assumed,
+            // What runs on this machine needed says nothing about another one.
+            correction: EstimateHistory::default().correction(trainer::DeviceKind::Metal),
         })
     }
 
