@@ -4,8 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use crate::estimate_history::EstimateHistory;
 use crate::machine_readings::Reported;
-use crate::paths::estimates_path;
 use crate::recovery_view::{Situation, TOKENS};
 use crate::setting_location::{SettingOwner, owner};
 use crate::task_labels::{asks, capital, learned};
@@ -15,7 +15,7 @@ use pressure::{DeviceLimits, MemorySample, ModelNeed, Policy, Processes, Shortag
 use runlog::{CheckpointInterval, PowerPolicyChoice, RunConfig, RunlogError, format_count};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use trainer::estimate::{EstimateHistory, IMAGE_SIZES, Prefetched, Requirement, Target, Variants};
+use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants};
 use trainer::{
     DatasetRef, DeviceKind, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel, TextSize,
     model_task, predict_device_kind,
@@ -182,10 +182,8 @@ pub fn estimate(
         effective_batch: plan.effective_batch,
         prefetched: Prefetched::Included,
     });
-    let history = EstimateHistory::load(&estimates_path());
-    let estimate = builder
-        .estimate(target, forms)?
-        .corrected(&history.correction(kind));
+    let factor = EstimateHistory::saved_correction(kind).factor;
+    let estimate = builder.estimate(target, forms)?.corrected(factor);
     let (need, memory) = (estimate.need(&[]), &estimate.memory);
     let suggested = estimate.suggest_config(&device, &processes, 1);
     let view = EstimateView {

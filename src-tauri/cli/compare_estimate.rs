@@ -1,16 +1,17 @@
 //! Compares the highest footprint of a run with its estimate, and remembers the result for later
 //! estimates on this machine.
 
+use crate::estimate_history::EstimateHistory;
 use crate::paths::estimates_path;
 use pressure::{Action, Moments, Phase};
 use runlog::{RunEvent, format_bytes};
-use trainer::estimate::{EstimateHistory, MemoryEstimate, Target, Variants};
+use trainer::estimate::{MemoryEstimate, Target, Variants};
 use trainer::{Plan, predict_device_kind};
 
 /// A run of fewer steps has not reached its highest footprint.
 const MIN_STEPS: u64 = 8;
-/// The dry runs use micro-batches of up to twice this many samples. A run that used smaller ones may
-/// have had no memory for them.
+/// The dry runs use micro-batches of up to twice this many samples. A run that used smaller ones
+/// may have had no memory for them.
 const MIN_MICRO_BATCH: u32 = 8;
 /// The dry runs of a slower model would take long after the run has ended.
 const MIN_SAMPLES_PER_SECOND: f64 = 1.0;

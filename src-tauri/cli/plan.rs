@@ -269,7 +269,7 @@ fn estimate_list(
             Variants::Planned
         };
         let estimate = limit.timed(side, || builder.estimate_as(model, side, target, variants))?;
-        let estimate = estimate.corrected(&machine.correction);
+        let estimate = estimate.corrected(machine.correction.factor);
         rows.insert(place, Row::new(estimate, machine));
     }
     let chosen = rows.keys().position(|place| Some(*place) == planned);

@@ -95,10 +95,7 @@ fn train(
     plan.check_precision()?;
     let replay = args.replay.as_deref().map(replay).transpose()?;
     if !args.json {
-        describe(&found, &plan)?;
-        for sentence in plan.explain_defaults(&config) {
-            status!("Default: {sentence}");
-        }
+        describe(&found, &plan, &config)?;
     }
     let mut progress = Progress::new(args.json);
     let context = RunContext {
@@ -109,12 +106,7 @@ fn train(
             None => run_context(&args.script, replay)?,
         }
     };
-    let (_scratch, run) = if group.keeps_run() {
-        (None, create(args.out.as_deref(), &plan.name, folder)?)
-    } else {
-        let (scratch, run) = ScratchFolder::create(group, &plan.name)?;
-        (Some(scratch), run)
-    };
+    let (_scratch, run) = new_run(args, group, &plan, folder)?;
     if let Some(supervised) = Supervised::from_environment(group) {
         supervised.listen(&context.control)?;
         supervised.report_run(&run)?;
@@ -132,11 +124,7 @@ fn train(
         }
     })
     .map_err(|error| discard_unstarted(&run, error))?;
-    // Scripted memory and the other ranks of a group are no run like those that a user plans.
-    let compared = match args.script.memory_script {
-        None if group.is_alone() => measured.compare(&plan),
-        _ => None,
-    };
+    let compared = compare(args, group, &measured, &plan);
     if !args.json {
         if let Some(sentence) = compared {
             status!("{sentence}");
@@ -146,8 +134,34 @@ fn train(
     Ok(())
 }
 
-/// Prints what will be trained on, and from which weights.
-fn describe(found: &DetectedDataset, plan: &Plan) -> Result<(), Failure> {
+/// Compares the memory of a run with its estimate. A run with scripted memory, or as one of a
+/// group, is unlike those that a user plans.
+fn compare(
+    args: &args::Train,
+    group: &RunGroup,
+    measured: &MeasuredFootprint,
+    plan: &Plan,
+) -> Option<String> {
+    let is_usual = args.script.memory_script.is_none() && group.is_alone();
+    is_usual.then(|| measured.compare(plan)).flatten()
+}
+
+/// A new run folder, which is temporary if another rank keeps the run.
+fn new_run(
+    args: &args::Train,
+    group: &RunGroup,
+    plan: &Plan,
+    folder: &Path,
+) -> Result<(Option<ScratchFolder>, RunFolder), Failure> {
+    if group.keeps_run() {
+        return Ok((None, create(args.out.as_deref(), &plan.name, folder)?));
+    }
+    let (scratch, run) = ScratchFolder::create(group, &plan.name)?;
+    Ok((Some(scratch), run))
+}
+
+/// Prints what will be trained on, from which weights, and with which defaults.
+fn describe(found: &DetectedDataset, plan: &Plan, config: &RunConfig) -> Result<(), Failure> {
     match found {
         DetectedDataset::Images(found) => inspect::describe(found),
         DetectedDataset::Texts(found) => inspect_texts::describe(found, plan.task()),
@@ -157,6 +171,9 @@ fn describe(found: &DetectedDataset, plan: &Plan) -> Result<(), Failure> {
             "{}",
             trainer::pretrained::describe(pretrained, plan.trained_parameters()?)
         );
+    }
+    for sentence in plan.explain_defaults(config) {
+        status!("Default: {sentence}");
     }
     Ok(())
 }

@@ -480,8 +480,8 @@ fn a_run_corrects_later_estimates() {
     assert_eq!(before["correction"]["runs"], 0);
     let trained = home.run(&format!("train {settings} --epochs 8 --baseline none"));
     let trained = trained.expect_code(0);
-    let said = format!("{}{}", trained.out, trained.err);
-    let line = said
+    let printed = format!("{}{}", trained.out, trained.err);
+    let line = printed
         .lines()
         .find(|line| line.starts_with("Memory: at most "));
     let line = line.expect("the run is compared with its estimate");

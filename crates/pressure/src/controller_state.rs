@@ -81,8 +81,8 @@ impl ControllerState {
         self.rules.checkpoint.record_written(at_ms, write_ms);
     }
 
-    /// Reports why a micro-batch was cancelled: the answer of [`should_cancel`](crate::should_cancel)
-    /// then. The next decision gives this reason.
+    /// Reports why a micro-batch was cancelled: the answer of `should_cancel` then. The next
+    /// decision gives this reason.
     pub fn cancelled(&mut self, reason: String) {
         self.rules.cancel_reason = Some(reason);
     }

@@ -121,8 +121,8 @@ impl DecisionContext<'_> {
         shortage.explain(self.policy)
     }
 
-    /// Whether a shortage now is one of the machine's memory: not of the device, of the user's cap or
-    /// of time.
+    /// Whether a shortage now is one of the machine's memory: not of the device, of the user's cap
+    /// or of time.
     pub(crate) fn machine_is_short(&self) -> bool {
         let is_delay = self.failure_of_kind().is_some_and(|failure| {
             matches!(failure.cause, FailureCause::TooLong | FailureCause::Delayed)

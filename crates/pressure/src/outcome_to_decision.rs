@@ -45,13 +45,7 @@ pub(crate) fn answer(
         .get_mut(ctx.kind)
         .duration_ms(ctx.cost(micro_batch));
     rules.last.ends_ms = duration_ms.map(|ms| now_ms + ms as u64);
-    let reported_step = step.filter(|step| step.change == change);
-    // What was short then may be free by now.
-    let cancel_reason = match change {
-        Change::Cancel => rules.cancel_reason.take(),
-        _ => None,
-    };
-    let reason = reported_step.map_or(outcome.reason, |step| step.reason.clone());
+    let reason = reason(rules, &outcome, change, step);
     let predicted = ctx.predicted_bytes(micro_batch);
     Decision {
         action: outcome.action,
@@ -66,7 +60,22 @@ pub(crate) fn answer(
             .map_or(0, |peak| (peak + ctx.spare_bytes).saturating_sub(freed)),
         budget_bytes: ctx.budget.bytes + ctx.spare_bytes,
         cause: outcome.cause,
-        reason: cancel_reason.unwrap_or(reason),
+        reason,
+    }
+}
+
+/// The reason of the decision: that of the recovery step if it reports one, and that of a cancelled
+/// micro-batch at that moment, because what was short then may be free by now.
+fn reason(rules: &mut Rules, outcome: &RuleOutcome, change: Change, step: Option<&Step>) -> String {
+    let cancelled = match outcome.action {
+        Action::Run => rules.cancel_reason.take(),
+        Action::Pause | Action::Suspend | Action::Stop => None,
+    };
+    let reported_step = step.filter(|step| step.change == change);
+    let own = reported_step.map_or(&outcome.reason, |step| &step.reason);
+    match cancelled {
+        Some(reason) if change == Change::Cancel => reason,
+        _ => own.clone(),
     }
 }
 

@@ -229,7 +229,7 @@ mod tests {
         compared
     }
 
-    /// A size counts as certain with 95 %, so noise may be wrong about a pair that was measured once.
+    /// A difference is certain with 95 %, so a pair that was measured once may be wrong.
     #[test]
     fn noise_of_the_timing_is_rarely_a_plateau() {
         // Twice the size is 10 % faster.

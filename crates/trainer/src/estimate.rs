@@ -9,10 +9,8 @@ mod micro_batch_memory;
 mod min_checkpointing;
 mod memory_cap_check;
 mod seconds_per_sample;
-mod estimate_history;
 mod target_device;
 
-pub use estimate_history::{Correction, EstimateHistory};
 pub use target_device::Target;
 
 use crate::data::PrefetchOptions;
@@ -259,10 +257,10 @@ impl MemoryEstimate {
         Some(heap.peak_bytes(micro_batch, self.target.allocator))
     }
 
-    /// This estimate, corrected by what earlier runs needed.
+    /// This estimate, multiplied by `factor`, because earlier runs needed that much more or less.
     #[must_use]
-    pub fn corrected(mut self, correction: &Correction) -> Self {
-        self.factor = correction.factor;
+    pub fn corrected(mut self, factor: f64) -> Self {
+        self.factor = factor;
         self
     }
 

@@ -54,7 +54,7 @@
 //! ```
 
 use crate::error::Result;
-use crate::estimate::{Correction, MemoryEstimate, Target, Variants};
+use crate::estimate::{MemoryEstimate, Target, Variants};
 use crate::plan::{DatasetRef, Plan};
 use candle_core::Device;
 use models::{ModelId, Network};
@@ -154,11 +154,11 @@ impl Estimate {
         Estimate { memory, data }
     }
 
-    /// This estimate, corrected by what earlier runs on the machine needed.
+    /// This estimate, multiplied by `factor`, because earlier runs needed that much more or less.
     #[must_use]
-    pub fn corrected(self, correction: &Correction) -> Self {
+    pub fn corrected(self, factor: f64) -> Self {
         Estimate {
-            memory: self.memory.corrected(correction),
+            memory: self.memory.corrected(factor),
             ..self
         }
     }

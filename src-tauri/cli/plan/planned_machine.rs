@@ -5,10 +5,9 @@ use super::Plan;
 use crate::cli::args::Script;
 use crate::cli::failure::Failure;
 use crate::cli::train::machine;
-use crate::paths::estimates_path;
+use crate::estimate_history::{Correction, EstimateHistory};
 use pressure::{DeviceLimits, Policy, Processes};
 use runlog::{DeviceChoice, RunConfig, format_bytes, parse_bytes};
-use trainer::estimate::{Correction, EstimateHistory};
 use trainer::{device_preference, predict_device_kind};
 
 /// Memory that other apps and the system are assumed to use on another Mac; at most half of that
@@ -117,8 +116,7 @@ impl PlannedMachine {
             processes: Processes { others_bytes },
             trainings: args.processes,
             assumed: Vec::new(),
-            correction: EstimateHistory::load(&estimates_path())
-                .correction(predict_device_kind(wanted)),
+            correction: EstimateHistory::saved_correction(predict_device_kind(wanted)),
         })
     }
 

@@ -56,7 +56,7 @@ fn a_micro_batch_that_only_delays_the_screen_was_not_cancelled() {
 }
 
 #[test]
-fn growth_after_a_raised_cap_does_not_say_that_memory_was_short() {
+fn growth_after_a_raised_cap_is_not_explained_by_free_memory() {
     let mut simulation = Simulation::settled();
     simulation.policy.memory_cap_bytes = Some(6 * GB);
     simulation.steps(100);
@@ -119,17 +119,17 @@ fn a_lengthened_prefetch_counts_from_the_last_pressure() {
     simulation.others = 27 * GB / 2;
     simulation.steps(20);
     simulation.others = 6 * GB;
-    let mut said = None;
+    let mut lengthened = None;
     for tenth in 0..2_000u64 {
         // The system reports pressure half a minute later, for a moment.
         simulation.level = (250..255).contains(&tenth).then_some(Level::Warning);
         let decision = simulation.step();
         if decision.change == Change::Prefetch {
-            said = Some((tenth, decision.reason));
+            lengthened = Some((tenth, decision.reason));
             break;
         }
     }
-    let (tenth, reason) = said.expect("the prefetch is long again");
+    let (tenth, reason) = lengthened.expect("the prefetch is long again");
     let seconds = reason.strip_prefix("memory has been free for ");
     let seconds = seconds.and_then(|rest| rest.strip_suffix(" s"));
     let seconds: u64 = seconds.map_or(0, |text| text.parse().expect("a number"));

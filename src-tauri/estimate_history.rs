@@ -2,10 +2,11 @@
 //! compared with its estimate. Later estimates on the same kind of device are multiplied by what
 //! the last runs needed, and state the interval in which their footprints were.
 
-use crate::DeviceKind;
+use crate::paths::estimates_path;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
+use trainer::DeviceKind;
 
 /// Comparisons that count, for each kind of device.
 const REMEMBERED: usize = 20;
@@ -88,6 +89,11 @@ impl EstimateHistory {
         }
         self.runs.push(comparison);
         true
+    }
+
+    /// The correction that the file in Ebb's home gives for this kind of device.
+    pub fn saved_correction(device: DeviceKind) -> Correction {
+        EstimateHistory::load(&estimates_path()).correction(device)
     }
 
     /// The correction of estimates for this kind of device.
