@@ -228,7 +228,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
             from: "a measured micro-batch",
         }),
         estimate_ms,
-        is_corrected: true,
+        is_corrected: args.mac.is_none(),
     })
 }
 

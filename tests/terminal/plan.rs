@@ -503,7 +503,7 @@ fn a_run_corrects_later_estimates() {
     assert!(low <= peak && peak <= high, "{low}, {peak}, {high}");
     let raised = peak / peak_bytes(&before["models"][0], 0, 16);
     assert!(
-        (raised / factor - 1.0).abs() <= 0.05,
+        (raised / factor - 1.0).abs() <= 0.1,
         "{raised}, not {factor}"
     );
     let text = home.run(&format!("plan {settings}")).expect_code(0);
