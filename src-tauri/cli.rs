@@ -14,6 +14,7 @@ mod bench;
 mod weights_from_hub;
 mod branch;
 mod compare_controller;
+mod compare_estimate;
 mod evaluate;
 mod export;
 mod failure;

@@ -4,6 +4,7 @@ mod allocator;
 mod stress_test;
 mod cli;
 mod hub_download;
+mod estimate_history;
 mod judge_run;
 mod machine_info;
 mod paths;

@@ -8,6 +8,11 @@ pub fn device_check_path() -> PathBuf {
     RunStore::default_root().with_file_name("doctor.json")
 }
 
+/// The file that remembers how far memory estimates were off.
+pub fn estimates_path() -> PathBuf {
+    RunStore::default_root().with_file_name("estimates.json")
+}
+
 /// The file of the runs that wait for their turn.
 #[cfg(feature = "desktop")]
 pub fn queue_path() -> PathBuf {

@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::estimate_history::EstimateHistory;
 use crate::machine_readings::Reported;
 use crate::recovery_view::{Situation, TOKENS};
 use crate::setting_location::{SettingOwner, owner};
@@ -181,7 +182,8 @@ pub fn estimate(
         effective_batch: plan.effective_batch,
         prefetched: Prefetched::Included,
     });
-    let estimate = builder.estimate(target, forms)?;
+    let factor = EstimateHistory::saved_correction(kind).factor;
+    let estimate = builder.estimate(target, forms)?.corrected(factor);
     let (need, memory) = (estimate.need(&[]), &estimate.memory);
     let suggested = estimate.suggest_config(&device, &processes, 1);
     let view = EstimateView {

@@ -182,6 +182,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
             from: "its operation count and this machine's measured matrix-multiply speed",
         }),
         estimate_ms,
+        is_corrected: false,
     })
 }
 
@@ -227,6 +228,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
             from: "a measured micro-batch",
         }),
         estimate_ms,
+        is_corrected: args.mac.is_none(),
     })
 }
 
@@ -267,6 +269,7 @@ fn estimate_list(
             Variants::Planned
         };
         let estimate = limit.timed(side, || builder.estimate_as(model, side, target, variants))?;
+        let estimate = estimate.corrected(machine.correction.factor);
         rows.insert(place, Row::new(estimate, machine));
     }
     let chosen = rows.keys().position(|place| Some(*place) == planned);

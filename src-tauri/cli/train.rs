@@ -3,6 +3,7 @@
 use super::args::{self, Script};
 use super::cluster::supervised::Supervised;
 use super::cluster::supervisor::{Job, own_args, supervise};
+use super::compare_estimate::MeasuredFootprint;
 use super::config_file::read_config;
 use super::failure::Failure;
 use super::find_lr::{STEPS, suggest_rate};
@@ -91,10 +92,7 @@ fn train(
     plan.check_precision()?;
     let replay = recorded(args, group)?;
     if !args.json {
-        describe(&found, &plan)?;
-        for sentence in plan.explain_defaults(&config) {
-            status!("Default: {sentence}");
-        }
+        describe(&found, &plan, &config)?;
     }
     let mut progress = Progress::new(args.json);
     let context = RunContext {
@@ -105,18 +103,15 @@ fn train(
             None => run_context(&args.script, replay)?,
         }
     };
-    let (_scratch, run) = if group.keeps_run() {
-        (None, create(args.out.as_deref(), &plan.name, folder)?)
-    } else {
-        let (scratch, run) = ScratchFolder::create(group, &plan.name)?;
-        (Some(scratch), run)
-    };
+    let (_scratch, run) = new_run(args, group, &plan, folder)?;
     if let Some(supervised) = Supervised::from_environment(group) {
         supervised.listen(&context.control)?;
         supervised.report_run(&run)?;
     }
     let mut is_announced = args.json;
-    trainer::start(plan, found, &run, context, &mut |event| {
+    let mut measured = MeasuredFootprint::before(&plan);
+    trainer::start(plan.clone(), found, &run, context, &mut |event| {
+        measured.receive(event, &plan);
         // Printed with the first event, because a run that is refused before leaves no folder.
         if !std::mem::replace(&mut is_announced, true) {
             status!("Run: {}", run.path.display());
@@ -126,14 +121,44 @@ fn train(
         }
     })
     .map_err(|error| discard_unstarted(&run, error))?;
+    let compared = compare(args, group, &measured, &plan);
     if !args.json {
+        if let Some(sentence) = compared {
+            status!("{sentence}");
+        }
         print_judgement(&run);
     }
     Ok(())
 }
 
-/// Prints what will be trained on, and from which weights.
-fn describe(found: &DetectedDataset, plan: &Plan) -> Result<(), Failure> {
+/// Compares the memory of a run with its estimate. A run with scripted memory, or as one of a
+/// group, is unlike those that a user plans.
+fn compare(
+    args: &args::Train,
+    group: &RunGroup,
+    measured: &MeasuredFootprint,
+    plan: &Plan,
+) -> Option<String> {
+    let is_usual = args.script.memory_script.is_none() && group.is_alone();
+    is_usual.then(|| measured.compare(plan)).flatten()
+}
+
+/// A new run folder, which is temporary if another rank keeps the run.
+fn new_run(
+    args: &args::Train,
+    group: &RunGroup,
+    plan: &Plan,
+    folder: &Path,
+) -> Result<(Option<ScratchFolder>, RunFolder), Failure> {
+    if group.keeps_run() {
+        return Ok((None, create(args.out.as_deref(), &plan.name, folder)?));
+    }
+    let (scratch, run) = ScratchFolder::create(group, &plan.name)?;
+    Ok((Some(scratch), run))
+}
+
+/// Prints what will be trained on, from which weights, and with which defaults.
+fn describe(found: &DetectedDataset, plan: &Plan, config: &RunConfig) -> Result<(), Failure> {
     match found {
         DetectedDataset::Images(found) => inspect::describe(found),
         DetectedDataset::Texts(found) => inspect_texts::describe(found, plan.task()),
@@ -143,6 +168,9 @@ fn describe(found: &DetectedDataset, plan: &Plan) -> Result<(), Failure> {
             "{}",
             trainer::pretrained::describe(pretrained, plan.trained_parameters()?)
         );
+    }
+    for sentence in plan.explain_defaults(config) {
+        status!("Default: {sentence}");
     }
     Ok(())
 }

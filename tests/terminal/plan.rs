@@ -470,3 +470,45 @@ fn a_number_of_parameters_is_planned_for_two_devices() {
         "{refused}"
     );
 }
+
+#[test]
+fn a_run_corrects_later_estimates() {
+    let home = TestHome::new();
+    draw_classes(&home.path("birds"), &["jay", "owl"], 24);
+    let settings = "{birds} --model convnet --image-size 32 --effective-batch 16 --device cpu";
+    let before = plan(&home, settings);
+    assert_eq!(before["correction"]["runs"], 0);
+    let trained = home.run(&format!("train {settings} --epochs 8 --baseline none"));
+    let trained = trained.expect_code(0);
+    let printed = format!("{}{}", trained.out, trained.err);
+    let line = printed
+        .lines()
+        .find(|line| line.starts_with("Memory: at most "));
+    let line = line.expect("the run is compared with its estimate");
+    assert!(
+        line.contains("; the estimate for micro-batches of 16 was "),
+        "{line}"
+    );
+    let after = plan(&home, settings);
+    assert_eq!(after["correction"]["runs"], 1);
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let factor = number(&after["correction"]["factor"]);
+    assert!(
+        line.ends_with(&format!("multiplied by {factor:.2}")),
+        "{line}"
+    );
+    let interval = &after["estimate_interval"];
+    let [low, high] = ["low_bytes", "high_bytes"].map(|key| number(&interval[key]));
+    let peak = peak_bytes(&after["models"][0], 0, 16);
+    assert!(low <= peak && peak <= high, "{low}, {peak}, {high}");
+    let raised = peak / peak_bytes(&before["models"][0], 0, 16);
+    assert!(
+        (raised / factor - 1.0).abs() <= 0.1,
+        "{raised}, not {factor}"
+    );
+    let text = home.run(&format!("plan {settings}")).expect_code(0);
+    assert!(text.out.contains("Most runs need between "), "{}", text.out);
+    // A file that is damaged counts as none.
+    std::fs::write(home.path("home/estimates.json"), "{").expect("it can be written");
+    assert_eq!(plan(&home, settings)["correction"]["runs"], 0);
+}

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// How an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +92,8 @@ struct State {
     changes: Vec<Change>,
     /// The free space that it reports, in bytes; `None` for that of the real disk.
     available_bytes: Option<u64>,
+    /// How long the next sync takes.
+    sync_delay: Option<Duration>,
 }
 
 impl SimulatedDisk {
@@ -115,6 +118,11 @@ impl SimulatedDisk {
     /// Makes the disk report this many free bytes; `None` reports those of the real disk.
     pub fn report_available_bytes(&self, bytes: Option<u64>) {
         self.state().available_bytes = bytes;
+    }
+
+    /// Makes the next sync take at least this long, as on a slow disk.
+    pub fn delay_sync(&self, delay: Duration) {
+        self.state().sync_delay = Some(delay);
     }
 
     /// Ends all failures.
@@ -194,6 +202,10 @@ impl SimulatedDisk {
             | Change::Remove(path) => path.clone(),
         };
         self.begin(name, kind, &path)?;
+        if kind == Kind::Sync {
+            let delay = self.state().sync_delay.take();
+            std::thread::sleep(delay.unwrap_or_default());
+        }
         operation()?;
         self.record(change);
         Ok(())

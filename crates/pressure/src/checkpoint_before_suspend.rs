@@ -2,14 +2,15 @@
 //! is short, so it happens before: when the system is critical, when others leave little beside the
 //! training state, when they are forecast to need even that before a write would be done, and when
 //! waiting begins. At most every half minute, and so seldom that writing takes little of the time.
-//! A state that takes seconds to write is also written now and then without any danger.
+//! A state that takes seconds to write is also written now and then without any danger, and never
+//! when a suspension begins: the run then resumes from an earlier step.
 
 use crate::decision::Action;
 use crate::decision_context::DecisionContext;
 use crate::memory_sample::Level;
 use crate::policy::{
-    CHECKPOINT_AHEAD, DISK_BYTES_PER_MS, HEADROOM_EDGES, MIN_WRITE_INTERVAL, SLOW_WRITE_INTERVAL,
-    SLOW_WRITE_MS,
+    CHEAP_WRITE_MS, CHECKPOINT_AHEAD, DISK_BYTES_PER_MS, HEADROOM_EDGES, MIN_WRITE_INTERVAL,
+    SLOW_WRITE_INTERVAL, SLOW_WRITE_MS,
 };
 
 /// What is known of checkpoints.
@@ -47,10 +48,17 @@ impl State {
     }
 }
 
-/// Whether the last complete step is to be checkpointed before `action`. Called once per decision.
-pub(crate) fn is_due(ctx: &DecisionContext, own: &mut State, action: Action) -> bool {
+/// Whether the last complete step is to be checkpointed before `action`, which follows `previous`.
+/// Called once per decision.
+pub(crate) fn is_due(
+    ctx: &DecisionContext,
+    own: &mut State,
+    previous: Action,
+    action: Action,
+) -> bool {
     let now_ms = ctx.sample.at_ms;
     let waits = action != Action::Run;
+    let suspends = action == Action::Suspend && previous != Action::Suspend;
     // A warning that a smaller micro-batch answers needs no checkpoint.
     let critical = ctx.sample.kernel_level == Some(Level::Critical);
     let warns = waits || critical || little_is_left(ctx);
@@ -65,7 +73,9 @@ pub(crate) fn is_due(ctx: &DecisionContext, own: &mut State, action: Action) -> 
         // Memory would be gone before it is written; an older one must do.
         !waits && !state_is_in_danger(ctx, own) && (rested && newly_warned || is_outdated(ctx, own))
     } else {
-        rested && (newly_warned || !waits && state_is_in_danger(ctx, own))
+        // A checkpoint of a small state costs less than repeating any steps.
+        let is_cheap = own.write_ms.is_some_and(|ms| ms <= CHEAP_WRITE_MS);
+        suspends && is_cheap || rested && (newly_warned || !waits && state_is_in_danger(ctx, own))
     };
     if is_due {
         own.at_ms = Some(now_ms);

@@ -10,7 +10,7 @@ use crate::budget::Budget;
 use crate::controller_state::{ControllerState, Rules};
 use crate::decision::{Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Phase};
 use crate::decision_context::{DecisionContext, Failure, FailureCause, RuleOutcome};
-use crate::explain_shortage::explain_shortage;
+use crate::explain_shortage::Shortage;
 use crate::memory_model::MemoryModel;
 use crate::memory_sample::{Level, MemorySample};
 use crate::micro_batch_sizes::Track;
@@ -45,8 +45,12 @@ pub fn decide(
         .or_else(|| predictable.then(|| by_prediction(&ctx, rules)))
         .unwrap_or_else(|| by_fallback(&ctx, rules));
     let mut decision = answer(&ctx, rules, outcome, step.as_ref());
-    decision.checkpoint_first =
-        checkpoint_before_suspend::is_due(&ctx, &mut rules.checkpoint, decision.action);
+    decision.checkpoint_first = checkpoint_before_suspend::is_due(
+        &ctx,
+        &mut rules.checkpoint,
+        last_action,
+        decision.action,
+    );
     decision.release_caches |= decision.checkpoint_first;
     let (own, tracks) = (&mut rules.recovery, &rules.tracks);
     recovery_steps::watch(&ctx, own, tracks, ask.kind, decision.action);
@@ -82,7 +86,7 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
         };
         return shortened.unwrap_or_else(|| {
             shrink::record(ctx, &mut rules.growth, &mut rules.prefetch, track);
-            shrink::shrink(ctx, size)
+            shrink::shrink(ctx, track.size, size)
         });
     }
     let target = growth::Target::new(ctx, track);
@@ -180,6 +184,7 @@ fn new_context<'a>(
         budget: Budget::new(policy, history, &ask.sample, horizon_ms).less(ask.spare_bytes),
         state_bytes: rules.wait.state_bytes(model, kind),
         failure: rules.failure,
+        pressed_ms: state.pressed_ms,
     };
     (ctx, rules)
 }
@@ -221,7 +226,7 @@ pub fn observe(
         let newest = (record.peak_bytes, record.at_ms);
         track.recent_peak = track.recent_peak.filter(stays).or(Some(newest));
         if !slowed && record.cost > 0 && record.ms > 0.0 {
-            track.record_speed(record.micro_batch, record.ms / record.cost as f64);
+            track.record_time(record.micro_batch, record.cost, record.ms);
         }
         return (state, model);
     };
@@ -234,6 +239,25 @@ pub fn observe(
         cause,
     });
     (state, model)
+}
+
+/// Learns that a micro-batch ended, but held the GPU for so long that the screen could stutter. The
+/// next one is smaller.
+pub fn observe_delay(
+    policy: &Policy,
+    mut state: ControllerState,
+    record: &MicroBatchRecord,
+) -> ControllerState {
+    if record.micro_batch > 1 && policy.fixed_micro_batch.is_none() {
+        let track = state.rules.tracks.get_mut(record.kind);
+        track.refused = Some((record.micro_batch, record.at_ms));
+        state.rules.failure = Some(Failure {
+            kind: record.kind,
+            micro_batch: record.micro_batch,
+            cause: FailureCause::Delayed,
+        });
+    }
+    state
 }
 
 /// The reason to cancel the running micro-batch, if there is one: the machine is over the critical
@@ -260,9 +284,14 @@ pub fn should_cancel(
         return None; // almost always, ten times per second: skip the budget
     }
     let budget = Budget::new(policy, history, sample, policy.horizon_extra_ms);
-    let pressure = state.signal.memory;
-    (sample.own_bytes > budget.bytes)
-        .then(|| explain_shortage(policy, history, sample, pressure, &budget).1)
+    let shortage = Shortage {
+        history,
+        sample,
+        pressure: state.signal.memory,
+        budget: &budget,
+        needed: None,
+    };
+    (sample.own_bytes > budget.bytes).then(|| shortage.explain(policy).1)
 }
 
 /// Whether waiting for the end of the running micro-batch would answer a shortage too late.

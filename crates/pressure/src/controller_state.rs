@@ -22,6 +22,8 @@ pub struct ControllerState {
     pub(crate) history: History,
     /// Since when all processes together have used more than the budget line allows.
     pub(crate) over_limit_since_ms: Option<u64>,
+    /// When the pressure of memory was last above normal.
+    pub(crate) pressed_ms: Option<u64>,
     pub(crate) rules: Rules,
 }
 
@@ -31,6 +33,8 @@ pub(crate) struct Rules {
     pub(crate) tracks: Tracks,
     /// A micro-batch that failed and has not been answered yet.
     pub(crate) failure: Option<Failure>,
+    /// Why it was cancelled, if it was.
+    pub(crate) cancel_reason: Option<String>,
     pub(crate) changes: VoluntaryChanges,
     pub(crate) last: LastDecision,
     pub(crate) stop: stop::State,
@@ -77,6 +81,12 @@ impl ControllerState {
         self.rules.checkpoint.record_written(at_ms, write_ms);
     }
 
+    /// Reports why a micro-batch was cancelled: the answer of `should_cancel` then. The next
+    /// decision gives this reason.
+    pub fn cancelled(&mut self, reason: String) {
+        self.rules.cancel_reason = Some(reason);
+    }
+
     /// Reports that the moments cannot move to a file after all.
     pub fn disable_mapped_moments(&mut self) {
         self.rules.recovery.disable_mapped_moments();
@@ -108,6 +118,7 @@ impl ControllerState {
         // Calm is measured on the reading itself: the level stays high for a while after a warning.
         if self.signal.memory.level() != Level::Normal {
             self.rules.tracks.end_calm();
+            self.pressed_ms = Some(sample.at_ms);
         }
         if !sample.is_unreadable() {
             self.history.record(policy, sample);

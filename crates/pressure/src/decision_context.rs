@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::decision::{Action, MicroBatchKind, Outcome, SampleCost};
-use crate::explain_shortage::explain_shortage;
+use crate::explain_shortage::{Need, Shortage};
 use crate::forecast_other_apps::History;
 use crate::memory_model::MemoryModel;
 use crate::memory_sample::{Component, Level, MemorySample};
@@ -34,6 +34,8 @@ pub(crate) struct DecisionContext<'a> {
     pub(crate) state_bytes: Option<u64>,
     /// A failed micro-batch of any kind to which no rule has reacted yet.
     pub(crate) failure: Option<Failure>,
+    /// When the pressure of memory was last above normal.
+    pub(crate) pressed_ms: Option<u64>,
 }
 
 /// How the last micro-batch failed.
@@ -53,6 +55,8 @@ pub(crate) enum FailureCause {
     TooLong,
     /// The monitor cancelled it.
     Cancelled,
+    /// It succeeded, but delayed the screen.
+    Delayed,
 }
 
 impl FailureCause {
@@ -73,6 +77,9 @@ impl FailureCause {
             FailureCause::Refused => Some("an allocation was refused"),
             FailureCause::TooLong => Some("the micro-batch held the GPU for too long"),
             FailureCause::Cancelled => None,
+            FailureCause::Delayed => {
+                Some("a larger micro-batch held the GPU so long that the screen could stutter")
+            }
         }
     }
 }
@@ -101,10 +108,32 @@ impl DecisionContext<'_> {
             .filter(|_| micro_batch > 0)
     }
 
-    /// Why there is less memory than before, and the component behind it.
-    pub(crate) fn explain_shortage(&self) -> (Component, String) {
-        let (policy, history) = (self.policy, self.history);
-        explain_shortage(policy, history, self.sample, self.pressure, &self.budget)
+    /// Why a micro-batch of `size` cannot run, and the component behind it.
+    pub(crate) fn explain_shortage(&self, size: u32) -> (Component, String) {
+        let needed_bytes = self.model.upper_bytes(self.kind, self.cost(size));
+        let shortage = Shortage {
+            history: self.history,
+            sample: self.sample,
+            pressure: self.pressure,
+            budget: &self.budget,
+            needed: needed_bytes.map(|bytes| Need { size, bytes }),
+        };
+        shortage.explain(self.policy)
+    }
+
+    /// Whether a shortage now is one of the machine's memory: not of the device, of the user's cap
+    /// or of time.
+    pub(crate) fn machine_is_short(&self) -> bool {
+        let is_delay = self.failure_of_kind().is_some_and(|failure| {
+            matches!(failure.cause, FailureCause::TooLong | FailureCause::Delayed)
+        });
+        let is_pressed = self.pressure.level() >= Level::Warning;
+        (is_pressed || self.budget.cause == Some(Component::Headroom)) && !is_delay
+    }
+
+    /// Since when memory has been free, if it was short at `since_ms`.
+    pub(crate) fn free_since_ms(&self, since_ms: u64) -> u64 {
+        since_ms.max(self.pressed_ms.unwrap_or(0))
     }
 
     pub(crate) fn failure_of_kind(&self) -> Option<Failure> {

@@ -37,6 +37,22 @@ pub fn describe_decision(previous: u32, decision: &Decision) -> String {
     }
 }
 
+/// The sentence of a decision during an evaluation. Its micro-batches are not those of training.
+/// `previous` is the micro-batch of training.
+pub fn describe_evaluation_decision(previous: u32, decision: &Decision) -> String {
+    let (size, reason) = (decision.micro_batch, &decision.reason);
+    match (decision.change, decision.action) {
+        (Change::Continue, _) => format!("Continuing the evaluation with {size}: {reason}"),
+        (Change::Cancel, _) => format!(
+            "Cancelled one micro-batch of the evaluation; retrying with {size} (nothing was lost): {reason}"
+        ),
+        (Change::Start | Change::Shrink | Change::Grow | Change::Hold, Action::Run) => {
+            format!("Evaluating with {size}: {reason}")
+        }
+        _ => describe_decision(previous, decision),
+    }
+}
+
 /// A new size of the micro-batch: "Micro-batch reduced from 16 to 8". `change` is `Shrink` or
 /// `Grow`.
 pub fn describe_resize(change: Change, from: u32, to: u32) -> String {

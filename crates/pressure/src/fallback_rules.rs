@@ -12,6 +12,8 @@ use crate::micro_batch_sizes::{Track, largest_up_to, sizes};
 pub(crate) struct State {
     /// When the size last changed.
     changed_ms: Option<u64>,
+    /// When the footprint was last over the user's cap.
+    over_cap_ms: Option<u64>,
     /// Micro-batches since caches were released, while memory is unreadable.
     since_release: u32,
 }
@@ -41,6 +43,9 @@ pub(crate) fn step(
     changes: &VoluntaryChanges,
 ) -> RuleOutcome {
     let now_ms = ctx.sample.at_ms;
+    if is_over_cap(ctx) {
+        own.over_cap_ms = Some(now_ms);
+    }
     let next = after_failure(ctx, track)
         .or_else(|| first(ctx, own, track))
         .or_else(|| smaller(ctx, own, track))
@@ -136,11 +141,14 @@ fn larger(
         .last()
         .filter(|&m| m < refused && m as usize <= ctx.samples.len())?;
     let rested = has_rested(ctx, own, policy.fallback_grow_interval_ms);
-    let calm = level(ctx) == Level::Normal;
+    let interval_ms = policy.fallback_grow_interval_ms;
+    let was_pressed = ctx.pressed_ms.max(own.over_cap_ms);
+    let calm =
+        level(ctx) == Level::Normal && was_pressed.is_none_or(|at| now_ms >= at + interval_ms);
     if !calm || !rested || !changes.are_allowed(policy, now_ms) {
         return None;
     }
-    let seconds = policy.fallback_grow_interval_ms / 1_000;
+    let seconds = interval_ms / 1_000;
     Some(Size {
         voluntary: true,
         ..Size::new(size, format!("no sign of memory pressure for {seconds} s"))

@@ -156,12 +156,12 @@ impl History {
     }
 
     /// "another app took 6.1 GB in 20 s": the growth from the last low of the history to now.
-    /// `None` if it is small.
-    pub(crate) fn describe_growth(&self) -> Option<String> {
+    /// `None` if it is small, or less than `missing_bytes`: then it is not why these are missing.
+    pub(crate) fn describe_growth(&self, missing_bytes: u64) -> Option<String> {
         let now = self.points.back()?;
         let low = self.points.iter().map(|point| point.bytes).min()?;
         let taken = now.bytes.saturating_sub(low);
-        if taken < MENTIONED_GROWTH_BYTES {
+        if taken < MENTIONED_GROWTH_BYTES.max(missing_bytes) {
             return None;
         }
         let mut newest_first = self.points.iter().rev();
@@ -206,14 +206,15 @@ mod tests {
     #[test]
     fn growth_is_described_from_the_last_low() {
         let mut history = History::default();
-        assert_eq!(history.describe_growth(), None);
+        assert_eq!(history.describe_growth(0), None);
         for second in 0..=40u64 {
             let taken = u64::from(second > 20) * (second.saturating_sub(20)) * GB * 3 / 10;
             history.push(&Policy::default(), second * 1_000, 7 * GB + taken);
         }
         assert_eq!(
-            history.describe_growth().as_deref(),
+            history.describe_growth(5 * GB).as_deref(),
             Some("another app took 6.0 GB in 18 s")
         );
+        assert_eq!(history.describe_growth(7 * GB), None, "7 GB are missing");
     }
 }

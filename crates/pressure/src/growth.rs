@@ -4,15 +4,19 @@
 use crate::decision_context::{DecisionContext, RuleOutcome, VoluntaryChanges};
 use crate::memory_sample::Component;
 use crate::micro_batch_sizes::{GrowthLimit, Speed, Track, growth_limit, largest_up_to};
-use crate::policy::{
-    GAIN_MIN_MICRO_BATCHES, PROBE, Policy, SPEED_MIN_MICRO_BATCHES, WORTHWHILE_GROWTH,
-};
+use crate::policy::{GAIN_MIN_MICRO_BATCHES, PROBE, SPEED_MIN_MICRO_BATCHES, WORTHWHILE_GROWTH};
 use format::format_bytes;
 
 /// The reason to stay at the throughput plateau.
 const NO_FASTER: &str = "a larger micro-batch is no faster here";
 /// The reason to return to the throughput plateau.
 const AS_FAST: &str = "this size is as fast as a larger one and needs less memory";
+
+/// The reason to wait for a measurement.
+const MEASURING: &str = "measuring how much memory this micro-batch size needs";
+
+/// The reason to grow beyond a size that was chosen for its speed.
+const FASTER: &str = "a larger micro-batch has proved to be faster here";
 
 /// The reason to grow if memory was not short before.
 const ROOM_FOR_MORE: &str = "there is memory for a larger micro-batch";
@@ -21,7 +25,10 @@ const ROOM_FOR_MORE: &str = "there is memory for a larger micro-batch";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct State {
     grown_ms: Option<u64>,
+    /// When a lack of memory last made the micro-batch smaller.
     shrunk_ms: Option<u64>,
+    /// When a size was last lowered to the throughput plateau.
+    lowered_ms: Option<u64>,
     /// Calm required before growing, in milliseconds; 0 means the policy's.
     calm_needed_ms: u64,
 }
@@ -29,12 +36,13 @@ pub(crate) struct State {
 impl State {
     /// When the size last changed.
     pub(crate) fn resized_ms(&self) -> Option<u64> {
-        self.grown_ms.max(self.shrunk_ms)
+        self.grown_ms.max(self.shrunk_ms).max(self.lowered_ms)
     }
 
     /// Records that lack of memory made the micro-batch smaller. If this reverts a recent growth,
     /// the required calm period doubles.
-    pub(crate) fn record_shrink(&mut self, policy: &Policy, now_ms: u64) {
+    pub(crate) fn record_shrink(&mut self, ctx: &DecisionContext) {
+        let (policy, now_ms) = (ctx.policy, ctx.sample.at_ms);
         let grown_lately = self
             .grown_ms
             .is_some_and(|at| now_ms <= at + policy.revert_window_ms);
@@ -164,13 +172,10 @@ fn grow_at_start(ctx: &DecisionContext, own: &mut State, track: &Track, size: u3
     };
     let slowed = ctx.pressure.value >= ctx.policy.slowed_pressure;
     if track.micro_batches == 0 || (tried < enough && !slowed) {
-        return hold(
-            track,
-            "measuring how much memory this micro-batch size needs",
-        );
+        return hold(track, MEASURING);
     }
     let reason = if ctx.model.is_ready(ctx.kind) {
-        ROOM_FOR_MORE
+        reason_to_exceed(track, size)
     } else {
         "to measure how much memory each sample needs"
     };
@@ -207,40 +212,47 @@ fn grow_after_calm(
     if calm_ms < needed_ms || !rested {
         return hold(track, "waiting for memory to stay free");
     }
-    let reason = if own.shrunk_ms.is_some() {
+    let is_below_settled = track.settled.is_none_or(|settled| size <= settled);
+    let reason = if track.size < track.short_of && is_below_settled {
         format!("memory has been free for {} s", calm_ms / 1_000)
     } else {
-        ROOM_FOR_MORE.to_owned() // memory was never short
+        reason_to_exceed(track, size).to_owned()
     };
+    track.settled = track.settled.filter(|_| is_below_settled);
+    if size >= track.short_of {
+        track.short_of = 0;
+    }
     own.grow(now_ms, size, reason)
 }
 
-/// Lowers a size beyond the plateau, since it costs memory for nothing. Uses a third of the
-/// tolerance, so that noise does not move the size back and forth.
+/// The reason to grow to `size` while memory is not the reason.
+fn reason_to_exceed(track: &Track, size: u32) -> &'static str {
+    match track.settled {
+        Some(settled) if size > settled => FASTER,
+        _ => ROOM_FOR_MORE,
+    }
+}
+
+/// Lowers a size beyond the plateau, since it costs memory for nothing.
 pub(crate) fn lower_to_plateau(
     ctx: &DecisionContext,
     own: &mut State,
-    track: &Track,
+    track: &mut Track,
     target: &Target,
     changes: &VoluntaryChanges,
 ) -> Option<RuleOutcome> {
     if target.limit != GrowthLimit::Plateau || target.most >= track.size {
         return None;
     }
-    let (policy, now_ms) = (ctx.policy, ctx.sample.at_ms);
-    let plateau = track.plateau(policy.plateau_fraction / 3.0);
-    let plateau = plateau.map(|size| largest_up_to(track.batch, size));
+    let (policy, now_ms, size) = (ctx.policy, ctx.sample.at_ms, target.most);
     let rested = own
         .resized_ms()
         .is_none_or(|at| now_ms >= at + policy.quiet_ms);
-    let is_due = |size: &u32| *size < track.size && *size < ctx.remaining;
-    let Some(size) = plateau.filter(is_due) else {
-        return Some(hold(track, NO_FASTER));
-    };
-    if !rested || !changes.are_allowed(policy, now_ms) {
+    if size >= ctx.remaining || !rested || !changes.are_allowed(policy, now_ms) {
         return Some(hold(track, NO_FASTER));
     }
-    own.grown_ms = Some(now_ms);
+    own.lowered_ms = Some(now_ms);
+    track.settled = Some(size);
     Some(RuleOutcome {
         voluntary: true,
         release_caches: true,
@@ -255,8 +267,9 @@ pub(crate) fn stay(track: &Track, target: &Target) -> RuleOutcome {
         _ if track.size >= track.batch => "the whole batch is one micro-batch",
         GrowthLimit::Plateau if !limited_by_memory => NO_FASTER,
         GrowthLimit::Refused if !limited_by_memory => {
-            "the device recently refused a larger micro-batch"
+            "the device recently had no memory or time for a larger micro-batch"
         }
+        GrowthLimit::Extrapolation if !limited_by_memory => MEASURING,
         _ => "a larger micro-batch would not fit",
     };
     hold(track, reason)

@@ -206,6 +206,9 @@ impl JsonlController {
         running.watched.record(&self.policy, &sample);
         let cancel = should_cancel(&self.policy, &running.watched, &sample);
         running.cancelled = cancel.is_some();
+        if let Some(reason) = &cancel {
+            self.state.cancelled(reason.clone());
+        }
         let line = |reason| json!({"kind": "cancel", "reason": reason}).to_string();
         Ok(cancel.map(line).into_iter().collect())
     }

@@ -55,6 +55,7 @@ mod pressure_level;
 mod forecast_other_apps;
 mod budget;
 mod memory_model;
+mod speed_comparison;
 mod micro_batch_sizes;
 mod explain_shortage;
 
@@ -96,13 +97,13 @@ mod power_policy;
 
 pub use before_sleep::{BeforeSleep, ScriptedSleep, SleepWatch, open_sleep_watch};
 pub use budget::Budget;
-pub use controller::{budget_bytes, decide, observe, record_sample, should_cancel};
+pub use controller::{budget_bytes, decide, observe, observe_delay, record_sample, should_cancel};
 pub use controller_state::ControllerState;
 pub use decision::{
     Action, Change, Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Moments, Outcome,
     Phase, Prefetch, SampleCost,
 };
-pub use describe_decision::{describe_decision, describe_resize};
+pub use describe_decision::{describe_decision, describe_evaluation_decision, describe_resize};
 pub use error::PressureError;
 pub use jsonl_controller::JsonlController;
 pub use memory_model::{Allocator, MemoryModel};

@@ -6,8 +6,9 @@
 use crate::decision::{MicroBatchKind, SampleCost};
 use crate::memory_model::MemoryModel;
 use crate::policy::{
-    COST_WEIGHT, PLATEAU_MIN_SIZES, PROBE, Policy, SPEED_MIN_MICRO_BATCHES, SPEED_WEIGHT,
+    COMPARED_COST_FRACTION, COST_WEIGHT, PROBE, Policy, SPEED_MIN_MICRO_BATCHES, SPEED_WEIGHT,
 };
+use crate::speed_comparison::SpeedComparison;
 use serde::{Deserialize, Serialize};
 
 /// Useful sizes of a batch, largest first: ceil(batch / n) for n = 1, 2, …
@@ -37,6 +38,12 @@ pub(crate) struct Track {
     pub(crate) calm_since_ms: Option<u64>,
     /// Speed by size.
     pub(crate) speeds: Vec<Speed>,
+    /// Which sizes are faster.
+    pub(crate) compared: SpeedComparison,
+    /// The size that was chosen because no larger one is faster.
+    pub(crate) settled: Option<u32>,
+    /// The size before the machine's memory became short; 0 once that size has returned.
+    pub(crate) short_of: u32,
     /// A size that the device refused or ended, and when.
     pub(crate) refused: Option<(u32, u64)>,
     /// Cost of an ordinary sample, averaged over batches that were nearly complete.
@@ -65,6 +72,9 @@ impl Default for Track {
             starting: true,
             calm_since_ms: None,
             speeds: Vec::new(),
+            compared: SpeedComparison::default(),
+            settled: None,
+            short_of: 0,
             refused: None,
             sample_cost: 0.0,
             micro_batches: 0,
@@ -96,9 +106,22 @@ impl Track {
         };
     }
 
+    /// Takes the time of a micro-batch of `size` samples.
+    pub(crate) fn record_time(&mut self, size: u32, cost: u64, ms: f64) {
+        let ms_per_cost = ms / cost as f64;
+        self.record_speed(size, ms_per_cost);
+        // Long and short samples: the ordinary samples of the same cost.
+        let ordinary = cost as f64 / self.sample_cost.max(1.0);
+        let useful = largest_up_to(self.batch, (ordinary + 0.5) as u32);
+        let off = (ordinary / f64::from(useful) - 1.0).abs();
+        if off <= COMPARED_COST_FRACTION {
+            self.compared.record(useful, ms_per_cost);
+        }
+    }
+
     /// Takes the speed of a micro-batch. The first one of a size touches new memory, so the second
     /// replaces it.
-    pub(crate) fn record_speed(&mut self, size: u32, ms_per_cost: f64) {
+    fn record_speed(&mut self, size: u32, ms_per_cost: f64) {
         let Some(speed) = self.speeds.iter_mut().find(|speed| speed.size == size) else {
             self.speeds.push(Speed {
                 size,
@@ -131,26 +154,18 @@ impl Track {
     }
 
     /// The speeds that were measured often enough.
-    pub(crate) fn known_speeds(&self) -> impl Iterator<Item = &Speed> {
+    fn known_speeds(&self) -> impl Iterator<Item = &Speed> {
         let is_known = |speed: &&Speed| speed.micro_batches >= SPEED_MIN_MICRO_BATCHES;
         self.speeds.iter().filter(is_known)
     }
 
-    /// The throughput plateau: the smallest size within `tolerance` of the best speed, once a size
-    /// at least twice as large was tried. Larger ones cost memory for nothing.
+    /// The throughput plateau: the smallest size of which it is certain that no larger one is
+    /// faster by more than `tolerance`. A size that was chosen for this stays the plateau until it
+    /// is certain that a larger one is faster.
     pub(crate) fn plateau(&self, tolerance: f64) -> Option<u32> {
-        let best = self
-            .known_speeds()
-            .map(|speed| speed.ms_per_cost)
-            .reduce(f64::min)?;
-        let largest = self.known_speeds().map(|speed| speed.size).max()?;
-        let plateau = self
-            .known_speeds()
-            .filter(|speed| speed.ms_per_cost * (1.0 - tolerance) <= best)
-            .map(|speed| speed.size)
-            .min()?;
-        let known = self.known_speeds().count();
-        (known >= PLATEAU_MIN_SIZES && largest >= 2 * plateau).then_some(plateau)
+        let stays = |size: &u32| !self.compared.is_larger_faster(*size, tolerance);
+        let settled = self.settled.filter(stays);
+        settled.or_else(|| self.compared.plateau(tolerance))
     }
 }
 
@@ -194,6 +209,8 @@ impl Tracks {
             starting: false,
             calm_since_ms: None,
             speeds: std::mem::take(&mut track.speeds),
+            compared: std::mem::take(&mut track.compared),
+            settled: track.settled,
             refused: track.refused,
             ..before
         };
@@ -279,30 +296,5 @@ mod tests {
             expected.dedup();
             assert_eq!(all(batch), expected, "{batch}");
         }
-    }
-
-    #[test]
-    fn a_plateau_needs_a_larger_size_that_was_tried() {
-        let plateau = |speeds: &[(u32, f64, u32)]| {
-            let speed = |&(size, ms_per_cost, micro_batches): &(u32, f64, u32)| Speed {
-                size,
-                ms_per_cost,
-                micro_batches,
-            };
-            let track = Track {
-                batch: 64,
-                speeds: speeds.iter().map(speed).collect(),
-                ..Track::default()
-            };
-            track.plateau(0.03)
-        };
-        assert_eq!(plateau(&[(2, 3.0, 3), (8, 1.0, 3), (32, 0.99, 3)]), Some(8));
-        let largest_is_best = [(2, 3.0, 3), (8, 1.0, 3), (32, 0.9, 3)];
-        assert_eq!(plateau(&largest_is_best), None);
-        let too_close = [(2, 3.0, 3), (8, 1.0, 3), (11, 1.0, 3)];
-        assert_eq!(plateau(&too_close), None, "11 is not twice 8");
-        let too_seldom = [(2, 3.0, 3), (8, 1.0, 3), (32, 1.0, 2)];
-        assert_eq!(plateau(&too_seldom), None, "32 was tried only twice");
-        assert_eq!(plateau(&[(8, 1.0, 3), (32, 1.5, 3)]), None, "two sizes");
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::controller_state::{LastDecision, Rules};
 use crate::decision::{Action, Change, Decision, SampleCost};
-use crate::decision_context::{DecisionContext, RuleOutcome};
+use crate::decision_context::{DecisionContext, FailureCause, RuleOutcome};
 use crate::recovery_steps::Step;
 
 /// The decision for `outcome` and, if one was taken, the recovery step `step`.
@@ -45,7 +45,7 @@ pub(crate) fn answer(
         .get_mut(ctx.kind)
         .duration_ms(ctx.cost(micro_batch));
     rules.last.ends_ms = duration_ms.map(|ms| now_ms + ms as u64);
-    let reported_step = step.filter(|step| step.change == change);
+    let reason = reason(rules, &outcome, change, step);
     let predicted = ctx.predicted_bytes(micro_batch);
     Decision {
         action: outcome.action,
@@ -60,7 +60,22 @@ pub(crate) fn answer(
             .map_or(0, |peak| (peak + ctx.spare_bytes).saturating_sub(freed)),
         budget_bytes: ctx.budget.bytes + ctx.spare_bytes,
         cause: outcome.cause,
-        reason: reported_step.map_or(outcome.reason, |step| step.reason.clone()),
+        reason,
+    }
+}
+
+/// The reason of the decision: that of the recovery step if it reports one, and that of a cancelled
+/// micro-batch at that moment, because what was short then may be free by now.
+fn reason(rules: &mut Rules, outcome: &RuleOutcome, change: Change, step: Option<&Step>) -> String {
+    let cancelled = match outcome.action {
+        Action::Run => rules.cancel_reason.take(),
+        Action::Pause | Action::Suspend | Action::Stop => None,
+    };
+    let reported_step = step.filter(|step| step.change == change);
+    let own = reported_step.map_or(&outcome.reason, |step| &step.reason);
+    match cancelled {
+        Some(reason) if change == Change::Cancel => reason,
+        _ => own.clone(),
     }
 }
 
@@ -98,9 +113,10 @@ impl Transition {
             },
         );
         let runs = outcome.action == Action::Run;
-        let retried = rules
+        let answered = rules
             .failure
             .take_if(|failure| failure.kind == ctx.kind && runs);
+        let retried = answered.filter(|failure| failure.cause != FailureCause::Delayed);
         Self {
             before,
             size: outcome.size,

@@ -13,6 +13,7 @@ use crate::controller_state::ControllerState;
 use crate::decision::MicroBatchKind;
 use crate::memory_model::MemoryModel;
 use crate::micro_batch_sizes::{Speed, Track, Tracks};
+use crate::speed_comparison::SpeedComparison;
 use serde::{Deserialize, Serialize};
 
 /// What a controller has learned of a run's micro-batches.
@@ -36,6 +37,9 @@ struct PersistedTrack {
     #[serde(alias = "pieces")]
     micro_batches: u32,
     speeds: Vec<Speed>,
+    /// Empty in files of earlier versions.
+    #[serde(default)]
+    compared: SpeedComparison,
 }
 
 impl From<&Track> for PersistedTrack {
@@ -52,6 +56,7 @@ impl From<&Track> for PersistedTrack {
             starting: track.starting,
             micro_batches: track.micro_batches,
             speeds: track.speeds.clone(),
+            compared: track.compared.clone(),
         }
     }
 }
@@ -66,6 +71,7 @@ impl From<PersistedTrack> for Track {
             starting: saved.starting,
             micro_batches: saved.micro_batches,
             speeds: saved.speeds,
+            compared: saved.compared,
             ..Self::default()
         }
     }

@@ -317,6 +317,20 @@ pub(crate) const SPEED_WEIGHT: f64 = 1.0 / 16.0;
 pub(crate) const UNMEASURED_MICRO_BATCHES: u32 = 4;
 /// A speed counts as known after this many micro-batches of the size.
 pub(crate) const SPEED_MIN_MICRO_BATCHES: u32 = 3;
+/// Micro-batches just before a change of size that the one after it is compared with.
+pub(crate) const PAIR_REFERENCE: usize = 4;
+/// Comparisons of two sizes that count; older ones count less.
+pub(crate) const MAX_PAIR_WEIGHT: f64 = 32.0;
+/// Pairs of sizes whose comparison is remembered.
+pub(crate) const MAX_SPEED_PAIRS: usize = 32;
+/// Timing noise is assumed to be at least this fraction.
+pub(crate) const MIN_TIMING_NOISE: f64 = 0.01;
+/// Weight of the newest micro-batch in the timing noise.
+pub(crate) const TIMING_NOISE_WEIGHT: f64 = 1.0 / 16.0;
+/// A difference of speeds is certain beyond this many standard errors: 95 % on one side.
+pub(crate) const TIMING_CERTAINTY: f64 = 1.65;
+/// Useful sizes are compared if their cost is within this fraction of that of ordinary samples.
+pub(crate) const COMPARED_COST_FRACTION: f64 = 0.1;
 /// Sizes whose speed must be known before there is a throughput plateau.
 pub(crate) const PLATEAU_MIN_SIZES: usize = 3;
 /// The slow start measures one sample, then this many, before anything is predicted.
@@ -341,6 +355,8 @@ pub(crate) const DISK_BYTES_PER_MS: f64 = 1e6;
 /// Least time between two checkpoints that prepare for a suspension, in write times: writing them
 /// takes at most this part of the run.
 pub(crate) const MIN_WRITE_INTERVAL: f64 = 20.0;
+/// A checkpoint written within this time, in milliseconds, is written before every suspension.
+pub(crate) const CHEAP_WRITE_MS: f64 = 100.0;
 /// A checkpoint that takes longer to write than this, in milliseconds, is not written when a
 /// suspension is due: other apps could take all memory meanwhile. Instead, one is always kept ready
 /// (simulated: machines of 128 GB and more were killed while they wrote).

@@ -7,6 +7,9 @@ use crate::growth::Target;
 use crate::memory_sample::Component;
 use crate::micro_batch_sizes::Track;
 
+/// The reason to lengthen the prefetch if the memory of the machine was never short.
+const ROOM_FOR_PREFETCH: &str = "there is memory for samples decoded in advance";
+
 /// Whether the prefetch is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct State {
@@ -18,6 +21,8 @@ pub(crate) struct State {
 struct Shortened {
     at_ms: u64,
     bytes: u64,
+    /// Whether the memory of the machine was short, rather than that of the device or the cap.
+    by_others: bool,
 }
 
 impl State {
@@ -41,6 +46,7 @@ impl State {
             self.shortened = Some(Shortened {
                 at_ms: ctx.sample.at_ms,
                 bytes: ctx.spare_bytes,
+                by_others: ctx.machine_is_short(),
             });
         }
         frees
@@ -54,7 +60,7 @@ pub(crate) fn shorten(
     track: &Track,
 ) -> Option<RuleOutcome> {
     own.shorten(ctx).then(|| {
-        let (cause, reason) = ctx.explain_shortage();
+        let (cause, reason) = ctx.explain_shortage(track.size);
         RuleOutcome::run(track.size, cause, reason).releasing_caches(true)
     })
 }
@@ -79,10 +85,11 @@ pub(crate) fn lengthen(
         return None;
     }
     own.shortened = None;
-    let seconds = (now_ms - shortened.at_ms) / 1_000;
-    Some(RuleOutcome::run(
-        track.size,
-        Component::Headroom,
-        format!("memory has been free for {seconds} s"),
-    ))
+    // The cap or the device may have been the reason for the short prefetch.
+    let reason = match now_ms.saturating_sub(ctx.free_since_ms(since)) / 1_000 {
+        _ if !shortened.by_others => ROOM_FOR_PREFETCH.to_owned(),
+        0 => "memory is free again".to_owned(),
+        seconds => format!("memory has been free for {seconds} s"),
+    };
+    Some(RuleOutcome::run(track.size, Component::Headroom, reason))
 }

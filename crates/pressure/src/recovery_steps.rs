@@ -349,12 +349,8 @@ pub(crate) fn one_sample_bytes(ctx: &DecisionContext, own: &State, cost: u64) ->
 /// Whether micro-batches of `size` are so much slower than larger ones that recomputing all blocks
 /// would be faster.
 fn is_slow(track: &Track, size: u32) -> bool {
-    let larger = track.known_speeds().filter(|speed| speed.size > size);
-    let best = larger.map(|speed| speed.ms_per_cost).reduce(f64::min);
-    match (track.known_ms_per_cost(size), best) {
-        (Some(now), Some(best)) => now > (1.0 + RECOMPUTE_TIME_FRACTION) * best,
-        _ => false,
-    }
+    let certain = (1.0 + RECOMPUTE_TIME_FRACTION).ln();
+    track.compared.is_larger_faster(size, certain)
 }
 
 /// Whether micro-batches of `size` were faster with fewer checkpointed blocks than the present

@@ -32,8 +32,9 @@ pub(crate) fn may_be_avoided(ctx: &DecisionContext, critical: bool) -> bool {
     ctx.failure_of_kind().is_none() && !critical
 }
 
-pub(crate) fn shrink(ctx: &DecisionContext, size: u32) -> RuleOutcome {
-    let (cause, mut reason) = ctx.explain_shortage();
+/// Shrinks from `before` to `size`.
+pub(crate) fn shrink(ctx: &DecisionContext, before: u32, size: u32) -> RuleOutcome {
+    let (cause, mut reason) = ctx.explain_shortage(before);
     if let Some(failed) = ctx.failure_of_kind().and_then(|f| f.cause.reason()) {
         reason = failed.into();
     }
@@ -48,7 +49,10 @@ pub(crate) fn record(
     prefetch: &mut prefetch::State,
     track: &mut Track,
 ) {
-    growth.record_shrink(ctx.policy, ctx.sample.at_ms);
+    growth.record_shrink(ctx);
+    if ctx.machine_is_short() {
+        track.short_of = track.short_of.max(track.size);
+    }
     prefetch.shorten(ctx);
     track.calm_since_ms = None;
     track.starting = false;

@@ -16,7 +16,7 @@ use crate::status_text::{self, StatusText};
 use crate::step_series::StepSeries;
 use crate::throughput::Throughput;
 use crate::unlogged_samples::{Live, MEMORY_COLUMNS, memory_values};
-use pressure::{Action, Change, Level, Phase};
+use pressure::{Action, Change, Decision, Level, Phase};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Largest number of warnings and skipped files in memory.
@@ -264,6 +264,14 @@ impl Run {
             self.set_micro_batch(*at_ms, decision.micro_batch);
         }
         let mut message = status_text::decision_message(decision, self.figures.step, message);
+        // The size of an evaluation's micro-batch is not shown as that of training.
+        let decision = &match phase {
+            Phase::Evaluate if !waits => Decision {
+                micro_batch: *previous_micro_batch,
+                ..decision.clone()
+            },
+            Phase::Evaluate | Phase::Train => decision.clone(),
+        };
         if decision.change != Change::Start && decision.change != Change::Hold {
             let completed = self.add_change(*at_ms, *previous_micro_batch, decision);
             message = completed.unwrap_or(message);

@@ -36,6 +36,7 @@ pub(crate) fn short(decision: &Decision, from: u32) -> String {
         Change::Cancel => format!("Cancelled, now {to}"),
         Change::Pause => "Paused".into(),
         Change::Suspend => "Suspended".into(),
+        Change::Continue if to == 0 => "Continued".into(),
         Change::Continue => format!("Continued with {to}"),
         Change::Prefetch => match decision.prefetch {
             Prefetch::Short => "Prefetching fewer samples".into(),

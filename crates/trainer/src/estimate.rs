@@ -109,6 +109,8 @@ pub struct MemoryEstimate {
     variants: Vec<(u32, HeapProfile)>,
     blocks: u32,
     target: Target,
+    /// What the footprint is multiplied by.
+    factor: f64,
 }
 
 impl MemoryEstimate {
@@ -175,6 +177,7 @@ impl MemoryEstimate {
             variants: Vec::new(),
             blocks: network.blocks,
             target,
+            factor: 1.0,
         })
     }
 
@@ -220,7 +223,8 @@ impl MemoryEstimate {
     fn process_bytes(&self, checkpointed: u32, micro_batch: u32, heap_bytes: u64) -> Option<u64> {
         let unreused_bytes = self.variant(checkpointed)?.unreused_bytes(micro_batch);
         let resident_bytes = self.target.resident_bytes(heap_bytes, unreused_bytes);
-        Some(self.baseline.base_bytes + resident_bytes)
+        let bytes = self.baseline.base_bytes + resident_bytes;
+        Some((self.factor * bytes as f64) as u64)
     }
 
     fn variant(&self, checkpointed: u32) -> Option<&HeapProfile> {
@@ -251,6 +255,13 @@ impl MemoryEstimate {
     pub(crate) fn micro_batch_bytes(&self, checkpointed: u32, micro_batch: u32) -> Option<u64> {
         let heap = self.variant(checkpointed)?;
         Some(heap.peak_bytes(micro_batch, self.target.allocator))
+    }
+
+    /// This estimate, multiplied by `factor`, because earlier runs needed that much more or less.
+    #[must_use]
+    pub fn corrected(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
     }
 
     /// This estimate without samples decoded ahead.

@@ -7,7 +7,7 @@ use crate::memory_controller::Prediction;
 use crate::memory_reading::MemoryReading;
 use crate::skipped_steps::Skipped;
 use dataset::SampleError;
-use pressure::{Change, Decision, Phase, describe_decision};
+use pressure::{Change, Decision, Phase, describe_decision, describe_evaluation_decision};
 use runlog::{EventWriter, MemoryLimits, RunEvent, RunFolder, RunlogError, StepProgress, counted};
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
@@ -213,7 +213,12 @@ impl<'a> EventLog<'a> {
             phase: record.phase,
             previous_micro_batch: record.previous_micro_batch,
             micro_batches: record.micro_batches,
-            message: describe_decision(record.previous_micro_batch, &record.decision),
+            message: match record.phase {
+                Phase::Train => describe_decision(record.previous_micro_batch, &record.decision),
+                Phase::Evaluate => {
+                    describe_evaluation_decision(record.previous_micro_batch, &record.decision)
+                }
+            },
             decision: record.decision,
         })
     }

@@ -27,7 +27,7 @@ use pressure::{
     Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
     MemorySample, MicroBatchKind, MicroBatchRecord, Moments, Monitor, Outcome, PersistedState,
     Phase, Policy, Reading, RecoveryReserve, SampleCost, budget_bytes, decide, observe,
-    record_sample,
+    observe_delay, record_sample,
 };
 use runlog::MemoryLimits;
 use std::sync::atomic::Ordering;
@@ -464,7 +464,10 @@ impl MemoryController {
 
     /// Records how the running micro-batch ended. The memory model learns from it.
     pub fn record(&mut self, outcome: Outcome) {
-        self.monitor.unwatch();
+        let cancelled = self.monitor.unwatch();
+        if let Some(reason) = cancelled.filter(|_| outcome == Outcome::Cancelled) {
+            self.state.cancelled(reason);
+        }
         let Some(running) = self.in_flight.take() else {
             return;
         };
@@ -500,13 +503,9 @@ impl MemoryController {
         if measured.kind.phase == Phase::Train {
             self.command_buffers.add(computed);
         }
-        let can_shrink = measured.micro_batch > 1 && self.policy.fixed_micro_batch.is_none();
-        if time == KernelTime::OverBudget && can_shrink {
-            self.observe(&MicroBatchRecord {
-                peak_bytes: 0,
-                outcome: Outcome::TooLong,
-                ..*measured
-            });
+        if time == KernelTime::OverBudget {
+            let state = std::mem::take(&mut self.state);
+            self.state = observe_delay(&self.policy, state, measured);
         }
     }
 

@@ -154,6 +154,15 @@ impl Estimate {
         Estimate { memory, data }
     }
 
+    /// This estimate, multiplied by `factor`, because earlier runs needed that much more or less.
+    #[must_use]
+    pub fn corrected(self, factor: f64) -> Self {
+        Estimate {
+            memory: self.memory.corrected(factor),
+            ..self
+        }
+    }
+
     /// Memory by part, for micro-batches of these sizes.
     pub fn parts(&self, micro_batches: &[u32]) -> Parts {
         let baseline = &self.memory.baseline;

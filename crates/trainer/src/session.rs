@@ -838,8 +838,12 @@ impl<'a, T: Task> Session<'a, T> {
     /// change.
     fn emit_answer(&mut self, phase: Phase, answer: &Answer) -> Result<()> {
         let decision = &answer.decision;
-        let reading =
-            self.memory_reading(answer.sample, decision.budget_bytes, decision.micro_batch);
+        // The micro-batches of an evaluation are not those of training.
+        let micro_batch = match phase {
+            Phase::Train => decision.micro_batch,
+            Phase::Evaluate => self.controller.micro_batch(),
+        };
+        let reading = self.memory_reading(answer.sample, decision.budget_bytes, micro_batch);
         if !answer.changed {
             return self.log.memory_if_due(&reading);
         }

@@ -44,6 +44,8 @@ pub(super) struct Answer {
     /// How long an epoch or a step takes; `None` if unknown.
     pub time: Option<Time>,
     pub estimate_ms: f64,
+    /// Whether the estimates are corrected by what earlier runs on the machine needed.
+    pub is_corrected: bool,
 }
 
 impl Row {
@@ -106,6 +108,17 @@ impl Answer {
         }
     }
 
+    /// The interval in which the highest footprint of the suggested config is expected, in bytes.
+    /// `None` if nothing fits, and for a workload, whose estimate is not corrected.
+    pub fn interval_bytes(&self) -> Option<[u64; 2]> {
+        let found = self.chosen().suggested.as_ref().ok()?;
+        let correction = self.machine.correction;
+        let bytes = found.predicted_peak_bytes as f64 / correction.factor;
+        let interval = [correction.low, correction.high];
+        self.is_corrected
+            .then(|| interval.map(|of| (of * bytes) as u64))
+    }
+
     /// The error for a run that does not fit in memory.
     pub fn refusal(&self, no: &DoesNotFit) -> Failure {
         let cap_bytes = self.machine.device.memory_cap_bytes;
@@ -124,7 +137,11 @@ impl Answer {
             "chosen": {"model": chosen.model, "resolution": chosen.resolution},
             "left_out": self.left_out.iter().map(|(model, side)| json!({"model": model, "resolution": side})).collect::<Vec<_>>(),
             "by_name": self.large_models, "notes": self.notes(), "estimate_ms": self.estimate_ms,
+            "correction": machine.correction,
         });
+        if let Some([low, high]) = self.interval_bytes() {
+            line["estimate_interval"] = json!({"low_bytes": low, "high_bytes": high});
+        }
         if let Some(time) = &self.time {
             line[format!("seconds_per_{}", time.of)] = time.seconds.into();
             line["seconds_from"] = time.from.into();

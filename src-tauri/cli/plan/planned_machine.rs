@@ -5,6 +5,7 @@ use super::Plan;
 use crate::cli::args::Script;
 use crate::cli::failure::Failure;
 use crate::cli::train::machine;
+use crate::estimate_history::{Correction, EstimateHistory};
 use pressure::{DeviceLimits, Policy, Processes};
 use runlog::{DeviceChoice, RunConfig, format_bytes, parse_bytes};
 use trainer::{device_preference, predict_device_kind};
@@ -25,6 +26,8 @@ pub(super) struct PlannedMachine {
     pub trainings: u32,
     /// Assumptions about values that cannot be read here, as sentences without a full stop.
     pub assumed: Vec<String>,
+    /// What earlier runs on this machine needed in comparison with their estimates.
+    pub correction: Correction,
 }
 
 /// Parses the value of `--for`, the memory of a Mac.
@@ -113,6 +116,7 @@ impl PlannedMachine {
             processes: Processes { others_bytes },
             trainings: args.processes,
             assumed: Vec::new(),
+            correction: EstimateHistory::saved_correction(predict_device_kind(wanted)),
         })
     }
 
@@ -137,6 +141,8 @@ impl PlannedMachine {
             processes: Processes { others_bytes },
             trainings: args.processes,
             assumed,
+            // What runs on this machine needed says nothing about another one.
+            correction: EstimateHistory::default().correction(trainer::DeviceKind::Metal),
         })
     }
 

@@ -4,7 +4,7 @@ use super::LISTED_MICRO_BATCHES;
 use super::answer::{Answer, Row};
 use crate::cli::output::out;
 use pressure::{RecoveryOption, RecoveryStep, Shortage, options_needing_consent};
-use runlog::{format_bytes, format_count, format_duration};
+use runlog::{counted, format_bytes, format_count, format_duration};
 
 pub(super) fn print(answer: &Answer) {
     print_machine(answer);
@@ -144,6 +144,22 @@ fn offer(recovery: &RecoveryOption, unit: &str, freed_bytes: u64, missing_bytes:
     format!("{description}{how}: {frees}")
 }
 
+/// Prints the interval in which the footprint is expected, and how that is known.
+fn print_interval(answer: &Answer) {
+    if let Some(interval) = answer.interval_bytes() {
+        let [low, high] = interval.map(format_bytes);
+        let from = match answer.machine.correction.runs {
+            0 => "no run was compared with its estimate on this device yet".to_owned(),
+            runs => format!(
+                "estimates are multiplied by {:.2}, as {} on this device showed",
+                answer.machine.correction.factor,
+                counted(runs as u64, "run", "runs")
+            ),
+        };
+        out!("Most runs need between {low} and {high}: {from}");
+    }
+}
+
 fn print_chosen(answer: &Answer) {
     let row = answer.chosen();
     let found = match &row.suggested {
@@ -175,6 +191,7 @@ fn print_chosen(answer: &Answer) {
         format_bytes(row.need.state_bytes),
         format_bytes(found.headroom_bytes)
     );
+    print_interval(answer);
     match &answer.time {
         Some(time) if time.seconds < 10.0 => {
             out!(

@@ -13,3 +13,4 @@ mod grow;
 mod pause_and_suspend;
 mod cancel;
 mod fallback;
+mod reasons;

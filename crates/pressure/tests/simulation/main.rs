@@ -162,6 +162,41 @@ fn print_details(runs: &[&Comparison]) {
     );
 }
 
+/// The words of an environment variable, between commas.
+fn list(variable: &str) -> Option<Vec<String>> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.split(',').map(str::to_owned).collect())
+}
+
+/// Prints the runs with the smallest shares, and how their sizes changed, if `EBB_WORST` says how
+/// many.
+fn print_worst(runs: &[(Trace, Comparison)]) {
+    let count =
+        std::env::var("EBB_WORST").map_or(0, |count| count.parse().expect("EBB_WORST is a number"));
+    let mut worst: Vec<_> = runs.iter().collect();
+    worst.sort_by(|a, b| a.1.of_oracle.total_cmp(&b.1.of_oracle));
+    for (trace, run) in worst.into_iter().take(count) {
+        let ebb = &run.ebb;
+        println!(
+            "  {trace:?} {}: {:.3} of the oracle; {} killed, {} refused, {} cancels, {} suspensions, {} checkpoints, {:.0} s paused, {:.1} s over",
+            run.seed,
+            run.of_oracle,
+            ebb.killed,
+            ebb.refused,
+            ebb.cancels,
+            ebb.suspensions,
+            ebb.checkpoints,
+            ebb.paused_s,
+            ebb.over_s
+        );
+        let mut sizes = ebb.sizes.clone();
+        sizes.dedup_by_key(|(_, size)| *size);
+        let sizes = sizes.iter().map(|(t, size)| format!("{t:.1}:{size}"));
+        println!("    {}", sizes.collect::<Vec<_>>().join(" "));
+        println!("    best {:?}", run.best_sizes);
+    }
+}
+
 fn check(seeds: Range<u32>, rounding: Rounding) {
     let row = table(seeds, rounding);
     assert_eq!(row.killed, 0, "{row:?}");
@@ -394,8 +429,9 @@ const WORLDS: [(&str, World, [f64; 2]); 4] = [
 ];
 
 /// Machines that no rule was tuned on: samples of equal and of unequal cost, a system that
-/// compresses, and a monitor that misses beats. With `EBB_ALL_MACHINES` set, more sizes run, and
-/// `EBB_SEEDS` is the number of seeds.
+/// compresses, and a monitor that misses beats. With `EBB_ALL_MACHINES` set, more sizes run;
+/// `EBB_SEEDS` is the number of seeds, and with `EBB_TUNING` they are those for tuning. `EBB_SIZES`
+/// and `EBB_WORLDS` name the only machines and worlds to run.
 #[test]
 fn unseen_worlds_reach_their_targets() {
     let traces: Vec<_> = TRACES.into_iter().chain(ARRIVALS).collect();
@@ -403,11 +439,24 @@ fn unseen_worlds_reach_their_targets() {
     if std::env::var_os("EBB_ALL_MACHINES").is_some() {
         sizes.extend(MORE_SIZES);
     }
+    if let Some(only) = list("EBB_SIZES") {
+        let size = |text: &String| text.parse().expect("EBB_SIZES are numbers");
+        sizes = only.iter().map(size).collect();
+    }
     let count = std::env::var("EBB_SEEDS").map_or(JUDGED.len() as u32, |seeds| {
         seeds.parse().expect("EBB_SEEDS is a number")
     });
-    let seeds = JUDGED.start..JUDGED.start + count;
-    for (name, world, targets) in WORLDS {
+    let first = match std::env::var_os("EBB_TUNING") {
+        Some(_) => 0,
+        None => JUDGED.start,
+    };
+    let seeds = first..first + count;
+    let only = list("EBB_WORLDS");
+    let runs = |name: &str| {
+        only.as_ref()
+            .is_none_or(|only| only.iter().any(|it| it == name))
+    };
+    for (name, world, targets) in WORLDS.into_iter().filter(|(name, ..)| runs(name)) {
         for &ram in &sizes {
             let runs = compare_all(
                 &traces,
@@ -418,6 +467,7 @@ fn unseen_worlds_reach_their_targets() {
             let all: Vec<_> = runs.iter().map(|(_, run)| run).collect();
             let row = Row::new(&all);
             row.print(&format!("{name} {ram}"), &seeds);
+            print_worst(&runs);
             let target = targets[usize::from(ram >= 64.0)];
             assert!(
                 ram > 128.0 || row.of_oracle >= target,

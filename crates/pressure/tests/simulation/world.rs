@@ -56,7 +56,10 @@ pub enum Who<'a> {
 /// Ebb compared with the oracle.
 #[derive(Debug)]
 pub struct Comparison {
+    pub seed: u32,
     pub ebb: Outcome,
+    /// The oracle's size every half minute.
+    pub best_sizes: Vec<u32>,
     pub of_oracle: f64,
     pub recovery_s: Option<f64>,
 }
@@ -74,16 +77,25 @@ pub fn compare_on(truth: &Truth, trace: Trace, seed: u32) -> Comparison {
 /// Ten minutes of Ebb and of the oracle on this machine in this world.
 pub fn compare_in(world: World, truth: &Truth, trace: Trace, seed: u32) -> Comparison {
     let others = others(truth.ram, trace, seed);
-    let mut ebb = Ebb::new(Policy::default(), truth);
+    let mut ebb = Ebb::new(policy(), truth);
     let ebb = run_in(world, Who::Strategy(&mut ebb), truth, &others, seed);
     let oracle = run_in(world, Who::Oracle, truth, &others, seed);
+    let half_minutes = oracle.working.iter().step_by((30.0 / TICK) as usize);
     Comparison {
+        seed,
+        best_sizes: half_minutes.copied().collect(),
         of_oracle: ebb.done / oracle.done,
         recovery_s: trace
             .free_again_s()
             .map(|free| ebb.recovery_s(&oracle, truth, free)),
         ebb,
     }
+}
+
+/// The usual policy, with the values of `EBB_POLICY` instead, which is a JSON object.
+fn policy() -> Policy {
+    let json = std::env::var("EBB_POLICY").unwrap_or_else(|_| "{}".to_owned());
+    serde_json::from_str(&json).expect("EBB_POLICY is a policy")
 }
 
 /// How the samples of a run differ.

@@ -68,6 +68,24 @@ fn a_short_pause_and_its_end_are_one_change() {
 }
 
 #[test]
+fn the_size_of_an_evaluation_is_not_shown_as_that_of_training() {
+    let mut run = training();
+    let before = run.marks().len();
+    for (at_ms, change, to) in [(21_000, Change::Pause, 0), (21_100, Change::Continue, 64)] {
+        let mut event = decision(at_ms, change, 8, to, Component::Headroom);
+        if let RunEvent::Decision { phase, .. } = &mut event {
+            *phase = Phase::Evaluate;
+        }
+        run.apply(&event);
+    }
+    let marks = &run.marks()[before..];
+    let sizes: Vec<_> = marks.iter().flat_map(|mark| [mark.from, mark.to]).collect();
+    assert!(!sizes.contains(&64), "{marks:?}");
+    let texts = marks.iter().map(|mark| mark.short.as_str());
+    assert_eq!(texts.collect::<Vec<_>>(), ["Paused for 0.1 s"]);
+}
+
+#[test]
 fn a_long_pause_and_its_end_are_two_changes() {
     let mut run = training();
     let before = run.marks().len();

@@ -5,14 +5,14 @@ use pressure::{Action, Change, Decision, Phase};
 /// The newest training decision.
 #[derive(Default)]
 pub(super) struct Changes {
-    last: Option<(Phase, u32, Action)>,
+    last: Option<(u32, Action)>,
 }
 
 /// A decision compared with the one before.
 pub(super) struct Comparison {
     /// Whether the decision is worth an event.
     pub changed: bool,
-    /// The steady micro-batch before.
+    /// The steady micro-batch of training before; 0 before its first decision.
     pub previous: u32,
     /// What the decision changes for the user.
     pub change: Change,
@@ -33,26 +33,23 @@ pub(super) fn reported_micro_batch(size: u32, remaining: usize, decision: &Decis
 impl Changes {
     /// The steady micro-batch of the newest training decision; 0 before the first decision.
     pub fn micro_batch(&self) -> u32 {
-        self.last.map_or(0, |(_, size, _)| size)
+        self.last.map_or(0, |(size, _)| size)
     }
 
     /// Compares and remembers a decision. `size` is the steady micro-batch: a smaller last
     /// micro-batch of an effective batch is no change.
     pub fn compare(&mut self, phase: Phase, size: u32, decision: &Decision) -> Comparison {
-        let now = (phase, size, decision.action);
-        let (differs, previous) = match self.last {
-            Some((last_phase, last_size, last_action)) if last_phase == phase => (
-                (last_size, last_action) != (size, decision.action),
-                last_size,
-            ),
-            // The run began with an evaluation, and this is its first training decision.
-            Some(_) if phase == Phase::Train => (decision.change != Change::Hold, 0),
-            // A return from the other phase is no change by itself.
-            Some(_) => (false, size),
-            None => (true, 0),
+        let (differs, previous) = match (phase, self.last) {
+            (Phase::Train, Some((last_size, last_action))) => {
+                let differs = (last_size, last_action) != (size, decision.action);
+                (differs, last_size)
+            }
+            (Phase::Train, None) => (decision.change != Change::Hold, 0),
+            // The size of an evaluation is not the one in use for training.
+            (Phase::Evaluate, last) => (false, last.map_or(0, |(size, _)| size)),
         };
-        if phase == Phase::Train || self.last.is_none() {
-            self.last = Some(now);
+        if phase == Phase::Train {
+            self.last = Some((size, decision.action));
         }
         let always = matches!(
             decision.change,
@@ -65,7 +62,7 @@ impl Changes {
                 | Change::Continue
                 | Change::Stop
         );
-        let changed = always || differs && phase == Phase::Train;
+        let changed = always || differs;
         let change = if changed && previous > 0 && decision.change == Change::Start {
             // The first training decision after an evaluation: to the user this is a change of
             // size.
@@ -114,6 +111,7 @@ mod tests {
         let mut changes = Changes::default();
         let evaluation = changes.compare(Phase::Evaluate, 8, &decision(Change::Start, 8));
         assert!(!evaluation.changed);
+        assert_eq!(changes.micro_batch(), 0, "no size of training is known yet");
         let training = changes.compare(Phase::Train, 16, &decision(Change::Start, 16));
         assert_eq!((training.changed, training.previous), (true, 0));
         let later = changes.compare(Phase::Train, 8, &decision(Change::Shrink, 8));
@@ -131,5 +129,39 @@ mod tests {
         assert_eq!(started(8), Change::Shrink);
         assert_eq!(started(12), Change::Grow);
         assert_eq!(started(12), Change::Start, "the size is the same");
+    }
+
+    #[test]
+    fn an_evaluation_that_waits_does_not_report_its_size_as_that_of_training() {
+        let mut changes = Changes::default();
+        changes.compare(Phase::Train, 16, &decision(Change::Start, 16));
+        let paused = changes.compare(Phase::Evaluate, 64, &decision(Change::Pause, 0));
+        assert_eq!((paused.changed, paused.previous), (true, 16));
+        let continued = changes.compare(Phase::Evaluate, 64, &decision(Change::Continue, 64));
+        assert_eq!((continued.changed, continued.previous), (true, 16));
+        let training = changes.compare(Phase::Train, 16, &decision(Change::Start, 16));
+        assert!(!training.changed, "the size of training is the same");
+    }
+
+    #[test]
+    fn every_change_of_the_size_in_use_is_reported() {
+        let mut changes = Changes::default();
+        let mut shown = 0;
+        let sizes = [4, 4, 8, 8, 3, 3, 16, 2, 2, 7];
+        for (number, size) in sizes.into_iter().enumerate() {
+            for phase in [Phase::Train, Phase::Evaluate] {
+                let change = if number == 0 {
+                    Change::Start
+                } else {
+                    Change::Hold
+                };
+                let size = if phase == Phase::Train { size } else { 64 };
+                let compared = changes.compare(phase, size, &decision(change, size));
+                if compared.changed {
+                    shown = size;
+                }
+            }
+            assert_eq!(shown, size);
+        }
     }
 }

@@ -11,12 +11,6 @@ use runlog::{CheckpointInterval, CheckpointReason, RunEvent, RunFolder};
 use std::time::Instant;
 use tape::device::with_autorelease_pool;
 
-/// A checkpoint written within this time, in milliseconds, is cheap enough to write before every
-/// suspension.
-const CHEAP_MS: f64 = 100.0;
-/// Training time in milliseconds that may be repeated after a suspension.
-const MOST_REPEATED_MS: u64 = 30_000;
-
 /// With an automatic interval, checkpoints are at least this far apart, in milliseconds: a small
 /// model would otherwise be written all the time, which wears the disk.
 const SHORTEST_INTERVAL_MS: u64 = 5 * 60_000;
@@ -43,8 +37,6 @@ pub struct Checkpointer {
     saved_step: Option<u64>,
     /// Score and step of the best evaluation that has a checkpoint.
     best: Option<(f64, u64)>,
-    /// How long it took to write, in milliseconds.
-    duration_ms: Option<f64>,
     /// Whether the user need not hear of the next failure to write, because the newest one has been
     /// reported and nothing was written since.
     is_reported: bool,
@@ -82,7 +74,6 @@ impl Checkpointer {
             saved_at_ms: state.at_ms,
             saved_step: None,
             best: state.best,
-            duration_ms: None,
             is_reported: false,
             is_updating: false,
             reported: None,
@@ -205,7 +196,6 @@ impl Checkpointer {
         }
         self.is_reported = false;
         let duration_ms = started.elapsed().as_secs_f64() * 1000.0;
-        self.duration_ms = Some(duration_ms);
         self.cost.record(log.now_ms(), duration_ms);
         controller.checkpoint_written(duration_ms);
         log.emit(RunEvent::Checkpoint {
@@ -266,19 +256,13 @@ impl Checkpointer {
     }
 
     /// Makes sure that a checkpoint exists from which a suspended run can resume. Returns `false`
-    /// if none could be written. A recent checkpoint of an earlier step is enough if writing one is
-    /// slow.
+    /// if none could be written. One of an earlier step is enough: if there is time to write a
+    /// newer one, the decision to suspend asks for it, and [`Checkpointer::save_ahead`] writes it.
     pub fn save_for_suspension(&mut self, from: &mut Snapshot) -> Result<bool> {
-        let step = from.state.step;
-        let is_recent = from.log.now_ms() <= self.saved_at_ms + MOST_REPEATED_MS;
-        let is_slow = self.duration_ms.is_none_or(|ms| ms > CHEAP_MS);
-        if self.saved_step.is_some() && is_recent && is_slow {
-            return Ok(true);
-        }
-        if !self.is_saved(step) {
+        if !self.has_checkpoint() {
             self.save_or_warn(from, CheckpointReason::Pressure)?;
         }
-        Ok(self.is_saved(step))
+        Ok(self.has_checkpoint())
     }
 
     /// Saves the last complete step of a run that ends with an error, if possible.

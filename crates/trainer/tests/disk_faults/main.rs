@@ -16,14 +16,19 @@ mod scenario;
 use check::{Expected, next_start};
 use dataset::DetectedDataset;
 use disk::simulated::{Fault, SimulatedDisk, Survivors};
-use runlog::{RunEvent, RunStore, StopReason, read_events};
-use scenario::{STEPS, Scenario, Story, files, temporary_folder};
+use pressure::Action;
+use runlog::{CheckpointReason, RunEvent, RunStore, StopReason, read_events};
+use scenario::{INTERVAL, STEPS, Scenario, Story, files, temporary_folder};
+use std::time::Duration;
 use trainer::Control;
 
 /// Random sets of changes that survive a power failure, for each moment.
 const SEEDS: u64 = 2;
 /// After every power failure with this distance, the run is also resumed.
 const RESUMES_EVERY: usize = 40;
+
+/// A write that takes longer than the training that may be repeated.
+const SLOW_WRITE: Duration = Duration::from_secs(31);
 
 fn is_complete() -> bool {
     std::env::var("EBB_DISK_FAULTS").is_ok_and(|value| value == "all")
@@ -281,4 +286,44 @@ fn images_that_changed_since_the_run_began_are_reported() {
     assert!(!story.warnings.contains(&"data_changed".to_owned()));
     scenario.resume(&run, &disk, &mut story).unwrap();
     assert!(story.warnings.contains(&"data_changed".to_owned()));
+}
+
+/// Other apps take all memory after a checkpoint of step 2 that took half a minute to write. To
+/// write another one would take as long, so the run resumes from step 2 and repeats what follows.
+#[test]
+fn a_suspension_does_not_wait_for_a_slow_disk() {
+    let scenario = Scenario::new(false).with_shortage_after(6);
+    let root = temporary_folder();
+    let disk = SimulatedDisk::new(root.path());
+    let _installed = disk.install();
+    let run = RunStore::open(root.path().join("runs")).create("birds");
+    let run = run.unwrap();
+    let (mut steps, mut pressed, mut suspended_at) = (Vec::new(), Vec::new(), None);
+    let mut observer = |event: &RunEvent| match event {
+        RunEvent::Step { step, .. } => {
+            if *step == INTERVAL && steps == [1] {
+                disk.delay_sync(SLOW_WRITE);
+            }
+            steps.push(*step);
+        }
+        RunEvent::Decision { decision, .. } if decision.action == Action::Suspend => {
+            suspended_at.get_or_insert(steps.len());
+        }
+        RunEvent::Checkpoint { step, reason, .. } if *reason == CheckpointReason::Pressure => {
+            pressed.push(*step);
+        }
+        _ => {}
+    };
+    let context = scenario.context(&Control::default());
+    let (plan, found) = (scenario.plan(), scenario.found.clone());
+    trainer::start(plan, found, &run, context, &mut observer).unwrap();
+    println!("steps {steps:?}, suspended after {suspended_at:?}, checkpoints {pressed:?}");
+    let done = suspended_at.expect("it was suspended");
+    assert_eq!(
+        pressed, [0; 0],
+        "no checkpoint was written for the suspension"
+    );
+    assert_eq!(steps[done - 1], INTERVAL + 1, "a step is not saved");
+    assert_eq!(steps[done], INTERVAL + 1, "it is repeated");
+    assert_eq!(steps.last(), Some(&STEPS));
 }

@@ -215,6 +215,25 @@ impl Scenario {
         self.session(run, disk, story, true, STEPS).map(|_| ())
     }
 
+    /// The same training on a machine where other apps take all memory once, after this many
+    /// decisions.
+    pub fn with_shortage_after(mut self, decisions: u64) -> Self {
+        let line = |at: u64, others_bytes: u64| {
+            let at_ms = 1_000 * at;
+            format!(
+                "{{\"at_ms\":{at_ms},\"total_bytes\":16000000000,\"others_bytes\":{others_bytes}}}\n"
+            )
+        };
+        let calm = (0..decisions).map(|at| line(at, 1_000_000_000));
+        let short = (decisions..decisions + 3).map(|at| line(at, 16_000_000_000));
+        let later = (0..2_000).map(|at| line(decisions + 3 + at, 1_000_000_000));
+        let text: String = calm.chain(short).chain(later).collect();
+        fs::write(&self.script, text).unwrap();
+        // A fixed micro-batch never waits.
+        self.config.micro_batch = None;
+        self
+    }
+
     /// Everything, on a disk that may fail.
     pub fn play(&self, root: &Path, disk: &SimulatedDisk) -> Story {
         let mut story = Story::default();
