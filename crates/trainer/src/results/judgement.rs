@@ -255,7 +255,7 @@ fn against_baseline(facts: &TrainingFacts) -> Option<(f64, f64)> {
     facts.held_out_accuracy.zip(facts.baseline_accuracy)
 }
 
-/// What the baseline is called: a linear model of n-grams, or of the features of images.
+/// What the baseline is called: a model of n-grams, or of the features of images.
 fn baseline_name(facts: &TrainingFacts) -> &'static str {
     if facts.sample_noun == "image" {
         "baseline of edges and colors"
@@ -264,14 +264,9 @@ fn baseline_name(facts: &TrainingFacts) -> &'static str {
     }
 }
 
-/// The model is not better than its baseline. Only the baseline of texts can be used.
+/// The model is not better than its baseline.
 fn below_baseline(facts: &TrainingFacts) -> Option<String> {
     let (accuracy, baseline) = against_baseline(facts)?;
-    let first = if facts.sample_noun == "image" {
-        "Train for more epochs"
-    } else {
-        "Use the baseline"
-    };
     let next = if facts.from_scratch {
         "start from pretrained weights"
     } else {
@@ -282,11 +277,12 @@ fn below_baseline(facts: &TrainingFacts) -> Option<String> {
         let (accuracy, baseline) = (format_percent(accuracy), format_percent(baseline));
         if is_baseline {
             return format!(
-                "The network is not better than the word-count baseline ({baseline} right), so Ebb predicts with the baseline. To improve it, {next}."
+                "The network is not better than the {} ({baseline} right), so Ebb predicts with the baseline. To improve it, {next}.",
+                baseline_name(facts)
             );
         }
         format!(
-            "Not better than the {}: {accuracy} right, and the baseline {baseline}. {first}, or {next}.",
+            "Not better than the {}: {accuracy} right, and the baseline {baseline}. Use the baseline, or {next}.",
             baseline_name(facts)
         )
     })
@@ -465,8 +461,15 @@ mod tests {
             sample_noun: "image".to_owned(),
             ..with(0.95, true)
         };
-        let below = "Not better than the baseline of edges and colors: 90.0 % right, and the baseline 95.0 %. Train for more epochs, or start from pretrained weights.";
+        let below = "Not better than the baseline of edges and colors: 90.0 % right, and the baseline 95.0 %. Use the baseline, or start from pretrained weights.";
         check(&good, &images, Tone::Hint, below);
+        let replaced = TrainingFacts {
+            baseline_share: Some(1.0),
+            baseline_accuracy: Some(0.9),
+            ..images
+        };
+        let text = "The network is not better than the baseline of edges and colors (90.0 % right), so Ebb predicts with the baseline. To improve it, start from pretrained weights.";
+        check(&good, &replaced, Tone::Hint, text);
         let alone = TrainingFacts {
             baseline_share: Some(1.0),
             ..with(0.9, true)
