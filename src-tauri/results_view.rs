@@ -189,15 +189,17 @@ fn facts(sources: &Sources) -> Vec<(String, String)> {
             rows.push(("Largest class alone", format_percent(guessing)));
         }
         let baseline = run.baseline().and_then(|baseline| baseline.accuracy);
-        let alone = match run.started().and_then(Started::known_task) {
-            Some(TaskChoice::ImageClassification) => "Edges and colors alone",
-            _ => "Word counts alone",
+        let (alone, weight) = match run.started().and_then(Started::known_task) {
+            Some(TaskChoice::ImageClassification) => {
+                ("Edges and colors alone", "Weight of edges and colors")
+            }
+            _ => ("Word counts alone", "Weight of the word counts"),
         };
         rows.extend(baseline.map(|accuracy| (alone, format_percent(accuracy))));
         let network = report.metrics.get("network_accuracy");
         rows.extend(network.map(|accuracy| ("Network alone", format_percent(*accuracy))));
         let share = report.metrics.get("baseline_share");
-        rows.extend(share.map(|share| ("Weight of the word counts", format_percent(*share))));
+        rows.extend(share.map(|share| (weight, format_percent(*share))));
         for (name, label) in [("top_5", "Top-5 accuracy"), ("macro_f1", "Macro F1")] {
             let value = report.metrics.get(name);
             let many = name != "top_5" || report.classes.len() > 5;

@@ -158,7 +158,11 @@ fn words(
         "whole" => "(the whole folder)".to_owned(),
         part => format!("of the {part} split"),
     };
-    let model = evaluated_model(report, is_baseline);
+    let baseline = match saved.task() {
+        Task::ImageClassification => "baseline of edges and colors",
+        _ => "n-gram baseline",
+    };
+    let model = evaluated_model(report, baseline, is_baseline);
     out!(
         "{count} {windows}{samples}s {measured}, {model}: {came_to}loss {:.3}",
         report.loss
@@ -169,15 +173,15 @@ fn words(
 }
 
 /// What was evaluated: the best weights, the baseline, or both together.
-fn evaluated_model(report: &EvaluationReport, is_baseline: bool) -> String {
+fn evaluated_model(report: &EvaluationReport, baseline: &str, is_baseline: bool) -> String {
     if is_baseline {
-        return "n-gram baseline".to_owned();
+        return baseline.to_owned();
     }
     let weights = format!("best weights (step {})", format_count(report.step));
     let share = report.metrics.get("baseline_share").copied().unwrap_or(0.0);
     if share > 0.0 {
         let share = format_percent(share);
-        return format!("{weights} and n-gram baseline (its weight: {share})");
+        return format!("{weights} and {baseline} (its weight: {share})");
     }
     weights
 }

@@ -22,7 +22,7 @@ pub struct Export {
     /// only the adapters of a language model, which PEFT opens
     #[arg(long, value_enum, default_value_t)]
     pub format: Form,
-    /// Export only the n-gram baseline of the run, with a Python file that uses it
+    /// Export only the baseline of the run, with a Python file that uses it
     #[arg(long, conflicts_with = "format")]
     pub baseline: bool,
     /// Print JSON
@@ -85,7 +85,7 @@ pub fn run(args: &Export) -> Result<(), Failure> {
     out!("Open it with {}", exported.opened_by);
     if args.format == Form::CoreMl && saved.baseline_share() > 0.0 {
         out!(
-            "This package contains the network alone. Ebb predicts with the network and the n-gram baseline; the other formats contain both."
+            "This package contains the network alone. Ebb predicts with the network and the baseline; the other formats contain both."
         );
     }
     Ok(())

@@ -34,9 +34,13 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
         let sentence = "there is no file to predict in this folder; name files, or a folder of images or texts";
         return Err(Failure::new(sentence.to_owned()));
     }
-    if args.baseline && saved.task() != Task::TextClassification {
+    let has_baseline = matches!(
+        saved.task(),
+        Task::TextClassification | Task::ImageClassification
+    );
+    if args.baseline && !has_baseline {
         return Err(Failure::usage(
-            "only runs that classify texts have a baseline; leave out --baseline",
+            "only runs of images or of texts with labels have a baseline; leave out --baseline",
         ));
     }
     match saved.task() {
@@ -50,7 +54,13 @@ fn images(saved: &TrainedModel, args: &args::Predict, files: &[PathBuf]) -> Resu
     let (mut unread, mut answers) = (0, Vec::new());
     for file in files {
         // One at a time, so that the answers appear while the others are computed.
-        for outcome in saved.predict(std::slice::from_ref(file))? {
+        let file_alone = std::slice::from_ref(file);
+        let outcomes = if args.baseline {
+            saved.predict_by_baseline(file_alone)?
+        } else {
+            saved.predict(file_alone)?
+        };
+        for outcome in outcomes {
             let outcome = match outcome {
                 Err(_) if !file.exists() => Err(NOT_FOUND.to_owned()),
                 outcome => outcome,

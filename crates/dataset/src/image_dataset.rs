@@ -59,6 +59,8 @@ pub struct ImageSample {
     /// The factor of the loss of each target, so that the sum over the samples of an effective
     /// batch is the mean over the values that are present. Empty means 1 for each.
     pub factors: Vec<f64>,
+    /// Outputs of a simpler model for the image, if a loader adds them; otherwise empty.
+    pub baseline: Vec<f32>,
 }
 
 /// The images of one split.
@@ -184,6 +186,7 @@ impl ImageDataset {
             partner,
             targets: self.targets(index),
             factors: Vec::new(),
+            baseline: Vec::new(),
         })
     }
 

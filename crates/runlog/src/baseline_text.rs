@@ -29,8 +29,6 @@ pub(crate) struct Accuracies {
     pub best: f64,
     /// That of the baseline.
     pub baseline: f64,
-    /// Whether the baseline can be used like a model: that of texts can, that of images cannot.
-    pub is_usable: bool,
     /// What the model consists of, if its predictions combine the network and the baseline.
     pub mixture: Option<MixtureAccuracy>,
 }
@@ -65,13 +63,8 @@ pub(crate) fn compare_with_baseline(accuracies: &Accuracies) -> String {
     if accuracies.best > accuracies.baseline {
         return format!("Better than the baseline: {best} against {baseline}");
     }
-    let first = if accuracies.is_usable {
-        "Use the baseline (`ebb predict RUN --baseline`)"
-    } else {
-        "Train for more epochs (`ebb resume RUN --epochs N`)"
-    };
     format!(
-        "Not better than the baseline: {best} against {baseline}. {first}, or start from pretrained weights (--from)"
+        "Not better than the baseline: {best} against {baseline}. Use the baseline (`ebb predict RUN --baseline`), or start from pretrained weights (--from)"
     )
 }
 
@@ -104,14 +97,9 @@ mod tests {
 
     /// Compares a model with a baseline of 81.2 % and with a network of 70 %.
     fn compare(best: f64, baseline_share: Option<f64>) -> String {
-        compare_if(true, best, baseline_share)
-    }
-
-    fn compare_if(is_usable: bool, best: f64, baseline_share: Option<f64>) -> String {
         compare_with_baseline(&Accuracies {
             best,
             baseline: 0.812,
-            is_usable,
             mixture: baseline_share.map(|baseline_share| MixtureAccuracy {
                 baseline_share,
                 network: 0.7,
@@ -139,14 +127,9 @@ mod tests {
         );
         assert_eq!(compare(0.85, None), compare(0.85, Some(0.0)));
         for best in [0.812, 0.781] {
-            for (is_usable, command) in [
-                (true, "`ebb predict RUN --baseline`"),
-                (false, "`ebb resume RUN --epochs N`"),
-            ] {
-                let text = compare_if(is_usable, best, None);
-                assert!(text.starts_with("Not better than the baseline: "), "{text}");
-                assert!(text.contains(command), "{text}");
-            }
+            let text = compare(best, None);
+            assert!(text.starts_with("Not better than the baseline: "), "{text}");
+            assert!(text.contains("`ebb predict RUN --baseline`"), "{text}");
         }
     }
 }

@@ -118,9 +118,9 @@ choice! {
 choice! {
     /// The simple model that Ebb trains before the network and compares the network with.
     BaselineChoice {
-        /// A linear model, which also has a part in the predictions of texts.
+        /// A model that also has a part in the predictions.
         Combined = "combined",
-        /// A linear model: of word and character n-grams, or of the edges and colors of images.
+        /// A model that is only compared.
         Ngrams = "ngrams",
         /// No model.
         None = "none",

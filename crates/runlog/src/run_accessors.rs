@@ -3,7 +3,6 @@
 
 use crate::amounts::{format_count, format_duration, format_percent};
 use crate::baseline_text::{Accuracies, MixtureAccuracy, compare_with_baseline};
-use crate::choice_settings::TaskChoice;
 use crate::event::{MemoryLimits, Started, StopReason};
 use crate::fold_events::Run;
 use crate::group_view::{GroupView, RankView};
@@ -86,12 +85,10 @@ impl Run {
     pub fn compare_with_baseline(&self) -> Option<String> {
         let evaluation = self.best_evaluation()?;
         let metric = |name: &str| evaluation.metrics.get(name).copied();
-        let task = self.started.as_ref().and_then(Started::known_task);
         let parts = self.baseline_share().zip(metric("network_accuracy"));
         Some(compare_with_baseline(&Accuracies {
             best: self.figures.best_accuracy?,
             baseline: self.baseline.as_ref()?.accuracy?,
-            is_usable: task == Some(TaskChoice::TextClassification),
             mixture: parts.map(|(baseline_share, network)| MixtureAccuracy {
                 baseline_share,
                 network,

@@ -183,9 +183,9 @@ settings! {
     vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; language models use single bytes" };
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones
     class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none" };
-    /// Baseline for classifiers: a linear model of word and character n-grams, or of the edges and
-    /// colors of images, which trains in seconds before the network. combined also uses it to
-    /// predict texts, ngrams only compares it with the network, and none leaves it out
+    /// Baseline of a model of images or of a text classifier: a simple model of edges and colors,
+    /// or of word and character n-grams, which trains in seconds before the network. combined also
+    /// uses it in the predictions, ngrams only compares it with the network, and none leaves it out
     baseline: BaselineChoice = { Allowed::Words(BaselineChoice::WORDS), Run, flag: "baseline" "combined|ngrams|none", default: "combined" };
     /// Column that holds the texts, by name or by number from 1
     text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from the cells" };

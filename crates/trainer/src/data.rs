@@ -2,6 +2,7 @@
 //! thread. The samples of a step are a function of the seed and the step alone; threads and
 //! prefetching never change them.
 
+mod baseline_scores;
 mod tokenized_texts;
 mod documents;
 mod split_documents;
@@ -12,6 +13,7 @@ mod token_frequencies;
 mod tokenizer;
 mod window_loader;
 
+pub use baseline_scores::BaselineScores;
 pub use documents::DocumentData;
 pub use image_loader::{ImageEvalLoader, ImageLoader, PrefetchOptions};
 pub use labeled_text_loader::{TextData, TextEvalLoader, TextLoader};
@@ -22,7 +24,6 @@ pub(crate) use tokenizer::{TOKENIZER, document_boundary, learn_vocabulary};
 pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader, evaluated_tokens};
 
 use crate::error::{Result, TrainError};
-use crate::ngram_classifier::NgramScores;
 use crate::plan::Plan;
 use dataset::{DetectedDataset, ImageInspection, SampleError, TextInspection};
 use pressure::Prefetch;
@@ -100,8 +101,8 @@ pub trait EvalLoader {
     /// place.
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Self::Sample>>;
 
-    /// Adds the class scores of the run's baseline to the samples of a task that has one.
-    fn set_baseline(&mut self, _scores: NgramScores) {}
+    /// Adds the outputs of the run's baseline to the samples of a task that has one.
+    fn set_baseline(&mut self, _scores: BaselineScores) {}
 
     /// Number of samples of the split, of which `len` are a fixed selection.
     fn split_len(&self) -> usize {

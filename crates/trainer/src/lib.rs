@@ -57,8 +57,9 @@ mod preparation;
 mod data;
 mod augmentation_preview;
 mod pending_samples;
+mod baseline_file;
 mod ngram_classifier;
-mod feature_classifier;
+mod kernel_ridge;
 mod task;
 
 mod sample_manifest;

@@ -5,10 +5,8 @@
 mod fit;
 mod model_file;
 mod hashed_ngrams;
-mod ngram_scores;
 
 pub(crate) use fit::{FitOptions, fit};
-pub use ngram_scores::NgramScores;
 
 use hashed_ngrams::{Ngrams, normalized};
 

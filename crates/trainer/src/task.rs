@@ -18,6 +18,7 @@ mod text_baseline;
 mod texts;
 
 pub use crate::data::Text;
+use evaluation::SampleOutputs;
 pub use evaluation::{
     ClassPrediction, ConfusionEntry, EvaluatedMicroBatch, MetricInputs, Metrics, SamplePrediction,
 };
@@ -27,23 +28,25 @@ pub(crate) use evaluation_report::split_name;
 pub(crate) use evaluation_report::wilson;
 pub use evaluation_report::{ClassReport, EvaluationReport, ReportInputs};
 pub use forward_context::{ForwardContext, MicroBatchResult};
+pub(crate) use image_baseline::{
+    add_evaluated as add_image_baseline, outputs as image_baseline_outputs,
+};
 pub use images::{ImageSample, ImageTask, Prediction};
 pub use language_model::LanguageTask;
 pub use metric_sums::MetricSums;
 pub(crate) use models::BALANCE;
 pub use models::{Balance, Heads, PixelNormalization};
 pub use regression_metrics::{RegressionErrors, RegressionReport};
-pub(crate) use text_baseline::evaluate as evaluate_baseline;
+pub(crate) use text_baseline::{evaluate as evaluate_text_baseline, scores_of_texts};
 pub use texts::TextTask;
 pub use token_compression::{CompressionTask, Sequence};
 
-use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
+use crate::data::{BaselineScores, EvalLoader, PrefetchOptions, TrainLoader};
 use crate::error::Result;
-use crate::ngram_classifier::NgramScores;
 use crate::plan::{Plan, SampleCounts};
 use crate::preparation::Preparation;
 use dataset::DetectedDataset;
-use runlog::RunFolder;
+use runlog::{BaselineChoice, RunFolder};
 
 /// A sample of a task. A slice of samples therefore never mixes tasks.
 pub trait Sample: Sized + Send + Sync {
@@ -118,12 +121,12 @@ pub trait Task: Sized {
         Ok(None)
     }
 
-    /// The class scores that the saved baseline of a run gives its held-out samples, if the
-    /// baseline has a part in the predictions.
+    /// The outputs of the saved baseline of a run for its held-out samples, if the baseline has a
+    /// part in the predictions.
     ///
     /// # Errors
     /// The file of the baseline is damaged, or text files have changed since the inspection.
-    fn baseline_scores(_inputs: &BaselineInputs) -> Result<Option<NgramScores>> {
+    fn baseline_scores(_inputs: &BaselineInputs) -> Result<Option<BaselineScores>> {
         Ok(None)
     }
 
@@ -148,6 +151,14 @@ pub trait Task: Sized {
     fn describe_best(score: f64, plan: &Plan) -> String;
 }
 
+impl BaselineInputs<'_> {
+    /// Whether the predictions of the run combine its network and its baseline.
+    fn is_combined(&self) -> bool {
+        let choice = self.plan.config.baseline;
+        choice.unwrap_or(BaselineChoice::Combined) == BaselineChoice::Combined
+    }
+}
+
 /// What a baseline is trained from.
 pub struct BaselineInputs<'a> {
     /// The plan of the run.
@@ -157,7 +168,7 @@ pub struct BaselineInputs<'a> {
     /// The folder that the baseline is saved in.
     pub run: &'a RunFolder,
     /// Whether the user has stopped the run.
-    pub is_stopping: &'a dyn Fn() -> bool,
+    pub is_stopping: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// A trained baseline.
@@ -168,8 +179,8 @@ pub struct TaskBaseline {
     pub samples: u64,
     /// Its evaluation on the held-out samples.
     pub sums: EvaluatedMicroBatch,
-    /// Its class scores for the held-out samples, if it has a part in the predictions.
-    pub scores: Option<NgramScores>,
+    /// Its outputs for the held-out samples, if it has a part in the predictions.
+    pub scores: Option<BaselineScores>,
 }
 
 /// Evaluates `$body` with `$T` standing for the type of a task. `$kind` is a [`dataset::Task`].

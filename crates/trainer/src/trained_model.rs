@@ -3,6 +3,7 @@
 
 mod choose_token;
 mod evaluate_baseline;
+mod baseline_model;
 mod compress;
 mod generate;
 mod images;
@@ -40,19 +41,20 @@ use dataset::{
     Tokenizer, detect,
 };
 use memory_gate::MemoryGate;
-use mixed_baseline::{MixedBaseline, OPENED_BY};
+use mixed_baseline::MixedBaseline;
 use models::export::{
     Exported, TrainedNetwork, export_adapter_folder, export_core_ml, export_hub_folder,
     export_onnx, export_with_files,
 };
+use rayon::prelude::*;
 use runlog::{RunFolder, format_count, most_like};
 use seen_files::SeenFiles;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tape::Cancel;
 use tape::counting_allocator::release;
 use tape::device::{DevicePreference, forget_pool, trim_old, with_autorelease_pool};
+use tape::{Cancel, TapeError};
 
 /// Most samples per micro-batch. Small, because a forward pass alone takes little time.
 const MICRO_BATCH: usize = 16;
@@ -139,6 +141,14 @@ impl Progress {
     pub fn done_of_total(&self) -> (u64, u64) {
         let [done, total] = [&self.done, &self.total].map(|count| count.load(Ordering::Relaxed));
         (done, total)
+    }
+
+    /// Fails if the evaluation was cancelled.
+    fn expect_uncancelled(&self) -> Result<()> {
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(TapeError::Cancelled.into());
+        }
+        Ok(())
     }
 
     /// Makes the current computation of the model and all later ones end with an error.
@@ -289,7 +299,12 @@ impl TrainedModel {
                     .iter()
                     .map(|(name, bytes)| (&**name, &**bytes))
                     .collect();
-                Ok(export_with_files(folder, &files, OPENED_BY, export)?)
+                Ok(export_with_files(
+                    folder,
+                    &files,
+                    mixed.opened_by(),
+                    export,
+                )?)
             }
             _ => Ok(export(folder)?),
         }
@@ -343,10 +358,12 @@ impl TrainedModel {
             .evaluation_context(self.progress.cancel.clone())
     }
 
-    /// Evaluates all samples of a loader, fewer at once while memory is short.
+    /// Evaluates all samples of a loader, fewer at once while memory is short. `complete` adds to
+    /// each sample what the loader does not know.
     fn sum_over<S: Sample>(
         &self,
         mut loader: impl EvalLoader<Sample = S>,
+        complete: impl Fn(&mut S) + Sync,
     ) -> Result<EvaluationSums> {
         let (mut sum, mut skipped) = (EvaluatedMicroBatch::default(), Vec::new());
         let mut gate = MemoryGate::open(&Machine::default(), &self.kernel_outputs.0)?;
@@ -374,6 +391,7 @@ impl TrainedModel {
                 }
             }
             if !samples.is_empty() {
+                samples.par_iter_mut().for_each(&complete);
                 sum.add(with_autorelease_pool(|| {
                     let evaluated = self.context().evaluate(&samples)?;
                     // Texts of other lengths need other buffers.

@@ -12,7 +12,7 @@ pub struct Evaluate {
     pub run: String,
     /// Folder or file of new samples [default: the run's test samples, or its held-out samples]
     pub folder: Option<PathBuf>,
-    /// Use only the n-gram baseline of the run, without its network
+    /// Use only the baseline of the run, without its network
     #[arg(long)]
     pub baseline: bool,
     /// Print JSON
@@ -31,7 +31,7 @@ pub struct Predict {
     /// Number of classes to print for each image or text
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub top: u32,
-    /// Use only the n-gram baseline of the run, without its network
+    /// Use only the baseline of the run, without its network
     #[arg(long)]
     pub baseline: bool,
     /// Print JSON lines

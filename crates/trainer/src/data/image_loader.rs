@@ -1,7 +1,7 @@
 //! Images in the order of the run, decoded ahead of the training by worker threads. Neither the
 //! threads nor the depth of the prefetch change a sample or its place in the order.
 
-use super::{EvalLoader, LoadedSample, TrainLoader};
+use super::{BaselineScores, EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::{Augmentation, Plan};
 use dataset::{
     Augment, CachedOrder, ImageDataset, ImageInspection, ImageOptions, ImageSample, Loader,
@@ -295,6 +295,8 @@ fn target_factors(dataset: &ImageDataset, samples: &[u32]) -> Vec<f64> {
 /// Held-out images in order.
 pub struct ImageEvalLoader {
     source: Source,
+    /// The outputs of the baseline, if it has a part in the predictions.
+    baseline: Option<BaselineScores>,
 }
 
 impl ImageEvalLoader {
@@ -315,6 +317,7 @@ impl ImageEvalLoader {
         let dataset = ImageDataset::open(inspection, part, image_options, None, cache_bytes);
         ImageEvalLoader {
             source: Source::start(dataset, options),
+            baseline: None,
         }
     }
 }
@@ -333,7 +336,17 @@ impl EvalLoader for ImageEvalLoader {
     }
 
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<ImageSample>> {
-        self.source.loader.take(count)
+        let mut samples = self.source.loader.take(count);
+        if let Some(scores) = &self.baseline {
+            for sample in samples.iter_mut().flatten() {
+                sample.baseline = scores.for_sample(sample.index).to_vec();
+            }
+        }
+        samples
+    }
+
+    fn set_baseline(&mut self, scores: BaselineScores) {
+        self.baseline = Some(scores);
     }
 
     fn file(&self, index: u32) -> Option<&Path> {

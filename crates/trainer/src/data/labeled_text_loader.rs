@@ -1,9 +1,8 @@
 //! Labeled texts in batches of similar length, so that little is padded.
 
 use super::tokenizer::{on_tokenizer_thread, open_tokenizer};
-use super::{Corpus, EvalLoader, LoadedSample, Text, TrainLoader, expect_texts};
+use super::{BaselineScores, Corpus, EvalLoader, LoadedSample, Text, TrainLoader, expect_texts};
 use crate::error::Result;
-use crate::ngram_classifier::NgramScores;
 use crate::plan::Plan;
 use crate::preparation::Preparation;
 use dataset::{Buckets, DetectedDataset, Split};
@@ -184,7 +183,7 @@ pub struct TextEvalLoader {
     /// Places in `order` that have not been fetched.
     remaining: Range<usize>,
     /// The class scores of the baseline, if they have a part in the prediction.
-    baseline: Option<NgramScores>,
+    baseline: Option<BaselineScores>,
 }
 
 impl TextEvalLoader {
@@ -217,7 +216,10 @@ impl EvalLoader for TextEvalLoader {
         let next = self.remaining.by_ref().take(count);
         let text = |place: usize| {
             let index = self.order[place];
-            let baseline = self.baseline.as_ref().map(|scores| scores.for_text(index));
+            let baseline = self
+                .baseline
+                .as_ref()
+                .map(|scores| scores.for_sample(index));
             Text {
                 baseline: baseline.unwrap_or_default().to_vec(),
                 ..self.corpus.text(index)
@@ -226,7 +228,7 @@ impl EvalLoader for TextEvalLoader {
         next.map(|place| Ok(text(place))).collect()
     }
 
-    fn set_baseline(&mut self, scores: NgramScores) {
+    fn set_baseline(&mut self, scores: BaselineScores) {
         self.baseline = Some(scores);
     }
 

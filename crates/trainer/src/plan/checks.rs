@@ -200,7 +200,9 @@ impl Plan {
             label_smoothing: Some(self.label_smoothing),
             token_dropout: (self.task() == Task::TextClassification).then_some(self.token_dropout),
             baseline: match self.task() {
-                Task::TextClassification => asked.baseline.or(Some(BaselineChoice::Combined)),
+                Task::TextClassification | Task::ImageClassification => {
+                    asked.baseline.or(Some(BaselineChoice::Combined))
+                }
                 _ => asked.baseline,
             },
             clip_norm: Some(self.clip_norm),

@@ -255,7 +255,7 @@ fn against_baseline(facts: &TrainingFacts) -> Option<(f64, f64)> {
     facts.held_out_accuracy.zip(facts.baseline_accuracy)
 }
 
-/// What the baseline is called: a linear model of n-grams, or of the features of images.
+/// What the baseline is called: a model of n-grams, or of the features of images.
 fn baseline_name(facts: &TrainingFacts) -> &'static str {
     if facts.sample_noun == "image" {
         "baseline of edges and colors"
@@ -264,7 +264,7 @@ fn baseline_name(facts: &TrainingFacts) -> &'static str {
     }
 }
 
-/// The model is not better than its baseline. Only the baseline of texts can be used.
+/// The model is not better than its baseline.
 fn below_baseline(facts: &TrainingFacts) -> Option<String> {
     let (accuracy, baseline) = against_baseline(facts)?;
     let next = if facts.from_scratch {
@@ -272,18 +272,18 @@ fn below_baseline(facts: &TrainingFacts) -> Option<String> {
     } else {
         "train more of the network"
     };
-    let advice = match (&*facts.sample_noun, facts.from_scratch) {
-        ("image", true) => "Train for more epochs, or start from pretrained weights.",
-        ("image", false) => "Train for more epochs, or train more of the network.",
-        (_, true) => "Use the baseline, or start from pretrained weights.",
-        (_, false) => "Use the baseline, or train more of the network.",
+    let advice = if facts.from_scratch {
+        "Use the baseline, or start from pretrained weights."
+    } else {
+        "Use the baseline, or train more of the network."
     };
     let is_baseline = facts.baseline_share.is_some_and(|share| share >= 1.0);
     (accuracy <= baseline).then(|| {
         let (accuracy, baseline) = (format_percent(accuracy), format_percent(baseline));
         if is_baseline {
             return format!(
-                "The network is not better than the word-count baseline ({baseline} right), so Ebb predicts with the baseline. To improve on the baseline, {next}."
+                "The network is not better than the {} ({baseline} right), so Ebb predicts with the baseline. To improve on the baseline, {next}.",
+                baseline_name(facts)
             );
         }
         format!(
@@ -466,8 +466,15 @@ mod tests {
             sample_noun: "image".to_owned(),
             ..with(0.95, true)
         };
-        let below = "Not better than the baseline of edges and colors: 90.0 % right instead of 95.0 %. Train for more epochs, or start from pretrained weights.";
+        let below = "Not better than the baseline of edges and colors: 90.0 % right instead of 95.0 %. Use the baseline, or start from pretrained weights.";
         check(&good, &images, Tone::Hint, below);
+        let replaced = TrainingFacts {
+            baseline_share: Some(1.0),
+            baseline_accuracy: Some(0.9),
+            ..images
+        };
+        let text = "The network is not better than the baseline of edges and colors (90.0 % right), so Ebb predicts with the baseline. To improve it, start from pretrained weights.";
+        check(&good, &replaced, Tone::Hint, text);
         let alone = TrainingFacts {
             baseline_share: Some(1.0),
             ..with(0.9, true)

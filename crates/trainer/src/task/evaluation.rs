@@ -46,8 +46,36 @@ pub(crate) struct Mixture {
 pub(crate) struct MixtureParts {
     /// Weight of the baseline, from 0 (the network alone) to 1 (the baseline alone).
     pub baseline_share: f64,
-    /// Accuracy of the network alone.
-    pub network_accuracy: f64,
+    /// Accuracy of the network alone; `None` without classes.
+    pub network_accuracy: Option<f64>,
+}
+
+/// What a model outputs for one sample, and the correct outputs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SampleOutputs<'a> {
+    /// Index of the sample in the evaluated split.
+    pub index: u32,
+    /// Its class; 0 without classes.
+    pub label: u32,
+    /// Number of classes.
+    pub classes: usize,
+    /// Class scores, then regression targets in standard deviations from the mean.
+    pub outputs: &'a [f64],
+    /// The correct regression targets; `None` if the sample does not have the target.
+    pub targets: &'a [Option<f32>],
+}
+
+impl<'a> SampleOutputs<'a> {
+    /// Class scores alone.
+    pub fn of_classes(index: u32, label: u32, scores: &'a [f64]) -> Self {
+        SampleOutputs {
+            index,
+            label,
+            classes: scores.len(),
+            outputs: scores,
+            targets: &[],
+        }
+    }
 }
 
 /// What a network predicted for one sample of an evaluation.
@@ -94,45 +122,75 @@ impl EvaluatedMicroBatch {
         }
     }
 
-    /// Adds a sample whose class is `label`, with its loss.
-    pub(super) fn add_sample(&mut self, index: u32, label: u32, scores: &[f64]) {
-        self.loss += cross_entropy(scores, label);
+    /// Adds a sample with its losses.
+    pub(super) fn add_sample(&mut self, sample: &SampleOutputs) {
         self.weight += 1.0;
         self.samples += 1;
-        self.count(index, label, scores);
+        let (scores, predicted) = sample.outputs.split_at(sample.classes);
+        if sample.classes > 0 {
+            self.loss += cross_entropy(scores, sample.label);
+            self.count(sample);
+        } else {
+            self.predictions.push(SamplePrediction {
+                index: sample.index,
+                class: None,
+                targets: Vec::new(),
+            });
+        }
+        self.targets
+            .resize_with(sample.targets.len(), RegressionErrors::default);
+        let last = self.predictions.last_mut();
+        let places = last.map(|last| &mut last.targets);
+        let pairs = sample.targets.iter().zip(predicted);
+        let pairs: Vec<_> = pairs
+            .map(|(target, predicted)| target.map(|target| (f64::from(target), *predicted)))
+            .collect();
+        for (errors, pair) in self.targets.iter_mut().zip(&pairs) {
+            if let Some((target, predicted)) = pair {
+                errors.add_sample(*target, *predicted);
+            }
+        }
+        if let Some(places) = places {
+            *places = pairs;
+        }
     }
 
-    /// Adds a sample to all mixtures, if there are scores of the baseline.
-    pub(super) fn add_to_mixtures(
-        &mut self,
-        index: u32,
-        label: u32,
-        network: &[f64],
-        baseline: &[f32],
-    ) {
+    /// Adds a sample to all mixtures, if there are outputs of the baseline.
+    pub(super) fn add_to_mixtures(&mut self, network: &SampleOutputs, baseline: &[f32]) {
         if baseline.is_empty() {
             return;
         }
         self.mixtures
             .resize_with(BASELINE_SHARES.len(), Self::default);
         for (mixture, share) in self.mixtures.iter_mut().zip(BASELINE_SHARES) {
-            mixture.add_sample(index, label, &mixed(network, baseline, share));
+            let outputs = mixed_outputs(network.outputs, baseline, network.classes, share);
+            mixture.add_sample(&SampleOutputs {
+                outputs: &outputs,
+                ..*network
+            });
         }
     }
 
     /// The most accurate of the network alone and its mixtures with the baseline; of several, the
-    /// one with the lowest loss.
+    /// one with the lowest loss. Without classes, the one with the smallest mean absolute error.
     pub(crate) fn into_best_mixture(self) -> Mixture {
-        let mut best = 0.0;
-        let mut result = (self.correct, self.loss);
+        let mut best = (0.0, self.quality());
         for (mixture, share) in self.mixtures.iter().zip(BASELINE_SHARES) {
-            let is_better = mixture.correct > result.0
-                || (mixture.correct == result.0 && mixture.loss < result.1);
-            if is_better {
-                (best, result) = (share, (mixture.correct, mixture.loss));
+            let quality = mixture.quality();
+            if quality > best.1 {
+                best = (share, quality);
             }
         }
-        self.into_mixture(best)
+        self.into_mixture(best.0)
+    }
+
+    /// What mixtures are compared by; larger is better. The first number that differs counts.
+    fn quality(&self) -> [f64; 2] {
+        if self.confusion.is_empty() {
+            let errors = self.targets.iter().map(RegressionErrors::mean_absolute);
+            return [-errors.sum::<f64>(), 0.0];
+        }
+        [self.correct as f64, -self.loss]
     }
 
     /// The mixture with this share of the baseline; 0 is the network alone.
@@ -145,7 +203,7 @@ impl EvaluatedMicroBatch {
         }
         let parts = Some(MixtureParts {
             baseline_share: share,
-            network_accuracy: self.accuracy(),
+            network_accuracy: (!self.confusion.is_empty()).then(|| self.accuracy()),
         });
         let mixtures = std::mem::take(&mut self.mixtures).into_iter();
         let mut pairs = mixtures.zip(BASELINE_SHARES);
@@ -156,14 +214,15 @@ impl EvaluatedMicroBatch {
         }
     }
 
-    /// Counts the class scores of the sample `index`, whose class is `label`.
-    pub(super) fn count(&mut self, index: u32, label: u32, scores: &[f64]) {
+    /// Counts the class scores of a sample.
+    pub(super) fn count(&mut self, sample: &SampleOutputs) {
+        let (scores, label) = (&sample.outputs[..sample.classes], sample.label);
         let ranking = Ranking::new(scores, label);
         self.correct += u64::from(ranking.better == 0);
         self.in_top_5 += u64::from(ranking.better < 5);
         self.confusion.count(label, ranking.best);
         self.predictions.push(SamplePrediction {
-            index,
+            index: sample.index,
             class: Some(ClassPrediction {
                 class: label,
                 predicted: ranking.best,
@@ -185,6 +244,22 @@ impl EvaluatedMicroBatch {
     }
 }
 
+/// The weighted mean of the outputs of two models: of the log-probabilities of the classes, and of
+/// the regression targets. `share` is the weight of the baseline, from 0 to 1.
+pub(super) fn mixed_outputs(
+    network: &[f64],
+    baseline: &[f32],
+    classes: usize,
+    share: f64,
+) -> Vec<f64> {
+    let ((network, own), (baseline, others)) =
+        (network.split_at(classes), baseline.split_at(classes));
+    let mut outputs = mixed(network, baseline, share);
+    let pairs = own.iter().zip(others);
+    outputs.extend(pairs.map(|(own, other)| (1.0 - share) * own + share * f64::from(*other)));
+    outputs
+}
+
 /// One cell of the confusion matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfusionEntry {
@@ -204,6 +279,11 @@ impl ConfusionMatrix {
     /// Counts one sample of class `label` that was classified as `predicted`.
     pub fn count(&mut self, label: u32, predicted: u32) {
         *self.0.entry((label, predicted)).or_default() += 1;
+    }
+
+    /// Whether no sample was counted.
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The pairs that occurred, ordered by label.
@@ -277,16 +357,14 @@ impl Metrics {
         }
     }
 
-    /// Adds what the evaluated mixture consists of: `baseline_share` and `network_accuracy`.
+    /// Adds what the evaluated mixture consists of: `baseline_share`, and `network_accuracy` if
+    /// there are classes.
     pub(crate) fn with_parts(mut self, parts: Option<MixtureParts>) -> Self {
-        let named = parts.map(|parts| {
-            [
-                ("baseline_share", parts.baseline_share),
-                ("network_accuracy", parts.network_accuracy),
-            ]
-        });
-        for (name, value) in named.into_iter().flatten() {
-            self.by_name.insert(name.to_owned(), value);
+        if let Some(parts) = parts {
+            let share = ("baseline_share".to_owned(), parts.baseline_share);
+            let accuracy = parts.network_accuracy;
+            let accuracy = accuracy.map(|accuracy| ("network_accuracy".to_owned(), accuracy));
+            self.by_name.extend([share].into_iter().chain(accuracy));
         }
         self
     }
@@ -328,8 +406,9 @@ mod tests {
                 [0.4, 0.0]
             };
             let mut one = EvaluatedMicroBatch::default();
-            one.add_sample(index, 1, &scores);
-            one.add_to_mixtures(index, 1, &scores, &baseline);
+            let outputs = SampleOutputs::of_classes(index, 1, &scores);
+            one.add_sample(&outputs);
+            one.add_to_mixtures(&outputs, &baseline);
             sum.add(one);
         }
         sum
@@ -346,7 +425,8 @@ mod tests {
         let parts = both.parts.expect("there is a baseline");
         assert_eq!((both.sum.correct, both.sum.samples), (3, 3));
         assert!(parts.baseline_share > 0.0);
-        assert!((parts.network_accuracy - 2.0 / 3.0).abs() < 1e-12);
+        let network = parts.network_accuracy.expect("there are classes");
+        assert!((network - 2.0 / 3.0).abs() < 1e-12);
         let same = evaluated(2, [0.0, 4.0]).into_mixture(parts.baseline_share);
         assert_eq!(same.sum, both.sum);
         let without = evaluated(2, [0.0, 4.0]).into_mixture(0.0);
@@ -356,10 +436,36 @@ mod tests {
     #[test]
     fn an_evaluation_without_a_baseline_stays_as_it_is() {
         let mut sum = EvaluatedMicroBatch::default();
-        sum.add_sample(0, 1, &[0.0, 1.0]);
-        sum.add_to_mixtures(0, 1, &[0.0, 1.0], &[]);
+        let outputs = SampleOutputs::of_classes(0, 1, &[0.0, 1.0]);
+        sum.add_sample(&outputs);
+        sum.add_to_mixtures(&outputs, &[]);
         let found = sum.clone().into_best_mixture();
         assert_eq!((found.sum, found.parts), (sum, None));
+    }
+
+    #[test]
+    fn regression_targets_are_mixed_by_their_errors() {
+        let mut sum = EvaluatedMicroBatch::default();
+        for index in 0..4 {
+            let network = SampleOutputs {
+                index,
+                label: 0,
+                classes: 0,
+                outputs: &[0.0, 2.0],
+                targets: &[Some(1.0), None],
+            };
+            let mut one = EvaluatedMicroBatch::default();
+            one.add_sample(&network);
+            one.add_to_mixtures(&network, &[2.0, 9.0]);
+            sum.add(one);
+        }
+        let Mixture { sum, parts } = sum.into_best_mixture();
+        let parts = parts.expect("there is a baseline");
+        assert_eq!((parts.baseline_share, parts.network_accuracy), (0.5, None));
+        assert_eq!((sum.samples, sum.targets.len()), (4, 2));
+        assert_eq!(sum.targets[0].mean_absolute(), 0.0);
+        assert!(sum.targets[1].absolute.is_empty());
+        assert_eq!(sum.predictions[3].targets, [Some((1.0, 1.0)), None]);
     }
 
     #[test]

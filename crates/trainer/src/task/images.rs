@@ -1,12 +1,13 @@
 //! Image tasks: class labels, regression targets, or both, from one network.
 
 use super::class_scores::class_probabilities;
+use super::evaluation::{SampleOutputs, mixed_outputs};
 use super::regression_metrics::{self, RegressionErrors};
 use super::{
     Balance, BaselineInputs, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums,
     Metrics, MicroBatchResult, Sample, SamplePrediction, Task, TaskBaseline, image_baseline,
 };
-use crate::data::{ImageEvalLoader, ImageLoader, PrefetchOptions, expect_images};
+use crate::data::{BaselineScores, ImageEvalLoader, ImageLoader, PrefetchOptions, expect_images};
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::preparation::Preparation;
@@ -41,6 +42,15 @@ impl Prediction {
         Prediction {
             classes: class_probabilities(scores),
             targets: Vec::new(),
+        }
+    }
+
+    /// The prediction of class scores and regression targets.
+    pub(crate) fn from_outputs(outputs: &[f64], classes: usize) -> Self {
+        let (scores, targets) = outputs.split_at(classes);
+        Prediction {
+            targets: targets.to_vec(),
+            ..Prediction::from_scores(scores)
         }
     }
 }
@@ -86,6 +96,10 @@ impl Task for ImageTask {
 
     fn train_baseline(inputs: &BaselineInputs) -> Result<Option<TaskBaseline>> {
         image_baseline::train(inputs)
+    }
+
+    fn baseline_scores(inputs: &BaselineInputs) -> Result<Option<BaselineScores>> {
+        image_baseline::scores_of_saved(inputs)
     }
 
     fn gradients(context: &ForwardContext, samples: &[ImageSample]) -> Result<MicroBatchResult> {
@@ -148,7 +162,8 @@ impl Task for ImageTask {
             let scores = to_f64(scores.tensor())?;
             let rows = scores.chunks_exact(context.heads.classes);
             for (scores, sample) in rows.zip(samples) {
-                result.count(sample.index, sample.label, scores);
+                let outputs = SampleOutputs::of_classes(sample.index, sample.label, scores);
+                result.count(&outputs);
             }
         } else {
             let unclassified = |sample: &ImageSample| SamplePrediction {
@@ -187,6 +202,7 @@ impl Task for ImageTask {
                     .collect(),
             });
         }
+        add_mixtures(&mut result, context, &outputs, samples)?;
         Ok(result)
     }
 
@@ -198,6 +214,7 @@ impl Task for ImageTask {
             targets: vec![Some(0.0); context.heads.targets],
             factors: Vec::new(),
             partner: None,
+            baseline: Vec::new(),
         }
     }
 
@@ -257,19 +274,25 @@ impl Task for ImageTask {
 }
 
 impl ImageTask {
-    /// The prediction for each image.
-    pub fn predict(context: &ForwardContext, samples: &[ImageSample]) -> Result<Vec<Prediction>> {
+    /// The prediction for each image. `baseline_share` is the weight of the baseline for images
+    /// that have its outputs.
+    pub(crate) fn predict(
+        context: &ForwardContext,
+        samples: &[ImageSample],
+        baseline_share: f64,
+    ) -> Result<Vec<Prediction>> {
         let outputs = outputs(context, &context.inference_tape(), samples, 0)?;
         let rows = to_f64(outputs.tensor())?;
-        let prediction = |row: &[f64]| {
-            let (scores, targets) = row.split_at(context.heads.classes);
-            Prediction {
-                targets: targets.to_vec(),
-                ..Prediction::from_scores(scores)
+        let classes = context.heads.classes;
+        let prediction = |(row, sample): (&[f64], &ImageSample)| {
+            if sample.baseline.is_empty() {
+                return Prediction::from_outputs(row, classes);
             }
+            let mixed = mixed_outputs(row, &sample.baseline, classes, baseline_share);
+            Prediction::from_outputs(&mixed, classes)
         };
-        let width = context.heads.outputs().max(1);
-        Ok(rows.chunks_exact(width).map(prediction).collect())
+        let rows = rows.chunks_exact(context.heads.outputs().max(1));
+        Ok(rows.zip(samples).map(prediction).collect())
     }
 
     /// For each pixel of an image how much it changes the most probable class, or the first
@@ -301,6 +324,31 @@ impl ImageTask {
         };
         Ok((0..plane).map(strongest).collect())
     }
+}
+
+/// Adds mixtures of the network's outputs and those of the baseline, if the samples have these.
+fn add_mixtures(
+    result: &mut EvaluatedMicroBatch,
+    context: &ForwardContext,
+    outputs: &Value,
+    samples: &[ImageSample],
+) -> Result<()> {
+    if samples.iter().all(|sample| sample.baseline.is_empty()) {
+        return Ok(());
+    }
+    let rows = to_f64(outputs.tensor())?;
+    let rows = rows.chunks_exact(context.heads.outputs().max(1));
+    for (row, sample) in rows.zip(samples) {
+        let outputs = SampleOutputs {
+            index: sample.index,
+            label: sample.label,
+            classes: context.heads.classes,
+            outputs: row,
+            targets: &sample.targets,
+        };
+        result.add_to_mixtures(&outputs, &sample.baseline);
+    }
+    Ok(())
 }
 
 /// One term of the training loss.

@@ -2,6 +2,7 @@
 //! confidence intervals.
 
 use dataset::TargetColumn;
+use models::HUBER_DELTA;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
@@ -53,6 +54,17 @@ pub(super) fn add(sums: &mut Vec<RegressionErrors>, other: Vec<RegressionErrors>
 }
 
 impl RegressionErrors {
+    /// Adds the prediction for one sample.
+    pub(super) fn add_sample(&mut self, target: f64, predicted: f64) {
+        let error = (predicted - target).abs();
+        self.loss += if error <= HUBER_DELTA {
+            0.5 * error * error
+        } else {
+            HUBER_DELTA * (error - 0.5 * HUBER_DELTA)
+        };
+        self.absolute.push((error, target.abs()));
+    }
+
     fn mean(&self, of: impl Fn(&(f64, f64)) -> f64) -> f64 {
         self.absolute.iter().map(of).sum::<f64>() / self.absolute.len().max(1) as f64
     }

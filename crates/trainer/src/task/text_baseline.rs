@@ -1,15 +1,11 @@
 //! The baseline of text classification: trained and evaluated on the same texts as the network.
 
-use super::{BaselineInputs, EvaluatedMicroBatch, TaskBaseline};
-use crate::data::expect_texts;
+use super::{BaselineInputs, EvaluatedMicroBatch, SampleOutputs, TaskBaseline};
+use crate::baseline_file;
+use crate::data::{BaselineScores, expect_texts};
 use crate::error::Result;
-use crate::ngram_classifier::{FitOptions, NAME, NgramModel, NgramScores, fit};
-use crate::plan::Plan;
+use crate::ngram_classifier::{FitOptions, NAME, NgramModel, fit};
 use dataset::{Split, TextDataset};
-use runlog::BaselineChoice;
-
-/// Most bytes of class scores that a run holds. With more, the baseline is only compared.
-const MAX_SCORE_BYTES: usize = 64 << 20;
 
 /// Trains a baseline on the training texts, saves it in the run folder and evaluates it on the
 /// held-out texts. `None` if the user has stopped the run.
@@ -36,14 +32,14 @@ pub(super) fn train(inputs: &BaselineInputs) -> Result<Option<TaskBaseline>> {
         name: NAME,
         samples: fitted.texts,
         sums: evaluate(&fitted.model, &held_out, |label| label),
-        scores: scores(inputs.plan, &fitted.model, &held_out),
+        scores: scores(inputs, &fitted.model, &held_out),
     }))
 }
 
 /// The scores of the baseline that the run folder holds, for the held-out texts. `None` if there is
 /// none, or if it has no part in the predictions.
-pub(super) fn scores_of_saved(inputs: &BaselineInputs) -> Result<Option<NgramScores>> {
-    if !is_combined(inputs.plan) || !NgramModel::path_in(&inputs.run.path).exists() {
+pub(super) fn scores_of_saved(inputs: &BaselineInputs) -> Result<Option<BaselineScores>> {
+    if !inputs.is_combined() || !baseline_file::path_in(&inputs.run.path).exists() {
         return Ok(None);
     }
     let model = NgramModel::load(&inputs.run.path)?;
@@ -52,18 +48,23 @@ pub(super) fn scores_of_saved(inputs: &BaselineInputs) -> Result<Option<NgramSco
     }
     let found = &*expect_texts(inputs.plan, inputs.found)?;
     let held_out = TextDataset::open(found, Split::HeldOut)?;
-    Ok(scores(inputs.plan, &model, &held_out))
+    Ok(scores(inputs, &model, &held_out))
 }
 
-fn scores(plan: &Plan, model: &NgramModel, texts: &TextDataset) -> Option<NgramScores> {
-    let fits = NgramScores::bytes(texts.len(), model.classes.len()) <= MAX_SCORE_BYTES;
-    (is_combined(plan) && fits).then(|| NgramScores::from_texts(model, texts))
+fn scores(
+    inputs: &BaselineInputs,
+    model: &NgramModel,
+    texts: &TextDataset,
+) -> Option<BaselineScores> {
+    let fits = BaselineScores::fit_in_memory(texts.len(), model.classes.len());
+    (inputs.is_combined() && fits).then(|| scores_of_texts(model, texts))
 }
 
-/// Whether the predictions of a run combine its network and its baseline.
-fn is_combined(plan: &Plan) -> bool {
-    let choice = plan.config.baseline.unwrap_or(BaselineChoice::Combined);
-    choice == BaselineChoice::Combined
+/// The class scores of a baseline for all texts of a split.
+pub(crate) fn scores_of_texts(model: &NgramModel, texts: &TextDataset) -> BaselineScores {
+    let scores = texts.texts().flat_map(|text| model.scores(text));
+    let scores = scores.map(|score| score as f32).collect();
+    BaselineScores::new(model.classes.len(), scores)
 }
 
 /// Evaluates a baseline. `label_in_run` gives the label that the run has for a label of `texts`.
@@ -75,7 +76,9 @@ pub(crate) fn evaluate(
     let mut sums = EvaluatedMicroBatch::default();
     for index in 0..texts.len() {
         let (text, label) = texts.row(index);
-        sums.add_sample(index as u32, label_in_run(label), &model.scores(text));
+        let scores = model.scores(text);
+        let label = label_in_run(label);
+        sums.add_sample(&SampleOutputs::of_classes(index as u32, label, &scores));
     }
     sums
 }

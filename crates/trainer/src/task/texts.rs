@@ -3,11 +3,10 @@
 use super::class_scores::mixed;
 use super::{
     BaselineInputs, EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics,
-    MicroBatchResult, Prediction, Sample, Task, TaskBaseline, Text, text_baseline,
+    MicroBatchResult, Prediction, Sample, SampleOutputs, Task, TaskBaseline, Text, text_baseline,
 };
-use crate::data::{PrefetchOptions, TextData, TextEvalLoader, TextLoader};
+use crate::data::{BaselineScores, PrefetchOptions, TextData, TextEvalLoader, TextLoader};
 use crate::error::Result;
-use crate::ngram_classifier::NgramScores;
 use crate::plan::Plan;
 use crate::preparation::Preparation;
 use dataset::DetectedDataset;
@@ -60,7 +59,7 @@ impl Task for TextTask {
         text_baseline::train(inputs)
     }
 
-    fn baseline_scores(inputs: &BaselineInputs) -> Result<Option<NgramScores>> {
+    fn baseline_scores(inputs: &BaselineInputs) -> Result<Option<BaselineScores>> {
         text_baseline::scores_of_saved(inputs)
     }
 
@@ -102,8 +101,9 @@ impl Task for TextTask {
         };
         let classes = scores.tensor().dim(1)?;
         for (scores, text) in to_f64(scores.tensor())?.chunks_exact(classes).zip(texts) {
-            result.count(text.index, text.label, scores);
-            result.add_to_mixtures(text.index, text.label, scores, &text.baseline);
+            let outputs = SampleOutputs::of_classes(text.index, text.label, scores);
+            result.count(&outputs);
+            result.add_to_mixtures(&outputs, &text.baseline);
         }
         Ok(result)
     }

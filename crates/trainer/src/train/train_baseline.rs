@@ -59,11 +59,12 @@ pub(super) fn restore_baseline<T: Task>(
     session: &mut Session<'_, T>,
     found: &DetectedDataset,
 ) -> Result<()> {
+    let control = session.control.clone();
     let scores = T::baseline_scores(&BaselineInputs {
         plan: session.plan,
         found,
         run: &session.run,
-        is_stopping: &|| false,
+        is_stopping: &|| control.is_stopping(),
     });
     match scores {
         Ok(scores) => {

@@ -1,15 +1,17 @@
 //! The baseline of a run in use: evaluated, asked for predictions, or exported, like the model.
 
+use super::baseline_model::BaselineModel;
 use super::{Evaluation, EvaluationSums, TrainedModel, evaluated_part};
-use crate::error::{Result, TrainError};
-use crate::ngram_classifier::{NgramModel, PYTHON_FILE, PYTHON_SOURCE};
+use crate::baseline_file;
+use crate::error::{Result, at};
+use crate::ngram_classifier::NgramModel;
 use crate::results::SampleResult;
 use crate::sample_manifest;
-use crate::task::{Prediction, evaluate_baseline};
-use dataset::{DetectedDataset, Task, TextDataset};
+use crate::task::{Prediction, evaluate_text_baseline};
+use dataset::{DetectedDataset, Task, TextDataset, TextInspection};
 use models::export::{Exported, export_files};
 use runlog::RunFolder;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 impl TrainedModel {
     /// Evaluates the baseline on the run's own test split, or on its held-out split if it has none.
@@ -27,10 +29,22 @@ impl TrainedModel {
     /// The run has no baseline, or the dataset is for another task, is empty, or has classes that
     /// the run does not know.
     pub fn evaluate_baseline(&self, found: &DetectedDataset) -> Result<Evaluation> {
-        let model = self.baseline()?;
-        let DetectedDataset::Texts(found) = found else {
-            return Err(self.wrong_task("classify images"));
-        };
+        match (found, self.baseline()?) {
+            (DetectedDataset::Texts(found), BaselineModel::Texts(model)) => {
+                self.evaluate_text_baseline(&model, found)
+            }
+            (DetectedDataset::Images(found), BaselineModel::Images(model)) => {
+                self.evaluate_image_baseline(&model, found)
+            }
+            _ => Err(self.wrong_dataset(found)),
+        }
+    }
+
+    fn evaluate_text_baseline(
+        &self,
+        model: &NgramModel,
+        found: &TextInspection,
+    ) -> Result<Evaluation> {
         if found.task != Task::TextClassification {
             return Err(self.wrong_task("evaluate texts without labels"));
         }
@@ -38,7 +52,7 @@ impl TrainedModel {
         let part = evaluated_part(count, found.refusal.as_ref(), found.task.sample_noun())?;
         let labels = self.labels(&found.name, &found.classes)?;
         let texts = TextDataset::open(found, part)?;
-        let sum = evaluate_baseline(&model, &texts, |label| labels[label as usize]);
+        let sum = evaluate_text_baseline(model, &texts, |label| labels[label as usize]);
         let samples = found.samples.iter().filter(|sample| sample.split == part);
         let files: Vec<&Path> = samples
             .map(|sample| found.files[sample.file as usize].path.as_path())
@@ -59,9 +73,25 @@ impl TrainedModel {
     /// # Errors
     /// The run has no baseline.
     pub fn predict_texts_by_baseline(&self, texts: &[String]) -> Result<Vec<Prediction>> {
-        let model = self.baseline()?;
+        let BaselineModel::Texts(model) = self.baseline()? else {
+            return Err(self.wrong_task("classify texts"));
+        };
         let predict = |text: &String| Prediction::from_scores(&model.scores(text));
         Ok(texts.iter().map(predict).collect())
+    }
+
+    /// The prediction for each image by the baseline, or why the file cannot be read.
+    ///
+    /// # Errors
+    /// The run has no baseline, or it is for another task.
+    pub fn predict_by_baseline(
+        &self,
+        files: &[PathBuf],
+    ) -> Result<Vec<std::result::Result<Prediction, String>>> {
+        let BaselineModel::Images(model) = self.baseline()? else {
+            return Err(self.wrong_task("predict classes"));
+        };
+        Ok(self.predict_by_image_baseline(&model, files))
     }
 
     /// Exports the baseline as a folder with its weights and a Python file that uses them.
@@ -69,29 +99,19 @@ impl TrainedModel {
     /// # Errors
     /// The run has no baseline, or the folder is not empty or cannot be written.
     pub fn export_baseline(&self, folder: &Path) -> Result<Exported> {
-        self.baseline()?;
-        let weights = NgramModel::path_in(&self.run);
-        let bytes = std::fs::read(&weights).map_err(crate::error::at(&weights))?;
+        let model = self.baseline()?;
+        let weights = baseline_file::path_in(&self.run);
+        let bytes = std::fs::read(&weights).map_err(at(&weights))?;
         let name = weights.file_name().unwrap_or_default().to_string_lossy();
-        let files = [(&*name, &*bytes), (PYTHON_FILE, PYTHON_SOURCE.as_bytes())];
-        Ok(export_files(
-            folder,
-            &files,
-            "python3 ngram_baseline.py TEXT",
-        )?)
+        let (python, source) = model.python();
+        let files = [(&*name, &*bytes), (python, source.as_bytes())];
+        Ok(export_files(folder, &files, model.opened_by())?)
     }
 
-    fn baseline(&self) -> Result<NgramModel> {
-        if self.task() != Task::TextClassification {
+    fn baseline(&self) -> Result<BaselineModel> {
+        if !BaselineModel::exists_for(self.task()) {
             return Err(self.wrong_task("use a baseline"));
         }
-        let model = NgramModel::load(&self.run)?;
-        if model.classes != self.plan.classes {
-            return Err(TrainError::TensorMismatch {
-                path: NgramModel::path_in(&self.run),
-                problem: "its classes are not those of the run".to_owned(),
-            });
-        }
-        Ok(model)
+        BaselineModel::load(&self.run, &self.plan)
     }
 }

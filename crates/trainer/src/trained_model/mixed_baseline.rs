@@ -1,31 +1,36 @@
-//! The baseline as a part of a run's model: predictions are the weighted mean of the
-//! log-probabilities of the network and the baseline.
+//! The baseline as a part of a run's model: predictions are the weighted mean of those of the
+//! network and the baseline (for classes, of their log-probabilities).
 
+use super::baseline_model::BaselineModel;
+use crate::baseline_file;
 use crate::checkpoint::RunState;
-use crate::error::{Result, TrainError, at};
-use crate::ngram_classifier::{NgramModel, NgramScores, PYTHON_FILE, PYTHON_SOURCE};
+use crate::data::BaselineScores;
+use crate::error::{Result, at};
 use crate::plan::Plan;
-use dataset::{Task, TextDataset};
+use crate::task::{ImageSample, image_baseline_outputs, scores_of_texts};
+use dataset::TextDataset;
 use serde_json::json;
 use std::path::Path;
 
-/// The Python file of an export that computes the predictions of the mixture.
-const MIXTURE_PYTHON: (&str, &str) = (
+/// The Python files of exports that compute the predictions of the mixture.
+const TEXT_PYTHON: (&str, &str) = (
     "ebb_classifier.py",
     include_str!("mixed_baseline/ebb_classifier.py"),
 );
-/// What opens an export with a baseline.
-pub(super) const OPENED_BY: &str = "python3 ebb_classifier.py TEXT";
-/// The file of an export that holds the weight of the baseline and the most tokens of a text.
+const IMAGE_PYTHON: (&str, &str) = (
+    "ebb_predictor.py",
+    include_str!("mixed_baseline/ebb_predictor.py"),
+);
+/// The file of an export that holds the weight of the baseline and the size of the inputs.
 const MIXTURE_FILE: &str = "ebb_mixture.json";
 
 /// A baseline with its weight in the predictions.
 pub(super) struct MixedBaseline {
-    model: NgramModel,
+    model: BaselineModel,
     /// Weight of the baseline, above 0 and at most 1.
     share: f64,
-    /// Most tokens of a text that the network reads.
-    tokens: u32,
+    /// Most tokens of a text that the network reads, or side of its images in pixels.
+    input_size: u32,
 }
 
 impl MixedBaseline {
@@ -35,20 +40,13 @@ impl MixedBaseline {
     /// The file of the baseline is missing or damaged.
     pub fn load(run: &Path, plan: &Plan, state: &RunState) -> Result<Option<Self>> {
         let share = state.baseline_share.filter(|share| *share > 0.0);
-        let Some(share) = share.filter(|_| plan.task() == Task::TextClassification) else {
+        let Some(share) = share.filter(|_| BaselineModel::exists_for(plan.task())) else {
             return Ok(None);
         };
-        let model = NgramModel::load(run)?;
-        if model.classes != plan.classes {
-            return Err(TrainError::TensorMismatch {
-                path: NgramModel::path_in(run),
-                problem: "its classes are not those of the run".to_owned(),
-            });
-        }
         Ok(Some(MixedBaseline {
-            model,
+            model: BaselineModel::load(run, plan)?,
             share,
-            tokens: plan.input_size,
+            input_size: plan.input_size,
         }))
     }
 
@@ -59,13 +57,36 @@ impl MixedBaseline {
 
     /// The class scores of one text.
     pub fn scores(&self, text: &str) -> Vec<f32> {
-        let scores = self.model.scores(text);
-        scores.into_iter().map(|score| score as f32).collect()
+        match &self.model {
+            BaselineModel::Texts(model) => {
+                let scores = model.scores(text);
+                scores.into_iter().map(|score| score as f32).collect()
+            }
+            BaselineModel::Images(_) => Vec::new(),
+        }
     }
 
     /// The class scores of all texts of a split.
-    pub fn scores_of_texts(&self, texts: &TextDataset) -> NgramScores {
-        NgramScores::from_texts(&self.model, texts)
+    pub fn scores_of_texts(&self, texts: &TextDataset) -> Option<BaselineScores> {
+        match &self.model {
+            BaselineModel::Texts(model) => Some(scores_of_texts(model, texts)),
+            BaselineModel::Images(_) => None,
+        }
+    }
+
+    /// Adds the outputs of the baseline to an image.
+    pub fn add_to(&self, image: &mut ImageSample) {
+        if let BaselineModel::Images(model) = &self.model {
+            image.baseline = image_baseline_outputs(model, image);
+        }
+    }
+
+    /// What opens an export of the mixture.
+    pub fn opened_by(&self) -> &'static str {
+        match self.model {
+            BaselineModel::Texts(_) => "python3 ebb_classifier.py TEXT",
+            BaselineModel::Images(_) => "python3 ebb_predictor.py IMAGE",
+        }
     }
 
     /// The files of an export besides those of the network, by name.
@@ -73,14 +94,20 @@ impl MixedBaseline {
     /// # Errors
     /// The file of the baseline cannot be read.
     pub fn exported_files(&self, run: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-        let weights = NgramModel::path_in(run);
+        let weights = baseline_file::path_in(run);
         let bytes = std::fs::read(&weights).map_err(at(&weights))?;
         let name = weights.file_name().unwrap_or_default().to_string_lossy();
-        let mixture = json!({"baseline_share": self.share, "tokens": self.tokens}).to_string();
+        let (size, python) = match self.model {
+            BaselineModel::Texts(_) => ("tokens", TEXT_PYTHON),
+            BaselineModel::Images(_) => ("image_size", IMAGE_PYTHON),
+        };
+        let mixture = json!({"baseline_share": self.share, size: self.input_size}).to_string();
+        let [own, mixed] = [self.model.python(), python]
+            .map(|(name, source)| (name.to_owned(), source.as_bytes().to_vec()));
         Ok(vec![
             (name.into_owned(), bytes),
-            (PYTHON_FILE.to_owned(), PYTHON_SOURCE.into()),
-            (MIXTURE_PYTHON.0.to_owned(), MIXTURE_PYTHON.1.into()),
+            own,
+            mixed,
             (MIXTURE_FILE.to_owned(), mixture.into_bytes()),
         ])
     }

@@ -31,9 +31,12 @@ impl TrainedModel {
                 let corpus = Corpus::open(found, part, tokenizer, max_tokens, unobserved)?;
                 let mut loader = TextEvalLoader::new(Arc::new(corpus.relabeled(&labels)));
                 if let Some(mixed) = &self.mixed_baseline {
-                    loader.set_baseline(mixed.scores_of_texts(&TextDataset::open(found, part)?));
+                    let texts = TextDataset::open(found, part)?;
+                    if let Some(scores) = mixed.scores_of_texts(&texts) {
+                        loader.set_baseline(scores);
+                    }
                 }
-                Ok(self.evaluation(self.sum_over(loader)?, 0, part_label))
+                Ok(self.evaluation(self.sum_over(loader, |_| {})?, 0, part_label))
             }
         }
     }
@@ -56,14 +59,11 @@ impl TrainedModel {
         let boundary = document_boundary(&self.tokenizer)?;
         let sums = if self.task() == Task::TokenCompression {
             let frequencies = load_token_frequencies(&self.run)?;
-            self.sum_over(CompressionTask::documents(
-                documents,
-                tokens,
-                boundary,
-                &frequencies,
-            ))?
+            let windows = CompressionTask::documents(documents, tokens, boundary, &frequencies);
+            self.sum_over(windows, |_| {})?
         } else {
-            self.sum_over(LanguageTask::documents(documents, tokens, boundary))?
+            let windows = LanguageTask::documents(documents, tokens, boundary);
+            self.sum_over(windows, |_| {})?
         };
         Ok(self.evaluation(sums, bytes, part_label))
     }
