@@ -3,6 +3,8 @@
 //! prefetching never change them.
 
 mod tokenized_texts;
+mod conversations;
+mod windows;
 mod documents;
 mod split_documents;
 mod token_file;
@@ -12,14 +14,17 @@ mod token_frequencies;
 mod tokenizer;
 mod window_loader;
 
+pub use conversations::conversation_examples;
 pub use documents::DocumentData;
+pub(crate) use documents::open_split;
 pub use image_loader::{ImageEvalLoader, ImageLoader, PrefetchOptions};
 pub use labeled_text_loader::{TextData, TextEvalLoader, TextLoader};
-pub(crate) use split_documents::SplitDocuments;
 pub(crate) use token_frequencies::{FREQUENCIES, load_token_frequencies, token_frequencies};
 pub use tokenized_texts::{Corpus, Text};
-pub(crate) use tokenizer::{TOKENIZER, document_boundary, learn_vocabulary};
+pub(crate) use tokenizer::{TOKENIZER, learn_vocabulary};
+pub(crate) use window_loader::padded_length;
 pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader, evaluated_tokens};
+pub use windows::WindowSource;
 
 use crate::error::{Result, TrainError};
 use crate::ngram_classifier::NgramScores;

@@ -2,7 +2,9 @@
 
 use super::LISTED_MICRO_BATCHES;
 use super::planned_machine::PlannedMachine;
+use crate::cli::conversation_examples;
 use crate::cli::failure::Failure;
+use dataset::ConversationExample;
 use pressure::{DoesNotFit, ModelNeed, SuggestedConfig, options_needing_consent};
 use serde_json::{Value, json};
 use trainer::estimate::MemoryEstimate;
@@ -44,6 +46,8 @@ pub(super) struct Answer {
     /// How long an epoch or a step takes; `None` if unknown.
     pub time: Option<Time>,
     pub estimate_ms: f64,
+    /// A few conversations as the model reads them.
+    pub examples: Vec<ConversationExample>,
 }
 
 impl Row {
@@ -125,6 +129,9 @@ impl Answer {
             "left_out": self.left_out.iter().map(|(model, side)| json!({"model": model, "resolution": side})).collect::<Vec<_>>(),
             "by_name": self.large_models, "notes": self.notes(), "estimate_ms": self.estimate_ms,
         });
+        if !self.examples.is_empty() {
+            line["conversations"] = conversation_examples::as_json(&self.examples);
+        }
         if let Some(time) = &self.time {
             line[format!("seconds_per_{}", time.of)] = time.seconds.into();
             line["seconds_from"] = time.from.into();
