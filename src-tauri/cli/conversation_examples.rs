@@ -5,7 +5,7 @@ use super::output::out;
 use dataset::{ConversationExample, DetectedDataset, EncodedConversation};
 use runlog::{RunConfig, format_count};
 use serde_json::{Value, json};
-use trainer::{Plan, conversation_examples};
+use trainer::Plan;
 
 /// Number of examples.
 const EXAMPLES: usize = 3;
@@ -43,7 +43,7 @@ pub fn examples_for(
 ) -> Result<Vec<ConversationExample>, Failure> {
     match found {
         DetectedDataset::Texts(found) if found.has_conversations() => {
-            Ok(conversation_examples(plan, found, EXAMPLES)?)
+            Ok(plan.conversation_examples(found, EXAMPLES)?)
         }
         _ => Ok(Vec::new()),
     }

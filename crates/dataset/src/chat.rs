@@ -18,5 +18,6 @@ pub use chat_template::ChatTemplate;
 pub use template_files::TEMPLATE_FILES;
 
 pub(crate) use chat_columns::{ChatColumn, find_chat_columns};
+pub(crate) use chat_template::MARKS;
 pub(crate) use conversation::{Conversation, plain_text};
 pub(crate) use learned_text::LearnedText;

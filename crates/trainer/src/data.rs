@@ -14,7 +14,6 @@ mod token_frequencies;
 mod tokenizer;
 mod window_loader;
 
-pub use conversations::conversation_examples;
 pub use documents::DocumentData;
 pub(crate) use documents::open_split;
 pub use image_loader::{ImageEvalLoader, ImageLoader, PrefetchOptions};

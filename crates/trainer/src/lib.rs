@@ -103,7 +103,6 @@ mod results;
 
 pub use batch_gradients::{BatchSettings, ElementType};
 pub use branch::{Branch, BranchFrom};
-pub use data::conversation_examples;
 pub use device_check::{BackgroundCheck, CheckObserver, DeviceCheck, Finding};
 pub use error::{Result, TrainError};
 pub use inspect_options::{inspect_options, read_dataset, text_options, with_classes};

@@ -21,6 +21,8 @@ const WITH_TOOLS: &str = "chat template for tools";
 /// characters of any language.
 pub(super) const BEGIN: char = '\u{FDD0}';
 pub(super) const END: char = '\u{FDD1}';
+/// Both of them. A conversation that contains one would be marked at the wrong place.
+pub(crate) const MARKS: [char; 2] = [BEGIN, END];
 /// ChatML, for models that Ebb trains from scratch.
 const CHATML: &str = "\
 {% for message in messages %}<|im_start|>{{ message.role }}
@@ -61,6 +63,7 @@ impl ChatTemplate {
         environment.set_fuel(Some(FUEL));
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.add_filter("tojson", to_json);
+        environment.add_test("iterable", is_iterable);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
         environment.add_function("mark_answer", mark_answer);
@@ -169,6 +172,11 @@ fn mark_answer(state: &mut State, arguments: Kwargs) -> Result<Value, Error> {
     Ok(Value::from(format!("{BEGIN}{text}{END}")))
 }
 
+/// As in Python, nothing iterates over `none`.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
+}
+
 fn raise_exception(reason: String) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, reason))
 }
@@ -251,6 +259,10 @@ mod tests {
                 "nonerolecontent",
             ),
             (
+                "{{ none is iterable }}{{ messages is iterable }}{{ 5 is iterable }}",
+                "FalseTrueFalse",
+            ),
+            (
                 "{{ ' a '.strip() + 'b=c'.split('=')[1] }}{{ 'x' if 'Hi'.startswith('H') }}",
                 "acx",
             ),
@@ -261,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_fails_says_why() {
+    fn a_template_that_fails_gives_its_reason() {
         let render = |source: &str| template(source).render(&messages(), &[], false).err();
         let raised = render("{{ raise_exception('Roles must alternate.') }}");
         assert!(raised.is_some_and(|text| text.starts_with("Roles must alternate")));

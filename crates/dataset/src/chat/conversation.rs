@@ -128,7 +128,7 @@ impl Conversation {
     /// Its messages. A prompt is what the user says, its completion what the assistant says.
     pub fn as_messages(&self) -> Vec<Value> {
         if !self.messages.is_empty() {
-            return self.messages.clone();
+            return self.messages.iter().map(with_reasoning).collect();
         }
         let asked = [&self.prompt, &self.instruction, &self.input];
         let asked: Vec<&str> = asked.into_iter().flatten().map(String::as_str).collect();
@@ -160,6 +160,31 @@ impl Conversation {
         };
         Some((system + &asked, completion))
     }
+}
+
+/// A message with its reasoning under the names that templates read, as in transformers.
+fn with_reasoning(message: &Value) -> Value {
+    let found = ["reasoning_content", "thinking", "reasoning"].into_iter();
+    let mut found = found.filter_map(|key| message.get_attr(key).ok());
+    let Some(reasoning) = found.find(|value| !value.is_undefined() && !value.is_none()) else {
+        return message.clone();
+    };
+    let names = message.try_iter().into_iter().flatten();
+    let mut pairs: Vec<(Value, Value)> = names
+        .map(|name| {
+            let value = message.get_item(&name).unwrap_or_default();
+            (name, value)
+        })
+        .collect();
+    for name in ["thinking", "reasoning_content"] {
+        let is_given =
+            |(known, value): &(Value, Value)| known.as_str() == Some(name) && !value.is_none();
+        if !pairs.iter().any(is_given) {
+            pairs.retain(|(known, _)| known.as_str() != Some(name));
+            pairs.push((Value::from(name), reasoning.clone()));
+        }
+    }
+    Value::from_pairs(pairs)
 }
 
 /// A message of plain text.
@@ -212,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_anything_to_learn_says_why() {
+    fn a_row_without_anything_to_learn_gets_a_reason() {
         let messages = |text: &str| read(&[text], &[ChatColumn::Messages]).err();
         let user = r#"[{"role":"user","content":"Hi"}]"#;
         assert_eq!(
@@ -280,5 +305,12 @@ mod tests {
         let again = Conversation::from_text(&text).expect("it was written by us");
         assert_eq!(again.to_text(), text);
         assert_eq!(plain_text(&text), "Hi\nHello");
+        let thought = r#"[{"role":"assistant","content":"a","reasoning":"b"}]"#;
+        let found = read(&[thought], &[ChatColumn::Messages]).expect("it has an answer");
+        let message = &found.as_messages()[0];
+        for name in ["reasoning_content", "thinking", "reasoning"] {
+            let value = message.get_attr(name).expect("it is an object");
+            assert_eq!(value.as_str(), Some("b"), "{name}");
+        }
     }
 }

@@ -26,7 +26,7 @@ pub(super) const NESTED_COLUMNS: [&str; 6] = [
     "tools",
 ];
 /// Most bytes of a nested value, as JSON.
-const MAX_NESTED_BYTES: usize = 4 << 20;
+pub(super) const MAX_NESTED_BYTES: usize = 4 << 20;
 /// Name of the only column if rows are strings rather than objects.
 const STRING_COLUMN: &str = "text";
 

@@ -117,7 +117,8 @@ fn describe_repeats(task: Task, scanned: &ScannedRows) -> Vec<String> {
             }
         }
     }
-    refusals_and_notes::repeats(task, &repeats)
+    let are_conversations = scanned.files.iter().any(|file| !file.chat.is_empty());
+    refusals_and_notes::repeats(task, are_conversations, &repeats)
 }
 
 /// The split of each row: the dataset's own, or else by seed, class by class.

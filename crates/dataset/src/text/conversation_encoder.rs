@@ -1,7 +1,7 @@
 //! Encodes conversations as tokens, and tells which of them are learned.
 
 use super::tokenizer::Tokenizer;
-use crate::chat::{ChatTemplate, Conversation, LearnedText};
+use crate::chat::{ChatTemplate, Conversation, LearnedText, MARKS};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
@@ -90,6 +90,9 @@ impl ConversationEncoder {
     /// # Errors
     /// The conversation cannot be learned. The error is the end of a sentence.
     pub fn encode(&self, conversation: &str) -> Result<EncodedConversation, String> {
+        if conversation.contains(MARKS) {
+            return Err("it has the character U+FDD0 or U+FDD1, which no text has".to_owned());
+        }
         let found = Conversation::from_text(conversation).ok_or("it is no conversation")?;
         let (rendered, is_plain) = self.render(&found)?;
         let LearnedText {
@@ -119,7 +122,7 @@ impl ConversationEncoder {
         }
         if !is_learned.contains(&true) {
             return Err(if lost > 0 {
-                "the chat template does not show which part of it is the answer; set --loss-on all"
+                "the chat template does not show which part of it is the answer; learn all tokens instead (in the terminal: --loss-on all)"
             } else {
                 "it has no text to learn"
             }
@@ -227,6 +230,9 @@ mod tests {
             .encode(text)
             .expect_err("the weights lack most bytes");
         assert!(error.contains("has no weights"), "{error}");
+        let marked = text.replace("Yes", "\u{FDD0}Yes\u{FDD1}");
+        let error = encoder.encode(&marked).expect_err("it looks like a mark");
+        assert!(error.contains("U+FDD0"), "{error}");
     }
 
     #[test]

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 pub(super) const LEARNED: u32 = 1 << 31;
 /// Bytes of conversations that are encoded at once.
 const BATCH_BYTES: usize = 1 << 20;
-/// Different reasons that are told.
-const TOLD_REASONS: usize = 3;
+/// Different reasons that are listed.
+const LISTED_REASONS: usize = 3;
 
 /// Conversations that are not learned, or only in part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,14 +45,14 @@ impl LeftOut {
     pub fn describe(&self) -> Vec<String> {
         let mut reasons: Vec<_> = self.reasons.iter().collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        let told = reasons.iter().take(TOLD_REASONS).map(|(reason, count)| {
+        let listed = reasons.iter().take(LISTED_REASONS).map(|(reason, count)| {
             let conversations = counted(**count, "conversation is", "conversations are");
             format!("{conversations} left out: {reason}")
         });
-        let mut lines: Vec<String> = told.collect();
+        let mut lines: Vec<String> = listed.collect();
         let others: u64 = reasons
             .iter()
-            .skip(TOLD_REASONS)
+            .skip(LISTED_REASONS)
             .map(|(_, count)| **count)
             .sum();
         if others > 0 {

@@ -7,9 +7,14 @@ use dataset::{
     LearnedTokens, Split, Task, TextInspection, TextManifest, TextOptions, TokenWidth, Tokenizer,
     conversation_examples, detect, excerpts, read_texts, tokenize_conversations,
 };
+use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::parser::parse_message_type;
+use std::sync::Arc;
 
-/// What a user and an assistant say in row `n`.
-fn says(n: usize) -> (String, String) {
+/// What a user and an assistant write in row `n`.
+fn turn(n: usize) -> (String, String) {
     (format!("Question {n}?"), format!("Answer number {n}."))
 }
 
@@ -33,21 +38,21 @@ fn first_answer(found: &TextInspection) -> String {
 #[test]
 fn every_format_of_conversations_is_recognized() {
     let messages = |n: usize| {
-        let (a, b) = says(n);
+        let (a, b) = turn(n);
         format!(r#"[{{"role":"user","content":"{a}"}},{{"role":"assistant","content":"{b}"}}]"#)
     };
     let share_gpt = |n: usize| {
-        let (a, b) = says(n);
+        let (a, b) = turn(n);
         format!(r#"[{{"from":"human","value":"{a}"}},{{"from":"gpt","value":"{b}"}}]"#)
     };
     let pair = |first: &str, second: &str, n: usize| {
-        let (a, b) = says(n);
+        let (a, b) = turn(n);
         format!(r#"{{"{first}":"{a}","{second}":"{b}","category":"x"}}"#)
     };
     let list: Vec<String> = (0..30)
         .map(|n| format!(r#"{{"messages":{}}}"#, messages(n)))
         .collect();
-    let csv = |n: usize| format!("\"{}\",\"{}\"", says(n).0, says(n).1);
+    let csv = |n: usize| format!("\"{}\",\"{}\"", turn(n).0, turn(n).1);
     for (name, text) in [
         (
             "a.jsonl",
@@ -96,7 +101,7 @@ fn other_tasks_and_named_columns_win_over_conversations() {
     let row = |n: usize| {
         format!(
             r#"{{"prompt":"{}","completion":"{}"}}"#,
-            says(n).0,
+            turn(n).0,
             label(n)
         )
     };
@@ -168,7 +173,7 @@ fn rows_that_cannot_be_learned_are_listed_with_their_lines() {
 fn conversations_are_tokenized_alike_on_any_number_of_threads() {
     let folder = Folder::new();
     let row = |n: usize| {
-        let (a, b) = says(n);
+        let (a, b) = turn(n);
         format!(r#"{{"prompt":"{}","completion":"{b}"}}"#, a.repeat(1 + n))
     };
     let text: String = (0..400).map(|n| row(n) + "\n").collect();
@@ -209,8 +214,8 @@ fn people_and_statistics_read_the_contents_of_conversations() {
     let row = |n: usize| {
         format!(
             r#"{{"prompt":"{}","completion":"{}"}}"#,
-            says(n).0,
-            says(n).1
+            turn(n).0,
+            turn(n).1
         )
     };
     let file = folder.put("pairs.jsonl", rows(row).as_bytes());
@@ -239,8 +244,8 @@ fn a_folder_reads_its_conversations_and_splits_by_file_name() {
     let row = |n: usize| {
         format!(
             r#"{{"prompt":"{}","completion":"{}"}}"#,
-            says(n).0,
-            says(n).1
+            turn(n).0,
+            turn(n).1
         )
     };
     folder.put("train.jsonl", rows(row).as_bytes());
@@ -264,4 +269,88 @@ fn a_folder_reads_its_conversations_and_splits_by_file_name() {
         "{:?}",
         found.skipped
     );
+}
+
+/// A Parquet file whose column `messages` is a list of structs, one row for each list.
+fn nested_parquet(rows: &[Vec<(&str, String)>]) -> Vec<u8> {
+    let schema = "message rows { required int64 id; required group messages (list) { repeated group list {
+        required group element { required binary role (utf8); required binary content (utf8); } } } }";
+    let schema = Arc::new(parse_message_type(schema).expect("it is a schema"));
+    let mut bytes = Vec::new();
+    let properties = Arc::new(WriterProperties::builder().build());
+    let mut writer =
+        SerializedFileWriter::new(&mut bytes, schema, properties).expect("memory can be written");
+    let mut group = writer.next_row_group().expect("memory can be written");
+    let mut next = |write: &mut dyn FnMut(&mut SerializedColumnWriter)| {
+        let mut column = group.next_column().expect("memory").expect("there is one");
+        write(&mut column);
+        column.close().expect("memory can be written");
+    };
+    next(&mut |column| {
+        let ids: Vec<i64> = (0..rows.len() as i64).collect();
+        let written = column.typed::<Int64Type>().write_batch(&ids, None, None);
+        written.expect("memory can be written");
+    });
+    let repeated = rows
+        .iter()
+        .flat_map(|row| (0..row.len()).map(|n| i16::from(n > 0)));
+    let repeated: Vec<i16> = repeated.collect();
+    let present = vec![1; repeated.len()];
+    for of_role in [true, false] {
+        let text = |(role, content): &(&str, String)| {
+            ByteArray::from(if of_role { *role } else { content.as_str() })
+        };
+        let texts: Vec<ByteArray> = rows.iter().flatten().map(text).collect();
+        next(&mut |column| {
+            let typed = column.typed::<ByteArrayType>();
+            let written = typed.write_batch(&texts, Some(&present), Some(&repeated));
+            written.expect("memory can be written");
+        });
+    }
+    group.close().expect("memory can be written");
+    writer.close().expect("memory can be written");
+    bytes
+}
+
+#[test]
+fn parquet_files_have_nested_messages() {
+    let folder = Folder::new();
+    let row = |n: usize| {
+        let (asked, answer) = turn(n);
+        let mut row = vec![("user", asked), ("assistant", answer)];
+        row.extend((n % 2 == 0).then(|| ("user", "Thanks \"you\"".to_owned())));
+        row
+    };
+    let rows: Vec<_> = (0..30).map(row).collect();
+    let file = folder.put("chats.parquet", &nested_parquet(&rows));
+    let found = look_at(&file, &TextOptions::default());
+    assert!(
+        found.has_conversations() && found.refusal.is_none(),
+        "{found:?}"
+    );
+    assert_eq!((found.samples.len(), found.skipped_rows.len()), (30, 0));
+    let examples = conversation_examples(&found, &encoder(), 30).expect("no file changed");
+    let texts: Vec<String> = examples
+        .into_iter()
+        .map(|example| example.encoded.expect("it can be learned").text)
+        .collect();
+    let quoted = texts
+        .iter()
+        .filter(|text| text.contains("Thanks \"you\""))
+        .count();
+    assert!(texts.len() == 24 && quoted > 5, "{texts:?}");
+}
+
+#[test]
+fn a_parquet_file_with_millions_of_messages_in_a_row_is_refused() {
+    let folder = Folder::new();
+    let row = vec![("user", String::new()); 5_000];
+    let file = folder.put("chats.parquet", &nested_parquet(&[row]));
+    let found = look_at(&file, &TextOptions::default());
+    let reasons: Vec<&str> = found
+        .skipped
+        .iter()
+        .map(|file| file.reason.as_str())
+        .collect();
+    assert!(reasons[0].contains("more than 1,000 values"), "{reasons:?}");
 }

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::plan::Plan;
 use dataset::{
     ChatTemplate, ConversationCounts, ConversationEncoder, ConversationExample, DatasetError,
-    LearnedTokens, LeftOut, TextInspection, Tokenizer,
+    LearnedTokens, LeftOut, TextInspection, Tokenizer, conversation_examples,
 };
 use runlog::{counted, format_count};
 
@@ -44,22 +44,25 @@ pub(crate) fn conversation_encoder(
     ))
 }
 
-/// The first `count` training conversations as the model of a plan reads them. A vocabulary that is
-/// learned when the run starts is not known yet; its tokens count as bytes.
-///
-/// # Errors
-/// The tokenizer or the chat template cannot be used, or a file has changed since the inspection.
-pub fn conversation_examples(
-    plan: &Plan,
-    found: &TextInspection,
-    count: usize,
-) -> Result<Vec<ConversationExample>> {
-    let tokenizer = match &plan.pretrained {
-        Some(pretrained) => crate::pretrained::tokenizer(pretrained)?,
-        None => Tokenizer::bytes(),
-    };
-    let encoder = conversation_encoder(plan, &tokenizer)?;
-    Ok(dataset::conversation_examples(found, &encoder, count)?)
+impl Plan {
+    /// The first `count` training conversations as the model reads them. A vocabulary that is
+    /// learned when the run starts is not known yet; its tokens count as bytes.
+    ///
+    /// # Errors
+    /// The tokenizer or the chat template cannot be used, or a file has changed since the
+    /// inspection.
+    pub fn conversation_examples(
+        &self,
+        found: &TextInspection,
+        count: usize,
+    ) -> Result<Vec<ConversationExample>> {
+        let tokenizer = match &self.pretrained {
+            Some(pretrained) => crate::pretrained::tokenizer(pretrained)?,
+            None => Tokenizer::bytes(),
+        };
+        let encoder = conversation_encoder(self, &tokenizer)?;
+        Ok(conversation_examples(found, &encoder, count)?)
+    }
 }
 
 /// Refuses conversations of which none can be used.
@@ -74,7 +77,7 @@ pub(super) fn expect_windows(train: &WindowSource, left_out: &LeftOut) -> Result
     let reason = match left_out.main_reason() {
         Some(reason) if counts.too_long == 0 => reason.to_owned(),
         _ => {
-            "their answers begin after the last token of a window; set a larger --tokens".to_owned()
+            "their answers begin after the last token of a window; set a larger maximum length (--tokens in the terminal)".to_owned()
         }
     };
     Err(DatasetError::Conversations { reason }.into())
@@ -90,7 +93,7 @@ pub(super) fn describe_cut(
     let all = counts.used + counts.too_long + counts.unusable;
     if counts.truncated > 0 {
         sentences.push(format!(
-            "{} of {} conversations are longer than {tokens} tokens and are cut; a larger --tokens keeps more of each",
+            "{} of {} conversations are longer than {tokens} tokens and are cut; a larger maximum length (--tokens in the terminal) keeps more of each",
             format_count(counts.truncated),
             format_count(all)
         ));
@@ -101,14 +104,14 @@ pub(super) fn describe_cut(
             counted(counts.too_long, "conversation is", "conversations are")
         ));
     }
-    let told = left_out.describe();
+    let reasons = left_out.describe();
     // Tokens that an earlier run stored come without reasons.
-    if counts.unusable > 0 && told.is_empty() {
+    if counts.unusable > 0 && reasons.is_empty() {
         sentences.push(format!(
             "{} left out, because the model cannot learn them; ebb plan shows the first ones",
             counted(counts.unusable, "conversation is", "conversations are")
         ));
     }
-    sentences.extend(told);
+    sentences.extend(reasons);
     (!sentences.is_empty()).then(|| sentences.join(". "))
 }

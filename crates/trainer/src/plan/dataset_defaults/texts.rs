@@ -62,16 +62,12 @@ pub(super) fn texts(
         Task::TokenCompression => Some(Compression::from_config(config, seed)?),
         _ => None,
     };
-    let bytes_per_token = if pretrained.is_some() || config.vocabulary.is_some() {
-        TOKEN_BYTES
-    } else {
-        1
-    };
+    let has_vocabulary = pretrained.is_some() || config.vocabulary.is_some();
     let count = |part| {
         if let Some(options) = conversations {
             conversation_windows(found, part, tokens, options.packs)
         } else if is_language {
-            windows(found, part, tokens).div_ceil(bytes_per_token)
+            windows(found, part, tokens).div_ceil(if has_vocabulary { TOKEN_BYTES } else { 1 })
         } else {
             found.count(part)
         }
