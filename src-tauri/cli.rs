@@ -36,6 +36,7 @@ mod runs_show;
 mod scripted_machine;
 mod sweep_batch;
 mod inspect_duplicates;
+mod conversation_examples;
 mod inspect_texts;
 mod limited_lists;
 mod train;

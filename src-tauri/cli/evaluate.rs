@@ -47,7 +47,7 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     }
     let report = &evaluated.results.report;
     if report.samples == 0 && !evaluated.skipped.is_empty() {
-        let noun = saved.task().sample_noun();
+        let noun = saved.sample_noun();
         return Err(Failure::new(format!(
             "no {noun} of this dataset can be read; check that its folder is still there"
         )));
@@ -122,7 +122,7 @@ fn words(
     is_baseline: bool,
 ) -> Result<(), Failure> {
     let percent = |name: &str| 100.0 * report.metrics.get(name).unwrap_or(&f64::NAN);
-    let (count, samples) = (format_count(report.samples), saved.task().sample_noun());
+    let (count, samples) = (format_count(report.samples), saved.sample_noun());
     let interval = report
         .accuracy_interval
         .map(|(low, high)| format!(" (95 % interval {:.1} to {:.1})", 100.0 * low, 100.0 * high));

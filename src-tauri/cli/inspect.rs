@@ -7,7 +7,7 @@ use super::limited_lists::{CLASSES_LISTED, describe_rest, describe_skipped, desc
 use super::output::out;
 use super::preset_choice::{other_data, refusal};
 use super::read_folder::read_folder;
-use super::{inspect_duplicates, inspect_texts};
+use super::{conversation_examples, inspect_duplicates, inspect_texts};
 use dataset::{DetectedDataset, ImageInspection, Task, find_duplicates};
 use runlog::{counted, format_bytes, format_count};
 use serde_json::json;
@@ -43,6 +43,7 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
     } else {
         None
     };
+    let examples = conversation_examples::examples(&found, config)?;
     if args.json {
         let mut line = match &found {
             DetectedDataset::Images(inspection) => as_json(inspection),
@@ -50,6 +51,9 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
         };
         if let Some(duplicates) = &duplicates {
             line["duplicates"] = inspect_duplicates::as_json(&found, duplicates);
+        }
+        if !examples.is_empty() {
+            line["conversations"] = conversation_examples::as_json(&examples);
         }
         out!("{line}");
     } else {
@@ -59,6 +63,7 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
                 inspect_texts::describe(inspection, inspection.task);
             }
         }
+        conversation_examples::describe(&examples);
         if let Some(duplicates) = &duplicates {
             inspect_duplicates::describe(&found, duplicates);
         }

@@ -35,7 +35,7 @@ pub fn describe(found: &TextInspection, task: Task) {
     if samples > 0 {
         out!(
             "Characters per {}: median {}, 95th percentile {}, longest {}",
-            found.task.sample_noun(),
+            found.sample_noun(1),
             format_count(u64::from(found.lengths.median_characters)),
             format_count(u64::from(found.lengths.p95_characters)),
             format_count(u64::from(found.lengths.longest_characters))

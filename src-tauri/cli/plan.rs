@@ -14,6 +14,7 @@ mod group_speed;
 
 use super::args::{OnHosts, Planned, Script, Settings};
 use super::cluster::supervisor::{own_args, run_together};
+use super::conversation_examples;
 use super::failure::Failure;
 use super::launched_group::in_group;
 use super::output::out;
@@ -183,6 +184,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         }),
         estimate_ms,
         is_corrected: false,
+        examples: Vec::new(),
     })
 }
 
@@ -199,6 +201,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
     if args.mac.is_none() {
         plan.check_precision()?;
     }
+    let examples = conversation_examples::examples_for(&found, plan)?;
     let start = Instant::now();
     let machine = PlannedMachine::new(args, &config)?;
     let target = target(Some(plan.threads), &machine);
@@ -229,6 +232,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
         }),
         estimate_ms,
         is_corrected: args.mac.is_none(),
+        examples,
     })
 }
 

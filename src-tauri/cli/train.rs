@@ -14,7 +14,7 @@ use super::preset_choice::{preset_settings, read_for_preset};
 use super::progress::Progress;
 pub use super::scripted_machine::{machine, total_bytes};
 pub use super::weights_from_hub::with_downloaded_weights;
-use super::{inspect, inspect_texts, interrupt};
+use super::{conversation_examples, inspect, inspect_texts, interrupt};
 use crate::judge_run::judge;
 use crate::paths::is_within;
 use dataset::DetectedDataset;
@@ -163,6 +163,8 @@ fn describe(found: &DetectedDataset, plan: &Plan, config: &RunConfig) -> Result<
         DetectedDataset::Images(found) => inspect::describe(found),
         DetectedDataset::Texts(found) => inspect_texts::describe(found, plan.task()),
     }
+    let examples = conversation_examples::examples_for(found, plan)?;
+    conversation_examples::describe(&examples[..examples.len().min(1)]);
     if let Some(pretrained) = &plan.pretrained {
         status!(
             "{}",

@@ -12,9 +12,13 @@ pub const INDEX: &str = "model.safetensors.index.json";
 /// Most bytes of the index. Those of the largest models have a few million.
 pub const MAX_INDEX_BYTES: u64 = 64 << 20;
 /// Downloaded if they exist.
-const SMALL: [&str; 4] = [
+const SMALL: [&str; 7] = [
     "preprocessor_config.json",
     TOKENIZER,
+    // How conversations are written.
+    "chat_template.jinja",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
     "1_Pooling/config.json",
     INDEX,
 ];

@@ -123,6 +123,11 @@ fn mutated_tokenizers_do_not_panic() {
 }
 
 #[test]
+fn mutated_chat_templates_do_not_panic() {
+    check("chat_template");
+}
+
+#[test]
 fn mutated_configs_do_not_panic() {
     check("config");
 }

@@ -25,6 +25,7 @@ pub const READERS: &[(&str, Reader)] = &[
     ("parquet", parquet),
     ("safetensors", safetensors),
     ("tokenizer", tokenizer),
+    ("chat_template", chat_template),
     ("config", config),
     ("events", events),
     ("state", state),
@@ -122,6 +123,21 @@ fn tokenizer(bytes: &[u8]) -> Result<(), String> {
     }
     tokenizer.to_json();
     Ok(())
+}
+
+fn chat_template(bytes: &[u8]) -> Result<(), String> {
+    const CONVERSATION: &str = r#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Hello!"},
+        {"role":"user","content":"And?"},{"role":"assistant","content":" More. "}]}"#;
+    let file = OneFile::new("chat_template.jinja", bytes);
+    let template = dataset::ChatTemplate::from_folder(file.folder.path());
+    let template = template.map_err(|error| error.to_string())?;
+    let encoder = dataset::ConversationEncoder::new(
+        dataset::Tokenizer::bytes(),
+        template,
+        dataset::LearnedTokens::Answers,
+        257,
+    );
+    encoder.encode(CONVERSATION).map(drop)
 }
 
 fn config(bytes: &[u8]) -> Result<(), String> {

@@ -8,6 +8,7 @@ mod branch;
 mod checkpoints;
 mod controller_command;
 mod controller_state;
+mod conversations;
 mod crash_report;
 mod doctor;
 mod edge_cases;

@@ -110,6 +110,22 @@ pub enum DatasetError {
         /// The library's error.
         reason: String,
     },
+    /// A chat template cannot be used.
+    #[error("{} cannot be used as a chat template: {reason}. Download the file again, or choose another model.", file.display())]
+    ChatTemplate {
+        /// The file that contains the template.
+        file: PathBuf,
+        /// The problem.
+        reason: String,
+    },
+    /// No conversation can be learned.
+    #[error(
+        "None of these conversations can be used: {reason}. Correct the conversations, or choose another model."
+    )]
+    Conversations {
+        /// The most frequent problem.
+        reason: String,
+    },
     /// The tokenizer has no token for a part of a text, or fails on the text.
     #[error("The tokenizer cannot split {text}: {reason}. Choose another tokenizer.")]
     Encode {

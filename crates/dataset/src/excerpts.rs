@@ -1,5 +1,6 @@
 //! The beginning of single texts, for the window.
 
+use crate::chat::plain_text;
 use crate::error::DatasetError;
 use crate::text::{TextInspection, read_chosen};
 
@@ -20,9 +21,15 @@ pub fn excerpts(
     let chosen: Vec<usize> = order.iter().map(|place| samples[*place] as usize).collect();
     let mut excerpts = vec![String::new(); samples.len()];
     let mut places = order.into_iter();
+    let is_chat = found.has_conversations();
     read_chosen(found, &chosen, &mut |_, text| {
         if let Some(place) = places.next() {
-            excerpts[place] = shortened(text, characters);
+            let text = if is_chat {
+                plain_text(text)
+            } else {
+                text.into()
+            };
+            excerpts[place] = shortened(&text, characters);
         }
         Ok(())
     })?;

@@ -60,6 +60,9 @@ mod decode_image;
 
 mod identify_image;
 
+// Conversations: their columns, and the chat templates of models.
+mod chat;
+
 // Text and table files: rows and columns.
 mod readers;
 
@@ -123,6 +126,7 @@ mod heic_avif_tests;
 
 pub use augment::Mix;
 pub use changed_image_files::describe_image_changes;
+pub use chat::{ChatTemplate, TEMPLATE_FILES};
 pub use class_selection::{ClassSelection, MergedClass};
 pub use detect_dataset::detect;
 pub use detected_dataset::DetectedDataset;
@@ -141,9 +145,12 @@ pub use sample_order::{CachedOrder, Order};
 pub use target_column::TargetColumn;
 pub use task::Task;
 pub use text::{
-    Buckets, Column, Documents, Lengths, Packing, SkippedRows, StoredTokens, TextDataset,
-    TextEncoder, TextInspection, TextManifest, TextSample, TokenBytes, TokenSink, TokenWidth,
-    Tokenizer, Vocabulary, Window, WordCounts, read_texts, tokenize_documents,
+    Buckets, Column, ConversationCounts, ConversationEncoder, ConversationExample,
+    ConversationWindows, Documents, EncodedConversation, ExamplePart, LearnedTokens, LeftOut,
+    Lengths, NOT_LEARNED, Packing, SkippedRows, StoredTokens, TextDataset, TextEncoder,
+    TextInspection, TextManifest, TextSample, TokenBytes, TokenSink, TokenWidth, Tokenizer,
+    Vocabulary, Window, WindowOptions, WordCounts, conversation_examples, read_texts,
+    tokenize_conversations, tokenize_documents,
 };
 pub use thumbnail::{encode_jpeg, thumbnail};
 pub use types::{Class, Ignored, ReadProgress, SkippedFile, Split, SplitKind};

@@ -11,6 +11,7 @@ mod json;
 mod label_then_text;
 mod parquet_file;
 mod parquet_header_limits;
+mod parquet_nested;
 mod text_as_one_row;
 mod text_in_parts;
 

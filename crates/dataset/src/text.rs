@@ -11,6 +11,7 @@ mod refusals_and_notes;
 mod task_decision;
 
 mod decide_task;
+mod decide_conversations;
 mod decide_labeled_tables;
 
 mod scan_rows;
@@ -35,8 +36,19 @@ mod tokenize_documents;
 mod tokenized_documents;
 mod packing;
 
+// Conversations as tokens and windows.
+mod conversation_encoder;
+mod tokenize_conversations;
+mod conversation_windows;
+mod conversation_examples;
+
 mod length_buckets;
 
+pub use conversation_encoder::{ConversationEncoder, EncodedConversation, LearnedTokens};
+pub use conversation_examples::{ConversationExample, ExamplePart, conversation_examples};
+pub use conversation_windows::{
+    ConversationCounts, ConversationWindows, NOT_LEARNED, WindowOptions,
+};
 pub use length_buckets::Buckets;
 pub use packing::{Packing, Window};
 pub use read_samples::read_texts;
@@ -44,6 +56,7 @@ pub use text_dataset::TextDataset;
 pub use text_encoder::TextEncoder;
 pub use text_inspection::{Column, Lengths, SkippedRows, TextInspection, TextSample};
 pub use text_manifest::TextManifest;
+pub use tokenize_conversations::{LeftOut, tokenize_conversations};
 pub use tokenize_documents::{TokenSink, tokenize_documents};
 pub use tokenized_documents::{Documents, StoredTokens, TokenBytes, TokenWidth};
 pub use tokenizer::{Tokenizer, Vocabulary};

@@ -56,7 +56,7 @@ pub(crate) use decoder::HubDecoder;
 pub(crate) use fine_tuning::{BlockLayout, LastNorm};
 pub use fine_tuning::{FineTuning, TrainedLayers};
 pub use folder::HubFolder;
-pub(crate) use folder::{CONFIG, PREPROCESSOR, TOKENIZER};
+pub(crate) use folder::{CHAT_FILES, CONFIG, PREPROCESSOR, TOKENIZER};
 pub(crate) use gpt2::HubGpt2;
 pub use hub_network::TextLimits;
 pub(crate) use hub_network::{HubImageNetwork, HubNetwork, ImageInput, block_parameters};

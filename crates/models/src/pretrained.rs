@@ -10,7 +10,9 @@ pub use run_copy::{RUN_COPY, verify_run_copy};
 
 use crate::catalog::PretrainedFamily;
 use crate::error::{ModelError, Result};
-use crate::hub_format::{FineTuning, Head, HubFolder, LoadOptions, TextLimits, TrainedLayers};
+use crate::hub_format::{
+    FineTuning, Head, HubArchitecture, HubFolder, LoadOptions, TextLimits, TrainedLayers,
+};
 use crate::network::Network;
 use crate::parameter_builder::AdapterShape;
 use crate::pixel_normalization::PixelNormalization;
@@ -148,6 +150,12 @@ impl Pretrained {
     /// Limits of its texts; `None` for image networks.
     pub fn text_limits(&self) -> Option<TextLimits> {
         self.folder.architecture().network().text_limits()
+    }
+
+    /// Whether a token of its network sees only tokens of its own document, if several documents
+    /// are in one sequence.
+    pub fn separates_documents(&self) -> bool {
+        matches!(self.folder.architecture(), HubArchitecture::Decoder(_))
     }
 
     /// Width of a token or patch, summed over all blocks.

@@ -148,6 +148,28 @@ choice! {
 }
 
 choice! {
+    /// Which tokens of a conversation are learned.
+    LossOn {
+        /// The answers of the assistant, and the marks that end them.
+        Completions = "completions",
+        /// All tokens.
+        All = "all",
+    }
+}
+
+choice! {
+    /// Whether several conversations share a window.
+    PackingChoice {
+        /// If most conversations are short, and the network separates them.
+        Auto = "auto",
+        /// Always.
+        On = "on",
+        /// Never.
+        Off = "off",
+    }
+}
+
+choice! {
     /// The course of the learning rate.
     ScheduleChoice {
         /// Linear warm-up, then cosine decay.

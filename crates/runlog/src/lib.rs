@@ -104,8 +104,8 @@ pub use checkpoint_blocks::CheckpointBlocks;
 pub use checkpoint_interval::CheckpointInterval;
 pub use choice_settings::{
     Augmentation, BaselineChoice, ClassWeights, DeviceChoice, DropPolicyChoice, DuplicatesChoice,
-    LossBalance, MixChoice, OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
-    ScheduleChoice, TaskChoice,
+    LossBalance, LossOn, MixChoice, OptimizerChoice, PackingChoice, PolicyTraining,
+    PowerPolicyChoice, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
 pub use current_status_line::format_speed;
 pub use curves_csv::curves_csv;

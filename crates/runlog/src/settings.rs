@@ -8,8 +8,8 @@ use crate::CheckpointBlocks;
 use crate::checkpoint_interval::CheckpointInterval;
 use crate::choice_settings::{
     Augmentation, BaselineChoice, ClassWeights, DeviceChoice, DropPolicyChoice, DuplicatesChoice,
-    LossBalance, MixChoice, OptimizerChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
-    ScheduleChoice, TaskChoice,
+    LossBalance, LossOn, MixChoice, OptimizerChoice, PackingChoice, PolicyTraining,
+    PowerPolicyChoice, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
 use crate::memory_tier::MemoryTier;
 use crate::quantize::Quantize;
@@ -179,6 +179,12 @@ settings! {
     image_size: u32 = { Allowed::Integer(16, 1024), Data, flag: "image-size" "PIXELS", default: "the network's usual size, or the size of the images if they are smaller" };
     /// Maximum length of a text or, for a language model, context length, in tokens
     tokens: u32 = { Allowed::Integer(8, 4096), Data, flag: "tokens" "TOKENS", default: "chosen from the texts" };
+    /// Tokens of conversations to learn: completions, which are the answers of the assistant, or
+    /// all
+    loss_on: LossOn = { Allowed::Words(LossOn::WORDS), Data, flag: "loss-on" "completions|all", default: "completions" };
+    /// Pack several short conversations into one window; none of them sees the others, so the loss
+    /// stays the same
+    packing: PackingChoice = { Allowed::Words(PackingChoice::WORDS), Data, flag: "packing" "auto|on|off", default: "auto: on if most conversations are shorter than half a window" };
     /// Size of the vocabulary to learn from the texts, in tokens
     vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; language models use single bytes" };
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones

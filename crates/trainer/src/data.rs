@@ -4,6 +4,8 @@
 
 mod baseline_scores;
 mod tokenized_texts;
+mod conversations;
+mod windows;
 mod documents;
 mod split_documents;
 mod token_file;
@@ -15,13 +17,15 @@ mod window_loader;
 
 pub use baseline_scores::BaselineScores;
 pub use documents::DocumentData;
+pub(crate) use documents::open_split;
 pub use image_loader::{ImageEvalLoader, ImageLoader, PrefetchOptions};
 pub use labeled_text_loader::{TextData, TextEvalLoader, TextLoader};
-pub(crate) use split_documents::SplitDocuments;
 pub(crate) use token_frequencies::{FREQUENCIES, load_token_frequencies, token_frequencies};
 pub use tokenized_texts::{Corpus, Text};
-pub(crate) use tokenizer::{TOKENIZER, document_boundary, learn_vocabulary};
+pub(crate) use tokenizer::{TOKENIZER, learn_vocabulary};
+pub(crate) use window_loader::padded_length;
 pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader, evaluated_tokens};
+pub use windows::WindowSource;
 
 use crate::error::{Result, TrainError};
 use crate::plan::Plan;

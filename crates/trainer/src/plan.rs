@@ -23,10 +23,10 @@ use crate::lr_schedule::LrSchedule;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
 use crate::task_conversion::network_task;
-use dataset::{Mix, TargetColumn, Task, Tokenizer};
+use dataset::{LearnedTokens, Mix, TargetColumn, Task, Tokenizer};
 use models::{Balance, Heads, ModelId, Pretrained, TextModel};
 use pressure::PowerPolicyMode;
-use runlog::{CheckpointInterval, RunConfig};
+use runlog::{CheckpointInterval, LossOn, PackingChoice, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tape::device::DevicePreference;
@@ -85,6 +85,8 @@ pub struct Plan {
     pub clip_norm: f64,
     /// Decay of the moving average of the weights; absent, there is no average.
     pub ema_decay: Option<f64>,
+    /// How conversations are learned; absent for other data.
+    pub conversations: Option<ConversationOptions>,
     /// The options of token compression, for that task alone.
     pub compression: Option<Compression>,
     /// Augmentation of images.
@@ -127,6 +129,34 @@ pub struct Plan {
     pub pretrained: Option<Arc<Pretrained>>,
     /// The config with every choice filled in, for the run folder.
     pub config: RunConfig,
+}
+
+/// How conversations are learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConversationOptions {
+    /// The tokens that are learned.
+    pub learned: LearnedTokens,
+    /// Whether several conversations share a window.
+    pub packs: bool,
+}
+
+impl ConversationOptions {
+    /// The setting `loss_on`.
+    fn loss_on(self) -> LossOn {
+        match self.learned {
+            LearnedTokens::Answers => LossOn::Completions,
+            LearnedTokens::All => LossOn::All,
+        }
+    }
+
+    /// The setting `packing`.
+    fn packing(self) -> PackingChoice {
+        if self.packs {
+            PackingChoice::On
+        } else {
+            PackingChoice::Off
+        }
+    }
 }
 
 /// Number of samples in each split.

@@ -144,12 +144,12 @@ pub(crate) fn tokenizer(pretrained: &Pretrained) -> Result<Tokenizer> {
     let tokenizer = Tokenizer::load(pretrained.tokenizer_file()?)?;
     let limits = pretrained.text_limits();
     let rows = limits.map_or(0, |limits| limits.vocabulary as usize);
-    if tokenizer.vocabulary() > rows {
+    if tokenizer.text_id_limit() > rows {
         let error = ModelError::HubFolder {
             path: pretrained.path().to_owned(),
             reason: format!(
                 "tokenizer.json has {} tokens, but the weights have embeddings for {} tokens; download both files from the same model",
-                format_count(tokenizer.vocabulary() as u64),
+                format_count(tokenizer.text_id_limit().max(tokenizer.vocabulary()) as u64),
                 format_count(rows as u64)
             ),
         };

@@ -238,6 +238,15 @@ impl TrainedModel {
         self.plan.task()
     }
 
+    /// The singular noun for one sample: "image", "text", "document" or "conversation".
+    pub fn sample_noun(&self) -> &'static str {
+        if self.plan.conversations.is_some() {
+            "conversation"
+        } else {
+            self.task().sample_noun()
+        }
+    }
+
     /// The columns of the regression targets.
     pub fn columns(&self) -> &[TargetColumn] {
         &self.plan.columns

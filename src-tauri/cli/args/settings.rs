@@ -34,6 +34,8 @@ impl Takes for Planned {
             "quantize",
             "image_size",
             "tokens",
+            "loss_on",
+            "packing",
             "vocabulary",
             "text_column",
             "label_column",
@@ -84,6 +86,8 @@ impl Takes for Read {
     fn takes(setting: &Setting) -> bool {
         [
             "task",
+            "from",
+            "loss_on",
             "text_column",
             "label_column",
             "targets",

@@ -2,7 +2,9 @@
 
 use super::LISTED_MICRO_BATCHES;
 use super::planned_machine::PlannedMachine;
+use crate::cli::conversation_examples;
 use crate::cli::failure::Failure;
+use dataset::ConversationExample;
 use pressure::{DoesNotFit, ModelNeed, SuggestedConfig, options_needing_consent};
 use serde_json::{Value, json};
 use trainer::estimate::MemoryEstimate;
@@ -46,6 +48,8 @@ pub(super) struct Answer {
     pub estimate_ms: f64,
     /// Whether the estimates are corrected by what earlier runs on the machine needed.
     pub is_corrected: bool,
+    /// A few conversations as the model reads them.
+    pub examples: Vec<ConversationExample>,
 }
 
 impl Row {
@@ -141,6 +145,9 @@ impl Answer {
         });
         if let Some([low, high]) = self.interval_bytes() {
             line["estimate_interval"] = json!({"low_bytes": low, "high_bytes": high});
+        }
+        if !self.examples.is_empty() {
+            line["conversations"] = conversation_examples::as_json(&self.examples);
         }
         if let Some(time) = &self.time {
             line[format!("seconds_per_{}", time.of)] = time.seconds.into();

@@ -2,11 +2,13 @@
 
 use super::LISTED_MICRO_BATCHES;
 use super::answer::{Answer, Row};
+use crate::cli::conversation_examples;
 use crate::cli::output::out;
 use pressure::{RecoveryOption, RecoveryStep, Shortage, options_needing_consent};
 use runlog::{counted, format_bytes, format_count, format_duration};
 
 pub(super) fn print(answer: &Answer) {
+    conversation_examples::describe(&answer.examples);
     print_machine(answer);
     out!("");
     print_rows(answer);

@@ -1,8 +1,11 @@
 //! Reads JSON lines, and JSON files that are a list of objects, as rows. Fields keep the order of
-//! the file; numbers and booleans are cells as they are written. Nested values are not cells.
+//! the file; numbers and booleans are cells as they are written. Nested values are cells only if
+//! they may be parts of a conversation.
 
 use super::rows::{Row, RowVisitor};
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
@@ -13,6 +16,17 @@ const DETECTION_ROWS: usize = 500;
 const MAX_COLUMNS: usize = 200;
 /// Most fields of a row. A field takes ten times its bytes in memory.
 const MAX_FIELDS: usize = 2_000;
+/// Columns whose nested values are cells, as JSON: the parts of conversations.
+pub(super) const NESTED_COLUMNS: [&str; 6] = [
+    "messages",
+    "conversations",
+    "conversation",
+    "prompt",
+    "completion",
+    "tools",
+];
+/// Most bytes of a nested value, as JSON.
+pub(super) const MAX_NESTED_BYTES: usize = 4 << 20;
 /// Name of the only column if rows are strings rather than objects.
 const STRING_COLUMN: &str = "text";
 
@@ -51,8 +65,19 @@ impl<'de> Visitor<'de> for Shape {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Element, M::Error> {
         let mut fields = Vec::new();
-        while let Some(field) = map.next_entry()? {
-            fields.push(field);
+        while let Some(name) = map.next_key::<String>()? {
+            let value = if NESTED_COLUMNS.contains(&name.as_str()) {
+                let mut json = String::new();
+                let is_nested = map.next_value_seed(WriteJson(&mut json))?;
+                if json.len() > MAX_NESTED_BYTES {
+                    skip_entries(map)?;
+                    return Ok(Element(Err(TOO_LONG_NESTED)));
+                }
+                CellValue::from_json(json, is_nested)
+            } else {
+                map.next_value()?
+            };
+            fields.push((name, value));
             if fields.len() > MAX_FIELDS {
                 skip_entries(map)?;
                 return Ok(Element(Err(TOO_MANY_FIELDS)));
@@ -139,6 +164,120 @@ impl<'de> Visitor<'de> for CellShape {
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Option<Value>, M::Error> {
         skip_entries(map)?;
         Ok(None)
+    }
+}
+
+impl CellValue {
+    /// A nested value is a cell that holds its JSON. Others are cells as usual.
+    fn from_json(json: String, is_nested: bool) -> Self {
+        if is_nested {
+            return CellValue(Some(Value::String(json)));
+        }
+        CellValue(serde_json::from_str(&json).ok())
+    }
+}
+
+/// Writes a value as JSON in one line, with its keys in order, and tells whether it is nested.
+/// Writes no more once the JSON is longer than [`MAX_NESTED_BYTES`].
+struct WriteJson<'o>(&'o mut String);
+
+impl WriteJson<'_> {
+    fn is_full(&self) -> bool {
+        self.0.len() > MAX_NESTED_BYTES
+    }
+
+    fn push(&mut self, json: &str) {
+        if !self.is_full() {
+            self.0.push_str(json);
+        }
+    }
+
+    fn scalar(mut self, value: &Value) -> bool {
+        self.push(&value.to_string());
+        false
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for WriteJson<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for WriteJson<'_> {
+    type Value = bool;
+
+    fn expecting(&self, to: &mut fmt::Formatter) -> fmt::Result {
+        to.write_str("a JSON value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<bool, E> {
+        Ok(self.scalar(&Value::from(text)))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<bool, E> {
+        Ok(self.scalar(&Value::from(value)))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<bool, E> {
+        Ok(self.scalar(&Value::from(number)))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<bool, E> {
+        Ok(self.scalar(&Value::from(number)))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<bool, E> {
+        Ok(self.scalar(&Value::from(number)))
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(self.scalar(&Value::Null))
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(mut self, mut list: S) -> Result<bool, S::Error> {
+        self.push("[");
+        let mut is_first = true;
+        loop {
+            if self.is_full() {
+                skip_elements(list)?;
+                return Ok(true);
+            }
+            let before = self.0.len();
+            if !is_first {
+                self.push(",");
+            }
+            if list.next_element_seed(WriteJson(self.0))?.is_none() {
+                self.0.truncate(before);
+                break;
+            }
+            is_first = false;
+        }
+        self.push("]");
+        Ok(true)
+    }
+
+    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<bool, M::Error> {
+        self.push("{");
+        let mut is_first = true;
+        while let Some(key) = map.next_key::<String>()? {
+            if self.is_full() {
+                map.next_value::<IgnoredAny>()?;
+                skip_entries(map)?;
+                return Ok(true);
+            }
+            if !is_first {
+                self.push(",");
+            }
+            is_first = false;
+            self.push(&Value::from(key).to_string());
+            self.push(":");
+            map.next_value_seed(WriteJson(self.0))?;
+        }
+        self.push("}");
+        Ok(true)
     }
 }
 
@@ -248,6 +387,8 @@ impl Json {
 }
 
 const NOT_AN_OBJECT: &str = "it is not a JSON object";
+/// Says [`MAX_NESTED_BYTES`].
+const TOO_LONG_NESTED: &str = "its messages are longer than 4 MB";
 /// Says [`MAX_FIELDS`].
 const TOO_MANY_FIELDS: &str = "it has more than 2,000 fields";
 

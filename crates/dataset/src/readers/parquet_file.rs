@@ -1,17 +1,19 @@
 //! Reads the flat columns of a Parquet file: texts, numbers and booleans. Checks the sizes that
 //! headers declare before the library follows them, so that a small file cannot unpack to
-//! gigabytes. Nested columns are ignored.
+//! gigabytes. Nested columns are ignored, except those that may be parts of a conversation.
 
 use super::parquet_header_limits;
+use super::parquet_nested::{NestedColumn, nested_cells, nested_columns};
 use super::rows::{Contents, Row, RowVisitor, Rows};
 use super::text_encoding::TextEncoding;
 use bytes::Bytes;
-use format::format_bytes;
+use format::{format_bytes, format_count};
 use parquet::basic::{Compression, Encoding, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::record::reader::RowIter;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +26,11 @@ const MAX_UNPACKED_BYTES: u64 = 2 << 30;
 const MAX_FOOTER_BYTES: usize = 16 << 20;
 /// Rows read at once.
 const BATCH_ROWS: usize = 512;
+/// Rows of nested columns read at once.
+const NESTED_BATCH_ROWS: usize = 8;
+/// Most values of a nested column in a row group: for each row, and in all.
+const MAX_ROW_VALUES: u64 = 1_000;
+const MAX_GROUP_VALUES: u64 = 16 << 20;
 /// Bytes of cells that any file may have. A dictionary repeats a cell at no cost in the file.
 const MIN_CELL_BYTES: u64 = 64 << 20;
 /// Most bytes of cells for each byte of a larger file.
@@ -33,7 +40,7 @@ const MAX_EXPANSION: u64 = 256;
 pub(crate) fn open(bytes: Vec<u8>) -> Result<Contents, String> {
     let file = ParquetFile::open(bytes)?;
     Ok(Contents {
-        columns: file.columns.iter().map(|(name, _)| name.clone()).collect(),
+        columns: file.column_names(),
         encoding: TextEncoding::UTF_8,
         rows: Box::new(file),
     })
@@ -45,6 +52,8 @@ struct ParquetFile {
     reader: SerializedFileReader<Bytes>,
     /// Flat columns: name, and index among all leaf columns.
     columns: Vec<(String, usize)>,
+    /// Nested columns, which come after the flat ones.
+    nested: Vec<NestedColumn>,
     /// Class names of integer columns, if the file has them.
     names: HashMap<String, Vec<String>>,
 }
@@ -67,14 +76,23 @@ impl ParquetFile {
             .map(|i| (schema.column(i).name().to_owned(), i))
             .collect();
         let names = label_names(&reader);
+        let nested = nested_columns(&schema);
         let file = Self {
             bytes,
             reader,
             columns,
+            nested,
             names,
         };
         file.check_pages()?;
+        file.check_nested_pages()?;
         Ok(file)
+    }
+
+    fn column_names(&self) -> Vec<String> {
+        let flat = self.columns.iter().map(|(name, _)| name.clone());
+        flat.chain(self.nested.iter().map(|column| column.name.clone()))
+            .collect()
     }
 
     fn visit_group(
@@ -88,31 +106,14 @@ impl ParquetFile {
             .reader
             .get_row_group(group)
             .map_err(|error| short(&error))?;
-        let mut readers = Vec::new();
-        let mut batch = BATCH_ROWS;
-        for i in wanted {
-            let Some((name, place)) = self.columns.get(*i) else {
-                return Err("a column is missing".to_owned());
-            };
-            // With this encoding each value may repeat the previous one, page after page, so that a
-            // batch could take gigabytes.
-            if group
-                .metadata()
-                .column(*place)
-                .encodings()
-                .any(|e| e == Encoding::DELTA_BYTE_ARRAY)
-            {
-                batch = 1;
-            }
-            let reader = group
-                .get_column_reader(*place)
-                .map_err(|error| short(&error))?;
-            readers.push((reader, self.names.get(name)));
-        }
+        let (mut readers, batch) = self.open_columns(&*group, wanted)?;
         loop {
             let mut columns: Vec<ColumnBatch> = Vec::new();
-            for (reader, names) in &mut readers {
-                columns.push(read(reader, batch, *names)?);
+            for reader in &mut readers {
+                columns.push(match reader {
+                    CellReader::Flat(reader, names) => read(reader, batch, *names)?,
+                    CellReader::Nested(rows) => ColumnBatch::Values(nested_cells(rows, batch)?),
+                });
             }
             let rows = columns.iter().map(ColumnBatch::len).min().unwrap_or(0);
             if rows == 0 {
@@ -135,6 +136,41 @@ impl ParquetFile {
         }
     }
 
+    /// Opens columns of a row group, and decides how many rows are read at once.
+    fn open_columns<'g>(
+        &'g self,
+        group: &'g dyn RowGroupReader,
+        wanted: &[usize],
+    ) -> Result<(Vec<CellReader<'g, 'g>>, usize), String> {
+        let mut readers = Vec::new();
+        let mut batch = BATCH_ROWS;
+        for i in wanted {
+            let Some((name, place)) = self.columns.get(*i) else {
+                let column = i.checked_sub(self.columns.len());
+                let column = column.and_then(|index| self.nested.get(index));
+                let column = column.ok_or_else(|| "a column is missing".to_owned())?;
+                readers.push(CellReader::Nested(Box::new(column.rows(group)?)));
+                batch = batch.min(NESTED_BATCH_ROWS);
+                continue;
+            };
+            // With this encoding each value may repeat the previous one, page after page, so that a
+            // batch could take gigabytes.
+            if group
+                .metadata()
+                .column(*place)
+                .encodings()
+                .any(|e| e == Encoding::DELTA_BYTE_ARRAY)
+            {
+                batch = 1;
+            }
+            let reader = group
+                .get_column_reader(*place)
+                .map_err(|error| short(&error))?;
+            readers.push(CellReader::Flat(Box::new(reader), self.names.get(name)));
+        }
+        Ok((readers, batch))
+    }
+
     /// Most bytes of cells that one visit reads.
     fn max_cell_bytes(&self) -> u64 {
         let expanded = MAX_EXPANSION.saturating_mul(self.bytes.len() as u64);
@@ -148,9 +184,39 @@ impl ParquetFile {
         )
     }
 
+    /// Limits the values of nested columns, which take more memory than their bytes.
+    fn check_nested_pages(&self) -> Result<(), String> {
+        let leaves = self.nested.iter().flat_map(|column| &column.leaves);
+        for (leaf, group) in leaves.flat_map(|leaf| {
+            let groups = self.reader.metadata().row_groups().iter();
+            groups.map(move |group| (*leaf, group))
+        }) {
+            let column = group.column(leaf);
+            if column
+                .encodings()
+                .any(|it| it == Encoding::DELTA_BYTE_ARRAY)
+            {
+                return Err(
+                    "A nested column is encoded with delta_byte_array, which is not supported. Save the file with plain or dictionary encoding."
+                        .to_owned(),
+                );
+            }
+            let rows = u64::try_from(group.num_rows()).map_err(|_| damaged())?;
+            let most = rows.saturating_mul(MAX_ROW_VALUES).min(MAX_GROUP_VALUES);
+            if self.declared_size(column)?.values > most {
+                return Err(format!(
+                    "A nested column has more than {} values in a row group. Save the file with smaller row groups.",
+                    format_count(most)
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the declared page sizes of every column that may be read.
     fn check_pages(&self) -> Result<(), String> {
-        for (_, place) in &self.columns {
+        let nested = self.nested.iter().flat_map(|column| &column.leaves);
+        for place in self.columns.iter().map(|(_, place)| place).chain(nested) {
             let mut unpacked = 0u64;
             for group in self.reader.metadata().row_groups() {
                 let column = group.column(*place);
@@ -165,7 +231,7 @@ impl ParquetFile {
                         "The file is compressed with {name}, which is not supported. Save the file with snappy or zstd compression."
                     ));
                 }
-                unpacked += self.declared_bytes(column)?;
+                unpacked += self.declared_size(column)?.bytes;
                 if unpacked > MAX_UNPACKED_BYTES {
                     return Err(format!(
                         "A column would take more than {} when unpacked. Split this file into smaller files.",
@@ -177,8 +243,8 @@ impl ParquetFile {
         Ok(())
     }
 
-    /// Bytes that the pages of a column declare to unpack to.
-    fn declared_bytes(&self, column: &ColumnChunkMetaData) -> Result<u64, String> {
+    /// What the pages of a column declare to unpack to.
+    fn declared_size(&self, column: &ColumnChunkMetaData) -> Result<DeclaredSize, String> {
         // Some writers leave an offset at 0; the first page is at the smaller of the others.
         let offsets = [
             column.dictionary_page_offset(),
@@ -201,12 +267,12 @@ impl ParquetFile {
         let Some(mut rest) = end.and_then(|end| self.bytes.get(start..end.max(start))) else {
             return Err(damaged());
         };
-        let mut unpacked = 0u64;
+        let mut declared = DeclaredSize::default();
         while !rest.is_empty() {
             let page = match parquet_header_limits::read_page_header(rest) {
                 Ok(page) => page,
                 // Padding after the last page.
-                Err(_) if unpacked > 0 => break,
+                Err(_) if declared.bytes > 0 => break,
                 Err(_) => return Err(damaged()),
             };
             if page.unpacked_bytes > MAX_PAGE_BYTES {
@@ -216,15 +282,24 @@ impl ParquetFile {
                     format_bytes(MAX_PAGE_BYTES)
                 ));
             }
-            unpacked += page.unpacked_bytes;
+            declared.bytes += page.unpacked_bytes;
+            declared.values += page.values;
             let next = page.header_bytes as u64 + page.packed_bytes;
             rest = match usize::try_from(next) {
                 Ok(next) if next <= rest.len() => &rest[next..],
                 _ => break,
             };
         }
-        Ok(unpacked)
+        Ok(declared)
     }
+}
+
+/// What the pages of a column declare.
+#[derive(Debug, Clone, Copy, Default)]
+struct DeclaredSize {
+    /// Unpacked bytes.
+    bytes: u64,
+    values: u64,
 }
 
 impl Rows for ParquetFile {
@@ -329,6 +404,13 @@ fn short(error: &parquet::errors::ParquetError) -> String {
         .unwrap_or_default()
         .trim_end_matches('.');
     line.chars().take(120).collect()
+}
+
+/// Reads the cells of a column.
+enum CellReader<'g, 'n> {
+    /// With class names, if the column has them.
+    Flat(Box<ColumnReader>, Option<&'n Vec<String>>),
+    Nested(Box<RowIter<'g>>),
 }
 
 /// Reads the next cells of a column.

@@ -17,6 +17,10 @@ const MAX_DEPTH: u32 = 24;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Implausible;
 
+/// Fields of a page header that describe a data page, and the field there that counts its values.
+const DATA_PAGES: [i64; 2] = [5, 8];
+const VALUES: i64 = 1;
+
 /// The sizes in a page header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PageHeader {
@@ -25,6 +29,8 @@ pub(crate) struct PageHeader {
     pub unpacked_bytes: u64,
     /// Bytes of the page in the file.
     pub packed_bytes: u64,
+    /// Values of a data page, those of missing cells included.
+    pub values: u64,
 }
 
 /// Checks a file's footer.
@@ -43,6 +49,9 @@ pub(crate) fn read_page_header(bytes: &[u8]) -> Result<PageHeader, Implausible> 
     let mut found = PageHeader::default();
     let mut negative = false;
     cursor.structure(0, 0, &mut |parent, field, number| {
+        if DATA_PAGES.contains(&parent) && field == VALUES {
+            found.values = number.unsigned_abs();
+        }
         if parent != 0 {
             return;
         }
@@ -211,6 +220,7 @@ mod tests {
             header_bytes: 13,
             unpacked_bytes: 300,
             packed_bytes: 150,
+            values: 10,
         };
         assert_eq!(read_page_header(&bytes), Ok(expected));
     }

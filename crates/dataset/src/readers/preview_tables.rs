@@ -2,10 +2,15 @@
 
 use super::choose_columns::TablePreview;
 use super::file_formats::{Dialect, FileFormat, OpenFile, Use};
+use super::rows::Row;
+use crate::chat::{ChatColumn, find_chat_columns};
 use crate::folder_listing::Entry;
 use crate::types::SkippedFile;
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// Cells that show whether a column holds messages.
+const CHAT_CELLS: usize = 20;
 
 /// A listed file and its format.
 #[derive(Clone, Copy)]
@@ -24,6 +29,8 @@ pub(crate) struct PreviewedTable<'a> {
     pub dialect: Dialect,
     /// Its columns and first rows.
     pub preview: TablePreview,
+    /// The columns that hold conversations, each with its index.
+    pub chat: Vec<(ChatColumn, usize)>,
 }
 
 /// Previews every table, sorted by path. The same table in two formats is read once. Files that
@@ -81,9 +88,25 @@ fn preview<'a>(
         };
         return Err(format!("The file has no readable row. {check}"));
     }
+    let chat = find_chat_columns(file.columns(), &|column| first_cells(&file, column));
     Ok(PreviewedTable {
         entry,
+        chat,
         dialect: file.dialect,
         preview,
     })
+}
+
+/// The first filled cells of a column.
+fn first_cells(file: &OpenFile, column: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rows = 0;
+    file.visit(&[column], &mut |_, row| {
+        if let Row::Cells([Some(cell)]) = row {
+            found.push(cell.clone().into_owned());
+        }
+        rows += 1;
+        found.len() < CHAT_CELLS && rows < 10 * CHAT_CELLS
+    });
+    found
 }

@@ -2,7 +2,7 @@
 //! both sides of a split that Ebb makes. Opens a file only to cut the only document.
 
 use super::refusals_and_notes;
-use super::scan_rows::{ScannedRow, ScannedRows, join_cells};
+use super::scan_rows::{ScannedRow, ScannedRows, row_text};
 use super::text_inspection::{SkippedRows, TextFile, TextSample};
 use crate::readers::{OpenFile, Row};
 use crate::seeded_selection;
@@ -75,7 +75,9 @@ pub(crate) fn assign(
     notes.extend(refusals_and_notes::untrained_classes(
         &names.collect::<Vec<_>>(),
     ));
-    if let (Task::LanguageModel, Some(HoldOut { fraction, .. })) = (task, hold_out) {
+    // A conversation is never cut.
+    let can_cut = scanned.files.iter().all(|file| file.chat.is_empty());
+    if let (Task::LanguageModel, Some(HoldOut { fraction, .. }), true) = (task, hold_out, can_cut) {
         cut_only_document(root, &scanned.files, &mut samples, fraction);
     }
     Assigned {
@@ -115,7 +117,8 @@ fn describe_repeats(task: Task, scanned: &ScannedRows) -> Vec<String> {
             }
         }
     }
-    refusals_and_notes::repeats(task, &repeats)
+    let are_conversations = scanned.files.iter().any(|file| !file.chat.is_empty());
+    refusals_and_notes::repeats(task, are_conversations, &repeats)
 }
 
 /// The split of each row: the dataset's own, or else by seed, class by class.
@@ -234,7 +237,8 @@ fn text_at(root: &Path, file: &TextFile, wanted: u32) -> Option<String> {
         if row == wanted
             && let Row::Cells(cells) = found
         {
-            text = join_cells(cells, file.dialect).map(|text| text.into_owned());
+            let found = row_text(cells, file.dialect, &file.chat);
+            text = found.ok().map(|text| text.into_owned());
         }
         row += 1;
         row <= wanted

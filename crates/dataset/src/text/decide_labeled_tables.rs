@@ -111,6 +111,7 @@ pub(crate) fn decide(
             dialect: table.dialect,
             split: splits.next().flatten(),
             text_columns: vec![text_column],
+            chat: Vec::new(),
             label: LabelSource::Column(label_column),
         });
     }

@@ -1,6 +1,7 @@
-//! Decides what text files are for: labeled rows, class folders, lines with a label, or documents.
-//! Opens tables to preview their columns.
+//! Decides what text files are for: conversations, labeled rows, class folders, lines with a label,
+//! or documents. Opens tables to preview their columns.
 
+use super::decide_conversations;
 use super::decide_labeled_tables::{self, chosen_column};
 use super::file_splits::splits_by_name;
 use super::task_decision::{ChosenFile, Decision, LabelSource};
@@ -33,6 +34,9 @@ pub(crate) fn decide(
 ) -> Result<Decision, DatasetError> {
     let tables = preview_tables(root, files, skipped);
     decide_labeled_tables::check_named_columns(&tables, options)?;
+    if let Some(found) = decide_conversations::decide(&tables, options, skipped) {
+        return Ok(found);
+    }
     if options.task != Some(Task::LanguageModel) {
         if let Some(found) = decide_labeled_tables::decide(&tables, options, skipped) {
             return Ok(found);
@@ -90,6 +94,7 @@ fn class_folders(
                 dialect: file.format.plain_dialect(),
                 split: placement.split,
                 text_columns: vec![0],
+                chat: Vec::new(),
                 label: LabelSource::Class(placement.class),
             }),
             Err(reason) => skipped.push(file.entry.skip(reason)),
@@ -120,6 +125,7 @@ fn label_lines(root: &Path, plain: &[&Entry]) -> Option<Decision> {
             dialect: file.dialect,
             split,
             text_columns: vec![1],
+            chat: Vec::new(),
             label: LabelSource::Column(0),
         });
     }
@@ -143,6 +149,7 @@ fn documents(files: &[Candidate], tables: &[PreviewedTable], options: &TextOptio
             dialect: format.document_dialect(entry.bytes),
             split: None,
             text_columns: vec![0],
+            chat: Vec::new(),
             label: LabelSource::Unlabeled,
         };
         if format.is_for(Use::Rows) {

@@ -120,6 +120,7 @@ fn counts(
     TextCounts {
         trained: samples.clone().filter(|s| s.split == Split::Train).count() as u64,
         bytes: samples.map(|s| u64::from(s.end - s.start)).sum(),
+        are_conversations: decision.files.iter().any(|file| !file.chat.is_empty()),
         in_rows: !decision.files.iter().any(has_class_folders),
         skipped: skipped as u64 + scanned.skipped_rows.iter().map(|s| s.rows).sum::<u64>(),
     }

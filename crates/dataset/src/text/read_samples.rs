@@ -1,8 +1,9 @@
 //! Reads the texts of one split again. Each must be the same as during the inspection, since labels
 //! and split were decided on it.
 
-use super::scan_rows::join_cells;
+use super::scan_rows::row_text;
 use super::text_inspection::{TextFile, TextInspection, TextSample};
+use crate::chat::plain_text;
 use crate::error::DatasetError;
 use crate::readers::{OpenFile, Row};
 use crate::rng;
@@ -30,7 +31,8 @@ pub(crate) fn read_samples(
     Ok(())
 }
 
-/// Reads the texts of a split until `take` returns false.
+/// Reads the texts of a split until `take` returns false. A conversation is read as its contents,
+/// without the names of roles.
 ///
 /// # Errors
 /// A file is missing or has changed since the inspection.
@@ -39,8 +41,14 @@ pub fn read_texts(
     split: Split,
     take: &mut dyn FnMut(&str) -> bool,
 ) -> Result<(), DatasetError> {
+    let is_chat = inspection.has_conversations();
     let read = read_samples(inspection, split, &mut |_, text| {
-        if take(text) {
+        let text = if is_chat {
+            plain_text(text)
+        } else {
+            text.into()
+        };
+        if take(&text) {
             Ok(())
         } else {
             Err(DatasetError::Stopped)
@@ -103,7 +111,7 @@ fn read_file(
         // Both parts of a document that was cut are in the same row.
         while let Some(sample) = wanted.next_if(|s| s.row == this) {
             let text = match &found {
-                Row::Cells(cells) => join_cells(cells, file.dialect),
+                Row::Cells(cells) => row_text(cells, file.dialect, &file.chat).ok(),
                 Row::Fault(_) => None,
             };
             let text = text.filter(|text| rng::hash_text(text) == sample.hash);

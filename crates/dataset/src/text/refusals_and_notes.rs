@@ -25,6 +25,8 @@ pub(crate) struct TextCounts {
     pub trained: u64,
     /// Bytes of all samples.
     pub bytes: u64,
+    /// Whether the samples are conversations.
+    pub are_conversations: bool,
     /// Whether labels are in columns or lines rather than in folders.
     pub in_rows: bool,
     /// Files and rows that were left out.
@@ -39,14 +41,15 @@ pub(crate) fn refusal(task: Task, classes: &[Class], counts: &TextCounts) -> Opt
             "file or row was left out for the reason listed",
             "files or rows were left out for the reasons listed",
         );
-        let noun = task.sample_noun();
+        let noun = noun(task, counts.are_conversations);
         return Some(format!("No {noun} can be used; {skipped}. Add {noun}s."));
     }
     if task == Task::LanguageModel {
         return (counts.bytes < MIN_CORPUS_BYTES).then(|| {
             format!(
-                "{} too few to learn from. Add documents until there are at least {}.",
+                "{} too few to learn from. Add {}s until there are at least {}.",
                 counted(counts.bytes, "byte of text is", "bytes of text are"),
+                noun(task, counts.are_conversations),
                 format_count(MIN_CORPUS_BYTES)
             )
         });
@@ -98,9 +101,19 @@ pub(crate) struct Repeats {
     pub across_splits: u64,
 }
 
+/// The noun for one sample.
+fn noun(task: Task, are_conversations: bool) -> &'static str {
+    if are_conversations {
+        "conversation"
+    } else {
+        task.sample_noun()
+    }
+}
+
 /// Notes about texts that occur more than once.
-pub(crate) fn repeats(task: Task, repeats: &Repeats) -> Vec<String> {
-    let (one, many) = (task.sample_noun(), format!("{}s", task.sample_noun()));
+pub(crate) fn repeats(task: Task, are_conversations: bool, repeats: &Repeats) -> Vec<String> {
+    let one = noun(task, are_conversations);
+    let many = format!("{one}s");
     let mut notes = Vec::new();
     if repeats.in_split > 0 {
         notes.push(format!(
@@ -293,6 +306,7 @@ mod tests {
         let counts = TextCounts {
             trained: 8,
             bytes: 900,
+            are_conversations: false,
             in_rows: true,
             skipped: 0,
         };

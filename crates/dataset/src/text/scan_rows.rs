@@ -4,6 +4,7 @@
 
 use super::task_decision::{ChosenFile, LabelSource};
 use super::text_inspection::{DetectedEncoding, SkippedRows, TextFile};
+use crate::chat::{ChatColumn, Conversation, plain_text};
 use crate::error::DatasetError;
 use crate::readers::{Dialect, OpenFile, Row};
 use crate::rng;
@@ -66,10 +67,7 @@ pub(crate) struct ScannedRows {
 }
 
 /// The text of a sample: its filled cells, one per line. `None` if all are empty.
-pub(crate) fn join_cells<'a>(
-    cells: &'a [Option<Cow<'a, str>>],
-    dialect: Dialect,
-) -> Option<Cow<'a, str>> {
+fn join_cells<'a>(cells: &'a [Option<Cow<'a, str>>], dialect: Dialect) -> Option<Cow<'a, str>> {
     let mut filled = cells
         .iter()
         .flatten()
@@ -84,6 +82,27 @@ pub(crate) fn join_cells<'a>(
         text.to_mut().push_str(more.trim());
     }
     Some(text)
+}
+
+/// The text of a row: its cells joined, or the canonical text of its conversation. The error is the
+/// end of a sentence about the row.
+pub(crate) fn row_text<'a>(
+    cells: &'a [Option<Cow<'a, str>>],
+    dialect: Dialect,
+    chat: &[ChatColumn],
+) -> Result<Cow<'a, str>, String> {
+    if !chat.is_empty() {
+        return Conversation::text_of_cells(cells, chat).map(Cow::Owned);
+    }
+    join_cells(cells, dialect).ok_or_else(|| "it has no text".to_owned())
+}
+
+/// The text of a row as a person reads it.
+fn readable<'a>(text: &'a str, chat: &[ChatColumn]) -> Cow<'a, str> {
+    if chat.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    plain_text(text)
 }
 
 /// Scans the files one after the other. `goes_on` is called while they are read, and returns false
@@ -174,6 +193,7 @@ impl Scan {
             bytes: file.entry.bytes,
             dialect: file.dialect,
             text_columns: file.text_columns.clone(),
+            chat: file.chat.clone(),
         });
         let mut wanted = file.text_columns.clone();
         if let LabelSource::Column(label) = file.label {
@@ -215,8 +235,8 @@ impl Scan {
             Row::Cells(cells) => cells,
             Row::Fault(reason) => return Err(reason.into_owned()),
         };
-        let text = join_cells(&cells[..file.text_columns.len()], file.dialect);
-        let text = text.ok_or("it has no text")?;
+        let cells_of_text = &cells[..file.text_columns.len()];
+        let text = row_text(cells_of_text, file.dialect, &file.chat)?;
         let label = match &file.label {
             LabelSource::Unlabeled => "",
             LabelSource::Class(class) => class.as_str(),
@@ -241,7 +261,7 @@ impl Scan {
             label: self.label(label)?,
             split: file.split,
             bytes: text.len() as u32,
-            characters: text.chars().count() as u32,
+            characters: readable(&text, &file.chat).chars().count() as u32,
             hash: rng::hash_text(&text),
         })
     }

@@ -1,6 +1,7 @@
 //! The decision about a folder of texts: its task, and how each file is read.
 
 use super::text_inspection::Column;
+use crate::chat::ChatColumn;
 use crate::folder_listing::Entry;
 use crate::readers::Dialect;
 use crate::task::Task;
@@ -31,6 +32,8 @@ pub(crate) struct ChosenFile {
     pub split: Option<Split>,
     /// Columns that make up the text.
     pub text_columns: Vec<usize>,
+    /// What these columns hold, if the rows are conversations.
+    pub chat: Vec<ChatColumn>,
     /// Where the labels come from.
     pub label: LabelSource,
 }

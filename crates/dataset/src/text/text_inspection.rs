@@ -1,5 +1,6 @@
 //! The result of inspecting a folder or file of texts: values only. Paths are relative to `folder`.
 
+use crate::chat::ChatColumn;
 use crate::readers::Dialect;
 use crate::rng;
 use crate::seeded_selection;
@@ -102,6 +103,8 @@ pub struct TextFile {
     pub(crate) dialect: Dialect,
     /// Columns that make up a sample's text.
     pub(crate) text_columns: Vec<usize>,
+    /// What these columns hold, if the rows are conversations.
+    pub(crate) chat: Vec<ChatColumn>,
 }
 
 /// One text or document that can be used.
@@ -219,13 +222,19 @@ impl TextInspection {
         self.samples.iter().filter(|s| s.start == 0).count() as u64
     }
 
-    /// "text" or "texts", "document" or "documents".
+    /// "text" or "texts", "document" or "documents", "conversation" or "conversations".
     pub fn sample_noun(&self, n: u64) -> String {
-        format!(
-            "{}{}",
-            self.task.sample_noun(),
-            if n == 1 { "" } else { "s" }
-        )
+        let noun = if self.has_conversations() {
+            "conversation"
+        } else {
+            self.task.sample_noun()
+        };
+        format!("{noun}{}", if n == 1 { "" } else { "s" })
+    }
+
+    /// Whether the samples are conversations, for the chat template of a language model.
+    pub fn has_conversations(&self) -> bool {
+        self.files.iter().any(|file| !file.chat.is_empty())
     }
 
     /// Whether the first word of each line is its label.
@@ -249,7 +258,8 @@ impl TextInspection {
                 format!("the last {percent} % of the only document")
             }
             (true, false) => format!(
-                "{percent} % of the documents, {} {}, chosen by seed {seed}",
+                "{percent} % of the {}, {} {}, chosen by seed {seed}",
+                self.sample_noun(0),
                 format_count(held_out),
                 self.sample_noun(held_out)
             ),

@@ -3,6 +3,7 @@
 //! or skipped rows.
 
 use super::text_inspection::{Lengths, TextFile, TextInspection, TextSample};
+use crate::chat::ChatColumn;
 use crate::readers::Dialect;
 use crate::task::Task;
 use crate::types::{Class, Ignored, Split, SplitKind};
@@ -21,6 +22,9 @@ pub struct TextManifest {
     samples: Vec<CachedSample>,
     /// Fraction and seed if Ebb chose the held-out samples.
     split: Option<(f64, u64)>,
+    /// What the text columns of each file hold, if the samples are conversations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    chat: Vec<Vec<ChatColumn>>,
 }
 
 /// File, row, label, split (0 train, 1 held-out, 2 test), start and end in bytes, characters, hash.
@@ -40,6 +44,11 @@ impl From<&TextInspection> for TextManifest {
                 SplitKind::Given => None,
                 SplitKind::Seeded { fraction, seed } => Some((fraction, seed)),
             },
+            chat: if found.has_conversations() {
+                found.files.iter().map(|f| f.chat.clone()).collect()
+            } else {
+                Vec::new()
+            },
         }
     }
 }
@@ -53,12 +62,14 @@ impl From<TextManifest> for TextInspection {
                 class.add(sample.split);
             }
         }
-        let files = cached.files.into_iter();
-        let files = files.map(|(path, bytes, dialect, text_columns)| TextFile {
+        let chat = cached.chat.into_iter().chain(std::iter::repeat(Vec::new()));
+        let files = cached.files.into_iter().zip(chat);
+        let files = files.map(|((path, bytes, dialect, text_columns), chat)| TextFile {
             path,
             bytes,
             dialect,
             text_columns,
+            chat,
         });
         TextInspection {
             folder: cached.folder,

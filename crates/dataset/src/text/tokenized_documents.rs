@@ -4,6 +4,7 @@
 
 use super::text_encoder::TextEncoder;
 use super::text_inspection::TextInspection;
+use super::tokenize_conversations::LeftOut;
 use super::tokenize_documents::{TokenSink, tokenize_documents};
 use super::tokenizer::Tokenizer;
 use crate::error::DatasetError;
@@ -17,6 +18,7 @@ pub struct Documents {
     ids: Ids,
     ends: Vec<usize>,
     bytes: u64,
+    left_out: LeftOut,
 }
 
 /// The number of bytes of a token.
@@ -188,13 +190,38 @@ impl Documents {
         goes_on: &dyn Fn(u64) -> bool,
     ) -> Result<Self, DatasetError> {
         let mut documents = Self::with_width(width);
-        let mut sink = Appending {
-            documents: &mut documents,
-            tokens: 0,
-        };
-        tokenize_documents(inspection, split, encoder, goes_on, &mut sink)?;
-        documents.ids.shrink();
+        documents.append(|sink| tokenize_documents(inspection, split, encoder, goes_on, sink))?;
         Ok(documents)
+    }
+
+    /// Appends the documents that `tokenize` passes on.
+    ///
+    /// # Errors
+    /// Those of `tokenize`.
+    pub fn append<T>(
+        &mut self,
+        tokenize: impl FnOnce(&mut dyn TokenSink) -> Result<T, DatasetError>,
+    ) -> Result<T, DatasetError> {
+        let tokens = self.token_count();
+        let mut sink = Appending {
+            documents: self,
+            tokens,
+        };
+        let outcome = tokenize(&mut sink);
+        self.ids.shrink();
+        outcome
+    }
+
+    /// Conversations that were left out while they were tokenized. Nothing is known about those of
+    /// stored tokens.
+    pub fn left_out(&self) -> &LeftOut {
+        &self.left_out
+    }
+
+    /// The same documents with what was left out.
+    #[must_use]
+    pub fn with_left_out(self, left_out: LeftOut) -> Self {
+        Self { left_out, ..self }
     }
 
     /// Documents whose tokens the caller holds. No document can be added.
@@ -203,6 +230,7 @@ impl Documents {
             ids: Ids::Stored(stored.bytes, stored.width),
             ends: stored.ends,
             bytes: stored.text_bytes,
+            left_out: LeftOut::default(),
         }
     }
 
@@ -211,11 +239,13 @@ impl Documents {
         Self::with_width(TokenWidth::for_limit(vocabulary))
     }
 
-    fn with_width(width: TokenWidth) -> Self {
+    /// An empty list of documents whose tokens have this width.
+    pub fn with_width(width: TokenWidth) -> Self {
         Self {
             ids: Ids::new(width),
             ends: Vec::new(),
             bytes: 0,
+            left_out: LeftOut::default(),
         }
     }
 

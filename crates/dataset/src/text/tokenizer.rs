@@ -10,6 +10,7 @@ use compact_str::CompactString;
 use format::{format_bytes, format_count};
 use serde_json::{Value, json};
 use std::fs;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use tokenizers::models::TrainerWrapper;
@@ -19,8 +20,9 @@ use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::processors::PostProcessorWrapper;
 use tokenizers::processors::bert::BertProcessing;
-use tokenizers::{AddedToken, Tokenizer as HfTokenizer, decoders};
+use tokenizers::{AddedToken, Encoding, Tokenizer as HfTokenizer, decoders};
 
 /// Most bytes of a `tokenizer.json`. Those of large models have about twenty million.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -42,6 +44,9 @@ const BYTE_BOUNDARY: u32 = 256;
 const END: &str = "<|endoftext|>";
 /// End-of-text tokens of pretrained vocabularies, the likeliest first.
 const ENDS: [&str; 5] = [END, "</s>", "<eos>", "<|end_of_text|>", "[SEP]"];
+
+/// Tokens, and the place of each in the text.
+type EncodedPlaces = (Vec<u32>, Vec<Range<usize>>);
 
 /// How a vocabulary is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,6 +184,66 @@ impl Tokenizer {
         trained.set_encode_special_tokens(true);
         Self {
             kind: Kind::Vocabulary(Box::new(trained)),
+        }
+    }
+
+    /// The same vocabulary, but special tokens that are spelled out in a text are special tokens,
+    /// as in a rendered conversation. Nothing is put around texts.
+    #[must_use]
+    pub(super) fn reading_special_tokens(self) -> Self {
+        match self.kind {
+            Kind::Bytes => self,
+            Kind::Vocabulary(mut tokenizer) => {
+                tokenizer.set_encode_special_tokens(false);
+                // It may also shorten the places of tokens.
+                tokenizer.with_post_processor(None::<PostProcessorWrapper>);
+                Self {
+                    kind: Kind::Vocabulary(tokenizer),
+                }
+            }
+        }
+    }
+
+    /// Encodes a text without special tokens around it. Each token comes with its place in the
+    /// text, in bytes.
+    pub(super) fn encode_with_places(&self, text: &str) -> Result<EncodedPlaces, DatasetError> {
+        let tokenizer = match &self.kind {
+            Kind::Bytes => {
+                let places = (0..text.len()).map(|at| at..at + 1).collect();
+                return Ok((text.bytes().map(u32::from).collect(), places));
+            }
+            Kind::Vocabulary(tokenizer) => tokenizer,
+        };
+        let encoding = guarded(|| tokenizer.encode(text, false))?;
+        let places = encoding.get_offsets().iter();
+        let places = places.map(|(start, end)| *start..*end).collect();
+        Ok((encoding.get_ids().to_vec(), places))
+    }
+
+    /// The token that the tokenizer puts before a text; `None` if it puts none.
+    pub(super) fn first_token(&self) -> Option<u32> {
+        let around = self.encode_framed("").unwrap_or_default();
+        around.first().copied()
+    }
+
+    /// The name of a token.
+    pub(super) fn name_of(&self, token: u32) -> Option<String> {
+        match &self.kind {
+            Kind::Bytes => None,
+            Kind::Vocabulary(tokenizer) => tokenizer.id_to_token(token),
+        }
+    }
+
+    /// One more than the largest token that ordinary text can have, special tokens left out.
+    pub fn text_id_limit(&self) -> usize {
+        match &self.kind {
+            Kind::Bytes => BYTE_VOCABULARY,
+            Kind::Vocabulary(tokenizer) => {
+                let added = tokenizer.get_added_tokens_decoder();
+                let is_text = |id: &u32| added.get(id).is_none_or(|token| !token.special);
+                let ids = tokenizer.get_vocab(true).into_values().filter(is_text);
+                ids.max().map_or(0, |id| id as usize + 1)
+            }
         }
     }
 
@@ -331,9 +396,15 @@ fn encode_guarded(
     text: &str,
     framed: bool,
 ) -> Result<Vec<u32>, DatasetError> {
-    catch_unwind(AssertUnwindSafe(|| tokenizer.encode_fast(text, framed)))
+    let encoding = guarded(|| tokenizer.encode_fast(text, framed))?;
+    Ok(encoding.get_ids().to_vec())
+}
+
+fn guarded(
+    encode: impl FnOnce() -> tokenizers::Result<Encoding>,
+) -> Result<Encoding, DatasetError> {
+    catch_unwind(AssertUnwindSafe(encode))
         .unwrap_or_else(|_| Err("its rules failed on this text".into()))
-        .map(|encoding| encoding.get_ids().to_vec())
         .map_err(|error| DatasetError::Encode {
             text: "a text".to_owned(),
             reason: error.to_string(),

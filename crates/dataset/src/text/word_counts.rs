@@ -6,6 +6,7 @@ use super::read_samples::read_samples;
 use super::text_inspection::TextInspection;
 use super::tokenizer_chunks::{MOST_LEARNED_BYTES, chunks};
 use super::word_boundaries::words;
+use crate::chat::plain_text;
 use crate::error::DatasetError;
 use crate::types::Split;
 use ahash::AHashMap;
@@ -45,8 +46,14 @@ impl WordCounts {
     ) -> Result<Self, DatasetError> {
         let interval = inspection.split_bytes(split).div_ceil(MOST_LEARNED_BYTES);
         let (mut counted, mut number, mut done) = (Self::default(), 0u64, 0u64);
+        let is_chat = inspection.has_conversations();
         read_samples(inspection, split, &mut |_, text| {
-            for chunk in chunks(text) {
+            let text = if is_chat {
+                plain_text(text)
+            } else {
+                text.into()
+            };
+            for chunk in chunks(&text) {
                 if number.is_multiple_of(interval.max(1)) {
                     counted.add(chunk);
                 }

@@ -14,6 +14,8 @@ mod image_tables;
 
 mod loader;
 
+mod chat_templates;
+mod conversations;
 mod documents;
 mod hostile_texts;
 mod text_options;

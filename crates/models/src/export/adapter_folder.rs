@@ -4,6 +4,7 @@
 use super::atomic_folder::{Exported, write, write_folder};
 use super::config_json::pretty;
 use super::safetensors_file::{to_cpu, write_tensors_as};
+use super::tokenizer::copy_chat_files;
 use super::trained_network::TrainedNetwork;
 use crate::error::{ModelError, Result, at};
 use crate::hub_format::{HubArchitecture, TOKENIZER};
@@ -97,6 +98,7 @@ impl<'a> AdapterFolder<'a> {
         write(draft, "adapter_config.json", pretty(&self.config))?;
         if let Some(tokenizer) = self.pretrained.folder().tokenizer() {
             disk::copy(tokenizer, &draft.join(TOKENIZER)).map_err(at(tokenizer))?;
+            copy_chat_files(self.pretrained.path(), draft)?;
         }
         write_tensors_as(draft, "adapter_model.safetensors", self.tensors)
     }

@@ -6,7 +6,7 @@ use super::atomic_folder::write;
 use super::config_json::{pretty, with_classes};
 use super::onnx::Classifier;
 use super::safetensors_file::{published_tensors, write_tensors};
-use super::tokenizer::write_tokenizer_config;
+use super::tokenizer::{copy_chat_files, write_tokenizer_config};
 use super::trained_network::TrainedNetwork;
 use crate::catalog::ModelTask;
 use crate::error::{Result, at};
@@ -151,8 +151,11 @@ impl<'a> FineTunedFolder<'a> {
         if let Some(tokenizer) = self.folder.tokenizer() {
             let to = draft.join(TOKENIZER);
             disk::copy(tokenizer, &to).map_err(at(tokenizer))?;
-            let settings = json!({"tokenizer_class": "PreTrainedTokenizerFast"});
-            write_tokenizer_config(draft, &settings)?;
+            let is_language = !self.folder.architecture().network().has_new_head();
+            if !is_language || !copy_chat_files(self.folder.path(), draft)? {
+                let settings = json!({"tokenizer_class": "PreTrainedTokenizerFast"});
+                write_tokenizer_config(draft, &settings)?;
+            }
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 use super::atomic_folder::write;
 use super::config_json::pretty;
 use super::trained_network::TokenizerFile;
-use crate::error::Result;
-use crate::hub_format::TOKENIZER;
+use crate::error::{Result, at};
+use crate::hub_format::{CHAT_FILES, TOKENIZER};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -36,6 +36,18 @@ pub fn write_tokenizer(folder: &Path, tokenizer: &TokenizerFile, tokens: usize) 
         }
     }
     write_tokenizer_config(folder, &settings)
+}
+
+/// Copies the chat template of a model, the settings of its tokenizer and the names of its special
+/// tokens, as far as there are any. Returns whether there were settings.
+pub fn copy_chat_files(from: &Path, to: &Path) -> Result<bool> {
+    for name in CHAT_FILES {
+        let file = from.join(name);
+        if file.is_file() {
+            disk::copy(&file, &to.join(name)).map_err(at(&file))?;
+        }
+    }
+    Ok(to.join("tokenizer_config.json").is_file())
 }
 
 /// Writes the settings of a tokenizer.

@@ -11,6 +11,12 @@ use std::path::{Path, PathBuf};
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const PREPROCESSOR: &str = "preprocessor_config.json";
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
+/// The files that say how conversations are written; see `dataset::TEMPLATE_FILES`.
+pub(crate) const CHAT_FILES: [&str; 3] = [
+    "chat_template.jinja",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+];
 
 /// A folder of pretrained weights. Its weights have not been read yet.
 #[derive(Debug, Clone)]
@@ -80,6 +86,7 @@ impl HubFolder {
         let small = [CONFIG, PREPROCESSOR, TOKENIZER, POOLING];
         let found = small
             .into_iter()
+            .chain(CHAT_FILES)
             .filter(|name| self.path().join(name).is_file());
         let tensors = self.tensors.file_names().into_iter();
         found.map(str::to_owned).chain(tensors).collect()

@@ -7,9 +7,11 @@ use crate::error::{Result, TrainError, at};
 use crate::plan::MOST_TEXT_BYTES_IN_MEMORY;
 use crate::preparation::{Preparation, PreparationWork, stopped_before_start};
 use dataset::{
-    Documents, Split, TextEncoder, TextInspection, TokenWidth, Tokenizer, tokenize_documents,
+    ConversationEncoder, DatasetError, Documents, LeftOut, Split, TextEncoder, TextInspection,
+    TokenSink, TokenWidth, Tokenizer, tokenize_conversations, tokenize_documents,
 };
 use runlog::{RunStore, format_bytes};
+use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -22,12 +24,21 @@ const UNUSED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Texts of at most this size are tokenized into memory if the disk refuses the tokens.
 const MOST_BYTES_WITHOUT_DISK: u64 = 1 << 30;
 
+/// How texts become tokens.
+#[derive(Clone, Copy)]
+pub(crate) enum Encoding<'a> {
+    /// Texts as they are.
+    Documents(&'a Tokenizer),
+    /// Conversations, with a bit that marks the learned tokens.
+    Conversations(&'a ConversationEncoder),
+}
+
 /// The documents of one split, and how they are tokenized.
 #[derive(Clone, Copy)]
 pub(crate) struct SplitDocuments<'a> {
     pub found: &'a TextInspection,
     pub part: Split,
-    pub tokenizer: &'a Tokenizer,
+    pub encoding: Encoding<'a>,
     pub threads: u32,
     pub preparation: Preparation<'a>,
 }
@@ -58,8 +69,12 @@ impl SplitDocuments<'_> {
         if let Some(documents) = open_token_file(&path, key) {
             return Ok(documents);
         }
+        let left_out = RefCell::new(LeftOut::default());
         let opened = files
-            .write(&path, |draft| self.write(draft, key))
+            .write(&path, |draft| {
+                *left_out.borrow_mut() = self.write(draft, key)?;
+                Ok(())
+            })
             .and_then(|()| {
                 // Another process may have replaced it, or the texts have changed meanwhile.
                 let changed = || std::io::Error::other("the texts or this file have changed");
@@ -69,31 +84,55 @@ impl SplitDocuments<'_> {
             Err(TrainError::File { .. }) if self.bytes() <= MOST_BYTES_WITHOUT_DISK => {
                 self.in_memory()
             }
-            opened => opened,
+            opened => Ok(opened?.with_left_out(left_out.into_inner())),
         }
     }
 
     fn in_memory(self) -> Result<Documents> {
-        let (work, mut encoder, width) = self.begin();
-        let goes_on = |bytes| work.goes_on(bytes);
-        Documents::tokenized(self.found, self.part, &mut encoder, width, &goes_on)
-            .map_err(stopped_before_start)
+        let mut documents = Documents::with_width(self.width());
+        let left_out = documents.append(|sink| self.tokenize(sink));
+        let left_out = left_out.map_err(stopped_before_start)?;
+        Ok(documents.with_left_out(left_out))
     }
 
-    fn write(self, path: &Path, key: TokenFileKey) -> Result<()> {
-        let (work, mut encoder, width) = self.begin();
-        let goes_on = |bytes| work.goes_on(bytes);
-        let mut writer = TokenFileWriter::create(path, width).map_err(at(path))?;
-        let tokenized =
-            tokenize_documents(self.found, self.part, &mut encoder, &goes_on, &mut writer);
+    fn write(self, path: &Path, key: TokenFileKey) -> Result<LeftOut> {
+        let mut writer = TokenFileWriter::create(path, self.width()).map_err(at(path))?;
+        let tokenized = self.tokenize(&mut writer);
         if let Some(error) = writer.take_failure() {
             return Err(at(path)(error));
         }
-        tokenized.map_err(stopped_before_start)?;
-        writer.finish(key).map_err(at(path))
+        let left_out = tokenized.map_err(stopped_before_start)?;
+        writer.finish(key).map_err(at(path))?;
+        Ok(left_out)
     }
 
-    fn begin(&self) -> (PreparationWork<'_>, TextEncoder<'_>, TokenWidth) {
+    fn tokenize(&self, sink: &mut dyn TokenSink) -> std::result::Result<LeftOut, DatasetError> {
+        let work = self.begin();
+        let goes_on = |bytes| work.goes_on(bytes);
+        let threads = self.threads as usize;
+        match self.encoding {
+            Encoding::Documents(tokenizer) => {
+                let mut encoder = TextEncoder::new(tokenizer, threads);
+                tokenize_documents(self.found, self.part, &mut encoder, &goes_on, sink)?;
+                Ok(LeftOut::default())
+            }
+            Encoding::Conversations(encoder) => {
+                let (found, part) = (self.found, self.part);
+                tokenize_conversations(found, part, encoder, threads, &goes_on, sink)
+            }
+        }
+    }
+
+    /// Bytes of a token.
+    fn width(&self) -> TokenWidth {
+        match self.encoding {
+            Encoding::Documents(tokenizer) => TokenWidth::for_tokenizer(tokenizer),
+            // The highest bit tells whether it is learned.
+            Encoding::Conversations(_) => TokenWidth::Four,
+        }
+    }
+
+    fn begin(&self) -> PreparationWork<'_> {
         let bytes = self.bytes();
         let message = format!(
             "Tokenizing {} of {} texts",
@@ -104,9 +143,7 @@ impl SplitDocuments<'_> {
                 Split::Test => "test",
             }
         );
-        let encoder = TextEncoder::new(self.tokenizer, self.threads as usize);
-        let width = TokenWidth::for_tokenizer(self.tokenizer);
-        (self.preparation.begin(message, bytes), encoder, width)
+        self.preparation.begin(message, bytes)
     }
 
     fn bytes(&self) -> u64 {
@@ -118,7 +155,10 @@ impl SplitDocuments<'_> {
         let mut content = DefaultHasher::new();
         VERSION.hash(&mut content);
         self.found.content_hash(self.part).hash(&mut content);
-        self.tokenizer.to_json().hash(&mut content);
+        match self.encoding {
+            Encoding::Documents(tokenizer) => tokenizer.to_json().hash(&mut content),
+            Encoding::Conversations(encoder) => encoder.hash().hash(&mut content),
+        }
         let mut sources = DefaultHasher::new();
         for file in &self.found.files {
             let found = std::fs::metadata(self.found.folder.join(&file.path)).ok()?;
@@ -189,7 +229,7 @@ impl TokenFiles {
 mod tests {
     use super::*;
     use crate::run_control::{Control, Request};
-    use dataset::{DatasetError, DetectedDataset, InspectOptions, TextOptions, Vocabulary, detect};
+    use dataset::{DetectedDataset, InspectOptions, TextOptions, Vocabulary, detect};
 
     /// A folder of texts, and a folder for token files that is used for texts of any size.
     struct Place {
@@ -239,7 +279,7 @@ mod tests {
         SplitDocuments {
             found,
             part: Split::Train,
-            tokenizer,
+            encoding: Encoding::Documents(tokenizer),
             threads: 2,
             preparation: Preparation::default(),
         }

@@ -1,11 +1,11 @@
-//! Windows of equal length cut from documents. Each epoch packs the documents in a new order.
+//! Windows of documents or conversations. Each epoch packs the documents in a new order.
 
+use super::windows::{WindowSource, Windows};
 use super::{DocumentData, EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::Plan;
-use dataset::{CachedOrder, Documents, Order, Packing, Window};
+use dataset::{CachedOrder, Order, Window};
 use runlog::format_count;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Held-out tokens that an evaluation during training reads at most, so that it takes seconds for a
 /// text of any length. `ebb evaluate` reads all.
@@ -19,6 +19,15 @@ pub fn evaluated_tokens(plan: &Plan) -> usize {
     let window = u64::from(plan.input_size);
     let trained = plan.steps * u64::from(plan.effective_batch) * window;
     trained.clamp(MIN_EVALUATED_TOKENS, MOST_EVALUATED_TOKENS) as usize
+}
+
+/// Lengths of micro-batches are multiples of this many tokens, so that few lengths occur.
+const LENGTH_STEP: usize = 32;
+
+/// The length to which windows of at most `longest` tokens are padded, if no window has more than
+/// `most`.
+pub(crate) fn padded_length(longest: usize, most: usize) -> usize {
+    longest.next_multiple_of(LENGTH_STEP).min(most)
 }
 
 /// Where a window was cut.
@@ -35,12 +44,11 @@ pub type MakeSample<S> = Box<dyn Fn(Window, WindowPlace) -> S + Send + Sync>;
 
 /// Training windows, step by step.
 pub struct WindowLoader<S> {
-    documents: Arc<Documents>,
-    tokens: usize,
-    boundary: u32,
+    source: WindowSource,
+    tokens: u32,
     order: CachedOrder,
     /// The epoch of the last step, and its windows.
-    packing: Option<(u64, Packing<Arc<Documents>>)>,
+    windows: Option<(u64, Windows)>,
     make_sample: MakeSample<S>,
     step: u64,
     /// The windows of the step, and the positions of those that have not been fetched.
@@ -51,18 +59,17 @@ pub struct WindowLoader<S> {
 impl<S> WindowLoader<S> {
     /// Loads windows of the training documents for a plan.
     pub fn new(plan: &Plan, data: &DocumentData, make_sample: MakeSample<S>) -> Self {
-        let tokens = plan.input_size as usize;
-        let windows = Packing::in_order(&*data.train, tokens, data.boundary).len();
+        let tokens = plan.input_size;
+        let windows = data.train.count(tokens);
         WindowLoader {
-            documents: Arc::clone(&data.train),
+            source: data.train.clone(),
             tokens,
-            boundary: data.boundary,
             order: CachedOrder::new(Order {
                 seed: plan.seed,
                 len: windows as u32,
                 effective_batch: plan.effective_batch,
             }),
-            packing: None,
+            windows: None,
             make_sample,
             step: 0,
             places: Vec::new(),
@@ -77,12 +84,10 @@ impl<S> TrainLoader for WindowLoader<S> {
     fn begin(&mut self, step: u64) -> usize {
         let seed = self.order.order().seed;
         let (epoch, places) = self.order.step(step);
-        let current = self.packing.take().filter(|(of, _)| *of == epoch);
-        self.packing = Some(current.unwrap_or_else(|| {
-            let documents = Arc::clone(&self.documents);
-            let packing = Packing::shuffled(documents, self.tokens, self.boundary, seed, epoch);
-            (epoch, packing)
-        }));
+        let current = self.windows.take().filter(|(of, _)| *of == epoch);
+        self.windows = Some(
+            current.unwrap_or_else(|| (epoch, self.source.shuffled(self.tokens, seed, epoch))),
+        );
         self.step = step;
         self.places = places.to_vec();
         self.remaining = 0..self.places.len();
@@ -90,13 +95,13 @@ impl<S> TrainLoader for WindowLoader<S> {
     }
 
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<S>> {
-        let Some((_, packing)) = &self.packing else {
+        let Some((_, windows)) = &self.windows else {
             return Vec::new();
         };
         let next = self.remaining.by_ref().take(count);
         let sample = |position: usize| {
             let (index, step) = (self.places[position], self.step);
-            let window = packing.window(index as usize);
+            let window = windows.window(index as usize);
             (self.make_sample)(window, WindowPlace { index, step })
         };
         next.map(|position| Ok(sample(position))).collect()
@@ -107,23 +112,42 @@ impl<S> TrainLoader for WindowLoader<S> {
     }
 
     fn describe(&self) -> String {
-        let place = if self.documents.is_in_memory() {
+        let documents = self.source.documents();
+        let place = if documents.is_in_memory() {
             "in memory"
         } else {
             "in a file"
         };
+        let (noun, count) = match self.source.counts() {
+            Some(counts) => ("Conversations", counts.used),
+            None => ("Documents", documents.len() as u64),
+        };
         format!(
-            "Documents: {} with {} tokens {place}, {} windows per epoch",
-            format_count(self.documents.len() as u64),
-            format_count(self.documents.token_count() as u64),
+            "{noun}: {} with {} tokens {place}, {} windows per epoch",
+            format_count(count),
+            format_count(documents.token_count() as u64),
             format_count(u64::from(self.order.order().len))
         )
+    }
+
+    fn sample_cost(&self, default: u64) -> u64 {
+        let Some((_, windows)) = &self.windows else {
+            return default;
+        };
+        let sizes = self
+            .places
+            .iter()
+            .map(|index| windows.size_of(*index as usize));
+        let longest = sizes
+            .max()
+            .map(|size| padded_length(size, self.tokens as usize));
+        longest.map_or(default, |tokens| default.min(tokens as u64))
     }
 }
 
 /// Held-out windows, from the first token to the last; all, or an evenly spread selection.
 pub struct WindowEvalLoader<S> {
-    packing: Packing<Arc<Documents>>,
+    windows: Windows,
     make_sample: MakeSample<S>,
     /// Number of windows that are loaded.
     len: usize,
@@ -132,17 +156,12 @@ pub struct WindowEvalLoader<S> {
 }
 
 impl<S> WindowEvalLoader<S> {
-    /// Cuts `documents` into windows of `tokens` tokens, with `boundary` between documents.
-    pub fn new(
-        documents: Arc<Documents>,
-        tokens: u32,
-        boundary: u32,
-        make_sample: MakeSample<S>,
-    ) -> Self {
-        let packing = Packing::in_order(documents, tokens as usize, boundary);
+    /// Loads windows of `tokens` tokens.
+    pub fn new(source: &WindowSource, tokens: u32, make_sample: MakeSample<S>) -> Self {
+        let windows = source.in_order(tokens);
         WindowEvalLoader {
-            len: packing.len(),
-            packing,
+            len: windows.len(),
+            windows,
             make_sample,
             remaining: 0..0,
         }
@@ -151,8 +170,8 @@ impl<S> WindowEvalLoader<S> {
     /// The same with at most `tokens` tokens in windows that are spread evenly over the documents.
     #[must_use]
     pub fn with_token_limit(self, tokens: usize) -> Self {
-        let windows = self.packing.len();
-        let of_window = self.packing.window_tokens().max(1);
+        let windows = self.windows.len();
+        let of_window = self.windows.window_tokens().max(1);
         WindowEvalLoader {
             len: windows.min(tokens.div_ceil(of_window)),
             ..self
@@ -168,7 +187,7 @@ impl<S> EvalLoader for WindowEvalLoader<S> {
     }
 
     fn split_len(&self) -> usize {
-        self.packing.len()
+        self.windows.len()
     }
 
     fn begin(&mut self) {
@@ -178,12 +197,12 @@ impl<S> EvalLoader for WindowEvalLoader<S> {
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<S>> {
         let next = self.remaining.by_ref().take(count);
         let sample = |place: usize| {
-            let index = place * self.packing.len() / self.len;
+            let index = place * self.windows.len() / self.len;
             let place = WindowPlace {
                 index: index as u32,
                 step: 0,
             };
-            (self.make_sample)(self.packing.window(index), place)
+            (self.make_sample)(self.windows.window(index), place)
         };
         next.map(|index| Ok(sample(index))).collect()
     }
@@ -192,7 +211,8 @@ impl<S> EvalLoader for WindowEvalLoader<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dataset::{InspectOptions, Split, TextOptions, Tokenizer, detect};
+    use dataset::{Documents, InspectOptions, Split, TextOptions, Tokenizer, detect};
+    use std::sync::Arc;
 
     #[test]
     fn a_limited_evaluation_reads_windows_from_all_over_the_documents() {
@@ -211,10 +231,10 @@ mod tests {
             panic!("the folder has documents");
         };
         let documents = Documents::open(&found, Split::Train, &Tokenizer::bytes());
-        let documents = Arc::new(documents.expect("no file changed"));
+        let source = WindowSource::joined(Arc::new(documents.expect("no file changed")), 256);
         let loader = |limit: usize| {
             let make: MakeSample<usize> = Box::new(|_, place| place.index as usize);
-            WindowEvalLoader::new(Arc::clone(&documents), 16, 256, make).with_token_limit(limit)
+            WindowEvalLoader::new(&source, 16, make).with_token_limit(limit)
         };
         let read = |mut loader: WindowEvalLoader<usize>| -> Vec<usize> {
             loader.begin();

@@ -2,7 +2,7 @@
 
 use super::hyperparameters::{self, warmup_steps};
 use super::setting_errors::invalid_setting;
-use super::{Augmentation, Compression, DatasetRef, Plan, augmentation};
+use super::{Augmentation, Compression, ConversationOptions, DatasetRef, Plan, augmentation};
 use crate::error::Result;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
@@ -139,6 +139,7 @@ impl Plan {
                 .ema_decay
                 .or(defaults.ema_decay)
                 .filter(|decay| *decay > 0.0),
+            conversations: defaults.conversations,
             compression: defaults.compression.map(|compression| Compression {
                 steps,
                 ..compression
@@ -184,6 +185,8 @@ impl Plan {
             tokens: (self.task() != Task::ImageClassification).then_some(self.input_size),
             train_only: tuning.map(|tuning| pretrained::train_only(tuning.trained)),
             adapter_alpha: tuning.and_then(|tuning| Some(tuning.adapter?.alpha)),
+            loss_on: self.conversations.map(ConversationOptions::loss_on),
+            packing: self.conversations.map(ConversationOptions::packing),
             vocabulary: self.learned_vocabulary(),
             policy: compression.and_then(|c| c.policy.name().parse().ok()),
             policy_training: compression.map(|c| c.learning),

@@ -4,7 +4,7 @@ mod image_recipe;
 mod texts;
 
 use super::setting_errors::{find_by_name, invalid_setting};
-use super::{Augmentation, Compression};
+use super::{Augmentation, Compression, ConversationOptions};
 use crate::error::{Result, TrainError};
 use dataset::{
     Class, DEFAULT_SEED, DetectedDataset, ImageInspection, Split, SplitKind, TargetColumn, Task,
@@ -67,6 +67,7 @@ pub(super) struct DatasetDefaults {
     pub augment: Augmentation,
     pub mix: MixChoice,
     pub ema_decay: Option<f64>,
+    pub conversations: Option<ConversationOptions>,
     pub compression: Option<Compression>,
 }
 
@@ -165,13 +166,10 @@ fn images(
     pretrained: Option<&Pretrained>,
 ) -> Result<DatasetDefaults> {
     let models: Vec<_> = ModelId::image_models().map(|m| (m.name(), m)).collect();
+    let named = config.model.as_deref().unwrap_or("convnet");
     let model = match pretrained {
         Some(pretrained) => pretrained_model(config, pretrained)?,
-        None => find_by_name(
-            "model",
-            config.model.as_deref().unwrap_or("convnet"),
-            &models,
-        )?,
+        None => find_by_name("model", named, &models)?,
     };
     let side = match pretrained {
         Some(pretrained) => (
@@ -215,6 +213,7 @@ fn images(
         },
         mix: recipe.map_or(MixChoice::None, |recipe| recipe.mix),
         ema_decay: recipe.and_then(|recipe| recipe.ema_decay),
+        conversations: None,
         compression: None,
     })
 }
@@ -266,6 +265,8 @@ fn class_weights(config: &RunConfig, classes: &[Class]) -> Option<Vec<f64>> {
 /// Refuses settings that do not apply to images.
 fn refuse_settings_of_texts(config: &RunConfig, found: &ImageInspection) -> Result<()> {
     let foreign = "this setting is for texts; remove it for images";
+    refuse("loss_on", config.loss_on, foreign)?;
+    refuse("packing", config.packing, foreign)?;
     refuse("tokens", config.tokens, foreign)?;
     refuse("vocabulary", config.vocabulary, foreign)?;
     refuse("policy", config.policy.as_ref(), foreign)?;

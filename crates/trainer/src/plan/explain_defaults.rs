@@ -1,13 +1,16 @@
 //! The defaults that Ebb chose for images, each with its reason and the setting that changes it.
 
-use super::{Augmentation, Plan};
+use super::{Augmentation, ConversationOptions, Plan};
 use dataset::{Mix, Task};
 use runlog::{RunConfig, counted, format_count};
 
 impl Plan {
-    /// A sentence for each default that depends on the images and that `asked` leaves open. Empty
-    /// for texts and for pretrained weights.
+    /// A sentence for each default that depends on the images or conversations and that `asked`
+    /// leaves open. Empty for other texts, and for images and pretrained weights.
     pub fn explain_defaults(&self, asked: &RunConfig) -> Vec<String> {
+        if let Some(options) = self.conversations {
+            return self.explain_conversations(asked, options);
+        }
         if self.task() != Task::ImageClassification || self.pretrained.is_some() {
             return Vec::new();
         }
@@ -41,6 +44,29 @@ impl Plan {
             sentences.push(format!(
                 "The weights are averaged over the last steps with decay {decay}; --ema-decay 0 switches this off"
             ));
+        }
+        sentences
+    }
+
+    fn explain_conversations(
+        &self,
+        asked: &RunConfig,
+        options: ConversationOptions,
+    ) -> Vec<String> {
+        let mut sentences = Vec::new();
+        if asked.loss_on.is_none() {
+            let learned = "Only the answers of the assistant are learned (--loss-on all)";
+            sentences.push(learned.to_owned());
+        }
+        if asked.tokens.is_none() {
+            sentences.push(format!(
+                "At most {} tokens of a conversation are read (--tokens)",
+                format_count(self.input_size.into())
+            ));
+        }
+        if asked.packing.is_none() && options.packs {
+            let packed = "Several conversations share a window, because most of them are short (--packing off)";
+            sentences.push(packed.to_owned());
         }
         sentences
     }

@@ -1,20 +1,21 @@
-//! Language modeling: the next token of each window of documents. The loss is summed over tokens
-//! and divided by them; a window shorter than the model's is padded with tokens that do not count.
+//! Language modeling: the next token of each window of documents or conversations. The loss is
+//! summed over the learned tokens and divided by their number in the whole effective batch. Shorter
+//! windows are padded with tokens that do not count.
 
 use super::{
     EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics, MicroBatchResult,
     Sample, Task,
 };
 use crate::data::{
-    DocumentData, PrefetchOptions, WindowEvalLoader, WindowLoader, evaluated_tokens,
+    DocumentData, PrefetchOptions, WindowEvalLoader, WindowLoader, WindowSource, evaluated_tokens,
+    padded_length,
 };
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
 use crate::preparation::Preparation;
-use dataset::{DetectedDataset, Documents, Window};
+use dataset::{DetectedDataset, NOT_LEARNED, Window};
 use models::{Gpt, Network, TokenBatch};
 use runlog::RunFolder;
-use std::sync::Arc;
 use tape::inplace::to_f64;
 use tape::{IGNORED, Loss, Tape};
 
@@ -45,7 +46,11 @@ impl Task for LanguageTask {
     }
 
     fn held_out_bytes(data: &DocumentData) -> u64 {
-        data.held_out.bytes()
+        data.held_out.documents().bytes()
+    }
+
+    fn truncation_warning(plan: &Plan, data: &DocumentData) -> Option<String> {
+        data.truncation_warning(plan.input_size)
     }
 
     fn train_loader(
@@ -62,8 +67,7 @@ impl Task for LanguageTask {
         data: &DocumentData,
         _options: PrefetchOptions,
     ) -> WindowEvalLoader<Window> {
-        let documents = Arc::clone(&data.held_out);
-        LanguageTask::documents(documents, plan.input_size, data.boundary)
+        LanguageTask::windows(&data.held_out, plan.input_size)
             .with_token_limit(evaluated_tokens(plan))
     }
 
@@ -102,7 +106,8 @@ impl Task for LanguageTask {
         }
     }
 
-    /// `bits_per_byte`, the negative of which is the score.
+    /// `bits_per_byte`, the negative of which is the score. Of conversations, the bytes of the
+    /// learned text count.
     fn metrics(sum: &EvaluatedMicroBatch, inputs: &MetricInputs) -> Metrics {
         let bytes = inputs.held_out_bytes.max(1) as f64;
         let bits = sum.loss / std::f64::consts::LN_2 / bytes;
@@ -115,13 +120,9 @@ impl Task for LanguageTask {
 }
 
 impl LanguageTask {
-    /// Loads windows of `tokens` tokens of these documents.
-    pub(crate) fn documents(
-        documents: Arc<Documents>,
-        tokens: u32,
-        boundary: u32,
-    ) -> WindowEvalLoader<Window> {
-        WindowEvalLoader::new(documents, tokens, boundary, Box::new(|window, _| window))
+    /// Loads windows of `tokens` tokens.
+    pub(crate) fn windows(source: &WindowSource, tokens: u32) -> WindowEvalLoader<Window> {
+        WindowEvalLoader::new(source, tokens, Box::new(|window, _| window))
     }
 
     /// The network of a context.
@@ -136,8 +137,8 @@ impl LanguageTask {
     }
 }
 
-/// The loss of each token, [windows, tokens]. Padding stands at the end, where no counted token
-/// attends to it.
+/// The loss of each token, [windows, tokens]. Padding is at the end, where no counted token attends
+/// to it.
 fn loss(
     context: &ForwardContext,
     tape: &Tape,
@@ -145,19 +146,26 @@ fn loss(
     checkpointed: usize,
 ) -> Result<Loss> {
     let network = LanguageTask::network(context)?;
+    let longest = windows.iter().map(|window| window.inputs.len()).max();
+    let length = padded_length(longest.unwrap_or(1), context.input_size);
     let padded = |tokens: fn(&Window) -> &[u32], padding: u32| -> Vec<u32> {
         let row = |window| {
             let tokens = tokens(window).iter().copied();
             let row = tokens.chain(std::iter::repeat(padding));
-            row.take(context.input_size).collect::<Vec<u32>>()
+            row.take(length).collect::<Vec<u32>>()
         };
         windows.iter().flat_map(row).collect()
     };
     let ids = padded(|window| &window.inputs, 0);
-    let targets = padded(|window| &window.targets, IGNORED);
+    let mut targets = padded(|window| &window.targets, IGNORED);
+    for target in &mut targets {
+        if *target == NOT_LEARNED {
+            *target = IGNORED;
+        }
+    }
     let starts: Vec<usize> = windows
         .iter()
-        .flat_map(|window| document_starts(window, context.input_size))
+        .flat_map(|window| document_starts(window, length))
         .collect();
     let batch = TokenBatch {
         ids: &ids,
@@ -179,8 +187,8 @@ fn document_starts(window: &Window, tokens: usize) -> impl Iterator<Item = usize
     (0..tokens).map(place)
 }
 
-/// The number of predicted tokens.
+/// The number of learned tokens.
 fn target_count(windows: &[Window]) -> f64 {
-    let targets = windows.iter().map(|window| window.targets.len());
-    targets.sum::<usize>() as f64
+    let targets = windows.iter().flat_map(|window| &window.targets);
+    targets.filter(|target| **target != NOT_LEARNED).count() as f64
 }

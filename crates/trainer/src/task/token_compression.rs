@@ -13,14 +13,14 @@ use super::{
     Sample, Task,
 };
 use crate::data::{
-    DocumentData, MakeSample, PrefetchOptions, WindowEvalLoader, WindowLoader, evaluated_tokens,
-    token_frequencies,
+    DocumentData, MakeSample, PrefetchOptions, WindowEvalLoader, WindowLoader, WindowSource,
+    evaluated_tokens, token_frequencies,
 };
 use crate::error::Result;
 use crate::plan::{Compression, Plan, SampleCounts, relaxes_choice, scores_choice};
 use crate::preparation::Preparation;
 use candle_core::Tensor;
-use dataset::{DetectedDataset, Documents};
+use dataset::DetectedDataset;
 use fixed_policies::Purpose;
 use models::{Compressor, KeepScores, Network};
 use padded::PaddedBatch;
@@ -78,7 +78,7 @@ impl Task for CompressionTask {
     ) -> Result<CompressionData> {
         let documents = DocumentData::open(plan, found, run, preparation)?;
         Ok(CompressionData {
-            frequencies: token_frequencies(&documents.train, run)?,
+            frequencies: token_frequencies(documents.train.documents(), run)?,
             documents,
         })
     }
@@ -88,7 +88,7 @@ impl Task for CompressionTask {
     }
 
     fn held_out_bytes(data: &CompressionData) -> u64 {
-        data.documents.held_out.bytes()
+        data.documents.held_out.documents().bytes()
     }
 
     fn train_loader(
@@ -105,11 +105,7 @@ impl Task for CompressionTask {
         data: &CompressionData,
         _options: PrefetchOptions,
     ) -> WindowEvalLoader<Sequence> {
-        let DocumentData {
-            held_out, boundary, ..
-        } = &data.documents;
-        let documents = Arc::clone(held_out);
-        CompressionTask::documents(documents, plan.input_size, *boundary, &data.frequencies)
+        CompressionTask::windows(&data.documents.held_out, plan.input_size, &data.frequencies)
             .with_token_limit(evaluated_tokens(plan))
     }
 
@@ -183,14 +179,13 @@ impl Task for CompressionTask {
 }
 
 impl CompressionTask {
-    /// Loads windows of `tokens` tokens of these documents.
-    pub(crate) fn documents(
-        documents: Arc<Documents>,
+    /// Loads windows of `tokens` tokens.
+    pub(crate) fn windows(
+        source: &WindowSource,
         tokens: u32,
-        boundary: u32,
         frequencies: &Arc<[f32]>,
     ) -> WindowEvalLoader<Sequence> {
-        WindowEvalLoader::new(documents, tokens, boundary, make_sample(frequencies))
+        WindowEvalLoader::new(source, tokens, make_sample(frequencies))
     }
 
     /// Decides which tokens of a sequence are kept, and fills in the dropped ones.

@@ -1,9 +1,7 @@
 //! Evaluates and predicts texts.
 
 use super::{Evaluation, TrainedModel, evaluated_part};
-use crate::data::{
-    Corpus, EvalLoader, SplitDocuments, TextEvalLoader, document_boundary, load_token_frequencies,
-};
+use crate::data::{Corpus, EvalLoader, TextEvalLoader, load_token_frequencies, open_split};
 use crate::error::Result;
 use crate::preparation::Preparation;
 use crate::task::{CompressionTask, LanguageTask, Prediction, Text, TextTask};
@@ -47,23 +45,17 @@ impl TrainedModel {
         part: Split,
         part_label: &'static str,
     ) -> Result<Evaluation> {
-        let documents = SplitDocuments {
-            found,
-            part,
-            tokenizer: &self.tokenizer,
-            threads: self.plan.threads,
-            preparation: Preparation::default(),
-        };
-        let documents = Arc::new(documents.open()?);
-        let (bytes, tokens) = (documents.bytes(), self.plan.input_size);
-        let boundary = document_boundary(&self.tokenizer)?;
+        let nothing = Preparation::default();
+        let source = open_split(&self.plan, found, &self.tokenizer, part, nothing)?;
+        let (bytes, tokens) = (source.documents().bytes(), self.plan.input_size);
         let sums = if self.task() == Task::TokenCompression {
             let frequencies = load_token_frequencies(&self.run)?;
-            let windows = CompressionTask::documents(documents, tokens, boundary, &frequencies);
-            self.sum_over(windows, |_| {})?
+            self.sum_over(
+                CompressionTask::windows(&source, tokens, &frequencies),
+                |_| {},
+            )?
         } else {
-            let windows = LanguageTask::documents(documents, tokens, boundary);
-            self.sum_over(windows, |_| {})?
+            self.sum_over(LanguageTask::windows(&source, tokens), |_| {})?
         };
         Ok(self.evaluation(sums, bytes, part_label))
     }

@@ -141,6 +141,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         token_dropout: 0.0,
         clip_norm: 1.0,
         ema_decay: None,
+        conversations: None,
         compression: None,
         augment: Augmentation::None,
         mix: dataset::Mix::None,

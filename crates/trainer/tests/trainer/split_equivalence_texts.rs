@@ -4,13 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
-use runlog::{ClassWeights, DeviceChoice, RunConfig, RunFolder};
+use runlog::{ClassWeights, DeviceChoice, PackingChoice, PrecisionChoice, RunConfig, RunFolder};
 use std::path::Path;
 use tape::{Cancel, Rng};
 use tempfile::TempDir;
 use trainer::Plan;
 use trainer::internals::{
-    EffectiveBatch, LanguageTask, PrefetchOptions, Task, TextTask, TrainLoader, TrainState,
+    AccumulatedBatch, EffectiveBatch, LanguageTask, PrefetchOptions, Task, TextTask, TrainLoader,
+    TrainState,
 };
 
 const STEPS: u64 = 50;
@@ -173,7 +174,8 @@ fn a_random_split_of_documents_keeps_the_losses() {
         ..config(5, 32)
     };
     let (plan, data) = opened::<LanguageTask>(folder.path(), config);
-    let places = (data.train.token_count() + data.train.len()) as f64;
+    let train = data.train.documents();
+    let places = (train.token_count() + train.len()) as f64;
     let per_epoch = plan.steps_per_epoch as usize;
     let steps = check::<LanguageTask>("documents", &(plan, data));
     let weight: f64 = steps[..per_epoch].iter().map(|(_, weight)| weight).sum();
@@ -192,8 +194,10 @@ fn a_random_split_of_byte_pairs_keeps_the_losses() {
         ..config(3, 16)
     };
     let (plan, data) = opened::<LanguageTask>(folder.path(), config);
-    let train = &data.train;
-    assert!(data.boundary < 300);
+    let train = data.train.documents();
+    let tokens =
+        (0..train.len()).flat_map(|n| (0..train.length(n)).map(move |at| train.token(n, at)));
+    assert!(tokens.max() < Some(300));
     assert!(
         2 * train.token_count() < train.bytes() as usize,
         "byte pairs are shorter than bytes: {} of {}",
@@ -201,4 +205,111 @@ fn a_random_split_of_byte_pairs_keeps_the_losses() {
         train.bytes()
     );
     check::<LanguageTask>("byte pairs", &(plan, data));
+}
+
+/// Conversations of one to four turns, and the tiny model that learns them.
+fn conversations(packing: PackingChoice) -> (TempDir, RunConfig) {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |i: u64| {
+        let stream = Rng::new(5).at(i);
+        let turn = |n: u64| {
+            let (a, b) = (
+                (9.0 * stream.uniform(n)) as u64,
+                (9.0 * stream.uniform(100 + n)) as u64,
+            );
+            let asked = format!("What is {a} plus {b}? {}", "Please. ".repeat(n as usize));
+            format!(
+                r#"{{"role":"user","content":"{asked}"}},{{"role":"assistant","content":"{}"}}"#,
+                a + b
+            )
+        };
+        let turns: Vec<String> = (0..1 + i % 4).map(turn).collect();
+        format!("{{\"messages\":[{}]}}\n", turns.join(","))
+    };
+    let rows: String = (0..60).map(row).collect();
+    std::fs::write(folder.path().join("chats.jsonl"), rows).unwrap();
+    let model =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests/fixtures/published/chat");
+    let config = RunConfig {
+        from: Some(model),
+        adapter_rank: Some(4),
+        learning_rate: Some(0.02),
+        packing: Some(packing),
+        ..config(7, 256)
+    };
+    (folder, config)
+}
+
+#[test]
+fn a_random_split_of_conversations_keeps_the_losses() {
+    for packing in [PackingChoice::On, PackingChoice::Off] {
+        let (folder, config) = conversations(packing);
+        let (plan, data) = opened::<LanguageTask>(folder.path(), config);
+        let train = data.train.documents();
+        let tokens = train.token_count() as f64;
+        let windows = data.windows(plan.input_size).train;
+        assert!(windows < train.len() as u64 || packing == PackingChoice::Off);
+        let plan = Plan {
+            effective_batch: plan.effective_batch.min(windows as u32),
+            ..plan
+        };
+        let steps =
+            check::<LanguageTask>(&format!("conversations, packing {packing}"), &(plan, data));
+        let weights: f64 = steps.iter().map(|(_, weight)| weight).sum();
+        let of_step = weights / STEPS as f64;
+        assert!(
+            of_step < 0.5 * tokens,
+            "only answers count: {of_step} of {tokens}"
+        );
+    }
+}
+
+/// The loss, the weight and the gradients of all training windows as one effective batch, in f64.
+fn whole_epoch(packing: PackingChoice) -> (usize, AccumulatedBatch) {
+    let (folder, config) = conversations(packing);
+    let config = RunConfig {
+        precision: Some(PrecisionChoice::F64),
+        ..config
+    };
+    let (plan, data) = opened::<LanguageTask>(folder.path(), config);
+    let windows = data.windows(plan.input_size).train as u32;
+    let plan = Plan {
+        effective_batch: windows,
+        ..plan
+    };
+    let train_state = TrainState::new(&plan, &candle_core::Device::Cpu).unwrap();
+    let options = PrefetchOptions::new(&plan, 0, 0);
+    let mut loader = LanguageTask::train_loader(&plan, &data, options, 0);
+    let count = loader.begin(0);
+    let mut batch = EffectiveBatch::<dataset::Window>::new(count);
+    assert!(batch.pending.deliver(loader.fetch(count)).is_empty());
+    while batch.pending.remaining() > 0 {
+        let samples = batch.pending.micro_batch(3);
+        let result = train_state.gradients(Cancel::default(), samples).unwrap();
+        batch.add(result).unwrap();
+    }
+    (count, batch.finish().unwrap())
+}
+
+#[test]
+fn packed_conversations_have_the_loss_and_the_gradients_of_single_ones() {
+    let (packed_windows, packed) = whole_epoch(PackingChoice::On);
+    let (windows, alone) = whole_epoch(PackingChoice::Off);
+    assert!(
+        2 * packed_windows < windows,
+        "{packed_windows} of {windows}"
+    );
+    assert_eq!(packed.weight, alone.weight);
+    let difference = (packed.loss - alone.loss).abs() / alone.loss;
+    assert!(difference <= 1e-12, "the losses differ by {difference:e}");
+    let mut worst = 0.0f64;
+    for (a, b) in packed.gradients.iter().zip(&alone.gradients) {
+        let [a, b] = [a, b].map(|tensor| tape::inplace::to_f64(tensor).unwrap());
+        let largest = b.iter().fold(0.0f64, |most, value| most.max(value.abs()));
+        let pairs = a.iter().zip(&b);
+        let apart = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        worst = worst.max(apart / largest.max(1e-300));
+    }
+    println!("packed and single losses differ by {difference:.1e}, gradients by {worst:.1e}");
+    assert!(worst <= 1e-12, "the gradients differ by {worst:e}");
 }

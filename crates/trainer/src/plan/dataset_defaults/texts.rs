@@ -6,11 +6,11 @@ use super::{
     DatasetDefaults, DatasetRef, SAMPLES_SEEN, class_weights, pretrained_model, refuse, seed,
 };
 use crate::error::Result;
-use crate::plan::Augmentation;
+use crate::plan::{Augmentation, ConversationOptions};
 use crate::task_conversion::model_task;
-use dataset::{Split, Task, TextInspection, TextSample, Tokenizer};
+use dataset::{LearnedTokens, Split, Task, TextInspection, TextSample, Tokenizer};
 use models::{ModelId, Pretrained, TextModel, TextSize};
-use runlog::{MixChoice, RunConfig};
+use runlog::{LossOn, MixChoice, PackingChoice, RunConfig};
 
 /// Windows processed in a default run of a language model.
 const WINDOWS_SEEN: u64 = 12_000;
@@ -36,6 +36,12 @@ const WINDOW: u32 = 256;
 const COMPRESSION_BATCH: u32 = 32;
 /// Default tokens per window for token compression.
 const COMPRESSION_WINDOW: u32 = 128;
+/// Passes over conversations if a pretrained model is fine-tuned on them.
+const CONVERSATION_EPOCHS: u64 = 3;
+/// Range of the default length of conversations, in tokens.
+const CONVERSATION_TOKENS: (u32, u32) = (128, 1024);
+/// Assumed tokens of a conversation that its template adds.
+const TEMPLATE_TOKENS: u32 = 32;
 /// Range of the default length of texts, in tokens.
 const TEXT_TOKENS: (u32, u32) = (32, 256);
 
@@ -50,18 +56,18 @@ pub(super) fn texts(
     let is_language = found.task == Task::LanguageModel;
     refuse_foreign(config, task, is_language, pretrained)?;
     let tokens = length(config, task, found, pretrained)?;
+    let conversations = conversations(config, task, found, tokens, pretrained)?;
     let seed = config.seed.unwrap_or(seed(found.split));
     let compression = match task {
         Task::TokenCompression => Some(Compression::from_config(config, seed)?),
         _ => None,
     };
-    let bytes_per_token = match (pretrained, config.vocabulary) {
-        (None, None) => 1,
-        (Some(_), _) | (_, Some(_)) => TOKEN_BYTES,
-    };
+    let has_vocabulary = pretrained.is_some() || config.vocabulary.is_some();
     let count = |part| {
-        if is_language {
-            windows(found, part, tokens).div_ceil(bytes_per_token)
+        if let Some(options) = conversations {
+            conversation_windows(found, part, tokens, options.packs)
+        } else if is_language {
+            windows(found, part, tokens).div_ceil(if has_vocabulary { TOKEN_BYTES } else { 1 })
         } else {
             found.count(part)
         }
@@ -90,11 +96,12 @@ pub(super) fn texts(
         seed,
         effective_batch: compression
             .map_or_else(|| effective_batch(is_language, kind), |_| COMPRESSION_BATCH),
-        epochs: default_epochs(is_language, pretrained.is_some(), train_samples),
+        epochs: default_epochs(found, pretrained.is_some(), train_samples),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
         augment: Augmentation::None,
         mix: MixChoice::None,
         ema_decay: None,
+        conversations,
         compression,
     })
 }
@@ -126,8 +133,10 @@ fn effective_batch(is_language: bool, kind: crate::DeviceKind) -> u32 {
     }
 }
 
-fn default_epochs(is_language: bool, is_pretrained: bool, train_samples: u64) -> u64 {
-    if is_language {
+fn default_epochs(found: &TextInspection, is_pretrained: bool, train_samples: u64) -> u64 {
+    if is_pretrained && found.has_conversations() {
+        CONVERSATION_EPOCHS
+    } else if found.task == Task::LanguageModel {
         (WINDOWS_SEEN / train_samples.max(1)).clamp(1, 60)
     } else if is_pretrained {
         (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30)
@@ -189,6 +198,7 @@ fn length(
 ) -> Result<u32> {
     let default = match task {
         Task::TokenCompression => COMPRESSION_WINDOW,
+        _ if found.has_conversations() => conversation_tokens(found),
         _ if found.task == Task::LanguageModel => WINDOW,
         _ => default_tokens(found),
     };
@@ -237,4 +247,63 @@ fn windows(found: &TextInspection, part: Split, tokens: u32) -> u64 {
     let documents = found.samples.iter().filter(|sample| sample.split == part);
     let places = documents.map(|sample| u64::from(sample.end - sample.start) + 1);
     places.sum::<u64>().div_ceil(u64::from(tokens))
+}
+
+/// How conversations are learned; `None` for other texts.
+fn conversations(
+    config: &RunConfig,
+    task: Task,
+    found: &TextInspection,
+    tokens: u32,
+    pretrained: Option<&Pretrained>,
+) -> Result<Option<ConversationOptions>> {
+    if !found.has_conversations() {
+        let chats = "this setting is for conversations; remove it for other texts";
+        refuse("loss_on", config.loss_on, chats)?;
+        refuse("packing", config.packing, chats)?;
+        return Ok(None);
+    }
+    if task != Task::LanguageModel {
+        let allowed = "conversations train a language model; use documents for this task";
+        return Err(invalid_setting("task", task.name(), allowed));
+    }
+    let separates = pretrained.is_some_and(Pretrained::separates_documents);
+    let choice = config.packing.unwrap_or(PackingChoice::Auto);
+    if choice == PackingChoice::On && !separates {
+        let allowed = "this network does not separate the conversations of a window; use off, or start from a newer language model, such as Llama or Qwen";
+        return Err(invalid_setting("packing", choice.name(), allowed));
+    }
+    // Longer ones leave little to gain.
+    let are_short = 2 * found.lengths.median_characters / TOKEN_CHARACTERS <= tokens;
+    Ok(Some(ConversationOptions {
+        learned: match config.loss_on.unwrap_or(LossOn::Completions) {
+            LossOn::Completions => LearnedTokens::Answers,
+            LossOn::All => LearnedTokens::All,
+        },
+        packs: match choice {
+            PackingChoice::Auto => separates && are_short,
+            PackingChoice::On => true,
+            PackingChoice::Off => false,
+        },
+    }))
+}
+
+/// A length that nearly all conversations fit in.
+fn conversation_tokens(found: &TextInspection) -> u32 {
+    let (least, most) = CONVERSATION_TOKENS;
+    let tokens = found.lengths.p95_characters / TOKEN_CHARACTERS + TEMPLATE_TOKENS;
+    tokens.clamp(least, most).next_multiple_of(32)
+}
+
+/// Number of windows of a split, about. They are counted once the conversations are tokenized.
+fn conversation_windows(found: &TextInspection, part: Split, tokens: u32, packs: bool) -> u64 {
+    let samples = found.samples.iter().filter(|sample| sample.split == part);
+    if !packs {
+        return samples.count() as u64;
+    }
+    let sizes = samples.map(|sample| {
+        let size = sample.characters / TOKEN_CHARACTERS + TEMPLATE_TOKENS;
+        u64::from(size.min(tokens))
+    });
+    sizes.sum::<u64>().div_ceil(u64::from(tokens))
 }

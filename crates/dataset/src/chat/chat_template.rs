@@ -1,0 +1,299 @@
+//! The chat template of a model: a Jinja template that writes a conversation as the text that the
+//! model was trained on. It is rendered like in transformers, by MiniJinja with the methods of
+//! Python. Templates are not trusted: their time and memory are limited.
+
+use super::python_json::to_python_json;
+use jiff::civil::date;
+use jiff::fmt::strtime;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Kwargs;
+use minijinja::{Environment, Error, ErrorKind, State, Value};
+use std::collections::BTreeMap;
+
+/// Limits the time of a rendering, and its memory to about 64 bytes for each unit.
+const FUEL: u64 = 4_000_000;
+/// Most bytes of a template. The largest published ones have about 20,000.
+const MAX_SOURCE_BYTES: usize = 1 << 20;
+/// Names of the templates in the environment.
+const DEFAULT: &str = "chat template";
+const WITH_TOOLS: &str = "chat template for tools";
+/// Characters around text that the template marks as written by the assistant. They are no
+/// characters of any language.
+pub(super) const BEGIN: char = '\u{FDD0}';
+pub(super) const END: char = '\u{FDD1}';
+/// Both of them. A conversation that contains one would be marked at the wrong place.
+pub(crate) const MARKS: [char; 2] = [BEGIN, END];
+/// ChatML, for models that Ebb trains from scratch.
+const CHATML: &str = "\
+{% for message in messages %}<|im_start|>{{ message.role }}
+{% if message.role == 'assistant' %}{% generation %}{{ message.content }}<|im_end|>
+{% endgeneration %}{% else %}{{ message.content }}<|im_end|>
+{% endif %}{% endfor %}";
+
+/// A chat template.
+#[derive(Debug, Clone)]
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    /// Names of special tokens, each with its text.
+    tokens: BTreeMap<String, String>,
+    has_template_for_tools: bool,
+    marks_answers: bool,
+    source: String,
+}
+
+impl ChatTemplate {
+    /// Compiles a template, and the one that is used for conversations with tools. `tokens` are
+    /// the special tokens that it may write, such as `bos_token`.
+    ///
+    /// # Errors
+    /// A template is not valid. The error is the end of a sentence.
+    pub fn new(
+        source: &str,
+        with_tools: Option<&str>,
+        tokens: &BTreeMap<String, String>,
+    ) -> Result<Self, String> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build();
+        environment.set_syntax(syntax.map_err(|error| describe(&error))?);
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_fuel(Some(FUEL));
+        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        environment.add_filter("tojson", to_json);
+        environment.add_test("iterable", is_iterable);
+        environment.add_function("raise_exception", raise_exception);
+        environment.add_function("strftime_now", strftime_now);
+        environment.add_function("mark_answer", mark_answer);
+        let sources = [(DEFAULT, Some(source)), (WITH_TOOLS, with_tools)];
+        for (name, source) in sources {
+            let Some(source) = source else { continue };
+            if source.len() > MAX_SOURCE_BYTES {
+                return Err("the template is longer than 1 MB".to_owned());
+            }
+            let compiled = environment.add_template_owned(name, with_marks(source));
+            compiled.map_err(|error| describe(&error))?;
+        }
+        let all = sources.into_iter().filter_map(|(_, source)| source);
+        let all: Vec<&str> = all.collect();
+        Ok(ChatTemplate {
+            environment,
+            tokens: tokens.clone(),
+            has_template_for_tools: with_tools.is_some(),
+            marks_answers: all.iter().all(|source| with_marks(source) != *source),
+            source: all.join("\n"),
+        })
+    }
+
+    /// ChatML. It writes no special tokens, so it works with every vocabulary.
+    pub fn chatml() -> Self {
+        ChatTemplate::new(CHATML, None, &BTreeMap::new()).expect("the template is valid")
+    }
+
+    /// The sources of the template.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Special tokens by name, such as `bos_token`.
+    pub fn tokens(&self) -> &BTreeMap<String, String> {
+        &self.tokens
+    }
+
+    /// Whether the template marks what the assistant writes, with `{% generation %}`.
+    pub(super) fn marks_answers(&self) -> bool {
+        self.marks_answers
+    }
+
+    /// Renders messages. `asks` adds the beginning of an answer. Marked answers are between
+    /// [`BEGIN`] and [`END`].
+    ///
+    /// # Errors
+    /// The template fails. The error is the end of a sentence.
+    pub(super) fn render(
+        &self,
+        messages: &[Value],
+        tools: &[Value],
+        asks: bool,
+    ) -> Result<String, String> {
+        let is_for_tools = self.has_template_for_tools && !tools.is_empty();
+        let name = if is_for_tools { WITH_TOOLS } else { DEFAULT };
+        let template = self.environment.get_template(name);
+        let template = template.map_err(|error| describe(&error))?;
+        let tools = if tools.is_empty() {
+            Value::from(())
+        } else {
+            Value::from(tools.to_vec())
+        };
+        let tokens = self.tokens.iter();
+        let tokens = tokens.map(|(name, text)| (name.clone(), Value::from(text.as_str())));
+        let context = tokens.chain([
+            ("messages".to_owned(), Value::from(messages.to_vec())),
+            ("tools".to_owned(), tools),
+            ("documents".to_owned(), Value::from(())),
+            ("add_generation_prompt".to_owned(), Value::from(asks)),
+        ]);
+        let rendered = template.render(Value::from_pairs(context));
+        rendered.map_err(|error| describe(&error))
+    }
+}
+
+/// The template with its `generation` blocks as calls, which MiniJinja knows. They have the same
+/// scopes and the same rules for white space.
+fn with_marks(source: &str) -> String {
+    let mut marked = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at);
+        marked.push_str(before);
+        let Some(end) = tag.find("%}") else {
+            rest = tag;
+            break;
+        };
+        let (tag, after) = tag.split_at(end + 2);
+        let inside = &tag[2..tag.len() - 2];
+        let name = inside.trim_matches(|c: char| c.is_whitespace() || "+-".contains(c));
+        match name {
+            "generation" => marked.push_str(&tag.replace(name, "call mark_answer()")),
+            "endgeneration" => marked.push_str(&tag.replace(name, "endcall")),
+            _ => marked.push_str(tag),
+        }
+        rest = after;
+    }
+    marked.push_str(rest);
+    marked
+}
+
+fn mark_answer(state: &mut State, arguments: Kwargs) -> Result<Value, Error> {
+    let body: Value = arguments.get("caller")?;
+    let text = body.call(state, &[])?;
+    Ok(Value::from(format!("{BEGIN}{text}{END}")))
+}
+
+/// As in Python, nothing iterates over `none`.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
+}
+
+fn raise_exception(reason: String) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, reason))
+}
+
+/// A fixed date, so that a run that is resumed on another day has the same tokens.
+fn strftime_now(format: String) -> Result<String, Error> {
+    let text = strtime::format(&format, date(2024, 7, 26).at(0, 0, 0, 0));
+    text.map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
+}
+
+fn to_json(value: Value, arguments: Kwargs) -> Result<Value, Error> {
+    let indent: Option<usize> = arguments.get("indent")?;
+    // Python's other options, such as ensure_ascii, are those that templates use anyway.
+    let text = to_python_json(&value, indent);
+    let text = text.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "it is not JSON"))?;
+    Ok(Value::from(text))
+}
+
+/// An error of a template in words, with the line if there is one.
+fn describe(error: &Error) -> String {
+    let detail = error
+        .detail()
+        .map_or_else(|| error.kind().to_string(), str::to_owned);
+    let detail = match error.kind() {
+        ErrorKind::OutOfFuel => "it takes too long".to_owned(),
+        _ => detail,
+    };
+    let detail = detail.trim_end_matches('.');
+    match error.line() {
+        Some(line) => format!("{detail} (line {line} of the template)"),
+        None => detail.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(source: &str) -> ChatTemplate {
+        let tokens = BTreeMap::from([("bos_token".to_owned(), "<s>".to_owned())]);
+        ChatTemplate::new(source, None, &tokens).expect("it is valid")
+    }
+
+    fn messages() -> Vec<Value> {
+        let cell = r#"[{"role":"user","content":"Hi"},{"role":"assistant","content":"Yes"}]"#;
+        serde_json::from_str(cell).expect("it is JSON")
+    }
+
+    #[test]
+    fn templates_use_what_transformers_offers() {
+        for (source, expected) in [
+            ("{{ bos_token }}{{ messages[0]['content'] }}", "<s>Hi"),
+            (
+                "{{ {'b': [1, 2.5, none, true], 'a': \"<é'>\"} | tojson }}",
+                "{\"b\": [1, 2.5, null, true], \"a\": \"<é'>\"}",
+            ),
+            (
+                "{{ [{'a': 1}, []] | tojson(indent=2) }}",
+                "[\n  {\n    \"a\": 1\n  },\n  []\n]",
+            ),
+            ("{{ strftime_now('%d %b %Y') }}", "26 Jul 2024"),
+            (
+                "{% for m in messages %}\n    {% if loop.last %}{% break %}{% endif %}\n{{ m.role }}\n{% endfor %}",
+                "user\n",
+            ),
+            (
+                "{% for m in messages[::-1] %}{{ m.content.upper() }}{% endfor %}",
+                "YESHI",
+            ),
+            (
+                "{% if tools is none and documents is none %}{{ true }}{{ none }}{% endif %}",
+                "TrueNone",
+            ),
+            (
+                "{% set n = namespace(x=0) %}{% for m in messages %}{% set n.x = n.x + 1 %}{% endfor %}{{ n.x }}",
+                "2",
+            ),
+            (
+                "{{ messages[0].get('x', 'none') }}{% for k, v in messages[0].items() %}{{ k }}{% endfor %}",
+                "nonerolecontent",
+            ),
+            (
+                "{{ none is iterable }}{{ messages is iterable }}{{ 5 is iterable }}",
+                "FalseTrueFalse",
+            ),
+            (
+                "{{ ' a '.strip() + 'b=c'.split('=')[1] }}{{ 'x' if 'Hi'.startswith('H') }}",
+                "acx",
+            ),
+        ] {
+            let found = template(source).render(&messages(), &[], false);
+            assert_eq!(found.as_deref(), Ok(expected), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_template_that_fails_gives_its_reason() {
+        let render = |source: &str| template(source).render(&messages(), &[], false).err();
+        let raised = render("{{ raise_exception('Roles must alternate.') }}");
+        assert!(raised.is_some_and(|text| text.starts_with("Roles must alternate")));
+        let slow = "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}";
+        assert_eq!(
+            render(slow).map(|text| text.contains("too long")),
+            Some(true)
+        );
+        assert!(render("{{ messages[0].x.y }}").is_some());
+        assert!(ChatTemplate::new("{% if %}", None, &BTreeMap::new()).is_err());
+    }
+
+    #[test]
+    fn answers_are_marked_by_generation_blocks() {
+        let source = "{% for m in messages %}\n{{ m.role }}:\n{%- if m.role == 'assistant' %}\n    {%- generation -%}\n {{ m.content }}\n    {%- endgeneration %}\n{% else %}{{ m.content }}\n{% endif %}\n{% endfor %}";
+        let template = template(source);
+        assert!(template.marks_answers());
+        let found = template
+            .render(&messages(), &[], false)
+            .expect("it renders");
+        assert_eq!(found, format!("user:Hi\nassistant:{BEGIN}Yes{END}"));
+    }
+}

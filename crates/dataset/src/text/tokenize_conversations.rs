@@ -1,0 +1,174 @@
+//! Tokenizes the conversations of a split. A conversation that cannot be learned becomes an empty
+//! document, so that it is counted but never trained on.
+
+use super::conversation_encoder::{ConversationEncoder, EncodedConversation};
+use super::read_samples::read_samples;
+use super::text_inspection::TextInspection;
+use super::tokenize_documents::TokenSink;
+use crate::error::DatasetError;
+use crate::types::Split;
+use format::{counted, format_count};
+use std::collections::BTreeMap;
+
+/// The bit of a stored token that says whether the token is learned.
+pub(super) const LEARNED: u32 = 1 << 31;
+/// Bytes of conversations that are encoded at once.
+const BATCH_BYTES: usize = 1 << 20;
+/// Different reasons that are listed.
+const LISTED_REASONS: usize = 3;
+
+/// Conversations that are not learned, or only in part.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Number of conversations for each reason.
+    reasons: BTreeMap<String, u64>,
+    /// Answers whose place the template does not show.
+    lost_answers: u64,
+}
+
+impl LeftOut {
+    /// Adds those of another split.
+    pub fn add(&mut self, other: &LeftOut) {
+        for (reason, count) in &other.reasons {
+            *self.reasons.entry(reason.clone()).or_default() += count;
+        }
+        self.lost_answers += other.lost_answers;
+    }
+
+    /// The most frequent reason.
+    pub fn main_reason(&self) -> Option<&str> {
+        let most = self.reasons.iter().max_by_key(|(_, count)| **count);
+        most.map(|(reason, _)| reason.as_str())
+    }
+
+    /// "2 conversations are left out: the chat template refuses it: …", one line per reason.
+    pub fn describe(&self) -> Vec<String> {
+        let mut reasons: Vec<_> = self.reasons.iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let listed = reasons.iter().take(LISTED_REASONS).map(|(reason, count)| {
+            let conversations = counted(**count, "conversation is", "conversations are");
+            format!("{conversations} left out: {reason}")
+        });
+        let mut lines: Vec<String> = listed.collect();
+        let others: u64 = reasons
+            .iter()
+            .skip(LISTED_REASONS)
+            .map(|(_, count)| **count)
+            .sum();
+        if others > 0 {
+            lines.push(format!(
+                "{} more are left out for other reasons",
+                format_count(others)
+            ));
+        }
+        if self.lost_answers > 0 {
+            lines.push(format!(
+                "{} not learned, because the chat template writes earlier answers differently",
+                counted(self.lost_answers, "answer is", "answers are")
+            ));
+        }
+        lines
+    }
+
+    fn count(&mut self, encoded: &Result<EncodedConversation, String>) {
+        match encoded {
+            Ok(found) => self.lost_answers += found.lost_answers as u64,
+            Err(reason) => {
+                // Hostile data could have a new reason in every row.
+                let is_known = self.reasons.contains_key(reason) || self.reasons.len() < 100;
+                let reason = if is_known {
+                    reason.as_str()
+                } else {
+                    "of other reasons"
+                };
+                *self.reasons.entry(reason.to_owned()).or_default() += 1;
+            }
+        }
+    }
+}
+
+/// Reads and tokenizes the conversations of a split, in the order of the inspection, on up to
+/// `threads` threads. Each token has the bit [`LEARNED`] if it is learned. A document counts the
+/// bytes of its learned text. `goes_on` gets the number of bytes that are read, and returns false
+/// to stop.
+///
+/// # Errors
+/// A file is missing or has changed since the inspection, or `sink` fails;
+/// [`DatasetError::Stopped`] after a stop.
+pub fn tokenize_conversations(
+    inspection: &TextInspection,
+    split: Split,
+    encoder: &ConversationEncoder,
+    threads: usize,
+    goes_on: &dyn Fn(u64) -> bool,
+    sink: &mut dyn TokenSink,
+) -> Result<LeftOut, DatasetError> {
+    let mut left_out = LeftOut::default();
+    let (mut batch, mut bytes, mut done) = (Vec::new(), 0, 0);
+    let mut end_batch = |batch: &mut Vec<String>, bytes: usize| {
+        for encoded in encode_all(encoder, batch, threads)? {
+            left_out.count(&encoded);
+            let (tokens, bytes) = encoded.as_ref().map_or((Vec::new(), 0), stored);
+            sink.tokens(&tokens)?;
+            sink.end_document(bytes)?;
+        }
+        batch.clear();
+        done += bytes as u64;
+        if goes_on(done) {
+            Ok(())
+        } else {
+            Err(DatasetError::Stopped)
+        }
+    };
+    read_samples(inspection, split, &mut |_, text| {
+        batch.push(text.to_owned());
+        bytes += text.len();
+        if bytes < BATCH_BYTES {
+            return Ok(());
+        }
+        end_batch(&mut batch, std::mem::take(&mut bytes))
+    })?;
+    end_batch(&mut batch, bytes)?;
+    Ok(left_out)
+}
+
+/// The tokens as they are stored, and the bytes of the learned text.
+fn stored(found: &EncodedConversation) -> (Vec<u32>, u64) {
+    let tokens = found.tokens.iter().zip(&found.is_learned);
+    let tokens = tokens.map(|(id, is_learned)| if *is_learned { id | LEARNED } else { *id });
+    (tokens.collect(), found.learned_bytes())
+}
+
+type Encoded = Result<EncodedConversation, String>;
+
+/// Encodes conversations in order, on threads that end afterwards, and with them the caches of the
+/// tokenizers library.
+fn encode_all(
+    encoder: &ConversationEncoder,
+    texts: &[String],
+    threads: usize,
+) -> Result<Vec<Encoded>, DatasetError> {
+    let encode = |texts: &[String]| -> Vec<Encoded> {
+        texts.iter().map(|text| encoder.encode(text)).collect()
+    };
+    let share = texts.len().div_ceil(threads.max(1)).max(1);
+    std::thread::scope(|scope| {
+        let mut started = Vec::new();
+        for part in texts.chunks(share) {
+            let thread = std::thread::Builder::new().name("tokens".to_owned());
+            let thread = thread.spawn_scoped(scope, move || encode(part));
+            started.push(thread.map_err(|error| DatasetError::Encode {
+                text: "a conversation".to_owned(),
+                reason: format!("no thread could be started: {error}"),
+            })?);
+        }
+        let mut all = Vec::with_capacity(texts.len());
+        for thread in started {
+            all.extend(thread.join().map_err(|_| DatasetError::Encode {
+                text: "a conversation".to_owned(),
+                reason: "Ebb failed on it; please report this fault".to_owned(),
+            })?);
+        }
+        Ok(all)
+    })
+}

@@ -1,0 +1,214 @@
+//! Conversations fine-tune a language model with its chat template: they are inspected, planned,
+//! trained, resumed, evaluated and exported. What cannot be learned is named.
+
+use crate::support::{self, TestHome, loss_bits, losses};
+use runlog::RunEvent;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+/// A tiny random Llama with a chat template, and questions with short answers.
+fn chats() -> TestHome {
+    let home = TestHome::new();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let from = here.join("crates/models/tests/fixtures/published/chat");
+    fs::create_dir(home.path("model")).expect("the folder can be created");
+    for entry in fs::read_dir(from).expect("the fixture exists") {
+        let entry = entry.expect("the fixture can be listed");
+        let to = home.path("model").join(entry.file_name());
+        fs::copy(entry.path(), to).expect("the file can be copied");
+    }
+    home.file("chats.jsonl", (0..80).map(row).collect::<String>());
+    home
+}
+
+/// A conversation of one or two turns.
+fn row(n: usize) -> String {
+    let (a, b) = (n % 9, n / 9);
+    let turn = |asked: String, answer: String| {
+        [
+            json!({"role": "user", "content": asked}),
+            json!({"role": "assistant", "content": answer}),
+        ]
+    };
+    let mut messages = turn(
+        format!("What is {a} plus {b}?"),
+        format!("It is {}.", a + b),
+    )
+    .to_vec();
+    if n.is_multiple_of(3) {
+        messages.extend(turn("Sure?".to_owned(), "Yes.".to_owned()));
+    }
+    json!({"messages": messages}).to_string() + "\n"
+}
+
+const CHATS: &str = "{chats.jsonl} --from {model} --adapter 4 --learning-rate 0.01";
+
+#[test]
+fn a_chat_file_fine_tunes_a_model_with_its_template() {
+    let home = chats();
+    let shown = home
+        .run("inspect {chats.jsonl} --from {model}")
+        .expect_code(0)
+        .out;
+    assert!(shown.contains("chats.jsonl: 80 conversations"), "{shown}");
+    assert!(
+        shown.contains("⟦It is ") && shown.contains(".<|im_end|>⟧"),
+        "{shown}"
+    );
+    let found = support::json(&home.run("inspect {chats.jsonl} --json").expect_code(0).out);
+    let example = &found["conversations"][0];
+    assert!(example["learned_tokens"].as_u64() < example["tokens"].as_u64());
+    let plan = format!("plan {CHATS}").replace(" --learning-rate 0.01", "");
+    let plan = home.run(&plan).expect_code(0).out;
+    assert!(plan.contains("Conversation 1: "), "{plan}");
+
+    let run = home.train(&format!("{CHATS} --steps 60")).expect_code(0);
+    let events = run.events();
+    let all = losses(&events);
+    assert!(
+        all[59] < 0.6 * all[0],
+        "it learns: {} to {}",
+        all[0],
+        all[59]
+    );
+    let out = home
+        .run("verify-split chats.jsonl --json")
+        .expect_code(0)
+        .out;
+    assert_eq!(support::json(&out)["holds"], true, "{out}");
+    fs::remove_dir_all(home.path("model")).expect("the folder can be removed");
+    let found = support::json(
+        &home
+            .run("evaluate chats.jsonl {chats.jsonl} --json")
+            .expect_code(0)
+            .out,
+    );
+    assert!(found["bits_per_byte"].as_f64() < Some(4.0), "{found}");
+    for format in ["adapters", "hugging-face"] {
+        let line = format!("export chats.jsonl {{{format}}} --format {format}");
+        home.run(&line).expect_code(0);
+        let config = fs::read_to_string(home.path(format).join("tokenizer_config.json"));
+        let config: Value = support::json(&config.expect("the template is exported"));
+        assert!(
+            config["chat_template"]
+                .as_str()
+                .is_some_and(|text| text.contains("im_start"))
+        );
+    }
+}
+
+#[test]
+fn a_stopped_run_of_conversations_continues_with_the_same_losses() {
+    let home = chats();
+    let line = format!("{CHATS} --steps 300 --micro-batch 2");
+    let mut training = home.start(&format!("train {line}"));
+    training.until(|event| matches!(event, RunEvent::Step { step: 5, .. }));
+    training.signal("INT");
+    assert_eq!(training.finish().0, Some(0));
+    // The run has its own copy of the model and of its template.
+    fs::rename(home.path("model"), home.path("moved")).expect("the folder can be renamed");
+    let run = home.only_run();
+    let stopped = loss_bits(&run).len();
+    assert!((5..300).contains(&stopped), "{stopped}");
+    home.run("resume chats.jsonl --json").expect_code(0);
+    let resumed = loss_bits(&run);
+    fs::rename(home.path("moved"), home.path("model")).expect("the folder can be renamed");
+    home.train(&format!("{line} --out {{whole}}"))
+        .expect_code(0);
+    let whole = runlog::RunStore::open(home.path("whole"))
+        .list()
+        .expect("one run");
+    assert_eq!(resumed.len(), 300);
+    assert_eq!(loss_bits(&whole[0]), resumed);
+}
+
+#[test]
+fn what_cannot_be_learned_is_named_with_the_next_move() {
+    let home = chats();
+    let train = |line: &str| {
+        home.run(&format!("train {line} --steps 2"))
+            .expect_code(1)
+            .err
+    };
+    // The model has no template.
+    let config = home.path("model").join("tokenizer_config.json");
+    let template = fs::read_to_string(&config).expect("the fixture has it");
+    fs::remove_file(&config).expect("it can be removed");
+    let error = train(CHATS);
+    assert!(
+        error.contains("put the file chat_template.jinja"),
+        "{error}"
+    );
+    // The template is broken.
+    home.file("model/chat_template.jinja", "{% for %}");
+    let error = train(CHATS);
+    assert!(
+        error.contains("chat_template.jinja cannot be used as a chat template"),
+        "{error}"
+    );
+    // The template refuses every conversation.
+    home.file(
+        "model/chat_template.jinja",
+        "{{ raise_exception('No assistants here.') }}",
+    );
+    let error = train(CHATS);
+    assert!(error.contains("refuses it: No assistants here"), "{error}");
+    fs::remove_file(home.path("model").join("chat_template.jinja")).expect("it was written");
+    fs::write(&config, template).expect("it can be written");
+    // Some answers begin after the window.
+    let error = train(&format!("{CHATS} --tokens 8"));
+    assert!(error.contains("set a larger maximum length"), "{error}");
+    // Prompts and completions need no template.
+    fs::remove_file(&config).expect("it can be removed");
+    let pairs = |n: usize| {
+        format!(
+            "{{\"prompt\":\"{n} and {n} is \",\"completion\":\"{}\"}}\n",
+            2 * n
+        )
+    };
+    home.file("pairs.jsonl", (0..80).map(pairs).collect::<String>());
+    home.run("train {pairs.jsonl} --from {model} --adapter 4 --steps 2")
+        .expect_code(0);
+}
+
+#[test]
+fn cut_and_left_out_conversations_are_counted() {
+    let home = chats();
+    let long = row(1).replace("It is 1.", &"It is a very long answer. ".repeat(60));
+    let bad = row(1).replace("\"assistant\"", "\"narrator\"");
+    let rows: String = (0..80).map(row).chain([long, bad]).collect();
+    home.file("chats.jsonl", rows);
+    let run = home
+        .run(&format!("train {CHATS} --steps 2 --tokens 96"))
+        .expect_code(0);
+    let all = run.out + &run.err;
+    assert!(
+        all.contains("1 of 81 conversations are longer than 96 tokens and are cut"),
+        "{all}"
+    );
+    assert!(all.contains("message 2 has the role \"narrator\""), "{all}");
+}
+
+#[test]
+fn settings_of_conversations_are_refused_for_other_texts() {
+    let home = chats();
+    fs::create_dir(home.path("book")).expect("the folder can be created");
+    home.file("book/one.txt", "It rained all day. ".repeat(200));
+    let error = home
+        .run("train {book} --loss-on all --steps 1")
+        .expect_code(2)
+        .err;
+    assert!(
+        error.contains("this setting is for conversations"),
+        "{error}"
+    );
+    let error = home
+        .run("train {chats.jsonl} --packing on --steps 1")
+        .expect_code(2)
+        .err;
+    assert!(
+        error.contains("does not separate the conversations"),
+        "{error}"
+    );
+}
