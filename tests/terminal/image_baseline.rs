@@ -208,7 +208,7 @@ fn an_image_baseline_also_predicts_regression_targets() {
         })
     });
     let table: String = rows.collect();
-    home.file("birds/targets.csv", &format!("image,mass_g\n{table}"));
+    home.file("birds/targets.csv", format!("image,mass_g\n{table}"));
     let events = home.train(TRAIN).expect_code(0).events();
     let metrics = events.iter().find_map(|event| match event {
         RunEvent::Baseline { metrics, .. } => Some(metrics),

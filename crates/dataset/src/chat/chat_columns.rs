@@ -42,7 +42,7 @@ pub(crate) fn find_chat_columns(
 ) -> Vec<(ChatColumn, usize)> {
     let find = |wanted: &[&str]| {
         let index = |name: &&str| names.iter().position(|n| n.trim().to_lowercase() == **name);
-        wanted.iter().find_map(|name| index(name))
+        wanted.iter().find_map(index)
     };
     let system = find(&SYSTEM).map(|index| (ChatColumn::System, index));
     let tools = find(&TOOLS).map(|index| (ChatColumn::Tools, index));

@@ -97,7 +97,7 @@ fn every_format_of_conversations_is_recognized() {
 #[test]
 fn other_tasks_and_named_columns_win_over_conversations() {
     let folder = Folder::new();
-    let label = |n: usize| if n % 2 == 0 { "yes" } else { "no" };
+    let label = |n: usize| if n.is_multiple_of(2) { "yes" } else { "no" };
     let row = |n: usize| {
         format!(
             r#"{{"prompt":"{}","completion":"{}"}}"#,
@@ -318,7 +318,10 @@ fn parquet_files_have_nested_messages() {
     let row = |n: usize| {
         let (asked, answer) = turn(n);
         let mut row = vec![("user", asked), ("assistant", answer)];
-        row.extend((n % 2 == 0).then(|| ("user", "Thanks \"you\"".to_owned())));
+        row.extend(
+            n.is_multiple_of(2)
+                .then(|| ("user", "Thanks \"you\"".to_owned())),
+        );
         row
     };
     let rows: Vec<_> = (0..30).map(row).collect();

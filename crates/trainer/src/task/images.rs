@@ -276,7 +276,7 @@ impl Task for ImageTask {
 impl ImageTask {
     /// The prediction for each image. `baseline_share` is the weight of the baseline for images
     /// that have its outputs.
-    pub(crate) fn predict(
+    pub fn predict(
         context: &ForwardContext,
         samples: &[ImageSample],
         baseline_share: f64,

@@ -213,7 +213,7 @@ fn fine_tuning_starts_from_the_pretrained_scores() {
 
 fn scores(train_state: &TrainState) -> Vec<f64> {
     let context = train_state.evaluation_context(Cancel::default());
-    let found = ImageTask::predict(&context, &samples(4, 1));
+    let found = ImageTask::predict(&context, &samples(4, 1), 0.0);
     let mut found: Vec<Vec<(u32, f64)>> = found.unwrap().into_iter().map(|p| p.classes).collect();
     found.iter_mut().for_each(|p| p.sort_by_key(|(c, _)| *c));
     found
