@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use trainer::{GenerationOptions, SamplingOptions, TrainedModel};
+use trainer::{GenerationOptions, TrainedModel};
 use ts_rs::TS;
 
 /// Classes in an answer.
@@ -421,10 +421,7 @@ fn text_answer(
         Task::LanguageModel => {
             let options = GenerationOptions {
                 tokens: TOKENS,
-                sampling: SamplingOptions {
-                    temperature: 0.8,
-                    ..SamplingOptions::default()
-                },
+                temperature: 0.8,
                 seed: u64::from(id),
                 ..GenerationOptions::default()
             };

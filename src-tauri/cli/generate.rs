@@ -6,10 +6,10 @@ use super::output::{out, write_part};
 use super::train::find;
 use crate::paths::device_check_path;
 use std::ops::ControlFlow;
-use trainer::{DevicePreference, GenerationOptions, SamplingOptions, TrainedModel};
+use trainer::{DevicePreference, GenerationOptions, TrainedModel};
 
-/// Runs `ebb generate`. The same prompt, options and seed give the same text, which is printed while
-/// it is generated.
+/// Runs `ebb generate`, which prints the text while it is generated. The same prompt, options and
+/// seed give the same text.
 pub fn run(args: &args::Generate) -> Result<(), Failure> {
     let saved = TrainedModel::load(
         &find(&args.run)?,
@@ -18,13 +18,11 @@ pub fn run(args: &args::Generate) -> Result<(), Failure> {
     )?;
     let options = GenerationOptions {
         tokens: args.tokens,
-        sampling: SamplingOptions {
-            temperature: args.temperature,
-            top_k: args.top_k.map(|top_k| top_k as usize),
-            top_p: args.top_p,
-            min_p: args.min_p,
-            repetition_penalty: args.repetition_penalty,
-        },
+        temperature: args.temperature,
+        top_k: args.top_k.map(|top_k| top_k as usize),
+        top_p: args.top_p,
+        min_p: args.min_p,
+        repetition_penalty: args.repetition_penalty,
         stop: args.stop.clone(),
         seed: args.seed,
     };

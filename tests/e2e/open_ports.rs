@@ -41,8 +41,9 @@ impl App {
     }
 
     fn expect_no_port(&self) {
-        let processes = self.processes();
-        assert!(processes.len() >= 2, "the page has a process of its own");
+        let processes = until("the page has a process of its own", SOON, || {
+            Some(self.processes()).filter(|processes| processes.len() >= 2)
+        });
         for process in processes {
             assert_eq!(open_ports(process), Vec::<String>::new());
         }

@@ -141,12 +141,18 @@ fn what_is_dropped_on_the_results_is_tried() {
 fn results_of_a_run_whose_data_were_moved_offer_to_locate_them() {
     let home = Home::new();
     let folder = home.path().join("fruit");
-    for class in ["apple", "lemon"] {
-        std::fs::create_dir_all(folder.join(class)).expect("it can be made");
-        for file in std::fs::read_dir(sample().join(class)).expect("the sample is there") {
+    // Every second image is in the wrong class, so that no model gets all of them right.
+    for (class, other) in [("apple", "lemon"), ("lemon", "apple")] {
+        let files = std::fs::read_dir(sample().join(class)).expect("the sample is there");
+        for (number, file) in files.enumerate() {
             let file = file.expect("it can be read").path();
-            let name = file.file_name().expect("a file has a name");
-            std::fs::copy(&file, folder.join(class).join(name)).expect("it can be copied");
+            let name = file
+                .file_name()
+                .expect("a file has a name")
+                .to_string_lossy();
+            let into = folder.join([class, other][number % 2]);
+            std::fs::create_dir_all(&into).expect("it can be made");
+            std::fs::copy(&file, into.join(format!("{class}-{name}"))).expect("it can be copied");
         }
     }
     let window = Window::open(&["app", &folder.display().to_string()], home.path());

@@ -147,7 +147,7 @@ const LARGE_FILES: &[LargeFile] = &[
     ("texts", "one line", || vec![b'a'; 40 * MB]),
     ("texts", "empty lines", || vec![b'\n'; 40 * MB]),
     ("texts", "no known encoding", || {
-        (0..40 * MB).map(|n| 0x80 | (n % 127) as u8).collect()
+        (0..20 * MB).map(|n| 0x80 | (n % 127) as u8).collect()
     }),
     ("images", "a PNG of 100 million pixels", large_png),
     ("images", "a JPEG of a hundred scans", progressive_jpeg),

@@ -18,7 +18,11 @@ fn export_refuses_a_folder_that_is_not_empty() {
     assert_eq!(
         output["files"],
         serde_json::json!([
+            "baseline.safetensors",
             "config.json",
+            "ebb_mixture.json",
+            "ebb_predictor.py",
+            "image_baseline.py",
             "model.safetensors",
             "preprocessor_config.json"
         ])

@@ -17,7 +17,10 @@ fn the_number_of_workers_changes_no_loss() {
     let without_workers = trained(0);
     assert_eq!(losses(&without_workers).len(), 9);
     for (workers, description) in [
-        (0, "Loader: on the training thread, cache "),
+        (
+            0,
+            "Loader: no workers (the training thread loads the samples), cache ",
+        ),
         (1, "Loader: 1 worker, 16 samples loaded in advance, cache "),
         (4, "Loader: 4 workers, 16 samples loaded in advance, cache "),
     ] {
@@ -67,9 +70,7 @@ fn prefetch_and_evaluation_batch_are_printed_and_change_no_result() {
             .ends_with("; evaluates as many samples as fit into memory at once; no pinned memory")
     );
     assert!(loader(&limited).contains("1 worker, 24 samples loaded in advance"));
-    assert!(
-        loader(&limited).ends_with("; evaluations of at most 2 samples at once; no pinned memory")
-    );
+    assert!(loader(&limited).ends_with("; evaluates at most 2 samples at once; no pinned memory"));
     assert_eq!(losses(&usual), losses(&limited));
     let ((samples, loss), (few_samples, few_loss)) = (evaluated(&usual), evaluated(&limited));
     assert_eq!(samples, few_samples);

@@ -21,12 +21,10 @@ fn train_with_limit(limit: &str, options: &str) -> CommandOutput {
 
 /// If the error names the needed and the available memory, more is needed than available.
 fn check_shortage(output: &CommandOutput) {
-    let Some((_, rest)) = output.err.split_once(" needs ") else {
+    let Some((before, rest)) = output.err.split_once(", but only ") else {
         return;
     };
-    let (needed, rest) = rest
-        .split_once(", but only ")
-        .expect("the available memory");
+    let (_, needed) = before.rsplit_once(" needs ").expect("the needed memory");
     let (available, _) = rest
         .split_once(" is available")
         .expect("the available memory");

@@ -168,6 +168,12 @@ fn a_language_model_is_trained_and_generates_text() {
         .expect_code(0)
         .out;
     assert!(long.len() > 80, "{long}");
+}
+
+#[test]
+fn a_text_is_generated_by_the_options_of_the_command() {
+    let home = book();
+    home.train(&format!("{BOOK} --steps 60")).expect_code(0);
     let generate = |options: &str| {
         home.run(&format!("generate book --prompt It --tokens 24 {options}"))
             .expect_code(0)

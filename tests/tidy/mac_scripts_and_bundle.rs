@@ -279,7 +279,7 @@ fn the_guide_lists_every_program_that_a_script_for_the_mac_runs() {
 #[test]
 fn the_bundle_declares_folders_and_reasons() {
     none(&undeclared(&text("Info.plist")));
-    assert_eq!(undeclared("").len(), 8);
+    assert_eq!(undeclared("").len(), 9);
     // The hardened runtime refuses what the entitlements do not name.
     assert!(text("Entitlements.plist").contains("<key>com.apple.security.device.camera</key>"));
     let config: Value = serde_json::from_str(&text("tauri.conf.json")).expect("it is JSON");

@@ -76,10 +76,10 @@ const WARM_UP: usize = 2;
 const LEARNING_RATE: f64 = 3e-4;
 /// As in the trainers that Ebb is compared with.
 const WEIGHT_DECAY: f64 = 0.01;
-/// As in a run, each step confirms its update, so that a failure is noticed in its own step; on CUDA
-/// this needs no wait. If this environment variable is `never` or `always`, no step waits after the
-/// update or every step does, to measure what that wait costs. The other waits stay: they return the
-/// losses and the gradient norm, which the update needs.
+/// As in a run, each step confirms its update, so that a failure is noticed in its own step; on
+/// CUDA this needs no wait. If this environment variable is `never` or `always`, no step waits
+/// after the update or every step does, to measure what that wait costs. The other waits stay: they
+/// return the losses and the gradient norm, which the update needs.
 const WAIT: &str = "EBB_BENCH_WAIT";
 
 /// When a step waits for the device after the update.

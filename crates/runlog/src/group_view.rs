@@ -56,7 +56,7 @@ pub struct GroupChange {
     pub at_ms: u64,
     /// Completed optimizer steps.
     pub step: u64,
-    /// What happened: "Trains on 2 machines: studio (rank 0), air (rank 1)".
+    /// What happened: "Training on 2 machines: studio (rank 0), air (rank 1)".
     pub message: String,
 }
 
@@ -315,12 +315,12 @@ mod tests {
         assert_eq!(
             reported,
             [
-                "Trains on 2 machines: studio (rank 0), air (rank 1)",
+                "Training on 2 machines: studio (rank 0), air (rank 1)",
                 "rank 1 (air) has freed its weights: its memory is short",
                 "rank 1 (air): Micro-batch reduced from 16 to 8",
                 "rank 1 (air) has its weights again and takes part",
                 "rank 1 (air) has not answered for 60 s",
-                "Trains in 1 process on studio",
+                "Training in 1 process on studio",
             ]
         );
         assert_eq!(view.changes[4].at_ms, 40, "before the clock was set back");

@@ -146,7 +146,7 @@ pub(crate) fn fit(samples: &[FeatureSample], options: &FitOptions) -> Option<Ker
             pairs.for_each(|(own, mirrored)| *own = 0.5 * (*own + mirrored));
         }
         for ridge in RIDGES {
-            let factor = InverseFactor::of(&kernel, ridge, options.is_stopping);
+            let factor = InverseFactor::from_kernel(&kernel, ridge, options.is_stopping);
             if (options.is_stopping)() {
                 return None;
             }

@@ -130,9 +130,7 @@ pub use task::{ClassReport, EvaluationReport, Prediction, RegressionReport};
 pub use task_conversion::{dataset_task, model_task};
 pub use threads::{STACK_BYTES, on_threads};
 pub use train::{resume_to, start};
-pub use trained_model::{
-    CompressedText, ExportFormat, GenerationOptions, Progress, SamplingOptions, TrainedModel,
-};
+pub use trained_model::{CompressedText, ExportFormat, GenerationOptions, Progress, TrainedModel};
 
 /// Internals that the tests of this crate and the benchmarks use.
 #[doc(hidden)]

@@ -1,6 +1,7 @@
 //! A trained model in use: evaluated on a dataset, asked for predictions, or exported. Writes
 //! nothing but the exported folder.
 
+mod generation_options;
 mod choose_token;
 mod evaluate_baseline;
 mod baseline_model;
@@ -14,9 +15,8 @@ mod seen_files;
 mod text_stream;
 mod texts;
 
-pub use choose_token::SamplingOptions;
 pub use compress::CompressedText;
-pub use generate::GenerationOptions;
+pub use generation_options::GenerationOptions;
 
 use crate::checkpoint::{self, OptimizerState, RunState};
 use crate::data::{EvalLoader, TOKENIZER};

@@ -29,8 +29,8 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Most values in the file, about. Those of large models have two million. The library holds all of
 /// them in a form that takes up to a hundred bytes for each.
 const MAX_VALUES: usize = 4_000_000;
-/// Most names in the file, about: each token of a vocabulary is one, and each added token has seven.
-/// Those of large models have three hundred thousand.
+/// Most names in the file, about: each token of a vocabulary is one, and each added token has
+/// seven. Those of large models have three hundred thousand.
 const MAX_NAMES: usize = 700_000;
 /// Most parts of a tokenizer, such as normalizers, about: each works on every text.
 const MAX_PARTS: usize = 1_000;

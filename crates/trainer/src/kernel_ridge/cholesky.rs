@@ -18,7 +18,11 @@ pub(super) struct InverseFactor {
 impl InverseFactor {
     /// Factorizes a symmetric matrix, of which only the lower triangle is read. `None` if the user
     /// has stopped the run, or if the matrix is not positive definite.
-    pub fn of(kernel: &[f32], ridge: f32, is_stopping: &(dyn Fn() -> bool + Sync)) -> Option<Self> {
+    pub fn from_kernel(
+        kernel: &[f32],
+        ridge: f32,
+        is_stopping: &(dyn Fn() -> bool + Sync),
+    ) -> Option<Self> {
         let count = kernel.len().isqrt();
         let mut factor = kernel.to_vec();
         for i in 0..count {
@@ -127,7 +131,7 @@ mod tests {
         let wanted: Vec<f32> = (0..2 * count)
             .map(|i| ((i * 7) % 11) as f32 - 5.0)
             .collect();
-        let factor = InverseFactor::of(&kernel, ridge, &|| false).expect("it is definite");
+        let factor = InverseFactor::from_kernel(&kernel, ridge, &|| false).expect("it is definite");
         let solved = factor.solve(&wanted);
         for (row, wanted) in solved.chunks_exact(count).zip(wanted.chunks_exact(count)) {
             for (i, expected) in wanted.iter().enumerate() {
@@ -144,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_stop_or_an_indefinite_matrix_gives_no_factor() {
-        assert!(InverseFactor::of(&matrix(40), 0.5, &|| true).is_none());
-        assert!(InverseFactor::of(&[1.0, 0.0, 2.0, 1.0], 0.0, &|| false).is_none());
+        assert!(InverseFactor::from_kernel(&matrix(40), 0.5, &|| true).is_none());
+        assert!(InverseFactor::from_kernel(&[1.0, 0.0, 2.0, 1.0], 0.0, &|| false).is_none());
     }
 }

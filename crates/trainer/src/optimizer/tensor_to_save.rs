@@ -87,7 +87,8 @@ fn write_tensors(tensors: &[(String, SavedTensor)], path: &Path) -> SaveResult<(
     tensors.sort_by(|(a_name, a), (b_name, b)| {
         b.dtype().cmp(&a.dtype()).then_with(|| a_name.cmp(b_name))
     });
-    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let file = File::create(path)?; // tidy: not durable; `disk::write_with` calls this
+    let mut file = BufWriter::with_capacity(1 << 20, file);
     let (mut bytes, mut sum) = (0, crc32fast::Hasher::new());
     let mut write = |data: &[u8]| -> io::Result<()> {
         sum.update(data);

@@ -473,7 +473,7 @@ mod tests {
             baseline_accuracy: Some(0.9),
             ..images
         };
-        let text = "The network is not better than the baseline of edges and colors (90.0 % right), so Ebb predicts with the baseline. To improve it, start from pretrained weights.";
+        let text = "The network is not better than the baseline of edges and colors (90.0 % right), so Ebb predicts with the baseline. To improve on the baseline, start from pretrained weights.";
         check(&good, &replaced, Tone::Hint, text);
         let alone = TrainingFacts {
             baseline_share: Some(1.0),

@@ -67,7 +67,7 @@ pub(super) struct SampleOutputs<'a> {
 
 impl<'a> SampleOutputs<'a> {
     /// Class scores alone.
-    pub fn of_classes(index: u32, label: u32, scores: &'a [f64]) -> Self {
+    pub fn from_scores(index: u32, label: u32, scores: &'a [f64]) -> Self {
         SampleOutputs {
             index,
             label,
@@ -406,7 +406,7 @@ mod tests {
                 [0.4, 0.0]
             };
             let mut one = EvaluatedMicroBatch::default();
-            let outputs = SampleOutputs::of_classes(index, 1, &scores);
+            let outputs = SampleOutputs::from_scores(index, 1, &scores);
             one.add_sample(&outputs);
             one.add_to_mixtures(&outputs, &baseline);
             sum.add(one);
@@ -436,7 +436,7 @@ mod tests {
     #[test]
     fn an_evaluation_without_a_baseline_stays_as_it_is() {
         let mut sum = EvaluatedMicroBatch::default();
-        let outputs = SampleOutputs::of_classes(0, 1, &[0.0, 1.0]);
+        let outputs = SampleOutputs::from_scores(0, 1, &[0.0, 1.0]);
         sum.add_sample(&outputs);
         sum.add_to_mixtures(&outputs, &[]);
         let found = sum.clone().into_best_mixture();

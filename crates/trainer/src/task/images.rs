@@ -162,7 +162,7 @@ impl Task for ImageTask {
             let scores = to_f64(scores.tensor())?;
             let rows = scores.chunks_exact(context.heads.classes);
             for (scores, sample) in rows.zip(samples) {
-                let outputs = SampleOutputs::of_classes(sample.index, sample.label, scores);
+                let outputs = SampleOutputs::from_scores(sample.index, sample.label, scores);
                 result.count(&outputs);
             }
         } else {

@@ -78,7 +78,7 @@ pub(crate) fn evaluate(
         let (text, label) = texts.row(index);
         let scores = model.scores(text);
         let label = label_in_run(label);
-        sums.add_sample(&SampleOutputs::of_classes(index as u32, label, &scores));
+        sums.add_sample(&SampleOutputs::from_scores(index as u32, label, &scores));
     }
     sums
 }

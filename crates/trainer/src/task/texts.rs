@@ -101,7 +101,7 @@ impl Task for TextTask {
         };
         let classes = scores.tensor().dim(1)?;
         for (scores, text) in to_f64(scores.tensor())?.chunks_exact(classes).zip(texts) {
-            let outputs = SampleOutputs::of_classes(text.index, text.label, scores);
+            let outputs = SampleOutputs::from_scores(text.index, text.label, scores);
             result.count(&outputs);
             result.add_to_mixtures(&outputs, &text.baseline);
         }

@@ -1,38 +1,7 @@
 //! Chooses the next token of a generated text from the scores of a language model.
 
+use super::generation_options::GenerationOptions;
 use std::collections::HashSet;
-
-/// How tokens are chosen.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SamplingOptions {
-    /// Logits are divided by it. Below 1, probable tokens become more probable; at 0, the most
-    /// probable token is always chosen.
-    pub temperature: f64,
-    /// Samples from this many of the most probable tokens only; from all if absent.
-    pub top_k: Option<usize>,
-    /// Samples only from the most probable tokens that together have this probability, in
-    /// `0.0..=1.0` (Holtzman et al. 2020, <https://arxiv.org/abs/1904.09751>).
-    pub top_p: Option<f64>,
-    /// Samples only from tokens that have at least this fraction of the highest probability, in
-    /// `0.0..=1.0` (Nguyen et al. 2024, <https://arxiv.org/abs/2407.01082>).
-    pub min_p: Option<f64>,
-    /// The logits of tokens that the text has already are divided by it if they are positive, and
-    /// multiplied by it otherwise; 1 changes nothing (Keskar et al. 2019,
-    /// <https://arxiv.org/abs/1909.05858>).
-    pub repetition_penalty: f64,
-}
-
-impl Default for SamplingOptions {
-    fn default() -> Self {
-        SamplingOptions {
-            temperature: 1.0,
-            top_k: None,
-            top_p: None,
-            min_p: None,
-            repetition_penalty: 1.0,
-        }
-    }
-}
 
 /// The token that `chance`, in `0.0..1.0`, selects from these logits. `seen` are the tokens of the
 /// text so far.
@@ -43,7 +12,7 @@ impl Default for SamplingOptions {
 pub(super) fn choose_token(
     mut logits: Vec<f64>,
     seen: &[u32],
-    options: &SamplingOptions,
+    options: &GenerationOptions,
     chance: f64,
 ) -> u32 {
     penalize(&mut logits, seen, options.repetition_penalty);
@@ -108,7 +77,7 @@ mod tests {
     use super::*;
 
     /// Checks which token a chance selects of three with the probabilities 0.5, 0.2 and 0.3.
-    fn check(options: SamplingOptions, chance: f64, token: u32) {
+    fn check(options: GenerationOptions, chance: f64, token: u32) {
         let logits = [0.5f64, 0.2, 0.3].iter().map(|share| share.ln()).collect();
         let chosen = choose_token(logits, &[], &options, chance);
         assert_eq!(chosen, token, "{options:?} {chance}");
@@ -116,7 +85,7 @@ mod tests {
 
     #[test]
     fn tokens_are_sampled_by_their_probability() {
-        let all = SamplingOptions::default();
+        let all = GenerationOptions::default();
         for (chance, token) in [
             (0.0, 0),
             (0.49, 0),
@@ -125,9 +94,12 @@ mod tests {
             (0.81, 1),
             (0.999, 1),
         ] {
-            check(all, chance, token);
+            check(all.clone(), chance, token);
         }
-        let temperature = |temperature| SamplingOptions { temperature, ..all };
+        let temperature = |temperature| GenerationOptions {
+            temperature,
+            ..all.clone()
+        };
         check(temperature(0.0), 0.99, 0);
         // Squared shares: 0.25, 0.04, 0.09 of 0.38.
         check(temperature(0.5), 0.65, 0);
@@ -136,27 +108,27 @@ mod tests {
 
     #[test]
     fn improbable_tokens_are_left_out() {
-        let all = SamplingOptions::default();
-        let top_k = |k| SamplingOptions {
+        let all = GenerationOptions::default();
+        let top_k = |k| GenerationOptions {
             top_k: Some(k),
-            ..all
+            ..all.clone()
         };
         check(top_k(1), 0.99, 0);
         // Of two: 0.5 and 0.3 make 0.8.
         check(top_k(2), 0.62, 0);
         check(top_k(2), 0.64, 2);
-        let top_p = |p| SamplingOptions {
+        let top_p = |p| GenerationOptions {
             top_p: Some(p),
-            ..all
+            ..all.clone()
         };
         check(top_p(0.0), 0.99, 0);
         check(top_p(0.49), 0.99, 0);
         check(top_p(0.51), 0.99, 2);
         check(top_p(0.79), 0.62, 0);
         check(top_p(1.0), 0.999, 1);
-        let min_p = |p| SamplingOptions {
+        let min_p = |p| GenerationOptions {
             min_p: Some(p),
-            ..all
+            ..all.clone()
         };
         // The others have 0.6 and 0.4 of the highest probability.
         check(min_p(0.61), 0.99, 0);
@@ -168,10 +140,10 @@ mod tests {
 
     #[test]
     fn tokens_that_the_text_has_become_less_probable() {
-        let options = SamplingOptions {
+        let options = GenerationOptions {
             temperature: 0.0,
             repetition_penalty: 2.0,
-            ..SamplingOptions::default()
+            ..GenerationOptions::default()
         };
         let chosen =
             |logits: [f64; 3], seen: &[u32]| choose_token(logits.to_vec(), seen, &options, 0.0);

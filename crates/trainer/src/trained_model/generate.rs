@@ -2,8 +2,9 @@
 //! same text. Keys and values are cached, so each token costs a forward pass over itself alone.
 
 use super::TrainedModel;
-use super::choose_token::{SamplingOptions, choose_token};
-use super::text_stream::{Piece, TextStream};
+use super::choose_token::choose_token;
+use super::generation_options::GenerationOptions;
+use super::text_stream::{NewText, TextStream};
 use crate::error::Result;
 use crate::task::LanguageTask;
 use dataset::Task;
@@ -12,21 +13,8 @@ use tape::Rng;
 use tape::device::with_autorelease_pool;
 use tape::inplace::to_f64;
 
-/// How text is generated.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct GenerationOptions {
-    /// Most tokens to generate.
-    pub tokens: usize,
-    /// How each token is chosen.
-    pub sampling: SamplingOptions,
-    /// The text ends before the first of these.
-    pub stop: Vec<String>,
-    /// Seed of the random numbers.
-    pub seed: u64,
-}
-
 impl TrainedModel {
-    /// The text that follows `prompt`. Calls `on_text` with each piece of it as soon as it is
+    /// The text that follows `prompt`. Calls `on_text` with each part of it as soon as it is
     /// certain. The text ends early at a stop text, if the model ends its document, or if `on_text`
     /// breaks. When the context is full, the second half of the text is read again.
     ///
@@ -73,14 +61,14 @@ impl TrainedModel {
                 Ok(to_f64(scores.tensor())?)
             })?;
             let chance = draws.uniform(number as u64);
-            let next = choose_token(scores, &ids, &options.sampling, chance);
+            let next = choose_token(scores, &ids, options, chance);
             if Some(next) == boundary {
                 break;
             }
             ids.push(next);
             let (text, is_last) = match stream.push(next) {
-                Piece::Text(text) => (text, false),
-                Piece::Last(text) => (text, true),
+                NewText::Text(text) => (text, false),
+                NewText::Last(text) => (text, true),
             };
             written.push_str(&text);
             if on_text(&text).is_break() || is_last {

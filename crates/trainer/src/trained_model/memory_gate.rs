@@ -101,8 +101,8 @@ mod tests {
         let free = || freed.set(freed.get() + 1);
         assert_eq!(gate.next_micro_batch(&progress, free), MICRO_BATCH);
         assert_eq!(freed.get(), 0);
-        let after = gate.next_micro_batch(&progress, free);
-        assert_eq!(after, REDUCED_MICRO_BATCH, "critical ends in a warning");
+        // Once memory was free for two seconds.
+        assert_eq!(gate.next_micro_batch(&progress, free), MICRO_BATCH);
         assert!(freed.get() >= 3, "memory was freed {} times", freed.get());
     }
 

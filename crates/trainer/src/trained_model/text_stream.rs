@@ -1,4 +1,4 @@
-//! A generated text while its tokens arrive: pieces that are complete characters, up to a stop text.
+//! A generated text while its tokens arrive: parts of complete characters, up to a stop text.
 
 use dataset::Tokenizer;
 
@@ -18,7 +18,7 @@ pub(super) struct TextStream<'t> {
 
 /// What a token adds to the text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum NewText {
     /// This text, which may be empty. More may follow.
     Text(String),
     /// This text, and then the text ends at a stop text.
@@ -38,7 +38,7 @@ impl<'t> TextStream<'t> {
     }
 
     /// Adds a token.
-    pub fn push(&mut self, token: u32) -> Piece {
+    pub fn push(&mut self, token: u32) -> NewText {
         self.tokens.push(token);
         self.decode(false);
         self.take()
@@ -48,8 +48,8 @@ impl<'t> TextStream<'t> {
     pub fn finish(mut self) -> String {
         self.decode(true);
         match self.take() {
-            Piece::Last(text) => text,
-            Piece::Text(text) => text + &self.held,
+            NewText::Last(text) => text,
+            NewText::Text(text) => text + &self.held,
         }
     }
 
@@ -70,12 +70,12 @@ impl<'t> TextStream<'t> {
     }
 
     /// Takes the held text that cannot be part of a stop text.
-    fn take(&mut self) -> Piece {
+    fn take(&mut self) -> NewText {
         let stops = self.stop.iter().filter(|stop| !stop.is_empty());
         let found = stops.clone().filter_map(|stop| self.held.find(stop)).min();
         if let Some(end) = found {
             self.held.truncate(end);
-            return Piece::Last(std::mem::take(&mut self.held));
+            return NewText::Last(std::mem::take(&mut self.held));
         }
         let begins = |from: usize| {
             stops
@@ -85,7 +85,7 @@ impl<'t> TextStream<'t> {
         let starts = self.held.char_indices().map(|(at, _)| at);
         let certain = starts.into_iter().find(|at| begins(*at));
         let rest = self.held.split_off(certain.unwrap_or(self.held.len()));
-        Piece::Text(std::mem::replace(&mut self.held, rest))
+        NewText::Text(std::mem::replace(&mut self.held, rest))
     }
 }
 
@@ -93,41 +93,41 @@ impl<'t> TextStream<'t> {
 mod tests {
     use super::*;
 
-    /// The pieces of a text of bytes, each of which is a token.
-    fn pieces(text: &[u8], stop: &[&str]) -> Vec<String> {
+    /// The parts of a text of bytes, each of which is a token.
+    fn parts(text: &[u8], stop: &[&str]) -> Vec<String> {
         let tokenizer = Tokenizer::bytes();
         let stop: Vec<String> = stop.iter().map(|stop| (*stop).to_owned()).collect();
         let mut stream = TextStream::new(&tokenizer, &stop);
-        let mut pieces = Vec::new();
+        let mut parts = Vec::new();
         for byte in text {
             match stream.push(u32::from(*byte)) {
-                Piece::Text(text) => pieces.push(text),
-                Piece::Last(text) => {
-                    pieces.push(text);
-                    return pieces;
+                NewText::Text(text) => parts.push(text),
+                NewText::Last(text) => {
+                    parts.push(text);
+                    return parts;
                 }
             }
         }
-        pieces.push(stream.finish());
-        pieces
+        parts.push(stream.finish());
+        parts
     }
 
     #[test]
     fn characters_arrive_whole() {
-        assert_eq!(pieces("aé!".as_bytes(), &[]), ["a", "", "é", "!", ""]);
+        assert_eq!(parts("aé!".as_bytes(), &[]), ["a", "", "é", "!", ""]);
         // A text that ends within a character.
-        assert_eq!(pieces(&"aé".as_bytes()[..2], &[]).concat(), "a\u{FFFD}");
+        assert_eq!(parts(&"aé".as_bytes()[..2], &[]).concat(), "a\u{FFFD}");
         let broken = [b'a', 0xC3, b'b', b'c'];
-        assert_eq!(pieces(&broken, &[]).concat(), "a\u{FFFD}bc");
+        assert_eq!(parts(&broken, &[]).concat(), "a\u{FFFD}bc");
     }
 
     #[test]
     fn a_text_ends_before_a_stop_text() {
-        assert_eq!(pieces(b"one.\n\ntwo", &["\n\n"]).concat(), "one.");
-        assert_eq!(pieces(b"aab", &["ab", "b"]), ["", "a", ""]);
+        assert_eq!(parts(b"one.\n\ntwo", &["\n\n"]).concat(), "one.");
+        assert_eq!(parts(b"aab", &["ab", "b"]), ["", "a", ""]);
         // The beginning of a stop text is held back, and given if it does not become one.
-        assert_eq!(pieces(b"a<b", &["</s>"]), ["a", "", "<b", ""]);
-        assert_eq!(pieces(b"a<", &["</s>"]), ["a", "", "<"]);
-        assert_eq!(pieces(b"ab", &[""]), ["a", "b", ""]);
+        assert_eq!(parts(b"a<b", &["</s>"]), ["a", "", "<b", ""]);
+        assert_eq!(parts(b"a<", &["</s>"]), ["a", "", "<"]);
+        assert_eq!(parts(b"ab", &[""]), ["a", "b", ""]);
     }
 }
