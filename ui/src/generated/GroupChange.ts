@@ -13,6 +13,6 @@ at_ms: number,
  */
 step: number, 
 /**
- * What happened: "Trains on 2 machines: studio (rank 0), air (rank 1)".
+ * What happened: "Training on 2 machines: studio (rank 0), air (rank 1)".
  */
 message: string, };
