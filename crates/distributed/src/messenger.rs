@@ -31,7 +31,8 @@ const IDLE_NAP_DIVISOR: u32 = 100;
 /// The fraction of the usual time between two claims that a pause of the coordinator lasts. A claim
 /// waits for half a pause on average.
 const CLAIM_NAP_DIVISOR: u32 = 24;
-/// Weight of the newest time between two claims in the usual one: one in so many.
+/// The usual time between two claims is a running mean. The newest time has a weight of one divided
+/// by this number.
 const NEW_GAP_DIVISOR: u32 = 4;
 
 /// When a rank counts as lost.

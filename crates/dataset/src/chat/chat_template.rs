@@ -1,6 +1,8 @@
 //! The chat template of a model: a Jinja template that writes a conversation as the text that the
 //! model was trained on. It is rendered like in transformers, by MiniJinja with the methods of
-//! Python. Templates are not trusted: their time and memory are limited.
+//! Python. Templates are not trusted: the number of steps of a rendering is limited. But MiniJinja
+//! counts a filter as one step, so a template that doubles a list many times and then counts its
+//! elements still takes very long.
 
 use super::python_json::to_python_json;
 use jiff::civil::date;

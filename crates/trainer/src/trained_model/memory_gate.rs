@@ -70,7 +70,7 @@ mod tests {
 
     const GB: u64 = 1 << 30;
 
-    /// A gate on a machine of 16 GB, of which other apps take so many GB, one reading per 500 ms.
+    /// A gate on a machine of 16 GB. `others_gb` is what other apps use, one reading per 500 ms.
     fn gate(folder: &tempfile::TempDir, others_gb: &[u64]) -> MemoryGate {
         let path = folder.path().join("script.jsonl");
         let mut script = String::new();

@@ -22,7 +22,7 @@ struct Erratic {
     group: Box<dyn Group>,
     random: Rng,
     drawn: u64,
-    /// The rank claims nothing in so many of its next calls.
+    /// Number of calls to come in which the rank claims nothing.
     rests: u64,
 }
 
