@@ -415,6 +415,21 @@ fn a_failing_disk_leaves_no_part_of_a_run() {
     assert!(failures > 40, "{failures}");
 }
 
+/// Calls `check` with what each power failure leaves, and a text about it. Returns the number of
+/// changes after which the power fails.
+fn cut_power_after_each_change(disk: &SimulatedDisk, mut check: impl FnMut(&Path, &str)) -> u64 {
+    let (mut cuts, mut changes) = (disk.power_cuts(), 0);
+    while let Some(change) = cuts.next_change() {
+        changes += 1;
+        for survivors in [Survivors::All, Survivors::None, Survivors::Seed(changes)] {
+            let left = tempfile::tempdir().unwrap();
+            cuts.leave(survivors, left.path()).unwrap();
+            check(left.path(), &format!("{survivors:?} after {change}"));
+        }
+    }
+    changes
+}
+
 /// The power fails after any change: the run is whole or absent.
 #[test]
 fn a_power_failure_leaves_no_part_of_a_run() {
@@ -427,21 +442,13 @@ fn a_power_failure_leaves_no_part_of_a_run() {
         store.import_archive(&archive).unwrap();
     }
     let expected = files(&run.path);
-    let (mut cuts, mut changes, mut whole) = (disk.power_cuts(), 0, 0);
-    while let Some(change) = cuts.next_change() {
-        changes += 1;
-        for survivors in [Survivors::All, Survivors::None, Survivors::Seed(changes)] {
-            let left = tempfile::tempdir().unwrap();
-            cuts.leave(survivors, left.path()).unwrap();
-            for folder in RunStore::open(left.path().join("runs")).list().unwrap() {
-                assert!(
-                    files(&folder.path) == expected,
-                    "{survivors:?} after {change}"
-                );
-                whole += 1;
-            }
+    let mut whole = 0;
+    let changes = cut_power_after_each_change(&disk, |left, about| {
+        for folder in RunStore::open(left.join("runs")).list().unwrap() {
+            assert!(files(&folder.path) == expected, "{about}");
+            whole += 1;
         }
-    }
+    });
     assert!(changes > 20 && whole > 0, "{changes} changes, {whole} runs");
 }
 
@@ -498,19 +505,14 @@ fn a_power_failure_leaves_no_part_of_an_archive() {
         run.export_archive(&root.path().join("birds.ebbrun"))
             .unwrap();
     }
-    let (mut cuts, mut changes, mut whole) = (disk.power_cuts(), 0, 0);
-    while let Some(change) = cuts.next_change() {
-        changes += 1;
-        for survivors in [Survivors::All, Survivors::None, Survivors::Seed(changes)] {
-            let left = tempfile::tempdir().unwrap();
-            cuts.leave(survivors, left.path()).unwrap();
-            let archive = left.path().join("birds.ebbrun");
-            if archive.exists() {
-                expect_whole(&archive, &run, &format!("{survivors:?} after {change}"));
-                whole += 1;
-            }
+    let mut whole = 0;
+    let changes = cut_power_after_each_change(&disk, |left, about| {
+        let archive = left.join("birds.ebbrun");
+        if archive.exists() {
+            expect_whole(&archive, &run, about);
+            whole += 1;
         }
-    }
+    });
     assert!(
         changes > 4 && whole > 0,
         "{changes} changes, {whole} archives"

@@ -3,11 +3,11 @@
 //! one machine. A recorded schedule repeats the bits. `EBB_GROUP_SCHEDULES` sets the number of
 //! schedules.
 
-use crate::group::{
-    Trained, config, delayed, distance, each_rank, of_documents, of_images, of_texts, train,
-    train_with, wrapped, write_random_memory,
+use crate::group_runs::{
+    Trained, config, delayed, distance, each_rank, forward_members, of_documents, of_images,
+    of_texts, train, train_with, wrapped, write_random_memory,
 };
-use distributed::{Claim, ClaimRequest, Ended, Group, Member, Share, Values};
+use distributed::{Claim, ClaimRequest, Ended, Group, Share, Values};
 use runlog::{CheckpointInterval, PrecisionChoice, RunConfig, TaskChoice};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -49,21 +49,7 @@ impl Erratic {
 }
 
 impl Group for Erratic {
-    fn rank(&self) -> usize {
-        self.group.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.group.size()
-    }
-
-    fn member(&self, rank: usize) -> Member {
-        self.group.member(rank)
-    }
-
-    fn gather(&mut self, mine: Vec<u8>) -> distributed::Result<Vec<Vec<u8>>> {
-        self.group.gather(mine)
-    }
+    forward_members!();
 
     fn begin_step(&mut self, samples: u32) {
         if self.draw() < 0.15 {
@@ -314,21 +300,7 @@ struct Flipping {
 }
 
 impl Group for Flipping {
-    fn rank(&self) -> usize {
-        self.group.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.group.size()
-    }
-
-    fn member(&self, rank: usize) -> Member {
-        self.group.member(rank)
-    }
-
-    fn gather(&mut self, mine: Vec<u8>) -> distributed::Result<Vec<Vec<u8>>> {
-        self.group.gather(mine)
-    }
+    forward_members!();
 
     fn begin_step(&mut self, samples: u32) {
         self.group.begin_step(samples);
@@ -425,7 +397,7 @@ fn a_replayed_group_repeats_the_bits() {
                 // Other delays, rests and give-backs than before.
                 let group = RunGroup::new(Box::new(Erratic::new(group, seed + 100)));
                 let replay = is_first.then(|| replay.clone());
-                crate::group::train_replay(config, group, replay)
+                crate::group_runs::train_replay(config, group, replay)
             };
             let again = each_rank(&configs, delayed(seed + 50), &start);
             assert_eq!(again[0].losses(), first[0].losses(), "seed {seed}");
@@ -439,7 +411,7 @@ fn a_replayed_group_repeats_the_bits() {
         group
     });
     let replay = Replay::from_events(&first[0].events);
-    let alone = crate::group::train_replay(&config, RunGroup::default(), Some(replay));
+    let alone = crate::group_runs::train_replay(&config, RunGroup::default(), Some(replay));
     let error = alone.error();
     assert!(
         error.contains("was trained in 2 processes, and this one is in 1 process"),

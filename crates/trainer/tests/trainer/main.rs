@@ -21,6 +21,7 @@ mod export_texts;
 mod fine_tune;
 mod fine_tune_choices;
 mod group;
+mod group_runs;
 mod group_schedules;
 mod half_precision;
 mod kv_cache;
