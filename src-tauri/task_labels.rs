@@ -1,5 +1,6 @@
 //! The names of tasks as the window and the terminal show them.
 
+#[cfg(feature = "desktop")]
 use dataset::Task;
 
 /// "image classification" for `image-classification`; "image regression" if there are targets and
