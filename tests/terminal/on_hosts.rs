@@ -240,7 +240,7 @@ fn a_group_continues_after_the_death_of_any_process() {
         return;
     }
     let alone = birds();
-    let plan = format!("train {{birds}} {PLAN} --steps 900 --checkpoint-every 20steps");
+    let plan = format!("train {{birds}} {PLAN} --steps 300 --checkpoint-every 20steps");
     let expected = losses(&run(&alone, &plan).expect_code(0).events());
     let home = birds();
     let training = start(&home, &format!("{plan} --on localhost,other"));

@@ -12,7 +12,7 @@ export const machines: GroupView = {
     { member: member(2, "mini", 8), last: { ...share, rank: 2, level: "critical", is_suspended: true, micro_batch: 0, own_bytes: 0.2 * GB, budget_bytes: 0.3 * GB }, share: 0, times: { working: 0, waiting: 0.96, exchange: 0.04 }, samples: 400 },
   ],
   changes: [
-    { at_ms: 0, step: 0, message: "Trains on 3 machines: studio (rank 0), air (rank 1), mini (rank 2)" },
+    { at_ms: 0, step: 0, message: "Training on 3 machines: studio (rank 0), air (rank 1), mini (rank 2)" },
     { at_ms: 128_000, step: 61, message: "rank 1 (air): Micro-batch reduced from 8 to 2: another app took 2.9 GB in 18 s" },
     { at_ms: 164_000, step: 78, message: "rank 2 (mini) has freed its weights: its memory is short" },
   ],
