@@ -152,8 +152,11 @@ fn report<T: Task>(session: &mut Session<'_, T>, sum: EvaluatedMicroBatch) -> Re
         best: is_best,
     })?;
     if is_best {
-        save_results(session, &sum, &metrics)?;
         session.save_or_warn(CheckpointReason::Best)?;
+        // Results without their model would describe a model that nobody can use.
+        if session.checkpointer.is_saved(session.state.step) {
+            save_results(session, &sum, &metrics)?;
+        }
     }
     Ok(())
 }

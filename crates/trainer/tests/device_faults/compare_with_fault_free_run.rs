@@ -5,6 +5,9 @@ use crate::schedule::{STEPS, Schedule};
 use crate::training_setups::Scenario;
 use tape::fault_injection::Fault;
 
+/// The warning of a run that could not save a checkpoint.
+const NOT_SAVED: &str = "no checkpoint was saved";
+
 /// How a schedule ended.
 pub enum Outcome {
     /// The result is that of a run without faults.
@@ -46,10 +49,10 @@ pub fn check(scenario: &Scenario, calm: &Record, schedule: &Schedule) -> Outcome
     let expected = if is_usual {
         calm
     } else {
-        repetition = repeated(scenario, schedule, &run.events);
+        repetition = repeated(scenario, schedule, &run.events, None);
         &repetition
     };
-    match compare(&run, expected) {
+    match compare(&run, expected).and_then(|()| compare_uses(scenario, schedule, &run, expected)) {
         Ok(()) => Outcome::Same {
             errors: run.errors.len(),
             faults: run.happened.len(),
@@ -103,6 +106,30 @@ fn compare(run: &Record, expected: &Record) -> Result<(), String> {
             ));
         }
     }
+    Ok(())
+}
+
+/// Compares the uses of the trained model. If the best checkpoint could not be saved, as a warning
+/// says, the model is that of another checkpoint.
+fn compare_uses(
+    scenario: &Scenario,
+    schedule: &Schedule,
+    run: &Record,
+    expected: &Record,
+) -> Result<(), String> {
+    let of_same_step;
+    let expected = match run.used_step {
+        Some(step) if expected.used_step != Some(step) => {
+            if !run.warnings.iter().any(|w| w.contains(NOT_SAVED)) {
+                return Err(format!(
+                    "silent loss of the best checkpoint: step {step} is used"
+                ));
+            }
+            of_same_step = repeated(scenario, schedule, &run.events, Some(step));
+            &of_same_step
+        }
+        _ => expected,
+    };
     for (usage, found) in &run.used {
         if expected.used.get(usage) != Some(found) {
             return Err(format!("silent difference in a use: {usage:?}"));

@@ -6,7 +6,7 @@ use crate::training_setups::{Scenario, temporary_folder};
 use runlog::{RunEvent, RunFolder, RunStore, StopReason};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -36,6 +36,8 @@ pub struct Record {
     pub losses: BTreeMap<u64, f64>,
     /// The hash of the result of each use of the trained model.
     pub used: BTreeMap<Usage, u64>,
+    /// The step whose checkpoint was used: the best one of those that could be saved.
+    pub used_step: Option<u64>,
     /// Dispatches of all sessions.
     pub dispatches: u64,
     /// Dispatches of the uses after the training.
@@ -78,6 +80,15 @@ fn hash(checkpoint: &Path) -> Option<u64> {
     Some(hasher.finish())
 }
 
+/// Copies the files of a folder without subfolders.
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+}
+
 /// A run in progress.
 struct Sessions<'a> {
     scenario: &'a Scenario,
@@ -85,6 +96,8 @@ struct Sessions<'a> {
     replay: Option<Replay>,
     /// Every step is saved.
     saves_every_step: bool,
+    /// Uses the checkpoint of this step instead of the best one.
+    uses_step: Option<u64>,
     folder: TempDir,
     run: RunFolder,
     record: Record,
@@ -115,6 +128,7 @@ impl Sessions<'_> {
             .schedule
             .saves_within_steps
             .then(|| Asker::new(&control));
+        let (uses_step, kept) = (self.uses_step, self.kept_checkpoint());
         let (run, record) = (self.run.clone(), &mut self.record);
         let stop_after = self.schedule.stop_after.filter(|_| !self.stopped);
         let stopped = &mut self.stopped;
@@ -124,6 +138,11 @@ impl Sessions<'_> {
         }
         let mut observer = |event: &RunEvent| {
             record.observe(&run.path, event);
+            if let RunEvent::Checkpoint { step, path, .. } = event
+                && uses_step == Some(*step)
+            {
+                copy_files(&run.path.join(path), &kept.join(path));
+            }
             if let RunEvent::Step { step, .. } = event {
                 if stop_after.is_some_and(|after| *step >= after) && !*stopped {
                     *stopped = true;
@@ -173,8 +192,25 @@ impl Sessions<'_> {
         });
     }
 
+    /// Where the checkpoint of `uses_step` is kept, because the run may remove it.
+    fn kept_checkpoint(&self) -> PathBuf {
+        self.folder.path().join("kept")
+    }
+
+    /// Leaves the checkpoint of `uses_step` as the only one of the run.
+    fn restore_kept_checkpoint(&self) {
+        std::fs::remove_dir_all(self.run.checkpoints_path()).unwrap();
+        let kept = self.kept_checkpoint().join("checkpoints");
+        std::fs::rename(kept, self.run.checkpoints_path()).unwrap();
+    }
+
     /// Uses the trained model, each time until the device does it without an error.
     fn use_model(&mut self) {
+        if self.uses_step.is_some() {
+            self.restore_kept_checkpoint();
+        }
+        let used = checkpoint::best(&self.run).ok();
+        self.record.used_step = used.map(|checkpoint| checkpoint.state.step);
         for &usage in Usage::all(self.scenario.plan(false).task()) {
             let exports = self.folder.path().to_owned();
             let used = (0..MOST_SESSIONS).find_map(|_| {
@@ -273,6 +309,7 @@ fn played(
     schedule: &Schedule,
     replay: Option<Replay>,
     saves_every_step: bool,
+    uses_step: Option<u64>,
 ) -> Record {
     let began = Instant::now();
     let injection = Injection::install(schedule.faults.clone(), schedule.seed);
@@ -282,6 +319,7 @@ fn played(
         schedule,
         replay,
         saves_every_step,
+        uses_step,
         run: new_run(&folder),
         folder,
         record: Record::default(),
@@ -304,24 +342,30 @@ fn played(
 
 /// The run with its faults.
 pub fn disturbed(scenario: &Scenario, schedule: &Schedule) -> Record {
-    played(scenario, schedule, None, false)
+    played(scenario, schedule, None, false, None)
 }
 
 /// The run without faults, which saves every step.
 pub fn undisturbed(scenario: &Scenario) -> Record {
-    let record = played(scenario, &Schedule::calm(false), None, true);
+    let record = played(scenario, &Schedule::calm(false), None, true, None);
     assert_eq!(record.unfinished, None);
     assert!(record.errors.is_empty());
     assert_eq!(record.checkpoints.len() as u64, STEPS + 1);
     record
 }
 
-/// The run without faults in the micro-batches of a recorded one.
-pub fn repeated(scenario: &Scenario, schedule: &Schedule, events: &[RunEvent]) -> Record {
+/// The run without faults in the micro-batches of a recorded one. Its trained model is that of
+/// `uses_step`, or else the best one.
+pub fn repeated(
+    scenario: &Scenario,
+    schedule: &Schedule,
+    events: &[RunEvent],
+    uses_step: Option<u64>,
+) -> Record {
     let calm = Schedule {
         uses_model: schedule.uses_model,
         ..Schedule::calm(schedule.automatic)
     };
     let replay = Replay::from_events(events);
-    played(scenario, &calm, Some(replay), true)
+    played(scenario, &calm, Some(replay), true, uses_step)
 }
