@@ -65,9 +65,9 @@ mod stop;
 mod recovery_steps;
 mod pause_and_suspend;
 mod cache_release_rules;
-mod growth;
+mod micro_batch_growth;
 mod prefetch;
-mod shrink;
+mod micro_batch_shrink;
 mod fallback_rules;
 mod checkpoint_before_suspend;
 

@@ -15,8 +15,8 @@ pub mod footprint;
 mod free_memory;
 #[path = "linux/kernel_file.rs"]
 mod kernel_file;
-#[path = "linux/process_limits.rs"]
-mod process_limits;
+#[path = "linux/rlimits.rs"]
+mod rlimits;
 #[path = "linux/stalls.rs"]
 mod stalls;
 
@@ -28,7 +28,7 @@ use fast_estimate::FullReading;
 use footprint::{page_bytes, take_own_peak_bytes};
 use free_memory::FreeMemory;
 use kernel_file::KernelFile;
-use process_limits::{Limits, Pages};
+use rlimits::{Limits, Pages};
 use stalls::{StallOwner, Stalls};
 use std::path::Path;
 use std::time::Instant;
