@@ -9,6 +9,7 @@ use crate::import_run::{self, is_archive};
 use crate::inspections::Inspections;
 use crate::lock_mutex::lock;
 use crate::machine_readings::Readings;
+use crate::opened_weight_folders::OpenedWeightFolders;
 use crate::paths::{language_path, queue_path, recent_folders_path};
 use crate::recent_folders::RecentFolders;
 use crate::results::{OpenResults, other_task};
@@ -19,7 +20,6 @@ use crate::shown_versions::ShownMachine;
 use crate::stress_test::{Drill, SECONDS};
 use crate::training_queue::TrainingQueue;
 use crate::try_it::TryIt;
-use crate::weight_folders::Weights;
 use crate::window_types::{
     CommandError, DrillRequest, DrillView, NoticeView, SampleView, Show, Welcome,
 };
@@ -42,7 +42,7 @@ pub struct Shell {
     /// Open folders.
     pub inspections: Inspections,
     /// Pretrained weights.
-    pub weights: Weights,
+    pub weights: OpenedWeightFolders,
     /// The training of this process.
     pub active: Active,
     /// The runs that wait for it.
@@ -77,7 +77,7 @@ impl Shell {
         crate::language::start(language_path());
         Shell {
             inspections: Inspections::new(Arc::clone(&readings)),
-            weights: Weights::default(),
+            weights: OpenedWeightFolders::default(),
             active: Active::new(machine),
             queue: TrainingQueue::from_file(queue_path()),
             first_check: FirstDeviceCheck::default(),

@@ -80,7 +80,7 @@ fn chosen(
         learning_rate: None,
         ..config_of(shell, inspection, &settings, found)?
     };
-    Ok(Plan::check(&config, found)?)
+    Ok(Plan::resolve(&config, found)?)
 }
 
 /// Of the other settings of a plan, those that differ from what Ebb chooses.

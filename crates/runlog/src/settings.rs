@@ -13,7 +13,7 @@ use crate::choice_settings::{
 };
 use crate::memory_tier::MemoryTier;
 use crate::quantize::Quantize;
-use crate::train_only::TrainOnly;
+use crate::trainable_layers::TrainableLayers;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -168,7 +168,7 @@ settings! {
     /// hub that HF_ENDPOINT names
     from: PathBuf = { Allowed::Path, Model, flag: "from" "FOLDER|ORG/NAME", default: "random weights" };
     /// Part of the network that trains: head, last:N blocks, or all
-    train_only: TrainOnly = { Allowed::TrainedPart, Model, flag: "train-only" "head|last:N|all", default: "all" };
+    train_only: TrainableLayers = { Allowed::TrainedPart, Model, flag: "train-only" "head|last:N|all", default: "all" };
     /// Freeze the pretrained weights and train low-rank adapters of this rank (LoRA)
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
     /// Scale the adapters by this value divided by their rank

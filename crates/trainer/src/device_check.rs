@@ -9,7 +9,7 @@ mod check_lock;
 mod check_observer;
 mod compare_with_cpu;
 mod difference;
-mod low_priority;
+mod low_priority_threads;
 mod refuse_kernels;
 mod small_models;
 

@@ -12,7 +12,7 @@ mod memory_gate;
 mod mixed_baseline;
 mod saliency;
 mod seen_files;
-mod text_stream;
+mod incremental_decoder;
 mod texts;
 
 pub use compress::CompressedText;
@@ -184,7 +184,7 @@ impl TrainedModel {
         device_check_path: Option<&Path>,
     ) -> Result<Self> {
         let found = sample_manifest::read(run)?;
-        let mut plan = Plan::check(&config_of(run)?, &found)?;
+        let mut plan = Plan::resolve(&config_of(run)?, &found)?;
         let device = if plan.precision == Precision::F64 {
             DevicePreference::Cpu
         } else {

@@ -132,7 +132,7 @@ impl Scenario {
             micro_batch: (!automatic).then_some(2),
             ..self.config.clone()
         };
-        Plan::check(&config, &self.found).unwrap()
+        Plan::resolve(&config, &self.found).unwrap()
     }
 }
 
