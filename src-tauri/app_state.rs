@@ -6,9 +6,9 @@ use crate::current_training::Active;
 use crate::early_messages::EarlyMessages;
 use crate::first_device_check::{self, FirstDeviceCheck};
 use crate::import_run::{self, is_archive};
-use crate::inspections::Inspections;
 use crate::lock_mutex::lock;
 use crate::machine_readings::Readings;
+use crate::opened_dataset_folders::OpenedDatasetFolders;
 use crate::opened_weight_folders::OpenedWeightFolders;
 use crate::paths::{language_path, queue_path, recent_folders_path};
 use crate::recent_folders::RecentFolders;
@@ -40,7 +40,7 @@ const NOTICE: &str = "notice";
 /// The state of the window's process.
 pub struct Shell {
     /// Open folders.
-    pub inspections: Inspections,
+    pub inspections: OpenedDatasetFolders,
     /// Pretrained weights.
     pub weights: OpenedWeightFolders,
     /// The training of this process.
@@ -76,7 +76,7 @@ impl Shell {
         let readings = Arc::new(Readings::new(machine.clone()));
         crate::language::start(language_path());
         Shell {
-            inspections: Inspections::new(Arc::clone(&readings)),
+            inspections: OpenedDatasetFolders::new(Arc::clone(&readings)),
             weights: OpenedWeightFolders::default(),
             active: Active::new(machine),
             queue: TrainingQueue::from_file(queue_path()),

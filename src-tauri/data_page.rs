@@ -2,7 +2,7 @@
 //! used, and the first rows of a table. Samples are named by their index in the inspection.
 
 use crate::data_choices::DataChoices;
-use crate::inspections::ReadFolder;
+use crate::opened_dataset_folders::ReadFolder;
 use crate::window_types::CommandError;
 use dataset::{
     Class, DetectedDataset, SkippedFile, Split, TextInspection, table_rows, text_previews,

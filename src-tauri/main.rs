@@ -59,7 +59,7 @@ mod lock_mutex;
 #[cfg(feature = "desktop")]
 mod inference_thread;
 #[cfg(feature = "desktop")]
-mod inspections;
+mod opened_dataset_folders;
 #[cfg(feature = "desktop")]
 mod menu_bar_item;
 #[cfg(feature = "desktop")]

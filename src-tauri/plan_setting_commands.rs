@@ -3,7 +3,7 @@
 use crate::app_state::Shell;
 use crate::commands::{Answer, config_of, status};
 use crate::data_choices::DataChoices;
-use crate::inspections::SEED;
+use crate::opened_dataset_folders::SEED;
 use crate::plan_page;
 use crate::setting_location::{DATA, SettingOwner, owner};
 use crate::task_labels::capital;

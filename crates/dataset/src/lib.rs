@@ -119,7 +119,7 @@ mod load_queue;
 mod loader;
 
 // Watching the folder while the window is open.
-mod watch;
+mod watch_folder;
 
 #[cfg(test)]
 mod heic_avif_tests;
@@ -154,4 +154,4 @@ pub use text::{
 pub use text_preview::text_previews;
 pub use thumbnail::{encode_jpeg, thumbnail};
 pub use types::{Class, Ignored, ReadProgress, SkippedFile, Split, SplitKind};
-pub use watch::{Watch, watch};
+pub use watch_folder::{Watch, watch};

@@ -17,8 +17,8 @@ use crate::micro_batch_sizes::Track;
 use crate::outcome_to_decision::answer;
 use crate::policy::{DEFAULT_MICRO_BATCH_MS, Policy, UNMEASURED_MICRO_BATCHES};
 use crate::{
-    cache_release_rules, checkpoint_before_suspend, fallback_rules, micro_batch_growth,
-    micro_batch_shrink, pause_and_suspend, prefetch, recovery_steps, stop,
+    cache_release_rules, checkpoint_before_suspend, end_run_rules, fallback_rules,
+    micro_batch_growth, micro_batch_shrink, pause_and_suspend, prefetch_rules, recovery_steps,
 };
 
 /// Decides what to do next. Pass the returned state to the next call.
@@ -39,8 +39,8 @@ pub fn decide(
     };
     let last_action = rules.last.action;
     let now_ms = ctx.sample.at_ms;
-    let outcome = stop::suspended_too_long(policy, &mut rules.stop, last_action, now_ms)
-        .or_else(|| stop::disk_is_short(&ctx, &mut rules.stop))
+    let outcome = end_run_rules::suspended_too_long(policy, &mut rules.stop, last_action, now_ms)
+        .or_else(|| end_run_rules::disk_is_short(&ctx, &mut rules.stop))
         .or_else(|| fixed(&ctx, rules))
         .or_else(|| predictable.then(|| by_prediction(&ctx, rules)))
         .unwrap_or_else(|| by_fallback(&ctx, rules));
@@ -80,7 +80,7 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     }
     if micro_batch_shrink::must_shrink(ctx, track, size) {
         let shortened = if micro_batch_shrink::may_be_avoided(ctx, critical) {
-            prefetch::shorten(ctx, &mut rules.prefetch, track)
+            prefetch_rules::shorten(ctx, &mut rules.prefetch, track)
         } else {
             None
         };
@@ -94,7 +94,7 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
     let release = critical || cache_release_rules::are_due(ctx, &rules.caches, track);
     let (growth, changes) = (&mut rules.growth, &rules.changes);
     let resized_ms = growth.resized_ms();
-    prefetch::lengthen(ctx, &mut rules.prefetch, track, &target, resized_ms)
+    prefetch_rules::lengthen(ctx, &mut rules.prefetch, track, &target, resized_ms)
         .or_else(|| micro_batch_growth::lower_to_plateau(ctx, growth, track, &target, changes))
         .or_else(|| micro_batch_growth::grow(ctx, growth, track, &target, changes))
         .unwrap_or_else(|| micro_batch_growth::stay(track, &target))

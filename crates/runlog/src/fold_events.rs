@@ -2,20 +2,20 @@
 //! the terminal, the report and the replay use this one fold. It reads no file and no clock; time
 //! comes in as `at_ms`.
 
+use crate::crash_report::CrashReport;
 use crate::event::{FULL_SPEED, MemoryLimits, RESTS, RunEvent, Started, StopReason};
 use crate::group_view::Machines;
 use crate::level_spans::LevelSpans;
 use crate::live_state::{LiveState, MEMORY_COLUMNS, memory_values};
-use crate::memory_before_crash::CrashReport;
 use crate::non_finite_gradients::NonFiniteGradients;
 use crate::records::{
     BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation,
 };
 use crate::run_view::{Figures, Mark, RunStatus, StatusLine};
-use crate::series::Series;
 use crate::status_text::{self, StatusText};
 use crate::step_series::StepSeries;
 use crate::throughput::Throughput;
+use crate::time_series::Series;
 use pressure::{Action, Change, Decision, Level, Phase};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -53,7 +53,7 @@ mod non_finite_gradients;
 mod level_spans;
 mod group_view;
 mod fold_events;
-mod series;
+mod time_series;
 mod step_series;
 mod loss_smoothing;
 mod status_text;
@@ -62,7 +62,7 @@ mod run_view;
 
 // Reading a folded run.
 mod run_accessors;
-mod memory_before_crash;
+mod crash_report;
 mod current_status_line;
 mod decimate;
 mod load_run;

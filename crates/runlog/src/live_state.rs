@@ -3,7 +3,7 @@
 
 use crate::event::{MemoryPeak, RunEvent};
 use crate::run_view::StepProgress;
-use crate::series::Series;
+use crate::time_series::Series;
 use pressure::{Level, MemorySample, Thermal};
 
 /// Values of each memory sample: see [`memory_values`].

@@ -8,7 +8,7 @@ mod baseline_model;
 mod compress;
 mod generate;
 mod images;
-mod memory_gate;
+mod wait_for_memory;
 mod mixed_baseline;
 mod saliency;
 mod seen_files;
@@ -40,7 +40,6 @@ use dataset::{
     Class, ClassSelection, DetectedDataset, InspectOptions, Split, TargetColumn, Task, TextOptions,
     Tokenizer, detect,
 };
-use memory_gate::MemoryGate;
 use mixed_baseline::MixedBaseline;
 use models::export::{
     Exported, TrainedNetwork, export_adapter_folder, export_core_ml, export_hub_folder,
@@ -55,6 +54,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tape::counting_allocator::release;
 use tape::device::{DevicePreference, forget_pool, trim_old, with_autorelease_pool};
 use tape::{Cancel, TapeError};
+use wait_for_memory::MemoryGate;
 
 /// Most samples per micro-batch. Small, because a forward pass alone takes little time.
 const MICRO_BATCH: usize = 16;

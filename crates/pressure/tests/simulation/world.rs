@@ -2,12 +2,12 @@
 //! implementation in Python uses the same random numbers. It differs only in checkpoints: here
 //! they are written between two micro-batches, as the trainer does. Amounts are GB as floats.
 
-mod compressor;
+mod macos_memory_compressor;
 mod outcome;
 mod mersenne_twister;
 mod micro_batch_strategies;
 mod other_apps_memory;
-mod truth;
+mod true_micro_batch_cost;
 
 use mersenne_twister::Random;
 use pressure::{Action, Level, Outcome as Result, Policy};
@@ -16,9 +16,9 @@ use std::collections::VecDeque;
 pub use micro_batch_strategies::{Ebb, Fixed, Strategy};
 pub use other_apps_memory::{ARRIVALS, MemoryPattern, PATTERNS, others};
 pub use outcome::Outcome;
-pub use truth::{Rounding, Truth};
+pub use true_micro_batch_cost::{Rounding, Truth};
 
-use compressor::Compressor;
+use macos_memory_compressor::Compressor;
 use micro_batch_strategies::{Choice, Ended, Reading, oracle};
 
 const GB: f64 = (1u64 << 30) as f64;

@@ -31,7 +31,7 @@ mod minilm_embeddings;
 mod non_finite_loss;
 mod optimizer_and_weight_average;
 mod optimizer_step;
-mod power;
+mod battery_and_sleep;
 mod recovery_steps;
 mod regression_target_loss;
 mod split_equivalence;

@@ -2,7 +2,7 @@
 // evaluating|missing|empty` shows other cases, `?suspicious` labels that may be wrong.
 import type { AnswerView, ComparisonView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
 import type { ResultsHost } from "../results";
-import { inPresentWords } from "./presentWords";
+import { inCurrentWording } from "./currentWording";
 import { picture } from "./standInPhoto";
 import { inspection, rows } from "./standInViews";
 
@@ -78,7 +78,7 @@ const judgements: Record<string, { level: string; text: string }> = {
 const reported = state in reports ? reports[state]! : good;
 /** With the labels that may be wrong: the first mistakes, as in a real evaluation. */
 const shown: ReportView | null = reported && query.has("suspicious") ? { ...reported, suspicious: reported.mistakes.slice(0, 10), suspicious_count: 12 } : reported;
-const view: ResultsView = inPresentWords({
+const view: ResultsView = inCurrentWording({
   run: { ...rows[2]!, unix_ms: Date.now() - 4e5, line: "Finished after 480 steps" },
   task: state === "language" ? "language-model" : state === "texts" ? "text-classification" : "image-classification", sample: state === "language" ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
   report: shown, evaluating: state === "evaluating" ? [96, 243] : null, problem: null,
