@@ -212,12 +212,13 @@ settings! {
     /// Number of neighboring tokens on each side that the policy and the language model read before
     /// attention
     neighbors: u32 = { Allowed::Integer(1, 64), Compression, flag: "neighbors" "TOKENS", default: "4" };
-    /// Columns with regression targets in a table beside the images, separated by commas
+    /// Names of the columns with regression targets, separated by commas; the columns are in a table
+    /// beside the images
     targets: String = { Allowed::Name, Data, flag: "targets" "COLUMNS", default: "every column of numbers" };
     /// Weight of the regression targets' loss relative to the class loss
     target_weight: f64 = { Allowed::Number(0.001, 1000.0), Training, flag: "target-weight" "WEIGHT", default: "1" };
     /// How the losses of classes and targets are balanced: fixed, or uncertainty, which learns the
-    /// weights
+    /// weight of each loss
     loss_balance: LossBalance = { Allowed::Words(LossBalance::WORDS), Training, flag: "loss-balance" "fixed|uncertainty", default: "fixed" };
     /// Column that groups images: a group is never divided between training and held-out images;
     /// write none for no groups

@@ -143,7 +143,7 @@ export const resultsHost: ResultsHost = {
     { kind: "hugging_face", label: "Hugging Face folder", opens: "Python programs open it with the transformers library, and the Hugging Face hub takes it as it is." },
     { kind: "onnx", label: "ONNX", opens: "onnxruntime opens it in Python, C++, C#, Java, JavaScript and Swift, without PyTorch." },
     { kind: "core_ml", label: "Core ML", opens: "Xcode opens this package, and apps for Mac, iPhone and iPad run it through Core ML and Vision." },
-    { kind: "report_pdf", label: "Report as PDF", opens: "Preview and every browser open this page, print it, and find its text." },
+    { kind: "report_pdf", label: "Report as PDF", opens: "You can open this PDF in any browser, or in Preview on a Mac. You can print it and search its text." },
     { kind: "report_png", label: "Report as PNG", opens: "Every image viewer and word processor opens this page with curves and memory." },
     { kind: "report_svg", label: "Report as SVG", opens: "Browsers and drawing programs open this page and print it sharply at any size." },
     { kind: "curves_csv", label: "Curves as CSV", opens: "Numbers, Excel and pandas open this table of loss, learning rate and evaluations." },
