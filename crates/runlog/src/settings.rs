@@ -212,8 +212,8 @@ settings! {
     /// Number of neighboring tokens on each side that the policy and the language model read before
     /// attention
     neighbors: u32 = { Allowed::Integer(1, 64), Compression, flag: "neighbors" "TOKENS", default: "4" };
-    /// Names of the columns with regression targets, separated by commas; the columns are in a table
-    /// beside the images
+    /// Names of the columns with regression targets, separated by commas; the columns are in a
+    /// table beside the images
     targets: String = { Allowed::Name, Data, flag: "targets" "COLUMNS", default: "every column of numbers" };
     /// Weight of the regression targets' loss relative to the class loss
     target_weight: f64 = { Allowed::Number(0.001, 1000.0), Training, flag: "target-weight" "WEIGHT", default: "1" };
