@@ -48,7 +48,7 @@ test-long: setup-test ui/dist/index.html
 	$(step) 'reading mutated files for a minute each'
 	EBB_MUTATION_SECONDS=60 cargo nextest run --release --workspace -E 'binary(hostile_files)'
 	$(step) 'training in groups with 200 random schedules'
-	EBB_GROUP_SCHEDULES=200 cargo nextest run --release --workspace -E 'test(/^group_schedules::/)' --no-capture
+	EBB_GROUP_SCHEDULES=200 cargo nextest run --release --workspace -E 'test(/^distributed_random_schedules::/)' --no-capture
 	$(step) 'training under real memory pressure'
 	scripts/hog-trial 50
 	$(step) 'training in groups of processes: memory pressure, killed and stopped ranks, and how exact, fast and polite they are'

@@ -45,7 +45,7 @@ pub fn set_language(app: AppHandle, choice: Option<Language>) -> Result<(), Comm
         let why = format!("The language cannot be remembered: {error}. Check the disk.");
         CommandError::new("failed", why)
     })?;
-    crate::app_events::language_changed(&app).map_err(failed)
+    crate::system_events::language_changed(&app).map_err(failed)
 }
 
 /// Quits, after a question if a training runs.

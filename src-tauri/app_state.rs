@@ -6,9 +6,10 @@ use crate::current_training::Active;
 use crate::early_messages::EarlyMessages;
 use crate::first_device_check::{self, FirstDeviceCheck};
 use crate::import_run::{self, is_archive};
-use crate::inspections::Inspections;
 use crate::lock_mutex::lock;
 use crate::machine_readings::Readings;
+use crate::opened_dataset_folders::OpenedDatasetFolders;
+use crate::opened_weight_folders::OpenedWeightFolders;
 use crate::paths::{language_path, queue_path, recent_folders_path};
 use crate::recent_folders::RecentFolders;
 use crate::results::{OpenResults, other_task};
@@ -19,7 +20,6 @@ use crate::shown_versions::ShownMachine;
 use crate::stress_test::{Drill, SECONDS};
 use crate::training_queue::TrainingQueue;
 use crate::try_it::TryIt;
-use crate::weight_folders::Weights;
 use crate::window_types::{
     CommandError, DrillRequest, DrillView, NoticeView, SampleView, Show, Welcome,
 };
@@ -40,9 +40,9 @@ const NOTICE: &str = "notice";
 /// The state of the window's process.
 pub struct Shell {
     /// Open folders.
-    pub inspections: Inspections,
+    pub inspections: OpenedDatasetFolders,
     /// Pretrained weights.
-    pub weights: Weights,
+    pub weights: OpenedWeightFolders,
     /// The training of this process.
     pub active: Active,
     /// The runs that wait for it.
@@ -76,8 +76,8 @@ impl Shell {
         let readings = Arc::new(Readings::new(machine.clone()));
         crate::language::start(language_path());
         Shell {
-            inspections: Inspections::new(Arc::clone(&readings)),
-            weights: Weights::default(),
+            inspections: OpenedDatasetFolders::new(Arc::clone(&readings)),
+            weights: OpenedWeightFolders::default(),
             active: Active::new(machine),
             queue: TrainingQueue::from_file(queue_path()),
             first_check: FirstDeviceCheck::default(),

@@ -52,7 +52,7 @@ pub fn run(target: Option<PathBuf>, machine: Machine) -> ExitCode {
         shell.early.show(shell.open(&target), |_| false);
     }
     let build = || {
-        crate::app_events::with_menu(tauri::Builder::default())
+        crate::system_events::with_menu(tauri::Builder::default())
             .plugin(tauri_plugin_dialog::init())
             .plugin(window_state(&home))
             .plugin(crate::stay_on_page::plugin())
@@ -99,7 +99,7 @@ fn set_up(
         WebviewWindowBuilder::from_config(app.handle(), window)?.build()?;
     }
     stop_on_signal(app.handle().clone())?;
-    crate::app_events::install(app.handle());
+    crate::system_events::install(app.handle());
     follow_recent_folders(app.handle());
     for window in app.webview_windows().values() {
         crate::web_view::load_anew_when_killed(window)?;
@@ -170,7 +170,7 @@ fn on_menu_event(app: &AppHandle, event: MenuEvent) {
 }
 
 fn on_event(app: &AppHandle, event: &RunEvent) {
-    crate::app_events::on_event(app, event);
+    crate::system_events::on_event(app, event);
     if let RunEvent::Exit = event {
         crate::desktop_status::stop_following(app);
         // Destructors do not run when a process exits.

@@ -27,7 +27,7 @@ pub fn draw(
     config: &RunConfig,
     found: &DetectedDataset,
 ) -> Result<(Vec<DrawnView>, Vec<Vec<u8>>), CommandError> {
-    let plan = Plan::check(config, found)?;
+    let plan = Plan::resolve(config, found)?;
     let mut drawn = (Vec::new(), Vec::new());
     for sample in plan.draw_images(found, DRAWN)? {
         let side = plan.input_size;

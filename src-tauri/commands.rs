@@ -4,8 +4,8 @@
 
 use crate::app_state::Shell;
 use crate::earlier_speed::samples_per_second;
-use crate::inspections::SEED;
 use crate::language::translate;
+use crate::opened_dataset_folders::SEED;
 use crate::plan_page;
 use crate::run_row;
 use crate::shown_versions::version_of;

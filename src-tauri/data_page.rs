@@ -2,9 +2,11 @@
 //! used, and the first rows of a table. Samples are named by their index in the inspection.
 
 use crate::data_choices::DataChoices;
-use crate::inspections::ReadFolder;
+use crate::opened_dataset_folders::ReadFolder;
 use crate::window_types::CommandError;
-use dataset::{Class, DetectedDataset, SkippedFile, Split, TextInspection, excerpts, table_rows};
+use dataset::{
+    Class, DetectedDataset, SkippedFile, Split, TextInspection, table_rows, text_previews,
+};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use ts_rs::TS;
@@ -14,7 +16,7 @@ const PROBLEMS_SHOWN: usize = 200;
 /// Rows of a table that are shown.
 const TABLE_ROWS: usize = 8;
 /// Characters of a text that are shown.
-const EXCERPT_CHARACTERS: usize = 280;
+const PREVIEW_CHARACTERS: usize = 280;
 /// Side of a thumbnail in pixels.
 const THUMBNAIL_SIDE: u32 = 192;
 /// Most samples in one answer.
@@ -231,7 +233,7 @@ pub fn described(
 }
 
 fn texts(found: &TextInspection, chosen: &[u32]) -> Result<Vec<DataSampleView>, CommandError> {
-    let excerpts = excerpts(found, chosen, EXCERPT_CHARACTERS)
+    let previews = text_previews(found, chosen, PREVIEW_CHARACTERS)
         .map_err(|error| CommandError::new("failed", error.to_string()))?;
     let view = |(index, text): (&u32, String)| {
         let sample = found.samples.get(*index as usize)?;
@@ -252,7 +254,7 @@ fn texts(found: &TextInspection, chosen: &[u32]) -> Result<Vec<DataSampleView>, 
             split: split_name(sample.split).to_owned(),
         })
     };
-    Ok(chosen.iter().zip(excerpts).filter_map(view).collect())
+    Ok(chosen.iter().zip(previews).filter_map(view).collect())
 }
 
 fn split_name(split: Split) -> &'static str {

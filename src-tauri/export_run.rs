@@ -78,7 +78,7 @@ impl ExportKind {
             ),
             ExportKind::ReportPdf => (
                 "Report as PDF",
-                "Preview and every browser open this page, print it, and find its text.",
+                "You can open this PDF in any browser, or in Preview on a Mac. You can print it and search its text.",
             ),
             ExportKind::ReportPng => (
                 "Report as PNG",

@@ -19,7 +19,7 @@ mod current_training;
 #[cfg(feature = "desktop")]
 mod app_commands;
 #[cfg(feature = "desktop")]
-mod app_events;
+mod system_events;
 #[cfg(feature = "desktop")]
 mod close_window;
 #[cfg(all(feature = "desktop", any(target_os = "macos", test)))]
@@ -59,7 +59,7 @@ mod lock_mutex;
 #[cfg(feature = "desktop")]
 mod inference_thread;
 #[cfg(feature = "desktop")]
-mod inspections;
+mod opened_dataset_folders;
 #[cfg(feature = "desktop")]
 mod menu_bar_item;
 #[cfg(feature = "desktop")]
@@ -131,7 +131,7 @@ mod try_it;
 #[cfg(feature = "desktop")]
 mod window_types;
 #[cfg(feature = "desktop")]
-mod weight_folders;
+mod opened_weight_folders;
 #[cfg(feature = "desktop")]
 mod shown_versions;
 

@@ -34,7 +34,7 @@ pub fn all(found: &DetectedDataset, machine: &Reported) -> trainer::Result<Vec<P
             task: task.name().parse().ok(),
             ..RunConfig::default()
         };
-        let plan = Plan::check(&wanted, found)?;
+        let plan = Plan::resolve(&wanted, found)?;
         Ok(view(&plan, None, has_table(found), machine))
     };
     tasks.into_iter().map(suggested).collect()
@@ -57,7 +57,7 @@ pub fn begun(
         ..RunConfig::default()
     };
     let config = trainer::pretrained::with_choice(trains.unwrap_or(ALL), wanted)?;
-    let plan = Plan::check(&config, found)?;
+    let plan = Plan::resolve(&config, found)?;
     // Checks the name and shape of every tensor, but reads none.
     plan.trained_parameters()?;
     Ok(view(&plan, Some(id), has_table(found), machine))
@@ -257,7 +257,7 @@ pub fn epoch_seconds(
     micro_batch: u32,
     earlier: impl FnOnce(&Plan) -> trainer::Result<Option<f64>>,
 ) -> trainer::Result<Option<f64>> {
-    let plan = Plan::check(config, found)?;
+    let plan = Plan::resolve(config, found)?;
     if predict_device_kind(plan.device) != DeviceKind::Cpu {
         let per_second = earlier(&plan)?;
         return Ok(per_second.map(|speed| plan.train_samples as f64 / speed));

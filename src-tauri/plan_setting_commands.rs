@@ -3,7 +3,7 @@
 use crate::app_state::Shell;
 use crate::commands::{Answer, config_of, status};
 use crate::data_choices::DataChoices;
-use crate::inspections::SEED;
+use crate::opened_dataset_folders::SEED;
 use crate::plan_page;
 use crate::setting_location::{DATA, SettingOwner, owner};
 use crate::task_labels::capital;
@@ -80,7 +80,7 @@ fn chosen(
         learning_rate: None,
         ..config_of(shell, inspection, &settings, found)?
     };
-    Ok(Plan::check(&config, found)?)
+    Ok(Plan::resolve(&config, found)?)
 }
 
 /// Of the other settings of a plan, those that differ from what Ebb chooses.

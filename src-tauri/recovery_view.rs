@@ -3,7 +3,7 @@
 
 use dataset::Task;
 use pressure::{RecoveryOption, RecoveryStep, Shortage, options_needing_consent};
-use runlog::{Run, RunConfig, Started, TrainOnly, format_bytes};
+use runlog::{Run, RunConfig, Started, TrainableLayers, format_bytes};
 use serde::Serialize;
 use trainer::estimate::IMAGE_SIZES;
 use ts_rs::TS;
@@ -106,7 +106,7 @@ fn situation(run: &Run, started: &Started, config: &RunConfig) -> Situation {
         can_freeze: is_pretrained
             && has_head
             && config.adapter_rank.is_none()
-            && config.train_only != Some(TrainOnly::Head),
+            && config.train_only != Some(TrainableLayers::Head),
     }
 }
 

@@ -10,7 +10,9 @@ use crate::plan_setting_commands::sheet_settings;
 use crate::recovery_view::{self, INPUT_SIZE, RecoveryView, TRAINED_PART};
 use crate::window_types::{ChangedSettings, CommandError, RepeatView, Show};
 use crate::{context_menu, import_run, menu_actions, os_integration};
-use runlog::{CheckpointBlocks, RunConfig, RunFolder, RunNotes, Started, TrainOnly, parse_tags};
+use runlog::{
+    CheckpointBlocks, RunConfig, RunFolder, RunNotes, Started, TrainableLayers, parse_tags,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -180,7 +182,10 @@ fn repeat(shell: &Shell, folder: &RunFolder, started: &Started) -> Answer<Repeat
     let from: Option<PathBuf> = from.map(|from| if copy.is_dir() { copy } else { from });
     let trains = from.is_some().then(|| match config.adapter_rank {
         Some(rank) => format!("adapter:{rank}"),
-        None => config.train_only.unwrap_or(TrainOnly::All).to_string(),
+        None => config
+            .train_only
+            .unwrap_or(TrainableLayers::All)
+            .to_string(),
     });
     let other_settings = other_settings(&config, started);
     Ok(RepeatView {

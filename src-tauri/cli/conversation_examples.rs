@@ -27,7 +27,7 @@ pub fn examples(
 ) -> Result<Vec<ConversationExample>, Failure> {
     match found {
         DetectedDataset::Texts(texts) if texts.has_conversations() && texts.refusal.is_none() => {
-            examples_for(found, &Plan::check(config, found)?)
+            examples_for(found, &Plan::resolve(config, found)?)
         }
         _ => Ok(Vec::new()),
     }

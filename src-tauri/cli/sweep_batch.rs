@@ -51,7 +51,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
     let config = with_downloaded_weights(args.tried.config()?)?;
     config.validate()?;
     let found = train_once::inspect(&config, &args.tried.folder)?;
-    trainer::Plan::check(&config, &found)?;
+    trainer::Plan::resolve(&config, &found)?;
     if !args.tried.json {
         out!(
             "{:>6}  {:8} {:>12} {:>11} {:>10}  Notes",

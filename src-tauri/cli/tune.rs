@@ -56,7 +56,7 @@ pub fn run(args: &Tune) -> Result<(), Failure> {
         ..whole.clone()
     };
     let found = train_once::inspect(&base, &args.tried.folder)?;
-    let plan = trainer::Plan::check(&base, &found)?;
+    let plan = trainer::Plan::resolve(&base, &found)?;
     let store = RunStore::open(RunStore::default_root());
     let at_work = AtWork::handled()?;
     let search = Search {

@@ -78,7 +78,7 @@ fn what_is_chosen_in_the_window_is_what_the_terminal_plans() {
             (word, offered.len())
         );
         let of_page = config(&view.settings, &found, Some(vit.clone())).expect("all is allowed");
-        let of_page = Plan::check(&of_page, &found).expect("what is suggested is allowed");
+        let of_page = Plan::resolve(&of_page, &found).expect("what is suggested is allowed");
         let typed = RunConfig {
             from: Some(vit.clone()),
             // A word for adapters is no part of a network.
@@ -88,7 +88,7 @@ fn what_is_chosen_in_the_window_is_what_the_terminal_plans() {
                 .and_then(|rank| rank.parse().ok()),
             ..RunConfig::default()
         };
-        let typed = Plan::check(&typed, &found).expect("the terminal allows it");
+        let typed = Plan::resolve(&typed, &found).expect("the terminal allows it");
         let messages = |plan: &Plan| {
             let trained = plan.trained_parameters().expect("it can be built");
             (
@@ -121,7 +121,7 @@ fn a_head_alone_takes_less_than_everything() {
     let of = |word: &str| {
         let view = planned(&found, &vit, Some(word)).expect("it is offered");
         let config = config(&view.settings, &found, Some(vit.clone())).expect("all is allowed");
-        let parameters = Plan::check(&config, &found).and_then(|plan| plan.trained_parameters());
+        let parameters = Plan::resolve(&config, &found).and_then(|plan| plan.trained_parameters());
         parameters.expect("it can be built")
     };
     let (head, last, all) = (of("head"), of("last:1"), of("all"));
@@ -190,7 +190,7 @@ fn other_settings_reach_the_config_and_only_those_that_the_page_does_not_show() 
     assert_eq!(set.memory_cap_bytes, Some(3 << 30));
     assert_eq!(set.epochs, Some(suggested[0].settings.epochs));
     let lion = with("optimizer", "lion").expect("it is allowed");
-    let plan = Plan::check(&lion, &found).expect("it can be trained");
+    let plan = Plan::resolve(&lion, &found).expect("it can be trained");
     assert_eq!(plan.optimizer, trainer::OptimizerKind::Lion);
     for (key, text, part) in [
         ("weight_decay", "11", "must be a number from 0 to 10"),

@@ -11,9 +11,9 @@ mod page_reload_and_crash;
 
 mod folder;
 
-mod texts;
+mod text_datasets;
 
-mod plan;
+mod plan_page;
 
 mod pretrained_weights;
 

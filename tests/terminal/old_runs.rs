@@ -71,7 +71,7 @@ fn a_run_of_the_first_version_is_resumed_from_its_checkpoint() {
     let newest = checkpoints.last().expect("there is one");
     assert_eq!(newest.step, 4);
     let config = run.config().expect("its config can be read");
-    assert_eq!(config.train_only, Some(runlog::TrainOnly::Head));
+    assert_eq!(config.train_only, Some(runlog::TrainableLayers::Head));
     assert_eq!(
         config.checkpoint_every,
         Some(runlog::CheckpointInterval::Steps(2))

@@ -306,7 +306,7 @@ fn finder_opens_an_exported_run_with_ebb() {
         format!("<key>public.filename-extension</key><array><string>{ending}</string></array>");
     assert!(plist.contains(&named), "files are known by their ending");
     // The event of Finder goes the way of a dropped file.
-    let hooks = text("src-tauri/app_events/macos.rs");
+    let hooks = text("src-tauri/system_events/macos.rs");
     let (_, event) = hooks
         .split_once("RunEvent::Opened")
         .expect("the event is handled");

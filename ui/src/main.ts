@@ -9,7 +9,7 @@ import { host } from "./host/selectHost";
 import { toCommandError } from "./host/host";
 import { route } from "./route.svelte";
 import { openShow, session, showNotice } from "./appState.svelte";
-import { behaveNatively } from "./shell/manners";
+import { behaveNatively } from "./shell/nativeBehavior";
 import { setLanguage } from "./strings/t";
 
 const report = (message: string) => void host.reportError(message).catch(() => {});

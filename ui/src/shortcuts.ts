@@ -1,5 +1,5 @@
 // Keyboard shortcuts, from the table of actions. The command key is ⌘ on a Mac and Ctrl elsewhere.
-import { actions } from "./actions/table";
+import { actions } from "./actions/actionTable";
 import { t } from "./strings/t";
 
 /** The id of an action. */

@@ -1,6 +1,6 @@
 // The table of actions, its shortcuts, and the search of the palette.
 import { expect, test, vi } from "vitest";
-import { actions, labelOf, search } from "../src/actions/table";
+import { actions, labelOf, search } from "../src/actions/actionTable";
 import { keyAction, keyLabel } from "../src/shortcuts";
 
 vi.stubGlobal("HTMLElement", class {});

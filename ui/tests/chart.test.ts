@@ -12,7 +12,7 @@ import { logScale, lossScale, memoryScale, microScale, roundTicks, timeTicks } f
 import { tickClock } from "../src/format";
 import type { Colors } from "../src/chart/canvasTheme";
 import { namesOf } from "../src/training/seriesLabels";
-import { nearestMark } from "../src/training/nearest";
+import { indexAt, nearestMark } from "../src/training/nearest";
 import { readingAt } from "../src/training/valuesAtCursor";
 import type { Mark, PullHeader, Started } from "../src/types";
 import { pack, unpack } from "../src/unpackPull";
@@ -299,4 +299,8 @@ test("the reason of a held back budget has the amount and the time of the change
   const reason = readingAt(sample(), 1000, 10).reason;
   expect(reason).toBe("The budget line is 2.0 GB below your limit: held back because other apps' memory changed by 1.0 GB in 1 s.");
   expect(readingAt(sample(), 500, 10).reason).toBe("The budget line is 2.0 GB below your limit: held back because other apps' memory changed.");
+});
+
+test("the value under the cursor is the last one known", () => {
+  expect([0, 5, 10, 15, 99].map((ms) => indexAt([5, 10, 10, 20], ms))).toEqual([-1, 0, 2, 2, 3]);
 });

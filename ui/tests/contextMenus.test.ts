@@ -1,6 +1,6 @@
 // The context menus of charts, classes and samples, and the drag of a run's row.
 import { beforeEach, expect, test, vi } from "vitest";
-import { actions } from "../src/actions/table";
+import { actions } from "../src/actions/actionTable";
 import type { Colors } from "../src/chart/canvasTheme";
 import { noTops, prepareScene } from "../src/chart/scene";
 import { defaultOptions } from "../src/chart/viewOptions";
@@ -32,7 +32,7 @@ vi.stubGlobal("navigator", { clipboard: { writeText } });
 vi.mock("../src/host/selectHost", () => ({ host: { contextMenu: async (...menu: unknown[]) => void asked.push(menu) } }));
 
 const { isEnabled, perform, runMenu } = await import("../src/actions/perform.svelte");
-const { menuPosition, onMenuKey } = await import("../src/shell/manners");
+const { menuPosition, onMenuKey } = await import("../src/shell/nativeBehavior");
 const { classCommands, classMenu, offerFocused, sampleCommands, sampleMenu } = await import("../src/actions/partMenus");
 const { fileAddress, fill } = await import("../src/welcome/dragRun");
 const { chartCommands } = await import("../src/training/chartMenu");

@@ -32,18 +32,18 @@ mod synthetic_batch;
 mod controller_cost;
 mod estimate;
 mod flops;
-mod gradient_comparison;
+mod compare_gradients_with_f64;
 mod step_benchmark;
 mod model;
 mod peak_gflops;
 pub mod split_equivalence;
 mod workload;
 
-pub use controller_cost::{AfterStep, StepTimes, compare_controller, total_steps};
-pub use estimate::{WorkloadSpeed, estimate_workload, measure_workload, seconds_per_step};
-pub use gradient_comparison::{
+pub use compare_gradients_with_f64::{
     GradientComparison, RelativeDifference, gradients_against_f64, kink_tolerance,
 };
+pub use controller_cost::{AfterStep, StepTimes, compare_controller, total_steps};
+pub use estimate::{WorkloadSpeed, estimate_workload, measure_workload, seconds_per_step};
 pub use peak_gflops::peak_gflops;
 pub use step_benchmark::{Case, Measurement, measure};
 pub use tape::KinkDivergence;

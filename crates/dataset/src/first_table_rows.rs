@@ -1,10 +1,10 @@
 //! The first rows of a table, for the window.
 
 use crate::detected_dataset::DetectedDataset;
-use crate::excerpts::shortened;
 use crate::folder_listing::Listing;
 use crate::options::StopReading;
 use crate::readers::{FileFormat, OpenFile, Row, Use};
+use crate::text_preview::shortened;
 use std::path::{Path, PathBuf};
 
 /// Characters of a cell that are shown.

@@ -90,7 +90,7 @@ mod detected_dataset;
 
 mod duplicates;
 
-mod apply_class_selection;
+mod apply_selection;
 
 mod detect_dataset;
 
@@ -98,7 +98,7 @@ mod detect_dataset;
 mod changed_image_files;
 
 // The beginning of texts and tables, for the window.
-mod excerpts;
+mod text_preview;
 
 mod first_table_rows;
 
@@ -119,7 +119,7 @@ mod load_queue;
 mod loader;
 
 // Watching the folder while the window is open.
-mod watch;
+mod watch_folder;
 
 #[cfg(test)]
 mod heic_avif_tests;
@@ -132,7 +132,6 @@ pub use detect_dataset::detect;
 pub use detected_dataset::DetectedDataset;
 pub use duplicates::{DuplicateGroup, Duplicates, find_duplicates};
 pub use error::{DatasetError, SampleError};
-pub use excerpts::excerpts;
 pub use first_table_rows::{TableRows, table_rows};
 pub use image_dataset::{Augment, ImageDataset, ImageOptions, ImageSample};
 pub use image_inspection::{ImageFile, ImageInspection};
@@ -152,6 +151,7 @@ pub use text::{
     Vocabulary, Window, WindowOptions, WordCounts, conversation_examples, read_texts,
     tokenize_conversations, tokenize_documents,
 };
+pub use text_preview::text_previews;
 pub use thumbnail::{encode_jpeg, thumbnail};
 pub use types::{Class, Ignored, ReadProgress, SkippedFile, Split, SplitKind};
-pub use watch::{Watch, watch};
+pub use watch_folder::{Watch, watch};

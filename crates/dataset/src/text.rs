@@ -34,7 +34,7 @@ mod text_encoder;
 
 mod tokenize_documents;
 mod tokenized_documents;
-mod packing;
+mod pack_documents;
 
 // Conversations as tokens and windows.
 mod conversation_encoder;
@@ -50,7 +50,7 @@ pub use conversation_windows::{
     ConversationCounts, ConversationWindows, NOT_LEARNED, WindowOptions,
 };
 pub use length_buckets::Buckets;
-pub use packing::{Packing, Window};
+pub use pack_documents::{Packing, Window};
 pub use read_samples::read_texts;
 pub use text_dataset::TextDataset;
 pub use text_encoder::TextEncoder;

@@ -30,22 +30,22 @@ mod available;
 mod plain_sync;
 mod sync;
 
-mod backend;
+mod disk_trait;
 mod operations;
-mod drafts;
+mod write_then_rename;
 mod read_limited;
 
 #[doc(hidden)]
 pub mod simulated;
 
-pub use backend::{Access, Disk};
-pub use drafts::{draft_path, is_draft, remove_drafts, remove_drafts_of, write_atomic};
+pub use disk_trait::{Access, Disk};
 pub use operations::{
     File, available_bytes, copy, create_dir, create_dir_all, create_private_dir, list, remove_dir,
     remove_dir_all, remove_file, rename, sync_all_in, sync_parent, sync_path, write, write_with,
 };
 pub use read_limited::{read_limited, read_text_limited};
 pub use sync::sync;
+pub use write_then_rename::{draft_path, is_draft, remove_drafts, remove_drafts_of, write_atomic};
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The operations of the file layer.
 
-use crate::backend::{Access, perform};
+use crate::disk_trait::{Access, perform};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ mod power_cut;
 
 pub use power_cut::{PowerCuts, Survivors};
 
-use crate::backend::{Access, Disk, Installed, RealDisk, install};
+use crate::disk_trait::{Access, Disk, Installed, RealDisk, install};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Seek};
 use std::path::{Path, PathBuf};

@@ -7,10 +7,10 @@
 //! less, so no rank waits for it.
 //!
 //! ```
-//! use distributed::{Alone, Claim, ClaimRequest, Ended, Group, Values};
+//! use distributed::{SingleRank, Claim, ClaimRequest, Ended, Group, Values};
 //!
 //! # fn main() -> distributed::Result<()> {
-//! let mut group = Alone::default();
+//! let mut group = SingleRank::default();
 //! let (mut sum, mut ended) = (0.0, None);
 //! group.begin_step(10);
 //! loop {
@@ -34,17 +34,17 @@ mod random;
 mod host_name;
 mod group;
 mod coordinator;
-mod alone;
+mod single_rank;
 mod message;
 mod transport;
 mod messenger;
 mod connected_group;
-mod threads;
+mod thread_group;
 mod mpi;
 
-pub use alone::Alone;
 pub use error::{GroupError, Member, Result};
 pub use group::{Claim, ClaimRequest, Ended, Group, Share, Values};
 pub use host_name::host_name;
 pub use mpi::{find_library, join_launched};
-pub use threads::{ThreadOptions, ThreadRank, thread_ranks};
+pub use single_rank::SingleRank;
+pub use thread_group::{ThreadOptions, ThreadRank, thread_ranks};

@@ -46,8 +46,8 @@ mod decoder;
 mod architecture;
 
 // A folder, and the network in it.
-mod folder;
-mod fill;
+mod pretrained_folder;
+mod fill_parameters;
 mod load_pretrained;
 
 pub(crate) use architecture::{HubArchitecture, ReadArchitecture};
@@ -55,12 +55,12 @@ pub(crate) use bert::HubBert;
 pub(crate) use decoder::HubDecoder;
 pub(crate) use fine_tuning::{BlockLayout, LastNorm};
 pub use fine_tuning::{FineTuning, TrainedLayers};
-pub use folder::HubFolder;
-pub(crate) use folder::{CHAT_FILES, CONFIG, PREPROCESSOR, TOKENIZER};
 pub(crate) use gpt2::HubGpt2;
 pub use hub_network::TextLimits;
 pub(crate) use hub_network::{HubImageNetwork, HubNetwork, ImageInput, block_parameters};
 pub(crate) use json_config::JsonConfig;
 pub use load_pretrained::{Head, LoadOptions, Loaded};
 pub use preprocessor::Preprocessor;
+pub use pretrained_folder::HubFolder;
+pub(crate) use pretrained_folder::{CHAT_FILES, CONFIG, PREPROCESSOR, TOKENIZER};
 pub use safetensors_reader::expect_short_header;

@@ -3,10 +3,10 @@
 //! Checkpoints then only hold trained parameters.
 
 mod fine_tuning_choices;
-mod run_copy;
+mod copy_weights_into_run;
 
+pub use copy_weights_into_run::{RUN_COPY, verify_run_copy};
 pub use fine_tuning_choices::FineTuningChoice;
-pub use run_copy::{RUN_COPY, verify_run_copy};
 
 use crate::catalog::PretrainedFamily;
 use crate::error::{ModelError, Result};

@@ -17,8 +17,8 @@ use crate::micro_batch_sizes::Track;
 use crate::outcome_to_decision::answer;
 use crate::policy::{DEFAULT_MICRO_BATCH_MS, Policy, UNMEASURED_MICRO_BATCHES};
 use crate::{
-    cache_release_rules, checkpoint_before_suspend, fallback_rules, growth, pause_and_suspend,
-    prefetch, recovery_steps, shrink, stop,
+    cache_release_rules, checkpoint_before_suspend, end_run_rules, fallback_rules,
+    micro_batch_growth, micro_batch_shrink, pause_and_suspend, prefetch_rules, recovery_steps,
 };
 
 /// Decides what to do next. Pass the returned state to the next call.
@@ -39,8 +39,8 @@ pub fn decide(
     };
     let last_action = rules.last.action;
     let now_ms = ctx.sample.at_ms;
-    let outcome = stop::suspended_too_long(policy, &mut rules.stop, last_action, now_ms)
-        .or_else(|| stop::disk_is_short(&ctx, &mut rules.stop))
+    let outcome = end_run_rules::suspended_too_long(policy, &mut rules.stop, last_action, now_ms)
+        .or_else(|| end_run_rules::disk_is_short(&ctx, &mut rules.stop))
         .or_else(|| fixed(&ctx, rules))
         .or_else(|| predictable.then(|| by_prediction(&ctx, rules)))
         .unwrap_or_else(|| by_fallback(&ctx, rules));
@@ -65,39 +65,39 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
         pause_and_suspend::pause(ctx, &mut rules.wait, one_sample_bytes)
     });
     if let Some(waits) = waits {
-        shrink::record(ctx, &mut rules.growth, &mut rules.prefetch, track);
+        micro_batch_shrink::record(ctx, &mut rules.growth, &mut rules.prefetch, track);
         track.size = track.size.min(1);
         return waits;
     }
     let has_waited = rules.wait.end();
-    if let Some(starts) = growth::start(ctx, track) {
+    if let Some(starts) = micro_batch_growth::start(ctx, track) {
         return starts;
     }
     let critical = cache_release_rules::answer_critical(ctx, &mut rules.caches);
-    let size = shrink::allowed_size(ctx, track, critical);
+    let size = micro_batch_shrink::allowed_size(ctx, track, critical);
     if let Some(resumes) = pause_and_suspend::resume(ctx, has_waited, size) {
         return resumes.releasing_caches(critical);
     }
-    if shrink::must_shrink(ctx, track, size) {
-        let shortened = if shrink::may_be_avoided(ctx, critical) {
-            prefetch::shorten(ctx, &mut rules.prefetch, track)
+    if micro_batch_shrink::must_shrink(ctx, track, size) {
+        let shortened = if micro_batch_shrink::may_be_avoided(ctx, critical) {
+            prefetch_rules::shorten(ctx, &mut rules.prefetch, track)
         } else {
             None
         };
         return shortened.unwrap_or_else(|| {
-            shrink::record(ctx, &mut rules.growth, &mut rules.prefetch, track);
-            shrink::shrink(ctx, track.size, size)
+            micro_batch_shrink::record(ctx, &mut rules.growth, &mut rules.prefetch, track);
+            micro_batch_shrink::shrink(ctx, track.size, size)
         });
     }
-    let target = growth::Target::new(ctx, track);
-    growth::settle(ctx, track, &target);
+    let target = micro_batch_growth::Target::new(ctx, track);
+    micro_batch_growth::settle(ctx, track, &target);
     let release = critical || cache_release_rules::are_due(ctx, &rules.caches, track);
     let (growth, changes) = (&mut rules.growth, &rules.changes);
     let resized_ms = growth.resized_ms();
-    prefetch::lengthen(ctx, &mut rules.prefetch, track, &target, resized_ms)
-        .or_else(|| growth::lower_to_plateau(ctx, growth, track, &target, changes))
-        .or_else(|| growth::grow(ctx, growth, track, &target, changes))
-        .unwrap_or_else(|| growth::stay(track, &target))
+    prefetch_rules::lengthen(ctx, &mut rules.prefetch, track, &target, resized_ms)
+        .or_else(|| micro_batch_growth::lower_to_plateau(ctx, growth, track, &target, changes))
+        .or_else(|| micro_batch_growth::grow(ctx, growth, track, &target, changes))
+        .unwrap_or_else(|| micro_batch_growth::stay(track, &target))
         .releasing_caches(release)
 }
 

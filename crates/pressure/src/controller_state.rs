@@ -10,8 +10,8 @@ use crate::policy::Policy;
 use crate::pressure_level::{self, Reading};
 use crate::recovery_steps::RecoveryReserve;
 use crate::{
-    cache_release_rules, checkpoint_before_suspend, fallback_rules, growth, pause_and_suspend,
-    prefetch, recovery_steps, stop,
+    cache_release_rules, checkpoint_before_suspend, end_run_rules, fallback_rules,
+    micro_batch_growth, pause_and_suspend, prefetch_rules, recovery_steps,
 };
 
 /// The controller's memory. Start with `ControllerState::default()`.
@@ -37,11 +37,11 @@ pub(crate) struct Rules {
     pub(crate) cancel_reason: Option<String>,
     pub(crate) changes: VoluntaryChanges,
     pub(crate) last: LastDecision,
-    pub(crate) stop: stop::State,
+    pub(crate) stop: end_run_rules::State,
     pub(crate) recovery: recovery_steps::State,
     pub(crate) wait: pause_and_suspend::State,
-    pub(crate) prefetch: prefetch::State,
-    pub(crate) growth: growth::State,
+    pub(crate) prefetch: prefetch_rules::State,
+    pub(crate) growth: micro_batch_growth::State,
     pub(crate) caches: cache_release_rules::State,
     pub(crate) fallback: fallback_rules::State,
     pub(crate) checkpoint: checkpoint_before_suspend::State,

@@ -61,13 +61,13 @@ mod explain_shortage;
 
 // The rules, in the order in which `controller` applies them.
 mod decision_context;
-mod stop;
+mod end_run_rules;
 mod recovery_steps;
 mod pause_and_suspend;
 mod cache_release_rules;
-mod growth;
-mod prefetch;
-mod shrink;
+mod micro_batch_growth;
+mod prefetch_rules;
+mod micro_batch_shrink;
 mod fallback_rules;
 mod checkpoint_before_suspend;
 

@@ -6,7 +6,7 @@ mod memory_source;
 #[cfg_attr(not(target_os = "macos"), path = "source/linux.rs")]
 mod platform;
 pub mod scripted;
-mod self_only;
+mod footprint_only;
 
 #[cfg(target_os = "macos")]
 pub(crate) use platform::thermal_state;
@@ -15,7 +15,7 @@ pub use memory_source::{DeviceReading, DeviceReadings, MemorySource};
 pub use platform::footprint::{own_footprint_bytes, take_own_peak_bytes};
 
 use fallback_source::FallbackSource;
-use self_only::SelfOnly;
+use footprint_only::FootprintOnly;
 use std::time::Instant;
 
 /// The best source that this machine allows; `describe` names it. Never fails: at worst it reads
@@ -24,7 +24,7 @@ pub fn open(device: DeviceReadings) -> Box<dyn MemorySource> {
     let opened = Instant::now();
     match platform::Machine::open() {
         Ok(machine) => Box::new(FallbackSource::new(machine.with_device(device), opened)),
-        Err(error) => Box::new(SelfOnly::new(device, error.to_string())),
+        Err(error) => Box::new(FootprintOnly::new(device, error.to_string())),
     }
 }
 

@@ -3,12 +3,12 @@
 
 use crate::decimate::{self, Decimated, Rule};
 use crate::fold_events::Run;
+use crate::live_state::MEMORY_COLUMNS;
 use crate::loss_smoothing::smoothed;
 use crate::metric_text::{describe_metrics, metric_name, metric_value};
 use crate::run_view::{Mark, PackedArray, PullHeader};
-use crate::series::{Columns, Series};
 use crate::step_series::{LOSS_COLUMNS, STEP_COLUMNS};
-use crate::unlogged_samples::MEMORY_COLUMNS;
+use crate::time_series::{Columns, Series};
 
 /// A curve of the loss panel. The window has its own table, `ui/src/chart/series.ts`.
 pub(crate) struct LossCurve {

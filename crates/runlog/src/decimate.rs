@@ -1,7 +1,7 @@
 //! Selects a time range of a series and decimates it to the pixels it is drawn on: of each pixel
 //! column the minimum and the maximum of each value are kept.
 
-use crate::series::{Columns, Series};
+use crate::time_series::{Columns, Series};
 
 /// A decimated series: times, then one column per value. A value without any number stays NaN.
 pub(crate) struct Decimated<const N: usize> {

@@ -2,20 +2,20 @@
 //! the terminal, the report and the replay use this one fold. It reads no file and no clock; time
 //! comes in as `at_ms`.
 
+use crate::crash_report::CrashReport;
 use crate::event::{FULL_SPEED, MemoryLimits, RESTS, RunEvent, Started, StopReason};
 use crate::group_view::Machines;
 use crate::level_spans::LevelSpans;
-use crate::memory_before_crash::CrashReport;
+use crate::live_state::{LiveState, MEMORY_COLUMNS, memory_values};
 use crate::non_finite_gradients::NonFiniteGradients;
 use crate::records::{
     BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation,
 };
 use crate::run_view::{Figures, Mark, RunStatus, StatusLine};
-use crate::series::Series;
 use crate::status_text::{self, StatusText};
 use crate::step_series::StepSeries;
 use crate::throughput::Throughput;
-use crate::unlogged_samples::{Live, MEMORY_COLUMNS, memory_values};
+use crate::time_series::Series;
 use pressure::{Action, Change, Decision, Level, Phase};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -51,10 +51,10 @@ pub struct Run {
     pub(crate) limits: Option<MemoryLimits>,
     /// The crash report of a run whose process exited; empty otherwise.
     pub(crate) last_minutes: Vec<String>,
-    /// See `unlogged_samples::memory_values`.
+    /// See `live_state::memory_values`.
     pub(crate) memory: Series<MEMORY_COLUMNS>,
     /// What is known beyond the newest event.
-    pub(crate) live: Live,
+    pub(crate) live: LiveState,
     /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
     pub(crate) steps: StepSeries,
@@ -427,7 +427,7 @@ impl Run {
     /// Returns to the checkpoint of `step` and discards everything after it.
     fn resume(&mut self, at_ms: u64, step: u64, device: &str) {
         self.now_ms = at_ms;
-        self.live = Live::default();
+        self.live = LiveState::default();
         self.rest_reason = None;
         self.steps.truncate_after(step);
         self.evaluations
@@ -519,7 +519,7 @@ impl Run {
 
     fn end(&mut self, status: RunStatus) {
         self.status = status;
-        self.live = Live::default();
+        self.live = LiveState::default();
         (self.figures.samples_per_second, self.figures.seconds_left) = (None, None);
     }
 

@@ -45,7 +45,7 @@ mod run_archive;
 
 // The fold: from events to a run.
 mod changes;
-mod unlogged_samples;
+mod live_state;
 mod metric_text;
 mod records;
 mod baseline_text;
@@ -53,7 +53,7 @@ mod non_finite_gradients;
 mod level_spans;
 mod group_view;
 mod fold_events;
-mod series;
+mod time_series;
 mod step_series;
 mod loss_smoothing;
 mod status_text;
@@ -62,7 +62,7 @@ mod run_view;
 
 // Reading a folded run.
 mod run_accessors;
-mod memory_before_crash;
+mod crash_report;
 mod current_status_line;
 mod decimate;
 mod load_run;
@@ -80,7 +80,7 @@ mod choice_settings;
 mod config_file;
 mod checkpoint_interval;
 mod quantize;
-mod train_only;
+mod trainable_layers;
 mod preset;
 mod settings;
 mod settings_check;
@@ -134,4 +134,4 @@ pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
 pub use status_text::detail_in_terminal;
 pub use step_curves::StepCurves;
 pub use tags::{change_tags, parse_tag, parse_tags, same_tag};
-pub use train_only::TrainOnly;
+pub use trainable_layers::TrainableLayers;

@@ -2,8 +2,8 @@
 
 use crate::event::RunEvent;
 use crate::fold_events::Run;
+use crate::live_state::Sample;
 use crate::run_view::{Figures, LevelSpan, StepProgress};
-use crate::unlogged_samples::Sample;
 
 impl Run {
     /// Shows a memory sample that is no event of the run: a `RunEvent::Memory` whose `sample` was

@@ -2,10 +2,10 @@
 //! without an end event.
 
 use crate::RunlogError;
+use crate::crash_report::{CrashReport, REPORT_MS};
 use crate::event::RunEvent;
 use crate::event_file::EventReader;
 use crate::fold_events::Run;
-use crate::memory_before_crash::{CrashReport, REPORT_MS};
 use crate::run_folder::RunFolder;
 use jiff::Zoned;
 use std::fs;

@@ -2,10 +2,10 @@
 //! memory was used. The page is drawn from a folded `Run`.
 
 mod canvas;
-mod scale;
+mod axis_ticks;
 
 mod panel_frame;
-mod head;
+mod page_header;
 
 mod changes;
 mod machines;
@@ -106,7 +106,7 @@ fn draw_pixels(run: &Run, id: &str, size: Size) -> Result<Vec<u8>, String> {
 
 fn draw<B: DrawingBackend>(run: &Run, id: &str, backend: B, target: Backend) -> DrawResult {
     let page = Page::new(backend, target)?;
-    head::draw(run, id, &page)?;
+    page_header::draw(run, id, &page)?;
     panels::draw(run, &page)?;
     changes::draw(run, &page)?;
     machines::draw(run, &page)?;

@@ -13,7 +13,7 @@ use crate::choice_settings::{
 };
 use crate::memory_tier::MemoryTier;
 use crate::quantize::Quantize;
-use crate::train_only::TrainOnly;
+use crate::trainable_layers::TrainableLayers;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -168,7 +168,7 @@ settings! {
     /// hub that HF_ENDPOINT names
     from: PathBuf = { Allowed::Path, Model, flag: "from" "FOLDER|ORG/NAME", default: "random weights" };
     /// Part of the network that trains: head, last:N blocks, or all
-    train_only: TrainOnly = { Allowed::TrainedPart, Model, flag: "train-only" "head|last:N|all", default: "all" };
+    train_only: TrainableLayers = { Allowed::TrainedPart, Model, flag: "train-only" "head|last:N|all", default: "all" };
     /// Freeze the pretrained weights and train low-rank adapters of this rank (LoRA)
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
     /// Scale the adapters by this value divided by their rank
@@ -212,12 +212,13 @@ settings! {
     /// Number of neighboring tokens on each side that the policy and the language model read before
     /// attention
     neighbors: u32 = { Allowed::Integer(1, 64), Compression, flag: "neighbors" "TOKENS", default: "4" };
-    /// Columns with regression targets in a table beside the images, separated by commas
+    /// Names of the columns with regression targets, separated by commas; the columns are in a
+    /// table beside the images
     targets: String = { Allowed::Name, Data, flag: "targets" "COLUMNS", default: "every column of numbers" };
     /// Weight of the regression targets' loss relative to the class loss
     target_weight: f64 = { Allowed::Number(0.001, 1000.0), Training, flag: "target-weight" "WEIGHT", default: "1" };
     /// How the losses of classes and targets are balanced: fixed, or uncertainty, which learns the
-    /// weights
+    /// weight of each loss
     loss_balance: LossBalance = { Allowed::Words(LossBalance::WORDS), Training, flag: "loss-balance" "fixed|uncertainty", default: "fixed" };
     /// Column that groups images: a group is never divided between training and held-out images;
     /// write none for no groups

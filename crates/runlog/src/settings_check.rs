@@ -3,7 +3,7 @@
 
 use crate::amounts::{format_bytes, nearest, parse_bytes};
 use crate::settings::{Allowed, EXACT, RunConfig, SETTINGS, Setting, setting};
-use crate::{CheckpointBlocks, CheckpointInterval, Quantize, RunlogError, TrainOnly};
+use crate::{CheckpointBlocks, CheckpointInterval, Quantize, RunlogError, TrainableLayers};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -55,7 +55,7 @@ impl Allowed {
                 value.as_f64().is_some_and(|v| (least..=most).contains(&&v))
             }
             Allowed::Blocks => is_read::<CheckpointBlocks>(value),
-            Allowed::TrainedPart => is_read::<TrainOnly>(value),
+            Allowed::TrainedPart => is_read::<TrainableLayers>(value),
             Allowed::Bits => is_read::<Quantize>(value),
             Allowed::Interval => is_read::<CheckpointInterval>(value),
             Allowed::Bytes(least) => {

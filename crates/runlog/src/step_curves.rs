@@ -4,7 +4,7 @@ use crate::decimate;
 use crate::fold_events::Run;
 use crate::loss_smoothing::smoothed;
 use crate::metric_text::{metric_name, metric_value};
-use crate::series::Series;
+use crate::time_series::Series;
 
 /// The curves of a run: step and value of each point. Values that are not finite are left out.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -2,7 +2,7 @@
 
 use crate::event::RunEvent;
 use crate::loss_smoothing::LossSmoother;
-use crate::series::{Columns, Series};
+use crate::time_series::{Columns, Series};
 
 /// Values of the loss panel per step.
 pub(crate) const LOSS_COLUMNS: usize = 3;

@@ -99,8 +99,8 @@ impl BatchGradients {
         work: impl FnOnce(&BatchGradients) -> Result<R> + Send,
     ) -> Result<R> {
         let found = sample_manifest::read(run)?;
-        let trained = Plan::check(&settings.with_device(config_of(run)?), &found)?;
-        let plan = Plan::check(&settings.config(config_of(run)?), &found)?;
+        let trained = Plan::resolve(&settings.with_device(config_of(run)?), &found)?;
+        let plan = Plan::resolve(&settings.config(config_of(run)?), &found)?;
         on_threads(plan.threads as usize, || {
             let chosen = checked_device(plan.device, machine.device_check_path.as_deref())?;
             let (loaded, damaged) = checkpoint::newest(run)?;
@@ -142,7 +142,7 @@ impl BatchGradients {
         machine: &Machine,
         work: impl FnOnce(&BatchGradients) -> Result<R> + Send,
     ) -> Result<R> {
-        let plan = Plan::check(&settings.config(RunConfig::default()), inspection)?;
+        let plan = Plan::resolve(&settings.config(RunConfig::default()), inspection)?;
         on_threads(plan.threads as usize, || {
             let chosen = checked_device(plan.device, machine.device_check_path.as_deref())?;
             let mut learner = TrainState::new(&plan, &chosen.device)?;

@@ -50,7 +50,7 @@ impl Branch {
             BranchFrom::Newest => checkpoint::newest(origin)?.0,
         };
         Ok(Branch {
-            plan: Plan::check(&config, &found)?,
+            plan: Plan::resolve(&config, &found)?,
             found,
             start: BranchWeights {
                 from: format!("{}, step {}", origin.id(), loaded.state.step),

@@ -4,16 +4,16 @@
 //! there. A GPU that computes an operation wrong without them is refused with the operation's name;
 //! if that happens only in a half precision, only that precision is refused.
 
-mod background;
+mod background_check;
 mod check_lock;
 mod check_observer;
 mod compare_with_cpu;
 mod difference;
-mod low_priority;
+mod low_priority_threads;
 mod refuse_kernels;
 mod small_models;
 
-pub use background::BackgroundCheck;
+pub use background_check::BackgroundCheck;
 pub use check_observer::CheckObserver;
 pub use compare_with_cpu::Finding;
 pub use refuse_kernels::RefusedKernels;

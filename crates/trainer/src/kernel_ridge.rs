@@ -6,16 +6,16 @@
 mod cholesky;
 mod image_features;
 mod model_file;
-mod vectors;
+mod fixed_order_sums;
 
 pub(crate) use image_features::image_features;
 
 use cholesky::InverseFactor;
 use dataset::TargetColumn;
+use fixed_order_sums::{add_scaled, dot, log_softmax};
 use image_features::FEATURES;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use vectors::{add_scaled, dot, log_softmax};
 
 /// What the model is called in the events and in the window.
 pub(crate) const NAME: &str = "edge directions and colors";

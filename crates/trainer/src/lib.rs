@@ -25,7 +25,7 @@
 //!     ..RunConfig::default()
 //! };
 //! let found = read_dataset(&file, &config, &|_| {})?;
-//! let plan = Plan::check(&config, &found)?;
+//! let plan = Plan::resolve(&config, &found)?;
 //! assert_eq!(plan.task(), dataset::Task::TextClassification);
 //! assert_eq!(plan.steps, 3 * plan.steps_per_epoch);
 //!
@@ -34,7 +34,7 @@
 //!     learning_rate: Some(100.0),
 //!     ..config
 //! };
-//! let refused = Plan::check(&wrong, &found).expect_err("10 is the highest rate");
+//! let refused = Plan::resolve(&wrong, &found).expect_err("10 is the highest rate");
 //! assert!(refused.to_string().contains("learning_rate"));
 //! # Ok(())
 //! # }

@@ -3,7 +3,7 @@
 
 mod admission;
 mod event_threshold;
-mod in_flight;
+mod running_micro_batch;
 mod prediction_error;
 mod memory_usage;
 mod micro_batch_cost;
@@ -20,7 +20,6 @@ use crate::threads::stack_bytes;
 use admission::{Admission, Refusal, Situation};
 use candle_core::Device;
 use event_threshold::{Changes, reported_micro_batch};
-use in_flight::{InFlight, Measurement};
 use memory_usage::Usage;
 use micro_batch_cost::Workload;
 use pressure::{
@@ -30,6 +29,7 @@ use pressure::{
     observe_delay, record_sample,
 };
 use runlog::MemoryLimits;
+use running_micro_batch::{Measurement, RunningMicroBatch};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tape::device::{CommandBuffers, KernelTime, SelectedDevice};
@@ -62,7 +62,7 @@ pub struct MemoryController {
     sample_interval_ms: f64,
     /// Kind and memory sample of the micro-batch that was decided but has not started.
     decided: Option<(MicroBatchKind, MemorySample)>,
-    in_flight: Option<InFlight>,
+    running: Option<RunningMicroBatch>,
     /// The newest micro-batch that the device confirmed.
     confirmed: Option<MicroBatchRecord>,
     prediction: Option<Prediction>,
@@ -125,7 +125,7 @@ impl MemoryController {
             is_stepped,
             sample_interval_ms: 0.0,
             decided: None,
-            in_flight: None,
+            running: None,
             confirmed: None,
             prediction: None,
             command_buffers: CommandBuffers::NONE,
@@ -451,7 +451,7 @@ impl MemoryController {
         self.monitor.watch(self.policy.clone(), self.state.clone());
         self.usage.start_peak(&self.monitor);
         tape::device::measure_command_buffers();
-        self.in_flight = Some(InFlight {
+        self.running = Some(RunningMicroBatch {
             kind,
             micro_batch,
             prefetched_bytes: self.usage.prefetched_bytes(),
@@ -468,7 +468,7 @@ impl MemoryController {
         if let Some(reason) = cancelled.filter(|_| outcome == Outcome::Cancelled) {
             self.state.cancelled(reason);
         }
-        let Some(running) = self.in_flight.take() else {
+        let Some(running) = self.running.take() else {
             return;
         };
         let ms = running.duration_ms();
@@ -519,7 +519,7 @@ impl MemoryController {
     /// Forgets the running micro-batch because the user cancelled it. Nothing is learned from it.
     pub fn discard(&mut self) {
         self.monitor.unwatch();
-        self.in_flight = None;
+        self.running = None;
     }
 
     /// Records a micro-batch that the device failed or the monitor cancelled, and releases caches.
@@ -529,7 +529,7 @@ impl MemoryController {
     /// # Errors
     /// The device is lost.
     pub fn back_off(&mut self, outcome: Outcome) -> Result<Option<TrainError>> {
-        if self.in_flight.is_some() {
+        if self.running.is_some() {
             self.record(outcome);
         } else if let Some(confirmed) = self.confirmed.take() {
             let unmeasured = MicroBatchRecord {
@@ -558,7 +558,7 @@ impl MemoryController {
             }
             Some(DeviceFault::Lost) | None => return Err(error),
         };
-        let running = self.in_flight.as_ref().map(|running| running.micro_batch);
+        let running = self.running.as_ref().map(|running| running.micro_batch);
         let confirmed = self.confirmed.as_ref().map(|record| record.micro_batch);
         let micro_batch = running.or(confirmed).unwrap_or(1);
         let late = self.back_off(outcome)?;

@@ -102,7 +102,7 @@ pub struct Parts {
 impl ModelBuilder {
     /// Checks a config against a dataset.
     pub fn from_config<'d>(config: &RunConfig, found: impl Into<DatasetRef<'d>>) -> Result<Self> {
-        Plan::check(config, found).map(ModelBuilder::from_plan)
+        Plan::resolve(config, found).map(ModelBuilder::from_plan)
     }
 
     /// Uses a plan that was checked before.

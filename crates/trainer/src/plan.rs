@@ -2,7 +2,7 @@
 //! the dataset. The rest of the crate relies on it without further checks.
 
 mod augmentation;
-mod checks;
+mod resolve;
 mod token_compression;
 mod dataset_defaults;
 mod hyperparameters;
@@ -12,9 +12,9 @@ mod run_length;
 mod explain_defaults;
 
 pub use augmentation::Augmentation;
-pub use checks::device_preference;
 pub use dataset_defaults::DatasetRef;
 pub(crate) use dataset_defaults::MOST_TEXT_BYTES_IN_MEMORY;
+pub use resolve::device_preference;
 pub(crate) use run_length::LengthChange;
 pub use run_length::RunLength;
 pub use token_compression::{Compression, relaxes_choice, scores_choice};

@@ -8,7 +8,8 @@ use models::hub_format::TrainedLayers;
 use models::pretrained::{FineTuningSettings, verify_run_copy};
 use models::{ModelError, Pretrained, PretrainedFamily};
 use runlog::{
-    BaselineChoice, MixChoice, Quantize, RunConfig, RunFolder, TaskChoice, TrainOnly, format_count,
+    BaselineChoice, MixChoice, Quantize, RunConfig, RunFolder, TaskChoice, TrainableLayers,
+    format_count,
 };
 use tape::Bits;
 
@@ -25,7 +26,7 @@ pub fn with_choice(word: &str, config: RunConfig) -> Result<RunConfig> {
     let chosen = FineTuningSettings::default().with_choice(word);
     let train_only = chosen
         .train_only
-        .map(|part| part.parse::<TrainOnly>())
+        .map(|part| part.parse::<TrainableLayers>())
         .transpose();
     let train_only = train_only.map_err(|allowed: String| TrainError::Setting {
         key: "train_only",
@@ -39,12 +40,12 @@ pub fn with_choice(word: &str, config: RunConfig) -> Result<RunConfig> {
     })
 }
 
-/// The part of a network as a config names it.
-pub(crate) fn train_only(trained: TrainedLayers) -> TrainOnly {
+/// The layers that a network trains, as the user names them in a config.
+pub(crate) fn trainable_layers(trained: TrainedLayers) -> TrainableLayers {
     match trained {
-        TrainedLayers::Head => TrainOnly::Head,
-        TrainedLayers::Last(last) => TrainOnly::Last(last),
-        TrainedLayers::All => TrainOnly::All,
+        TrainedLayers::Head => TrainableLayers::Head,
+        TrainedLayers::Last(last) => TrainableLayers::Last(last),
+        TrainedLayers::All => TrainableLayers::All,
     }
 }
 

@@ -1,19 +1,19 @@
 //! The group of machines that trains a run. A run that trains alone has none.
 
-mod agreement;
-mod exchange;
+mod compare_ranks;
+mod all_reduce_sums;
 mod machine_log;
 mod machine_report;
 mod share_run;
 
 use crate::error::{Result, TrainError};
 use crate::replay::Replay;
-pub(crate) use agreement::{Subject, agree, checksum};
+use all_reduce_sums::VALUES_AT_ONCE;
+pub(crate) use all_reduce_sums::{Contribution, Layout, exchange};
+pub(crate) use compare_ranks::{Subject, agree, checksum};
 use distributed::{
-    Alone, Claim, ClaimRequest, Group, GroupError, Member, Share, Values, join_launched,
+    Claim, ClaimRequest, Group, GroupError, Member, Share, SingleRank, Values, join_launched,
 };
-use exchange::VALUES_AT_ONCE;
-pub(crate) use exchange::{Contribution, Layout, exchange};
 pub(crate) use machine_log::{MachineLog, gather_members};
 pub(crate) use machine_report::MachineReport;
 use runlog::counted;
@@ -294,14 +294,14 @@ impl RunGroup {
         Ok(claim)
     }
 
-    /// Calls the group. Alone, the call does what a group of one rank does.
+    /// Calls the group. SingleRank, the call does what a group of one rank does.
     fn call<R>(
         &self,
         call: impl FnOnce(&mut dyn Group) -> std::result::Result<R, GroupError>,
     ) -> Result<R> {
         let called = match self.lock() {
             Some(mut shared) => call(&mut *shared.group),
-            None => call(&mut Alone::default()),
+            None => call(&mut SingleRank::default()),
         };
         called.map_err(TrainError::from)
     }

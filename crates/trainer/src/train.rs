@@ -117,7 +117,7 @@ pub fn resume_to(
     }
     agree_on_files(&context.group, run)?;
     let found = sample_manifest::read(run)?;
-    let mut plan = Plan::check(&pretrained::config_of(run)?, &found)?;
+    let mut plan = Plan::resolve(&pretrained::config_of(run)?, &found)?;
     share_cores(&mut plan, &context.group);
     on_threads(plan.threads as usize, || {
         let control = context.control.clone();

@@ -8,11 +8,11 @@ mod baseline_model;
 mod compress;
 mod generate;
 mod images;
-mod memory_gate;
+mod wait_for_memory;
 mod mixed_baseline;
 mod saliency;
 mod seen_files;
-mod text_stream;
+mod incremental_decoder;
 mod texts;
 
 pub use compress::CompressedText;
@@ -40,7 +40,6 @@ use dataset::{
     Class, ClassSelection, DetectedDataset, InspectOptions, Split, TargetColumn, Task, TextOptions,
     Tokenizer, detect,
 };
-use memory_gate::MemoryGate;
 use mixed_baseline::MixedBaseline;
 use models::export::{
     Exported, TrainedNetwork, export_adapter_folder, export_core_ml, export_hub_folder,
@@ -55,6 +54,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tape::counting_allocator::release;
 use tape::device::{DevicePreference, forget_pool, trim_old, with_autorelease_pool};
 use tape::{Cancel, TapeError};
+use wait_for_memory::MemoryGate;
 
 /// Most samples per micro-batch. Small, because a forward pass alone takes little time.
 const MICRO_BATCH: usize = 16;
@@ -184,7 +184,7 @@ impl TrainedModel {
         device_check_path: Option<&Path>,
     ) -> Result<Self> {
         let found = sample_manifest::read(run)?;
-        let mut plan = Plan::check(&config_of(run)?, &found)?;
+        let mut plan = Plan::resolve(&config_of(run)?, &found)?;
         let device = if plan.precision == Precision::F64 {
             DevicePreference::Cpu
         } else {

@@ -86,7 +86,7 @@ fn a_pause_gives_back_what_was_loaded_ahead_and_ends_at_once() {
     let images = folder.path().join("birds");
     write_noise_images(&images, 40, SIDE);
     let inspection = inspect_images(&images, &InspectOptions::default(), &|_| {}).unwrap();
-    let plan = Plan::check(&config(), &inspection).unwrap();
+    let plan = Plan::resolve(&config(), &inspection).unwrap();
     let run = RunStore::open(folder.path().join("runs"))
         .create("birds")
         .unwrap();

@@ -2,7 +2,7 @@
 import { session } from "../appState.svelte";
 import { percent } from "../format";
 import type { ClassResultView, ReportView } from "../types";
-import { isText, menuPosition } from "../shell/manners";
+import { isText, menuPosition } from "../shell/nativeBehavior";
 import { contextMenu, offer } from "./perform.svelte";
 import { t } from "../strings/t";
 

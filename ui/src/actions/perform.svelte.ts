@@ -4,7 +4,7 @@ import { host } from "../host/selectHost";
 import { go, inspectionHash, route, runHash } from "../route.svelte";
 import { attempt, chooseFolder, openRun, openSample, session } from "../appState.svelte";
 import type { Language, RunRequest, RunRow } from "../types";
-import { actions } from "./table";
+import { actions } from "./actionTable";
 
 const SCALES = [0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75];
 const SAVED_SCALE = "text-scale";

@@ -1,6 +1,6 @@
 // A row of the run list can be dragged to another app: a file manager gets the run's folder, and a
 // terminal or an editor gets its path.
-import { runLocation } from "../host/runLocation";
+import { runFolderPath } from "../host/runFolderPath";
 
 export const fileAddress = (path: string): string => `file://${path.split("/").map(encodeURIComponent).join("/")}`;
 
@@ -14,7 +14,7 @@ export const fill = (data: Pick<DataTransfer, "setData" | "effectAllowed">, path
 /** Makes a row draggable. Its path must be known when the drag begins. */
 export const makeDraggable = async (row: HTMLElement, run: string) => {
   if (row.draggable) return;
-  const path = await runLocation(run).catch(() => null);
+  const path = await runFolderPath(run).catch(() => null);
   if (!path) return;
   row.draggable = true;
   row.ondragstart = (event) => {

@@ -7,4 +7,4 @@
 mod small_models;
 
 mod split_equivalence;
-mod token_drop_policies;
+mod token_compression_policies;

@@ -6,20 +6,20 @@
 mod decoder_types;
 
 #[cfg_attr(target_os = "macos", path = "system_decoder/imageio.rs")]
-#[cfg_attr(not(target_os = "macos"), path = "system_decoder/none.rs")]
+#[cfg_attr(not(target_os = "macos"), path = "system_decoder/without_decoder.rs")]
 mod platform;
 
-mod read;
+mod decode_with_limits;
 
 mod self_test;
 
 #[cfg(test)]
 pub(crate) mod fake_decoder;
 
+pub(crate) use decode_with_limits::{decode, detect_format, read_header};
 pub(crate) use decoder_types::{SystemDecoder, SystemFormat, Unreadable};
-pub(crate) use read::{decode, detect_format, read_header};
 #[cfg(test)]
-pub(crate) use {decoder_types::ImageProperties, read::ends_early};
+pub(crate) use {decode_with_limits::ends_early, decoder_types::ImageProperties};
 
 use std::sync::OnceLock;
 

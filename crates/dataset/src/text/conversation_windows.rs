@@ -2,7 +2,7 @@
 //! packed together. A token sees only tokens of its own conversation, so packing does not change
 //! the loss. The windows depend only on the conversations, the length and the seed.
 
-use super::packing::Window;
+use super::pack_documents::Window;
 use super::tokenize_conversations::LEARNED;
 use super::tokenized_documents::Documents;
 use crate::rng;

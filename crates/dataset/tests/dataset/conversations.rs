@@ -5,7 +5,7 @@ use crate::text_tables::{found, look_at};
 use dataset::{
     ChatTemplate, ConversationEncoder, DatasetError, DetectedDataset, Documents, InspectOptions,
     LearnedTokens, Split, Task, TextInspection, TextManifest, TextOptions, TokenWidth, Tokenizer,
-    conversation_examples, detect, excerpts, read_texts, tokenize_conversations,
+    conversation_examples, detect, read_texts, text_previews, tokenize_conversations,
 };
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -220,7 +220,7 @@ fn people_and_statistics_read_the_contents_of_conversations() {
     };
     let file = folder.put("pairs.jsonl", rows(row).as_bytes());
     let found = look_at(&file, &TextOptions::default());
-    let shown = excerpts(&found, &[3], 100).expect("no file changed");
+    let shown = text_previews(&found, &[3], 100).expect("no file changed");
     assert_eq!(shown, ["Question 3? Answer number 3."]);
     let mut all = String::new();
     let read = read_texts(&found, Split::HeldOut, &mut |text| {

@@ -21,4 +21,4 @@ mod hostile_texts;
 mod text_options;
 mod text_tables;
 
-mod watch;
+mod watch_folder;

@@ -2,10 +2,10 @@
 //! them with pretrained weights.
 
 use super::architecture::HubArchitecture;
-use super::fill::WeightFiller;
+use super::fill_parameters::WeightFiller;
 use super::fine_tuning::FineTuning;
-use super::folder::HubFolder;
 use super::hub_network::HubNetwork;
+use super::pretrained_folder::HubFolder;
 use crate::error::{ModelError, Result};
 use crate::gpt::Gpt;
 use crate::network::Network;

@@ -9,7 +9,7 @@ mod exports;
 mod folders;
 
 mod convnext;
-mod decoders;
+mod pretrained_language_models;
 mod export_core_ml;
 mod export_hub_folder;
 mod export_onnx;

@@ -32,7 +32,7 @@ impl<S: MemorySource> FallbackSource<S> {
         };
         if !std::mem::replace(&mut self.reported, true) {
             self.notice = Some(format!(
-                "{error} Until the memory can be read again, Ebb knows only its own footprint and uses small, slowly changing micro-batches."
+                "{error} Until Ebb can read the memory of this machine again, it knows only its own footprint. It uses small micro-batches meanwhile, and changes their size slowly."
             ));
         }
         MemorySample {

@@ -15,10 +15,10 @@ pub mod footprint;
 mod free_memory;
 #[path = "linux/kernel_file.rs"]
 mod kernel_file;
-#[path = "linux/process_limits.rs"]
-mod process_limits;
-#[path = "linux/stalls.rs"]
-mod stalls;
+#[path = "linux/rlimits.rs"]
+mod rlimits;
+#[path = "linux/memory_stalls.rs"]
+mod memory_stalls;
 
 use super::memory_source::{DeviceReadings, MemorySource};
 use crate::error::PressureError;
@@ -28,8 +28,8 @@ use fast_estimate::FullReading;
 use footprint::{page_bytes, take_own_peak_bytes};
 use free_memory::FreeMemory;
 use kernel_file::KernelFile;
-use process_limits::{Limits, Pages};
-use stalls::{StallOwner, Stalls};
+use memory_stalls::{StallOwner, Stalls};
+use rlimits::{Limits, Pages};
 use std::path::Path;
 use std::time::Instant;
 
@@ -194,7 +194,7 @@ impl Machine {
     /// machine and group.
     fn read_stalls(&mut self) {
         let now_us = self.opened.elapsed().as_micros() as u64;
-        let (fraction, lost) = stalls::largest(&mut self.stalls, now_us);
+        let (fraction, lost) = memory_stalls::largest(&mut self.stalls, now_us);
         (self.stall_fraction, self.stalls_reused) = (fraction, false);
         let notice = match lost {
             None => return,

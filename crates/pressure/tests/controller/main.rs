@@ -2,15 +2,15 @@
 
 mod simulated_machine;
 
-mod start;
+mod first_size;
 mod batch_remainder_and_fixed_size;
-mod caches;
+mod cache_release;
 mod prefetch;
-mod recovery;
+mod recovery_steps;
 mod end_of_run;
-mod shrink;
-mod grow;
+mod micro_batch_shrink;
+mod micro_batch_growth;
 mod pause_and_suspend;
-mod cancel;
+mod cancelled_micro_batch;
 mod fallback;
-mod reasons;
+mod decision_reasons;

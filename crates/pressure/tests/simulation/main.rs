@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use world::{
-    ARRIVALS, Comparison, END, Fixed, Outcome, Rounding, Samples, TRACES, Trace, Truth, Who, World,
-    compare, compare_in, others, run,
+    ARRIVALS, Comparison, END, Fixed, MemoryPattern, Outcome, PATTERNS, Rounding, Samples, Truth,
+    Who, World, compare, compare_in, others, run,
 };
 
 const TUNED: Range<u32> = 0..10;
@@ -20,22 +20,22 @@ const STARTED: f64 = 30.0;
 
 /// All runs of these machines, on all cores. `machine` makes the machine of a seed.
 fn compare_all(
-    traces: &[Trace],
+    patterns: &[MemoryPattern],
     seeds: Range<u32>,
     machine: impl Fn(u32) -> Truth + Sync,
     world: World,
-) -> Vec<(Trace, Comparison)> {
-    let jobs: Vec<_> = traces
+) -> Vec<(MemoryPattern, Comparison)> {
+    let jobs: Vec<_> = patterns
         .iter()
-        .flat_map(|trace| seeds.clone().map(move |seed| (*trace, seed)))
+        .flat_map(|pattern| seeds.clone().map(move |seed| (*pattern, seed)))
         .collect();
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
-        while let Some(&(trace, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let comparison = compare_in(world, &machine(seed), trace, seed);
+        while let Some(&(pattern, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let comparison = compare_in(world, &machine(seed), pattern, seed);
             done.lock()
                 .expect("no run panics")
-                .push((trace, comparison));
+                .push((pattern, comparison));
         }
     };
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
@@ -120,14 +120,14 @@ impl Row {
 fn table(seeds: Range<u32>, rounding: Rounding) -> Row {
     println!(
         "{:9} seeds killed over % oracle-> worst react50   p99 voluntary in-60 chg/m recovery worst",
-        "trace"
+        "pattern"
     );
     let machine = |seed| Truth::new(seed, rounding);
-    let runs = compare_all(&TRACES, seeds.clone(), machine, World::PLAIN);
-    for trace in TRACES {
-        let of = runs.iter().filter(|(t, _)| *t == trace);
+    let runs = compare_all(&PATTERNS, seeds.clone(), machine, World::PLAIN);
+    for pattern in PATTERNS {
+        let of = runs.iter().filter(|(t, _)| *t == pattern);
         let of: Vec<_> = of.map(|(_, run)| run).collect();
-        Row::new(&of).print(&format!("{trace:?}"), &seeds);
+        Row::new(&of).print(&format!("{pattern:?}"), &seeds);
     }
     let all: Vec<_> = runs.iter().map(|(_, run)| run).collect();
     let row = Row::new(&all);
@@ -170,15 +170,15 @@ fn list(variable: &str) -> Option<Vec<String>> {
 
 /// Prints the runs with the smallest shares, and how their sizes changed, if `EBB_WORST` says how
 /// many.
-fn print_worst(runs: &[(Trace, Comparison)]) {
+fn print_worst(runs: &[(MemoryPattern, Comparison)]) {
     let count =
         std::env::var("EBB_WORST").map_or(0, |count| count.parse().expect("EBB_WORST is a number"));
     let mut worst: Vec<_> = runs.iter().collect();
     worst.sort_by(|a, b| a.1.of_oracle.total_cmp(&b.1.of_oracle));
-    for (trace, run) in worst.into_iter().take(count) {
+    for (pattern, run) in worst.into_iter().take(count) {
         let ebb = &run.ebb;
         println!(
-            "  {trace:?} {}: {:.3} of the oracle; {} killed, {} refused, {} cancels, {} suspensions, {} checkpoints, {:.0} s paused, {:.1} s over",
+            "  {pattern:?} {}: {:.3} of the oracle; {} killed, {} refused, {} cancels, {} suspensions, {} checkpoints, {:.0} s paused, {:.1} s over",
             run.seed,
             run.of_oracle,
             ebb.killed,
@@ -248,8 +248,8 @@ fn without_pressure_ebb_reaches_99_percent_of_the_best_size() {
     let (mut steady, mut complete) = (Vec::new(), Vec::new());
     for seed in TUNED.start..HELD_OUT.end {
         let truth = Truth::new(seed, Rounding::Exact);
-        let calm = others(truth.ram, Trace::Calm, seed);
-        let ebb = compare(Trace::Calm, seed, Rounding::Exact).ebb;
+        let calm = others(truth.ram, MemoryPattern::Calm, seed);
+        let ebb = compare(MemoryPattern::Calm, seed, Rounding::Exact).ebb;
         let fixed = (1..=64).rev().map(|count| 64u32.div_ceil(count));
         let safe = fixed.filter_map(|size| {
             let fixed = run(Who::Strategy(&mut Fixed(size)), &truth, &calm, seed);
@@ -276,58 +276,138 @@ fn without_pressure_ebb_reaches_99_percent_of_the_best_size() {
     }
 }
 
-/// Results of an independent implementation in Python: trace, seed, mean use of others in GB,
+/// Results of an independent implementation in Python: pattern, seed, mean use of others in GB,
 /// samples done by the oracle, and for a fixed micro-batch of 16 samples done, kills and seconds
 /// over the line.
-const ELSEWHERE: [(Trace, u32, f64, f64, f64, u32, f64); 27] = [
-    (Trace::Calm, 0, 7.0802, 44416.0, 42064.0, 0, 0.00),
-    (Trace::Calm, 1, 7.0799, 34496.0, 30400.0, 0, 0.00),
-    (Trace::Calm, 13, 7.0794, 40384.0, 35056.0, 0, 0.00),
-    (Trace::Step, 0, 13.4666, 44080.0, 42064.0, 0, 0.00),
-    (Trace::Step, 1, 13.4664, 33888.0, 30400.0, 0, 0.00),
-    (Trace::Step, 13, 13.4658, 40512.0, 35056.0, 0, 0.00),
-    (Trace::HogLeaves, 0, 11.2565, 43328.0, 32720.0, 0, 177.90),
-    (Trace::HogLeaves, 1, 11.2562, 33344.0, 30400.0, 0, 0.55),
-    (Trace::HogLeaves, 13, 11.2557, 39936.0, 35056.0, 0, 0.00),
-    (Trace::Ramp, 0, 14.3096, 36384.0, 28520.0, 1, 208.25),
-    (Trace::Ramp, 1, 14.3093, 24448.0, 22560.0, 0, 186.90),
-    (Trace::Ramp, 13, 14.3088, 38400.0, 34416.0, 0, 185.35),
-    (Trace::Sawtooth, 0, 13.0747, 43920.0, 41520.0, 0, 58.15),
-    (Trace::Sawtooth, 1, 13.0744, 34048.0, 30400.0, 0, 0.00),
-    (Trace::Sawtooth, 13, 13.0739, 40448.0, 35056.0, 0, 0.00),
-    (Trace::Spike, 0, 7.4801, 44384.0, 42064.0, 0, 0.00),
-    (Trace::Spike, 1, 7.4798, 34496.0, 30400.0, 0, 0.00),
-    (Trace::Spike, 13, 7.4793, 40384.0, 35056.0, 0, 0.00),
-    (Trace::Noise, 0, 13.7658, 43776.0, 40704.0, 0, 56.95),
-    (Trace::Noise, 1, 13.2579, 34048.0, 30256.0, 0, 9.20),
-    (Trace::Noise, 13, 12.7187, 40416.0, 35056.0, 0, 0.00),
-    (Trace::Leak, 0, 16.5802, 38347.0, 29616.0, 1, 212.80),
-    (Trace::Leak, 1, 16.5799, 28890.0, 25328.0, 0, 111.20),
-    (Trace::Leak, 13, 16.5794, 38728.0, 33168.0, 0, 83.00),
-    (Trace::NoWayOut, 0, 9.4483, 40256.0, 21354.0, 3, 2.05),
-    (Trace::NoWayOut, 1, 9.4480, 30736.0, 15070.0, 3, 0.95),
-    (Trace::NoWayOut, 13, 9.4475, 36352.0, 26504.0, 1, 1.05),
+const ELSEWHERE: [(MemoryPattern, u32, f64, f64, f64, u32, f64); 27] = [
+    (MemoryPattern::Calm, 0, 7.0802, 44416.0, 42064.0, 0, 0.00),
+    (MemoryPattern::Calm, 1, 7.0799, 34496.0, 30400.0, 0, 0.00),
+    (MemoryPattern::Calm, 13, 7.0794, 40384.0, 35056.0, 0, 0.00),
+    (MemoryPattern::Step, 0, 13.4666, 44080.0, 42064.0, 0, 0.00),
+    (MemoryPattern::Step, 1, 13.4664, 33888.0, 30400.0, 0, 0.00),
+    (MemoryPattern::Step, 13, 13.4658, 40512.0, 35056.0, 0, 0.00),
+    (
+        MemoryPattern::HogLeaves,
+        0,
+        11.2565,
+        43328.0,
+        32720.0,
+        0,
+        177.90,
+    ),
+    (
+        MemoryPattern::HogLeaves,
+        1,
+        11.2562,
+        33344.0,
+        30400.0,
+        0,
+        0.55,
+    ),
+    (
+        MemoryPattern::HogLeaves,
+        13,
+        11.2557,
+        39936.0,
+        35056.0,
+        0,
+        0.00,
+    ),
+    (MemoryPattern::Ramp, 0, 14.3096, 36384.0, 28520.0, 1, 208.25),
+    (MemoryPattern::Ramp, 1, 14.3093, 24448.0, 22560.0, 0, 186.90),
+    (
+        MemoryPattern::Ramp,
+        13,
+        14.3088,
+        38400.0,
+        34416.0,
+        0,
+        185.35,
+    ),
+    (
+        MemoryPattern::Sawtooth,
+        0,
+        13.0747,
+        43920.0,
+        41520.0,
+        0,
+        58.15,
+    ),
+    (
+        MemoryPattern::Sawtooth,
+        1,
+        13.0744,
+        34048.0,
+        30400.0,
+        0,
+        0.00,
+    ),
+    (
+        MemoryPattern::Sawtooth,
+        13,
+        13.0739,
+        40448.0,
+        35056.0,
+        0,
+        0.00,
+    ),
+    (MemoryPattern::Spike, 0, 7.4801, 44384.0, 42064.0, 0, 0.00),
+    (MemoryPattern::Spike, 1, 7.4798, 34496.0, 30400.0, 0, 0.00),
+    (MemoryPattern::Spike, 13, 7.4793, 40384.0, 35056.0, 0, 0.00),
+    (MemoryPattern::Noise, 0, 13.7658, 43776.0, 40704.0, 0, 56.95),
+    (MemoryPattern::Noise, 1, 13.2579, 34048.0, 30256.0, 0, 9.20),
+    (MemoryPattern::Noise, 13, 12.7187, 40416.0, 35056.0, 0, 0.00),
+    (MemoryPattern::Leak, 0, 16.5802, 38347.0, 29616.0, 1, 212.80),
+    (MemoryPattern::Leak, 1, 16.5799, 28890.0, 25328.0, 0, 111.20),
+    (MemoryPattern::Leak, 13, 16.5794, 38728.0, 33168.0, 0, 83.00),
+    (
+        MemoryPattern::NoWayOut,
+        0,
+        9.4483,
+        40256.0,
+        21354.0,
+        3,
+        2.05,
+    ),
+    (
+        MemoryPattern::NoWayOut,
+        1,
+        9.4480,
+        30736.0,
+        15070.0,
+        3,
+        0.95,
+    ),
+    (
+        MemoryPattern::NoWayOut,
+        13,
+        9.4475,
+        36352.0,
+        26504.0,
+        1,
+        1.05,
+    ),
 ];
 
 #[test]
 fn an_independent_implementation_gives_the_same_results() {
-    for (trace, seed, used, oracle, done, killed, over_s) in ELSEWHERE {
+    for (pattern, seed, used, oracle, done, killed, over_s) in ELSEWHERE {
         let truth = Truth::new(seed, Rounding::Exact);
-        let others = others(truth.ram, trace, seed);
+        let others = others(truth.ram, pattern, seed);
         let mean = others.iter().sum::<f64>() / others.len() as f64;
         let best = run(Who::Oracle, &truth, &others, seed);
         let fixed = run(Who::Strategy(&mut Fixed(16)), &truth, &others, seed);
         let near = |got: f64, expected: f64| (got - expected).abs() <= 0.002 * expected + 0.05;
         assert!(
             near(mean, used) && near(best.done, oracle) && near(fixed.done, done),
-            "{trace:?} {seed}: others {mean}, oracle {}, fixed {}",
+            "{pattern:?} {seed}: others {mean}, oracle {}, fixed {}",
             best.done,
             fixed.done
         );
-        assert_eq!(fixed.killed, killed, "{trace:?} {seed}");
+        assert_eq!(fixed.killed, killed, "{pattern:?} {seed}");
         assert!(
             near(fixed.over_s, over_s),
-            "{trace:?} {seed}: {}",
+            "{pattern:?} {seed}: {}",
             fixed.over_s
         );
     }
@@ -336,7 +416,7 @@ fn an_independent_implementation_gives_the_same_results() {
 #[test]
 fn a_step_of_8_gb_is_answered_before_memory_is_critical() {
     for seed in 0..3 {
-        let comparison = compare(Trace::StepAndBack, seed, Rounding::Exact);
+        let comparison = compare(MemoryPattern::StepAndBack, seed, Rounding::Exact);
         let o = comparison.ebb;
         let before = o.size_at(119.0);
         let shrunk = o
@@ -361,7 +441,7 @@ const MORE_SIZES: [f64; 6] = [18.0, 24.0, 64.0, 96.0, 192.0, 512.0];
 /// than their training state can be written to the disk.
 #[test]
 fn machines_of_all_sizes_reach_their_targets() {
-    let traces: Vec<_> = TRACES.into_iter().chain(ARRIVALS).collect();
+    let patterns: Vec<_> = PATTERNS.into_iter().chain(ARRIVALS).collect();
     let mut sizes = SIZES.to_vec();
     if std::env::var_os("EBB_ALL_MACHINES").is_some() {
         sizes.extend(MORE_SIZES);
@@ -369,7 +449,7 @@ fn machines_of_all_sizes_reach_their_targets() {
     let seeds = 0..4;
     for ram in sizes {
         let machine = |seed| Truth::with_ram(ram, seed);
-        let runs = compare_all(&traces, seeds.clone(), machine, World::PLAIN);
+        let runs = compare_all(&patterns, seeds.clone(), machine, World::PLAIN);
         let all: Vec<_> = runs.iter().map(|(_, run)| run).collect();
         let row = Row::new(&all);
         row.print(&format!("{ram} GB"), &seeds);
@@ -434,7 +514,7 @@ const WORLDS: [(&str, World, [f64; 2]); 4] = [
 /// and `EBB_WORLDS` name the only machines and worlds to run.
 #[test]
 fn unseen_worlds_reach_their_targets() {
-    let traces: Vec<_> = TRACES.into_iter().chain(ARRIVALS).collect();
+    let patterns: Vec<_> = PATTERNS.into_iter().chain(ARRIVALS).collect();
     let mut sizes = SIZES.to_vec();
     if std::env::var_os("EBB_ALL_MACHINES").is_some() {
         sizes.extend(MORE_SIZES);
@@ -459,7 +539,7 @@ fn unseen_worlds_reach_their_targets() {
     for (name, world, targets) in WORLDS.into_iter().filter(|(name, ..)| runs(name)) {
         for &ram in &sizes {
             let runs = compare_all(
-                &traces,
+                &patterns,
                 seeds.clone(),
                 |seed| Truth::with_ram(ram, seed),
                 world,

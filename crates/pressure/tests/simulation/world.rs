@@ -2,23 +2,23 @@
 //! implementation in Python uses the same random numbers. It differs only in checkpoints: here
 //! they are written between two micro-batches, as the trainer does. Amounts are GB as floats.
 
-mod compressor;
+mod macos_memory_compressor;
 mod outcome;
 mod mersenne_twister;
 mod micro_batch_strategies;
-mod trace;
-mod truth;
+mod other_apps_memory;
+mod true_micro_batch_cost;
 
 use mersenne_twister::Random;
 use pressure::{Action, Level, Outcome as Result, Policy};
 use std::collections::VecDeque;
 
 pub use micro_batch_strategies::{Ebb, Fixed, Strategy};
+pub use other_apps_memory::{ARRIVALS, MemoryPattern, PATTERNS, others};
 pub use outcome::Outcome;
-pub use trace::{ARRIVALS, TRACES, Trace, others};
-pub use truth::{Rounding, Truth};
+pub use true_micro_batch_cost::{Rounding, Truth};
 
-use compressor::Compressor;
+use macos_memory_compressor::Compressor;
 use micro_batch_strategies::{Choice, Ended, Reading, oracle};
 
 const GB: f64 = (1u64 << 30) as f64;
@@ -65,18 +65,18 @@ pub struct Comparison {
 }
 
 /// Ten minutes of Ebb and of the oracle on machine `seed` of 36 GB.
-pub fn compare(trace: Trace, seed: u32, rounding: Rounding) -> Comparison {
-    compare_on(&Truth::new(seed, rounding), trace, seed)
+pub fn compare(pattern: MemoryPattern, seed: u32, rounding: Rounding) -> Comparison {
+    compare_on(&Truth::new(seed, rounding), pattern, seed)
 }
 
 /// Ten minutes of Ebb and of the oracle on this machine. Other apps are drawn from `seed`.
-pub fn compare_on(truth: &Truth, trace: Trace, seed: u32) -> Comparison {
-    compare_in(World::PLAIN, truth, trace, seed)
+pub fn compare_on(truth: &Truth, pattern: MemoryPattern, seed: u32) -> Comparison {
+    compare_in(World::PLAIN, truth, pattern, seed)
 }
 
 /// Ten minutes of Ebb and of the oracle on this machine in this world.
-pub fn compare_in(world: World, truth: &Truth, trace: Trace, seed: u32) -> Comparison {
-    let others = others(truth.ram, trace, seed);
+pub fn compare_in(world: World, truth: &Truth, pattern: MemoryPattern, seed: u32) -> Comparison {
+    let others = others(truth.ram, pattern, seed);
     let mut ebb = Ebb::new(policy(), truth);
     let ebb = run_in(world, Who::Strategy(&mut ebb), truth, &others, seed);
     let oracle = run_in(world, Who::Oracle, truth, &others, seed);
@@ -85,7 +85,7 @@ pub fn compare_in(world: World, truth: &Truth, trace: Trace, seed: u32) -> Compa
         seed,
         best_sizes: half_minutes.copied().collect(),
         of_oracle: ebb.done / oracle.done,
-        recovery_s: trace
+        recovery_s: pattern
             .free_again_s()
             .map(|free| ebb.recovery_s(&oracle, truth, free)),
         ebb,
@@ -109,7 +109,7 @@ pub enum Samples {
     Texts,
 }
 
-/// What a machine does besides the trace of its other apps.
+/// What a machine does besides the pattern of its other apps.
 #[derive(Debug, Clone, Copy)]
 pub struct World {
     pub samples: Samples,

@@ -1,7 +1,7 @@
 //! Shared parts of the report's panels: their positions, time axis, grid, level tint and legend.
 
+use super::axis_ticks::Scale;
 use super::canvas::{Align, Dashes, DrawResult, EDGE, Page, Point, Type, WIDTH, colour};
-use super::scale::Scale;
 use crate::amounts::format_duration;
 use crate::chart_data::Pull;
 use crate::run_view::LevelSpan;

@@ -1,9 +1,9 @@
 //! The three panels of the report on one time axis: memory, micro-batch, loss.
 
+use super::axis_ticks::Scale;
 use super::canvas::{Align, Dashes, DrawResult, Page, Point, colour};
 use super::changes::{changes_micro_batch, glyph, panel_label};
 use super::panel_frame::{Key, LEFT, LOSS, LegendEntry, MEMORY, MICRO, Panels, RIGHT, VALUE};
-use super::scale::Scale;
 use crate::amounts::MISSING;
 use crate::chart_data::{LOSS_CURVES, LossCurve};
 use crate::{Run, Started, TaskChoice};

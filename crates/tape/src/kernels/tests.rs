@@ -7,7 +7,7 @@ mod multi_tensor;
 mod quantized;
 mod sizes;
 mod compile;
-mod device_check;
+mod device_check_coverage;
 
 use super::{Grid, Kernel, emulator};
 use crate::cancel::Cancel;

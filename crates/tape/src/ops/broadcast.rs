@@ -6,15 +6,15 @@
 //! the repeated axes in an order that the shapes determine. Saved: nothing for the sum; for
 //! products `x` if `p` needs a gradient, and `p` if `x` does, unless it is cheap to recompute.
 
-mod plan;
+mod align_axes;
 
 use super::{expect_filled, expect_shape};
 use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
 use crate::error::Result;
 use crate::saved_input::held;
 use crate::tape::{Tape, Value};
+use align_axes::BroadcastPlan;
 use candle_core::Tensor;
-use plan::BroadcastPlan;
 
 #[derive(Clone, Copy)]
 enum Form {

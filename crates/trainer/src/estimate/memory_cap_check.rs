@@ -13,13 +13,13 @@ use runlog::{CheckpointBlocks, RunConfig, format_bytes};
 const UNLIMITED_BYTES: u64 = 1 << 60;
 
 impl Plan {
-    /// Checks a config as [`Plan::check`] does. If it has a memory cap, in bytes or as a fraction
+    /// Checks a config as [`Plan::resolve`] does. If it has a memory cap, in bytes or as a fraction
     /// of `total_bytes`, the smallest micro-batch must fit below it. Blocks are checkpointed if
     /// that is needed and the user did not choose their number. The result of the training stays
     /// the same to the bit.
     ///
     /// # Errors
-    /// Those of [`Plan::check`]; the cap is below what one sample needs, with a cap that would be
+    /// Those of [`Plan::resolve`]; the cap is below what one sample needs, with a cap that would be
     /// enough.
     pub fn within_cap<'d>(
         config: &RunConfig,
@@ -27,7 +27,7 @@ impl Plan {
         total_bytes: u64,
     ) -> Result<Plan> {
         let dropped = found.into();
-        let plan = Plan::check(config, dropped)?;
+        let plan = Plan::resolve(config, dropped)?;
         let cap = Policy {
             memory_cap_bytes: plan.memory_cap_bytes,
             memory_cap_fraction: plan.memory_cap_fraction,
@@ -56,7 +56,7 @@ impl Plan {
                     checkpoint_blocks: Some(CheckpointBlocks::Count(found.checkpoint_blocks)),
                     ..config.clone()
                 };
-                Plan::check(&checkpointed, dropped)
+                Plan::resolve(&checkpointed, dropped)
             }
             Err(no) => {
                 let unit = plan.task().size_unit();

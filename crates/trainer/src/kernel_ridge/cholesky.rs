@@ -1,7 +1,7 @@
 //! The inverse of the Cholesky factor of a kernel matrix: solves the equations of kernel ridge
 //! regression, and gives the leave-one-out predictions.
 
-use super::vectors::{add_scaled, dot};
+use super::fixed_order_sums::{add_scaled, dot};
 use rayon::prelude::*;
 
 /// Rows that are computed together, so that they stay in the cache of the processor.

@@ -9,7 +9,7 @@ use crate::optimizer::{OptimizerKind, rate_factor};
 use dataset::{Mix, TargetColumn, Task};
 use models::hub_format::TrainedLayers;
 use models::{Balance, Pretrained};
-use runlog::{LossBalance, MixChoice, RunConfig, ScheduleChoice, TrainOnly};
+use runlog::{LossBalance, MixChoice, RunConfig, ScheduleChoice, TrainableLayers};
 
 /// How the learning rate changes over the run.
 pub(super) fn lr_schedule(config: &RunConfig) -> LrSchedule {
@@ -67,9 +67,9 @@ impl Plan {
     /// The learning rate that Ebb suggests for this config.
     pub fn usual_learning_rate(config: &RunConfig) -> f64 {
         let trained = match config.train_only {
-            Some(TrainOnly::Head) => TrainedLayers::Head,
-            Some(TrainOnly::Last(_)) => TrainedLayers::Last(1),
-            Some(TrainOnly::All) | None => TrainedLayers::All,
+            Some(TrainableLayers::Head) => TrainedLayers::Head,
+            Some(TrainableLayers::Last(_)) => TrainedLayers::Last(1),
+            Some(TrainableLayers::All) | None => TrainedLayers::All,
         };
         let tuning = config.from.as_ref();
         let tuning = tuning.map(|_| (config.adapter_rank.is_some(), trained));

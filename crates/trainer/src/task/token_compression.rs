@@ -1,8 +1,9 @@
-//! Token compression: a policy decides which tokens of a window are kept, and a language model
-//! fills in the dropped ones. Both networks are trained by one backward pass, so no graph has to be
-//! kept for a second one. The loss is summed over dropped tokens and divided by the number of all
-//! tokens. Noise is a function of seed, step, sequence and position, so no split of the batch
-//! changes it.
+//! The task "token compression": learns to shorten a text by dropping tokens that a language model
+//! can guess. A policy network decides which tokens of a window are kept, and a language model
+//! fills in the dropped ones. One backward pass trains both networks, so no graph has to be kept
+//! for a second one. The loss is summed over dropped tokens and divided by the number of all
+//! tokens.
+//! Noise is a function of seed, step, sequence and position, so no split of the batch changes it.
 
 mod policy_gradient;
 mod fixed_policies;

@@ -4,7 +4,7 @@
 use super::TrainedModel;
 use super::choose_token::choose_token;
 use super::generation_options::GenerationOptions;
-use super::text_stream::{NewText, TextStream};
+use super::incremental_decoder::{IncrementalDecoder, NewText};
 use crate::error::Result;
 use crate::task::LanguageTask;
 use dataset::Task;
@@ -40,7 +40,7 @@ impl TrainedModel {
         let limit = self.plan.input_size as usize;
         let draws = Rng::new(options.seed).site("generate");
         let (mut past, mut written) = (network.new_cache(), String::new());
-        let mut stream = TextStream::new(&self.tokenizer, &options.stop);
+        let mut stream = IncrementalDecoder::new(&self.tokenizer, &options.stop);
         for number in 0..options.tokens {
             // The prompt may fill the context; a text that is read again leaves half of it free.
             let most = if number == 0 {

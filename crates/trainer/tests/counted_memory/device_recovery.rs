@@ -93,7 +93,7 @@ fn trained(faults: Vec<ScheduledFault>) -> Trained {
         ..RunConfig::default()
     };
     let inspection = inspect_images(&images, &Default::default(), &|_| {}).unwrap();
-    let plan = Plan::check(&config, &inspection).unwrap();
+    let plan = Plan::resolve(&config, &inspection).unwrap();
     let run = RunStore::open(folder.path().join("runs"))
         .create("birds")
         .unwrap();

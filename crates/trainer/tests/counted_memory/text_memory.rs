@@ -62,7 +62,7 @@ fn text_bytes<T: Task>(folder: &Path, config: &RunConfig) -> Bytes {
         &|_| {},
     );
     let found = look.unwrap();
-    let plan = Plan::check(config, &found).unwrap();
+    let plan = Plan::resolve(config, &found).unwrap();
     let run = tempfile::tempdir().unwrap();
     let run = RunFolder {
         path: run.path().to_owned(),

@@ -1,7 +1,7 @@
 //! Whether a disturbed run has the result of a run without faults.
 
-use crate::run::{EndedByError, Record, disturbed, repeated};
-use crate::schedule::{STEPS, Schedule};
+use crate::fault_schedule::{STEPS, Schedule};
+use crate::interrupted_run::{EndedByError, Record, disturbed, repeated};
 use crate::training_setups::Scenario;
 use tape::fault_injection::Fault;
 

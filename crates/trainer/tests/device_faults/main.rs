@@ -12,14 +12,14 @@
 mod compare_with_fault_free_run;
 #[path = "../support/noise_images.rs"]
 mod noise_images;
-mod run;
+mod interrupted_run;
 mod training_setups;
-mod schedule;
+mod fault_schedule;
 mod trained_model_usage;
 
 use compare_with_fault_free_run::{Outcome, check};
-use run::undisturbed;
-use schedule::Schedule;
+use fault_schedule::Schedule;
+use interrupted_run::undisturbed;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The runs that the schedules disturb: small ones of the four tasks.
 
+use crate::fault_schedule::STEPS;
 use crate::noise_images::write_noise_images;
-use crate::schedule::STEPS;
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{Augmentation, DeviceChoice, OptimizerChoice, PrecisionChoice, RunConfig, TaskChoice};
 use serde_json::json;
@@ -132,7 +132,7 @@ impl Scenario {
             micro_batch: (!automatic).then_some(2),
             ..self.config.clone()
         };
-        Plan::check(&config, &self.found).unwrap()
+        Plan::resolve(&config, &self.found).unwrap()
     }
 }
 

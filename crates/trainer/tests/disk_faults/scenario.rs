@@ -142,7 +142,7 @@ impl Scenario {
     }
 
     pub fn plan(&self) -> Plan {
-        Plan::check(&self.config, &self.found).unwrap()
+        Plan::resolve(&self.config, &self.found).unwrap()
     }
 
     pub fn context(&self, control: &Control) -> RunContext {

@@ -60,7 +60,7 @@ fn trained(
         ..RunConfig::default()
     };
     let inspection = dataset::inspect_images(&images, &Default::default(), &|_| {}).unwrap();
-    let plan = Plan::check(&config, &inspection).unwrap();
+    let plan = Plan::resolve(&config, &inspection).unwrap();
     let run = RunStore::open(folder.path().join("runs"))
         .create("birds")
         .unwrap();

@@ -32,7 +32,7 @@ fn config(images: &Path) -> RunConfig {
 fn diverged(images: &Path, run: &RunFolder) -> (TrainError, Vec<RunEvent>) {
     write_noise_images(images, 6, 16);
     let inspection = dataset::inspect_images(images, &InspectOptions::default(), &|_| {}).unwrap();
-    let plan = Plan::check(&config(images), &inspection).unwrap();
+    let plan = Plan::resolve(&config(images), &inspection).unwrap();
     let (context, mut events) = (RunContext::default(), Vec::new());
     let outcome = trainer::start(plan, inspection, run, context, &mut |event| {
         events.push(event.clone());

@@ -53,7 +53,7 @@ fn test_run() -> TestRun {
         evaluate_every_epochs: Some(100),
         ..RunConfig::default()
     };
-    let plan = Plan::check(&config, &inspection).unwrap();
+    let plan = Plan::resolve(&config, &inspection).unwrap();
     let path = folder.path().join("run");
     std::fs::create_dir(&path).unwrap();
     let run = RunFolder { path };

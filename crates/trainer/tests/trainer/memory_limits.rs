@@ -40,7 +40,7 @@ fn events(requests: &[(u64, Request)]) -> Vec<RunEvent> {
         ..RunConfig::default()
     };
     let inspection = dataset::inspect_images(&images, &InspectOptions::default(), &|_| {}).unwrap();
-    let plan = Plan::check(&config, &inspection).unwrap();
+    let plan = Plan::resolve(&config, &inspection).unwrap();
     let run = RunStore::open(folder.path().join("runs"))
         .create("birds")
         .unwrap();

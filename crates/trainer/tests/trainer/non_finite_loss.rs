@@ -55,7 +55,7 @@ fn the_image_with_a_non_finite_loss_is_named() {
         ..InspectOptions::default()
     };
     let inspection = inspect_images(folder.path(), &options, &|_| {}).unwrap();
-    let plan = Plan::check(&config, &inspection).unwrap();
+    let plan = Plan::resolve(&config, &inspection).unwrap();
     let mut feed = ImageLoader::start(&plan, &inspection, PrefetchOptions::new(&plan, 1, 0), 0);
     let train_state = overflowing(&plan);
     let mut batch = EffectiveBatch::new(feed.begin(0));

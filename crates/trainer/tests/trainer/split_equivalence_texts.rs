@@ -61,7 +61,7 @@ fn opened<T: Task>(folder: &Path, config: RunConfig) -> (Plan, T::Data) {
     )
     .unwrap();
     assert!(matches!(found, DetectedDataset::Texts(_)));
-    let plan = Plan::check(&config, &found).unwrap();
+    let plan = Plan::resolve(&config, &found).unwrap();
     let run = tempfile::tempdir().unwrap();
     let run = RunFolder {
         path: run.path().to_owned(),

@@ -2,7 +2,7 @@
 // evaluating|missing|empty` shows other cases, `?suspicious` labels that may be wrong.
 import type { AnswerView, ComparisonView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
 import type { ResultsHost } from "../results";
-import { inPresentWords } from "./presentWords";
+import { inCurrentWording } from "./currentWording";
 import { picture } from "./standInPhoto";
 import { inspection, rows } from "./standInViews";
 
@@ -78,7 +78,7 @@ const judgements: Record<string, { level: string; text: string }> = {
 const reported = state in reports ? reports[state]! : good;
 /** With the labels that may be wrong: the first mistakes, as in a real evaluation. */
 const shown: ReportView | null = reported && query.has("suspicious") ? { ...reported, suspicious: reported.mistakes.slice(0, 10), suspicious_count: 12 } : reported;
-const view: ResultsView = inPresentWords({
+const view: ResultsView = inCurrentWording({
   run: { ...rows[2]!, unix_ms: Date.now() - 4e5, line: "Finished after 480 steps" },
   task: state === "language" ? "language-model" : state === "texts" ? "text-classification" : "image-classification", sample: state === "language" ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
   report: shown, evaluating: state === "evaluating" ? [96, 243] : null, problem: null,
@@ -143,7 +143,7 @@ export const resultsHost: ResultsHost = {
     { kind: "hugging_face", label: "Hugging Face folder", opens: "Python programs open it with the transformers library, and the Hugging Face hub takes it as it is." },
     { kind: "onnx", label: "ONNX", opens: "onnxruntime opens it in Python, C++, C#, Java, JavaScript and Swift, without PyTorch." },
     { kind: "core_ml", label: "Core ML", opens: "Xcode opens this package, and apps for Mac, iPhone and iPad run it through Core ML and Vision." },
-    { kind: "report_pdf", label: "Report as PDF", opens: "Preview and every browser open this page, print it, and find its text." },
+    { kind: "report_pdf", label: "Report as PDF", opens: "You can open this PDF in any browser, or in Preview on a Mac. You can print it and search its text." },
     { kind: "report_png", label: "Report as PNG", opens: "Every image viewer and word processor opens this page with curves and memory." },
     { kind: "report_svg", label: "Report as SVG", opens: "Browsers and drawing programs open this page and print it sharply at any size." },
     { kind: "curves_csv", label: "Curves as CSV", opens: "Numbers, Excel and pandas open this table of loss, learning rate and evaluations." },

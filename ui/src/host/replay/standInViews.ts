@@ -1,7 +1,7 @@
 // Made-up views that a recorded run does not contain: the rows of the welcome page, and the
 // inspection of a folder.
 import type { EstimateView, InspectionView, MachineView, PlanView, RecentView, RepeatView, RunRow, RunStatus, WeightsView, Welcome } from "../../types";
-import { inPresentWords } from "./presentWords";
+import { inCurrentWording } from "./currentWording";
 
 const GB = 2 ** 30;
 
@@ -30,7 +30,7 @@ const row = (id: string, name: string, what: string, status: RunStatus, line: st
 
 const image = "Image classification";
 
-export const rows: RunRow[] = inPresentWords([
+export const rows: RunRow[] = inCurrentWording([
   row("demo", "img_caltech101_20", `${image}, ViT-Micro`, "training", "Training here, epoch 17 of 30", { seconds_left: 544, here: true }),
   row("r2", "reviews", `${image}, ConvNet`, "training", "Training in the terminal, epoch 2 of 4", { seconds_left: 4320 }),
   row("r3", "img_caltech101_20", `${image}, ViT-Micro`, "finished", "Finished after 570 steps", { note: "twice the image size", tags: ["shelf", "final"], result: ["93.4 %", "accuracy"] }),
@@ -52,7 +52,7 @@ const classesOf60 = ["bonsai", "butterfly", "chandelier", "dalmatian", "grand_pi
 const classes = [...counts, ...classesOf60.map((name): [string, number] => [name, 60]), ["ibis", 40] as const, ["llama", 40] as const]
   .map(([name, count]) => ({ name, count, small: count < 45 }));
 
-export const inspection: InspectionView = inPresentWords({
+export const inspection: InspectionView = inCurrentWording({
   id: "demo", version: 1, name: "img_caltech101_20", path: "~/Pictures/img_caltech101_20", files_seen: 1218, reading: false,
   refusal: null, task: "image classification", sample: "image", classes, samples: 1215, bytes: 21 * 2 ** 20, typical_size: [300, 225],
   skipped: [

@@ -1,8 +1,8 @@
 //! Tests a system's decoder on an image that Ebb brings along. It must come out upright, in the
 //! right size and the right colors; otherwise its format counts as unsupported.
 
+use super::decode_with_limits::decode;
 use super::decoder_types::{SystemDecoder, SystemFormat};
-use super::read::decode;
 use crate::decoded_image::DecodedImage;
 use std::panic::catch_unwind;
 
@@ -47,9 +47,9 @@ fn has_the_quarters(image: &DecodedImage) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::decode_with_limits::{detect_format, ends_early};
     use super::super::decoder_types::Unreadable;
     use super::super::fake_decoder::{DECODER, FakeImage};
-    use super::super::read::{detect_format, ends_early};
     use super::*;
 
     /// The test image as the fake decoder reads it. It is upright if `orientation` is 6.

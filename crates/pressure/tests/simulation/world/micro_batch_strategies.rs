@@ -1,7 +1,7 @@
 //! Strategies for the micro-batch: the oracle, a fixed size, and Ebb's controller. Only the oracle
 //! knows the machine; the others get readings.
 
-use super::{BATCH, GB, LINE, TICK, truth::Truth};
+use super::{BATCH, GB, LINE, TICK, true_micro_batch_cost::Truth};
 use pressure::{
     Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
     MemorySample, MicroBatchKind, MicroBatchRecord, Outcome as Result, Policy, SampleCost, decide,

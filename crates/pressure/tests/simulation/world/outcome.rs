@@ -1,6 +1,6 @@
 //! The results of a run, and its sizes over time. Judges nothing.
 
-use super::{END, TICK, truth::Truth};
+use super::{END, TICK, true_micro_batch_cost::Truth};
 
 /// The results of ten minutes.
 #[derive(Debug, Default, Clone)]

@@ -2,7 +2,7 @@
 
 use super::{END, TICK, first_touch, mersenne_twister::Random};
 
-/// The machine on which the heights of the traces were chosen, and what other apps always use
+/// The machine on which the heights of the patterns were chosen, and what other apps always use
 /// there.
 const RAM: f64 = 36.0;
 const OTHERS: f64 = 7.0;
@@ -13,7 +13,7 @@ const MOST: f64 = 0.93;
 
 /// A pattern of other apps' use.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Trace {
+pub enum MemoryPattern {
     Calm,
     Step,
     HogLeaves,
@@ -35,23 +35,28 @@ pub enum Trace {
     TwoHogs,
 }
 
-/// The nine traces of the targets.
-pub const TRACES: [Trace; 9] = [
-    Trace::Calm,
-    Trace::Step,
-    Trace::HogLeaves,
-    Trace::Ramp,
-    Trace::Sawtooth,
-    Trace::Spike,
-    Trace::Noise,
-    Trace::Leak,
-    Trace::NoWayOut,
+/// The nine patterns of the targets.
+pub const PATTERNS: [MemoryPattern; 9] = [
+    MemoryPattern::Calm,
+    MemoryPattern::Step,
+    MemoryPattern::HogLeaves,
+    MemoryPattern::Ramp,
+    MemoryPattern::Sawtooth,
+    MemoryPattern::Spike,
+    MemoryPattern::Noise,
+    MemoryPattern::Leak,
+    MemoryPattern::NoWayOut,
 ];
 
 /// Other apps that no rule was tuned for.
-pub const ARRIVALS: [Trace; 4] = [Trace::Apps, Trace::Builds, Trace::Square, Trace::TwoHogs];
+pub const ARRIVALS: [MemoryPattern; 4] = [
+    MemoryPattern::Apps,
+    MemoryPattern::Builds,
+    MemoryPattern::Square,
+    MemoryPattern::TwoHogs,
+];
 
-impl Trace {
+impl MemoryPattern {
     /// The second at which the memory that was taken is free again.
     pub fn free_again_s(self) -> Option<f64> {
         match self {
@@ -64,17 +69,17 @@ impl Trace {
 }
 
 /// GB held by others at every tick, on a machine with `ram` GB.
-pub fn others(ram: f64, trace: Trace, seed: u32) -> Vec<f64> {
+pub fn others(ram: f64, pattern: MemoryPattern, seed: u32) -> Vec<f64> {
     let mut random = Random::new(1000 + seed);
     let always = SYSTEM + (OTHERS - SYSTEM) * ram / RAM;
     let room = ram - always;
     let scale = room / (RAM - OTHERS);
-    let arrivals = arrivals(ram, trace, &mut random);
+    let arrivals = arrivals(ram, pattern, &mut random);
     let ramp = |t: f64, from: f64, to: f64, height: f64| {
         height * ((t - from) / (to - from)).clamp(0.0, 1.0)
     };
     let (mut drift, mut taken) = (0.0, 0.0);
-    // No program takes memory faster than it can touch it, however high its trace is.
+    // No program takes memory faster than it can touch it, however high the pattern is.
     let fastest = match ram {
         ram if ram > RAM => first_touch(ram) * TICK,
         _ => f64::INFINITY,
@@ -82,20 +87,21 @@ pub fn others(ram: f64, trace: Trace, seed: u32) -> Vec<f64> {
     let at = |i: usize| {
         let t = i as f64 * TICK;
         drift += -drift / 20.0 * TICK + 0.9 * TICK.sqrt() * random.normal();
-        let extra = match trace {
-            Trace::Calm => 0.0,
-            Trace::Step => ramp(t, 120.0, 122.0, 8.0),
-            Trace::StepAndBack => ramp(t, 120.0, 122.0, 8.0) - ramp(t, 300.0, 301.0, 8.0),
-            Trace::HogLeaves => ramp(t, 120.0, 123.0, 14.0) - ramp(t, 300.0, 301.0, 14.0),
-            Trace::Ramp => ramp(t, 100.0, 220.0, 18.0) - ramp(t, 400.0, 402.0, 18.0),
-            Trace::Sawtooth => 12.0 * (t % 60.0) / 60.0,
-            Trace::Spike => 10.0 * (t % 90.0 - 85.0).min(90.0 - t % 90.0).clamp(0.0, 1.0),
-            Trace::Noise => (6.0 + 1.1 * drift).clamp(0.0, 19.0),
-            Trace::Leak => ramp(t, 30.0, 600.0, 20.0),
-            Trace::NoWayOut => ramp(t, 200.0, 206.0, 24.5) - ramp(t, 260.0, 262.0, 24.5),
-            Trace::Apps | Trace::Builds | Trace::Square | Trace::TwoHogs => {
-                arrivals.iter().map(|app| app.held(t)).sum::<f64>() / scale
-            }
+        let extra = match pattern {
+            MemoryPattern::Calm => 0.0,
+            MemoryPattern::Step => ramp(t, 120.0, 122.0, 8.0),
+            MemoryPattern::StepAndBack => ramp(t, 120.0, 122.0, 8.0) - ramp(t, 300.0, 301.0, 8.0),
+            MemoryPattern::HogLeaves => ramp(t, 120.0, 123.0, 14.0) - ramp(t, 300.0, 301.0, 14.0),
+            MemoryPattern::Ramp => ramp(t, 100.0, 220.0, 18.0) - ramp(t, 400.0, 402.0, 18.0),
+            MemoryPattern::Sawtooth => 12.0 * (t % 60.0) / 60.0,
+            MemoryPattern::Spike => 10.0 * (t % 90.0 - 85.0).min(90.0 - t % 90.0).clamp(0.0, 1.0),
+            MemoryPattern::Noise => (6.0 + 1.1 * drift).clamp(0.0, 19.0),
+            MemoryPattern::Leak => ramp(t, 30.0, 600.0, 20.0),
+            MemoryPattern::NoWayOut => ramp(t, 200.0, 206.0, 24.5) - ramp(t, 260.0, 262.0, 24.5),
+            MemoryPattern::Apps
+            | MemoryPattern::Builds
+            | MemoryPattern::Square
+            | MemoryPattern::TwoHogs => arrivals.iter().map(|app| app.held(t)).sum::<f64>() / scale,
         };
         taken = (scale * extra.max(0.0)).min(taken + fastest);
         let held = always + taken + scale * 0.10 * random.normal().abs();
@@ -122,13 +128,13 @@ impl App {
     }
 }
 
-/// The programs of a trace that has such.
-fn arrivals(ram: f64, trace: Trace, random: &mut Random) -> Vec<App> {
+/// The programs that come and go in a pattern; none in a pattern without programs.
+fn arrivals(ram: f64, pattern: MemoryPattern, random: &mut Random) -> Vec<App> {
     let mut apps = Vec::new();
     let mut t = 20.0;
     while t < END {
-        match trace {
-            Trace::Apps => {
+        match pattern {
+            MemoryPattern::Apps => {
                 // Half of them take under 2 % of the memory, a few take a quarter.
                 let gb = (0.02 * (1.2 * random.normal()).exp()).min(0.25) * ram;
                 let (rise, stays) = (random.between(0.3, 4.0), -90.0 * (1.0 - random.unit()).ln());
@@ -141,7 +147,7 @@ fn arrivals(ram: f64, trace: Trace, random: &mut Random) -> Vec<App> {
                 });
                 t -= 15.0 * (1.0 - random.unit()).ln();
             }
-            Trace::Builds => {
+            MemoryPattern::Builds => {
                 for _ in 0..8 {
                     let from = t + random.between(0.0, 25.0);
                     let (rise, gb) = (random.between(1.0, 5.0), random.between(0.01, 0.08) * ram);
@@ -150,7 +156,7 @@ fn arrivals(ram: f64, trace: Trace, random: &mut Random) -> Vec<App> {
                 }
                 t += random.between(45.0, 90.0);
             }
-            Trace::Square => {
+            MemoryPattern::Square => {
                 let (from, to, rise) = (t, t + 20.0, 1.0);
                 apps.push(App {
                     from,
@@ -160,7 +166,7 @@ fn arrivals(ram: f64, trace: Trace, random: &mut Random) -> Vec<App> {
                 });
                 t += 40.0;
             }
-            Trace::TwoHogs => {
+            MemoryPattern::TwoHogs => {
                 let (rise, gb) = (random.between(1.5, 6.0), random.between(0.15, 0.3) * ram);
                 let (from, to) = (100.0 + t / 10.0, random.between(200.0, 400.0));
                 apps.push(App { from, to, rise, gb });

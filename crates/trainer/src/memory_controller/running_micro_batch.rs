@@ -4,7 +4,7 @@ use pressure::{MicroBatchKind, MicroBatchRecord, Outcome};
 use std::time::Instant;
 
 /// The micro-batch that is running.
-pub(super) struct InFlight {
+pub(super) struct RunningMicroBatch {
     /// Its phase, checkpointed blocks and input size.
     pub kind: MicroBatchKind,
     /// Its samples.
@@ -30,7 +30,7 @@ pub(super) struct Measurement {
     pub ms: f64,
 }
 
-impl InFlight {
+impl RunningMicroBatch {
     /// Time since it started, in milliseconds.
     pub fn duration_ms(&self) -> f64 {
         let elapsed_ms = || self.started.elapsed().as_secs_f64() * 1000.0;
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_record_excludes_prefetched_samples_and_ends_after_its_duration() {
-        let running = InFlight {
+        let running = RunningMicroBatch {
             kind: MicroBatchKind::default(),
             micro_batch: 4,
             prefetched_bytes: 300,

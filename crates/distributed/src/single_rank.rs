@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// One rank that trains alone. Claims bring the next samples, in order.
 #[derive(Debug, Default)]
-pub struct Alone {
+pub struct SingleRank {
     samples: u32,
     /// First sample that is not confirmed.
     next: u32,
@@ -14,7 +14,7 @@ pub struct Alone {
     ledger: Vec<Share>,
 }
 
-impl Group for Alone {
+impl Group for SingleRank {
     fn rank(&self) -> usize {
         0
     }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn claims_bring_the_samples_in_order() {
-        let mut alone = Alone::default();
+        let mut alone = SingleRank::default();
         alone.begin_step(10);
         let mut claim = |ended| {
             let request = ClaimRequest {

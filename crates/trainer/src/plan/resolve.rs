@@ -1,4 +1,4 @@
-//! Checks a config against a dataset and fills in what the user left open.
+//! Resolves a config into a plan: checks it against a dataset and fills in what the user left open.
 
 use super::hyperparameters::{self, warmup_steps};
 use super::setting_errors::invalid_setting;
@@ -60,12 +60,12 @@ pub fn device_preference(choice: DeviceChoice) -> DevicePreference {
 }
 
 impl Plan {
-    /// Checks a config against a dataset and fills in what the user left open.
+    /// Resolves a config: checks it against a dataset and fills in what the user left open.
     ///
     /// # Errors
     /// The first setting that does not work, with the values that do; or why the dataset cannot be
     /// trained on.
-    pub fn check<'d>(config: &RunConfig, data: impl Into<DatasetRef<'d>>) -> Result<Plan> {
+    pub fn resolve<'d>(config: &RunConfig, data: impl Into<DatasetRef<'d>>) -> Result<Plan> {
         config.validate()?;
         // Callers that know the machine's memory have chosen a tier already.
         let config = &if config.by_memory.is_empty() {
@@ -183,7 +183,7 @@ impl Plan {
             model: Some(self.model.name().to_owned()),
             image_size: self.image_side(),
             tokens: (self.task() != Task::ImageClassification).then_some(self.input_size),
-            train_only: tuning.map(|tuning| pretrained::train_only(tuning.trained)),
+            train_only: tuning.map(|tuning| pretrained::trainable_layers(tuning.trained)),
             adapter_alpha: tuning.and_then(|tuning| Some(tuning.adapter?.alpha)),
             loss_on: self.conversations.map(ConversationOptions::loss_on),
             packing: self.conversations.map(ConversationOptions::packing),

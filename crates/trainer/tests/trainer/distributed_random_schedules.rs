@@ -3,7 +3,7 @@
 //! one machine. A recorded schedule repeats the bits. `EBB_GROUP_SCHEDULES` sets the number of
 //! schedules.
 
-use crate::group_runs::{
+use crate::distributed_runs::{
     Trained, config, delayed, distance, each_rank, forward_members, of_documents, of_images,
     of_texts, train, train_with, wrapped, write_random_memory,
 };
@@ -397,7 +397,7 @@ fn a_replayed_group_repeats_the_bits() {
                 // Other delays, rests and give-backs than before.
                 let group = RunGroup::new(Box::new(Erratic::new(group, seed + 100)));
                 let replay = is_first.then(|| replay.clone());
-                crate::group_runs::train_replay(config, group, replay)
+                crate::distributed_runs::train_replay(config, group, replay)
             };
             let again = each_rank(&configs, delayed(seed + 50), &start);
             assert_eq!(again[0].losses(), first[0].losses(), "seed {seed}");
@@ -411,7 +411,7 @@ fn a_replayed_group_repeats_the_bits() {
         group
     });
     let replay = Replay::from_events(&first[0].events);
-    let alone = crate::group_runs::train_replay(&config, RunGroup::default(), Some(replay));
+    let alone = crate::distributed_runs::train_replay(&config, RunGroup::default(), Some(replay));
     let error = alone.error();
     assert!(
         error.contains("was trained in 2 processes, and this one is in 1 process"),

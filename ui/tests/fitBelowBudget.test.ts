@@ -1,6 +1,6 @@
 // The plan while the slider moves.
 import { expect, test } from "vitest";
-import { whatIf } from "../src/plan/whatIf";
+import { fitBelowBudget } from "../src/plan/fitBelowBudget";
 import type { EstimateView, MachineView } from "../src/types";
 
 const machine = { system_bytes: 10, others_bytes: 20, total_bytes: 200 } as MachineView;
@@ -10,13 +10,13 @@ const estimate: EstimateView = {
 };
 
 test("a lower line means a smaller micro-batch, more often, with a lower peak", () => {
-  const lower = whatIf(estimate, machine, 30 + 39, 16);
+  const lower = fitBelowBudget(estimate, machine, 30 + 39, 16);
   expect([lower.micro_batch, lower.accumulation, lower.peak_bytes, lower.activations_bytes]).toEqual([2, 8, 25, 10]);
-  const higher = whatIf(estimate, machine, 30 + 100, 16);
+  const higher = fitBelowBudget(estimate, machine, 30 + 100, 16);
   expect([higher.micro_batch, higher.accumulation]).toEqual([16, 1]);
 });
 
 test("a line below the smallest peak fits nothing", () => {
-  expect(whatIf(estimate, machine, 30 + 19, 16).refusal).toEqual({ needed_bytes: 20, available_bytes: 19 });
-  expect(whatIf(estimate, machine, 10, 16).refusal?.available_bytes).toBe(0);
+  expect(fitBelowBudget(estimate, machine, 30 + 19, 16).refusal).toEqual({ needed_bytes: 20, available_bytes: 19 });
+  expect(fitBelowBudget(estimate, machine, 10, 16).refusal?.available_bytes).toBe(0);
 });

@@ -25,7 +25,7 @@ pub const SEED: u64 = dataset::DEFAULT_SEED;
 const STOPPED: &str = "The reading of this folder was stopped. Open the folder again to read it.";
 
 /// All folders of this process.
-pub struct Inspections {
+pub struct OpenedDatasetFolders {
     folders: Mutex<Vec<Arc<Folder>>>,
     readings: Arc<Readings>,
 }
@@ -69,10 +69,10 @@ struct State {
     stop: StopReading,
 }
 
-impl Inspections {
+impl OpenedDatasetFolders {
     /// Without a folder.
     pub fn new(readings: Arc<Readings>) -> Self {
-        Inspections {
+        OpenedDatasetFolders {
             folders: Mutex::default(),
             readings,
         }
@@ -469,7 +469,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a temporary folder");
         let file = home.path().join("rows.csv");
         std::fs::write(&file, "label,text\na,one\nb,two\n").expect("it can be written");
-        let inspections = Inspections::new(Arc::new(Readings::new(Machine::default())));
+        let inspections = OpenedDatasetFolders::new(Arc::new(Readings::new(Machine::default())));
         let id = inspections.open(home.path());
         // The version of the view, once the folder has been read.
         let version = || {
@@ -496,7 +496,7 @@ mod tests {
                 std::fs::write(folder.join(format!("{file}.png")), "no image").expect("it can be");
             }
         }
-        let inspections = Inspections::new(Arc::new(Readings::new(Machine::default())));
+        let inspections = OpenedDatasetFolders::new(Arc::new(Readings::new(Machine::default())));
         let id = inspections.open(home.path());
         let seen = |version| inspections.view(&id, version).expect("it is known");
         inspections.stop_reading(&id).expect("it is known");

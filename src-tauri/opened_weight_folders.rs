@@ -7,11 +7,11 @@ use std::sync::Mutex;
 
 /// All such folders of this process, in the order in which they were opened.
 #[derive(Default)]
-pub struct Weights {
+pub struct OpenedWeightFolders {
     folders: Mutex<Vec<PathBuf>>,
 }
 
-impl Weights {
+impl OpenedWeightFolders {
     /// Remembers a folder, whatever it contains, and returns its id.
     pub fn open(&self, path: &Path) -> WeightsView {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn only_known_ids_have_a_folder() {
-        let weights = Weights::default();
+        let weights = OpenedWeightFolders::default();
         let place = tempfile::tempdir().expect("a temporary folder");
         let (a, b) = (place.path().join("a"), place.path().join("b"));
         std::fs::create_dir(&a).expect("it can be made");

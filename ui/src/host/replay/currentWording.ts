@@ -13,4 +13,4 @@ const present: Record<string, string> = {
 };
 const german = new URLSearchParams(globalThis.location?.search).get("language") === "de";
 
-export const inPresentWords = <T>(view: T): T => (german ? (JSON.parse(JSON.stringify(view), (_, value: unknown) => (typeof value === "string" ? (present[value] ?? value) : value)) as T) : view);
+export const inCurrentWording = <T>(view: T): T => (german ? (JSON.parse(JSON.stringify(view), (_, value: unknown) => (typeof value === "string" ? (present[value] ?? value) : value)) as T) : view);

@@ -4,7 +4,7 @@
 use crate::decision_context::{DecisionContext, RuleOutcome};
 use crate::memory_sample::Component;
 use crate::micro_batch_sizes::{Track, largest_up_to};
-use crate::{growth, prefetch};
+use crate::{micro_batch_growth, prefetch_rules};
 
 /// The present size, or less if it must be less. `critical`: the rule reacts to a critical level.
 pub(crate) fn allowed_size(ctx: &DecisionContext, track: &Track, critical: bool) -> u32 {
@@ -45,8 +45,8 @@ pub(crate) fn shrink(ctx: &DecisionContext, before: u32, size: u32) -> RuleOutco
 /// ends, and the prefetch is shortened too.
 pub(crate) fn record(
     ctx: &DecisionContext,
-    growth: &mut growth::State,
-    prefetch: &mut prefetch::State,
+    growth: &mut micro_batch_growth::State,
+    prefetch: &mut prefetch_rules::State,
     track: &mut Track,
 ) {
     growth.record_shrink(ctx);

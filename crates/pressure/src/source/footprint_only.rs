@@ -8,13 +8,13 @@ use crate::memory_sample::MemorySample;
 use std::time::Instant;
 
 /// Reads only this process.
-pub(super) struct SelfOnly {
+pub(super) struct FootprintOnly {
     opened: Instant,
     device: DeviceReadings,
     reason: String,
 }
 
-impl SelfOnly {
+impl FootprintOnly {
     /// A source for a machine that cannot be read, for this `reason`.
     pub(super) fn new(device: DeviceReadings, reason: String) -> Self {
         Self {
@@ -25,7 +25,7 @@ impl SelfOnly {
     }
 }
 
-impl MemorySource for SelfOnly {
+impl MemorySource for FootprintOnly {
     fn sample(&mut self) -> Result<MemorySample, PressureError> {
         let mut sample = MemorySample {
             at_ms: self.opened.elapsed().as_millis() as u64,
@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn the_machine_is_reported_as_unreadable() {
-        let mut source = SelfOnly::new(DeviceReadings::default(), "nothing is readable".into());
+        let mut source =
+            FootprintOnly::new(DeviceReadings::default(), "nothing is readable".into());
         let sample = source.sample().expect("this source never fails");
         assert_eq!((sample.total_bytes, sample.available_bytes), (0, 0));
         assert_eq!(sample.others_bytes(), 0);

@@ -402,7 +402,7 @@ pub(crate) fn train_session(
         let data = config.folder.as_ref().unwrap();
         let (images, texts) = (InspectOptions::default(), TextOptions::default());
         let found = detect(data, &images, &texts, &|_| {}).unwrap();
-        let plan = Plan::check(config, &found).unwrap();
+        let plan = Plan::resolve(config, &found).unwrap();
         trainer::start(plan, found, &run, context, &mut receive)
     };
     if let Err(error) = &outcome {

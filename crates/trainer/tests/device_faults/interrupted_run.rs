@@ -1,6 +1,6 @@
 //! One run with its interruptions, and what it left: checkpoints, evaluations and predictions.
 
-use crate::schedule::{STEPS, Schedule};
+use crate::fault_schedule::{STEPS, Schedule};
 use crate::trained_model_usage::Usage;
 use crate::training_setups::{Scenario, temporary_folder};
 use runlog::{RunEvent, RunFolder, RunStore, StopReason};

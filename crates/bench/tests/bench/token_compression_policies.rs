@@ -73,7 +73,7 @@ fn opened(folder: &TempDir, config: &RunConfig) -> (Plan, Data) {
     )
     .unwrap();
     assert!(matches!(found, DetectedDataset::Texts(_)));
-    let plan = Plan::check(config, &found).unwrap();
+    let plan = Plan::resolve(config, &found).unwrap();
     assert_eq!(plan.task(), dataset::Task::TokenCompression);
     let run = tempfile::tempdir().unwrap();
     let run = RunFolder {

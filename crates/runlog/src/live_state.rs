@@ -3,7 +3,7 @@
 
 use crate::event::{MemoryPeak, RunEvent};
 use crate::run_view::StepProgress;
-use crate::series::Series;
+use crate::time_series::Series;
 use pressure::{Level, MemorySample, Thermal};
 
 /// Values of each memory sample: see [`memory_values`].
@@ -15,7 +15,7 @@ const MAX_POINTS: usize = 4096;
 
 /// What is known beyond the newest event.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Live {
+pub(crate) struct LiveState {
     /// The newest sample.
     pub(crate) newest: Option<Sample>,
     /// Points after the newest memory event.
@@ -86,7 +86,7 @@ fn thermal(sample: &MemorySample) -> f64 {
     }
 }
 
-impl Live {
+impl LiveState {
     /// Adds a sample to the newest point, or begins a new one.
     pub(crate) fn add(&mut self, at_ms: u64, event: &RunEvent, sample: &MemorySample) {
         let now = MemoryPeak::from_sample(sample);

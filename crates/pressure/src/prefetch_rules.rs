@@ -3,8 +3,8 @@
 
 use crate::decision::Prefetch;
 use crate::decision_context::{DecisionContext, RuleOutcome};
-use crate::growth::Target;
 use crate::memory_sample::Component;
+use crate::micro_batch_growth::Target;
 use crate::micro_batch_sizes::Track;
 
 /// The reason to lengthen the prefetch if the memory of the machine was never short.

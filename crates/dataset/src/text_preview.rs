@@ -9,7 +9,7 @@ use crate::text::{TextInspection, read_chosen};
 ///
 /// # Errors
 /// A file is missing or has changed since the inspection.
-pub fn excerpts(
+pub fn text_previews(
     found: &TextInspection,
     samples: &[u32],
     characters: usize,
@@ -19,7 +19,7 @@ pub fn excerpts(
     let known = |place: &usize| (samples[*place] as usize) < found.samples.len();
     order.retain(known);
     let chosen: Vec<usize> = order.iter().map(|place| samples[*place] as usize).collect();
-    let mut excerpts = vec![String::new(); samples.len()];
+    let mut previews = vec![String::new(); samples.len()];
     let mut places = order.into_iter();
     let is_chat = found.has_conversations();
     read_chosen(found, &chosen, &mut |_, text| {
@@ -29,11 +29,11 @@ pub fn excerpts(
             } else {
                 text.into()
             };
-            excerpts[place] = shortened(&text, characters);
+            previews[place] = shortened(&text, characters);
         }
         Ok(())
     })?;
-    Ok(excerpts)
+    Ok(previews)
 }
 
 /// The first characters of a text, on one line.
@@ -77,12 +77,12 @@ mod tests {
         let Ok(DetectedDataset::Texts(found)) = found else {
             panic!("it contains texts");
         };
-        let short = excerpts(&found, &[1, 0, 1_000], 8).expect("the file is unchanged");
+        let short = text_previews(&found, &[1, 0, 1_000], 8).expect("the file is unchanged");
         assert_eq!(short, ["You have…", "See you…", ""]);
-        let whole = excerpts(&found, &[2, 0], 100).expect("the file is unchanged");
+        let whole = text_previews(&found, &[2, 0], 100).expect("the file is unchanged");
         assert_eq!(whole, ["ok", "See you tonight"]);
         std::fs::write(folder.path().join("sms.csv"), "label,text\nham,other\n")
             .expect("the folder can be written");
-        assert!(excerpts(&found, &[0], 8).is_err());
+        assert!(text_previews(&found, &[0], 8).is_err());
     }
 }

@@ -50,7 +50,7 @@ fn events(
         ..RunConfig::default()
     };
     let inspection = dataset::inspect_images(&images, &InspectOptions::default(), &|_| {}).unwrap();
-    let plan = Plan::check(&config, &inspection).unwrap();
+    let plan = Plan::resolve(&config, &inspection).unwrap();
     let run: RunFolder = RunStore::open(folder.path().join("runs"))
         .create("birds")
         .unwrap();
@@ -164,7 +164,7 @@ fn sleeps_during(
         ..RunConfig::default()
     };
     let inspection = dataset::inspect_images(&images, &InspectOptions::default(), &|_| {}).unwrap();
-    let plan = Plan::check(&config, &inspection).unwrap();
+    let plan = Plan::resolve(&config, &inspection).unwrap();
     let run: RunFolder = RunStore::open(folder.path().join("runs"))
         .create("birds")
         .unwrap();

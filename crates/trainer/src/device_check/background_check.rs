@@ -1,7 +1,7 @@
 //! The check of the GPU before any run needs it, and what others see of a check that runs.
 
 use super::check_lock::{CheckGuard, CheckLock, THIS_PROCESS};
-use super::low_priority::at_low_priority;
+use super::low_priority_threads::at_low_priority;
 use super::{DeviceCheck, decided_or_run};
 use crate::error::Result;
 use std::path::{Path, PathBuf};

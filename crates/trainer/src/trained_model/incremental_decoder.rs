@@ -5,7 +5,7 @@ use dataset::Tokenizer;
 /// The text of the tokens so far. A character may consist of several tokens, and the beginning of a
 /// stop text may become a whole one, so that the newest letters are held back until they are
 /// certain.
-pub(super) struct TextStream<'t> {
+pub(super) struct IncrementalDecoder<'t> {
     tokenizer: &'t Tokenizer,
     stop: &'t [String],
     tokens: Vec<u32>,
@@ -25,9 +25,9 @@ pub(super) enum NewText {
     Last(String),
 }
 
-impl<'t> TextStream<'t> {
+impl<'t> IncrementalDecoder<'t> {
     pub fn new(tokenizer: &'t Tokenizer, stop: &'t [String]) -> Self {
-        TextStream {
+        IncrementalDecoder {
             tokenizer,
             stop,
             tokens: Vec::new(),
@@ -97,7 +97,7 @@ mod tests {
     fn parts(text: &[u8], stop: &[&str]) -> Vec<String> {
         let tokenizer = Tokenizer::bytes();
         let stop: Vec<String> = stop.iter().map(|stop| (*stop).to_owned()).collect();
-        let mut stream = TextStream::new(&tokenizer, &stop);
+        let mut stream = IncrementalDecoder::new(&tokenizer, &stop);
         let mut parts = Vec::new();
         for byte in text {
             match stream.push(u32::from(*byte)) {

@@ -4,7 +4,7 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
-use crate::group_runs::{
+use crate::distributed_runs::{
     PATIENCE, STEPS, Session, Trained, Turns, delayed, distance, images, in_group, in_turns,
     of_documents, of_images, of_texts, resume_in_group, train, train_session, train_with,
     write_short_memory,
@@ -253,7 +253,7 @@ fn selected_samples_are_those_of_the_step() {
         &|_| {},
     );
     let found = found.unwrap();
-    let plan = Plan::check(&config, &found).unwrap();
+    let plan = Plan::resolve(&config, &found).unwrap();
     let run = RunFolder {
         path: folder.path().to_owned(),
     };

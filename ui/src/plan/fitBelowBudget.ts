@@ -8,15 +8,15 @@ export interface Fit {
 }
 
 /** The largest micro-batch below the line; `null` if not even the smallest fits. */
-export const fitBelow = (estimate: EstimateView, machine: MachineView, lineBytes: number): Fit | null => {
+export const largestFit = (estimate: EstimateView, machine: MachineView, lineBytes: number): Fit | null => {
   const budget = lineBytes - machine.system_bytes - machine.others_bytes;
   const fitting = estimate.peaks.filter(([, peak]) => peak <= budget).sort((a, b) => b[0] - a[0])[0];
   return fitting ? { microBatch: fitting[0], peakBytes: fitting[1] } : null;
 };
 
 /** The estimate as it would be below another line. */
-export const whatIf = (estimate: EstimateView, machine: MachineView, lineBytes: number, effectiveBatch: number): EstimateView => {
-  const fit = fitBelow(estimate, machine, lineBytes);
+export const fitBelowBudget = (estimate: EstimateView, machine: MachineView, lineBytes: number, effectiveBatch: number): EstimateView => {
+  const fit = largestFit(estimate, machine, lineBytes);
   if (!fit) {
     const available_bytes = Math.max(0, lineBytes - machine.system_bytes - machine.others_bytes);
     const needed_bytes = Math.min(...estimate.peaks.map(([, peak]) => peak));

@@ -1,8 +1,8 @@
 //! Lets the threads of a background check give way to other work. One file per platform with the
 //! same surface.
 
-#[cfg_attr(target_os = "macos", path = "low_priority/macos.rs")]
-#[cfg_attr(not(target_os = "macos"), path = "low_priority/other.rs")]
+#[cfg_attr(target_os = "macos", path = "low_priority_threads/macos.rs")]
+#[cfg_attr(not(target_os = "macos"), path = "low_priority_threads/other.rs")]
 mod platform;
 
 use crate::error::{Result, TrainError};
