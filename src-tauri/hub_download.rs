@@ -48,9 +48,9 @@ pub enum HubError {
         /// The files that are missing.
         missing: String,
     },
-    /// The hub's address is not encrypted.
+    /// The connection to the hub would not be encrypted.
     #[error(
-        "{endpoint} is not the address of an encrypted hub; set {ENDPOINT} to an address that starts with https://"
+        "the connection to {endpoint} would not be encrypted; set {ENDPOINT} to an address that starts with https://"
     )]
     NotEncrypted {
         /// The hub's address.

@@ -13,7 +13,7 @@ mod folder;
 
 mod text_datasets;
 
-mod plan_page;
+mod estimate_follows_settings;
 
 mod pretrained_weights;
 

@@ -31,7 +31,7 @@
 mod synthetic_batch;
 mod controller_cost;
 mod estimate;
-mod flops;
+mod count_flops;
 mod compare_gradients_with_f64;
 mod step_benchmark;
 mod model;

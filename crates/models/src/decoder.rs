@@ -3,7 +3,7 @@
 //! feed-forward branch, and differ in the rest of [`DecoderShape`].
 
 use crate::error::naming;
-use crate::kv_cache::{BlockCache, KvCache};
+use crate::kv_cache::{BlockCache, KvCache, tokens_that_fit};
 use crate::layers::LinearMap;
 use crate::lora::Adapter;
 use crate::parameter_builder::ParameterBuilder;
@@ -479,11 +479,7 @@ impl Decoder {
     pub fn forward_cached(&self, tape: &Tape, ids: &[u32], cache: &mut KvCache) -> Result<Value> {
         let (from, to) = (cache.tokens(), cache.tokens() + ids.len());
         if ids.is_empty() || to > self.shape.tokens || (from > 0 && ids.len() != 1) {
-            let most = self.shape.tokens;
-            let expected = format!(
-                "a prompt for an empty cache, or one token after {from} cached tokens, and at most {most} tokens in all,"
-            );
-            return Err(misfit(expected, ids));
+            return Err(misfit(tokens_that_fit(from, self.shape.tokens), ids));
         }
         let mut x = self.embed(tape, ids, [1, ids.len()])?;
         let rotations = self.rotations(&x, from..to)?;

@@ -115,3 +115,13 @@ fn attended(
         .contiguous()?
         .matmul(&values)?)
 }
+
+/// How many tokens may follow `cached` ones in a cache of `most`, as in "ids has shape [3] but 1
+/// token after 5 cached ones is needed".
+pub(crate) fn tokens_that_fit(cached: usize, most: usize) -> String {
+    match cached {
+        0 => format!("1 to {most} tokens"),
+        _ if cached >= most => format!("no token, because the cache holds its maximum of {most},"),
+        _ => format!("1 token after {cached} cached ones"),
+    }
+}

@@ -2,7 +2,7 @@
 //! before or after them.
 
 use crate::error::naming;
-use crate::kv_cache::KvCache;
+use crate::kv_cache::{KvCache, tokens_that_fit};
 use crate::layers::LayerNorm;
 use crate::parameter_builder::ParameterBuilder;
 use crate::transformer::{BlockShape, Blocks, DEVIATION, NormPlacement};
@@ -153,10 +153,7 @@ impl Backbone {
             return Err(TapeError::Shape {
                 op: "embedding",
                 what: "ids".to_owned(),
-                expected: format!(
-                    "a prompt for an empty cache, or one token after {from} cached tokens, and at most {} tokens in all,",
-                    self.shape.tokens
-                ),
+                expected: tokens_that_fit(from, self.shape.tokens),
                 found: Shape::from(ids.len()),
             });
         }

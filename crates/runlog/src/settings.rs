@@ -259,11 +259,12 @@ settings! {
     label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0.1; 0 without classes" };
     /// Fraction of the tokens of a text that are left out at random in each training step
     token_dropout: f64 = { Allowed::Number(0.0, 0.9), Training, flag: "token-dropout" "FRACTION", default: "0" };
-    /// Maximum norm of all gradients; larger gradients are scaled down
+    /// Maximum norm of the gradients of all parameters together; if it is larger, all gradients
+    /// are scaled down
     clip_norm: f64 = { Allowed::Number(1e-6, 1e6), Training, flag: "" "NORM", default: "1" };
     /// Evaluate a moving average of the weights with this decay, such as 0.999; 0 for no average
     ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "no average, or 0.995 if there are few images of each class" };
-    /// Augmentation of images: standard (crop, mirror, color), light (crops only a little),
+    /// Augmentation of images: standard (crop, mirror, color), light (the same with larger crops),
     /// no-mirror, randaugment, or none
     augment: Augmentation = { Allowed::Words(Augmentation::WORDS), Training, flag: "augment" "NAME", default: "light for short runs from scratch, otherwise standard; no-mirror if mirroring would hide the class of an image" };
     /// Mix pairs of images: none, mixup, cutmix or both

@@ -5,7 +5,7 @@ use crate::cancel::Cancel;
 use crate::deferred_block_output::DeferredOutput;
 use crate::error::Result;
 use crate::gradients::Gradients;
-use crate::kinks::KinkCursor;
+use crate::kink_log::KinkCursor;
 use crate::parameters::Parameters;
 use crate::saved_tensors::SavedTensors;
 use crate::tape::{Kernels, Tape, Value};

@@ -281,7 +281,7 @@ pub fn upload(values: &[f32], shape: &[usize], device: &Device) -> Result<Tensor
         && values.len() >= ASYNC_UPLOAD_VALUES
         && values.len() == shape.iter().product::<usize>()
     {
-        return crate::kernels::upload::upload(values, shape, cuda);
+        return crate::kernels::cuda_upload::upload(values, shape, cuda);
     }
     Ok(Tensor::from_slice(values, shape, device)?)
 }

@@ -37,14 +37,14 @@ mod tensor_cores;
 #[cfg(any(feature = "cuda", test))]
 mod tiling;
 #[cfg(feature = "cuda")]
-pub(crate) mod upload;
+pub(crate) mod cuda_upload;
 pub(crate) mod attention;
 pub mod bandwidth;
 pub(crate) mod copies;
 pub(crate) mod elementwise;
 pub(crate) mod feature_maps;
 pub(crate) mod matmul;
-pub(crate) mod rows;
+pub(crate) mod row_kernels;
 pub(crate) mod multi_tensor;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::error::{Result, TapeError};
 use crate::fault_injection;
 use crate::gradients::{Gradients, Seed};
 use crate::kernels::{KernelGroup, run_on};
-use crate::kinks::KinkCursor;
+use crate::kink_log::KinkCursor;
 use crate::parameters::{Frozen, ParameterId, Parameters, Place};
 use crate::quantized::Quantized;
 use crate::saved_input::{Recompute, SavedInput};

@@ -7,4 +7,4 @@
 mod small_models;
 
 mod split_equivalence;
-mod token_compression_policies;
+mod split_equivalence_of_token_compression;

@@ -6,7 +6,7 @@ use super::compare::Outcome;
 use crate::convert_dtype::widened;
 use crate::error::Result;
 use crate::inplace::{add_assign_all, to_f64};
-use crate::kernels::rows::{AttentionMask, softmax, softmax_backward};
+use crate::kernels::row_kernels::{AttentionMask, softmax, softmax_backward};
 use crate::kernels::{KernelGroup, run_on};
 use crate::optim::{
     AdamWStep, ByteMoment, LionStep, Member, SgdStep, adamw, adamw_together, adamw8bit, average,

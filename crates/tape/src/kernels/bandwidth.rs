@@ -5,7 +5,7 @@ use super::copies;
 use super::elementwise::{self, Function};
 use super::feature_maps::{self, Groups};
 use super::multi_tensor::{self, AdamNumbers, Moved};
-use super::rows::{self, AttentionMask};
+use super::row_kernels::{self, AttentionMask};
 use crate::convert_dtype::host_tensor;
 use crate::device_sync::synchronize;
 use crate::error::{Result, TapeError};
@@ -140,12 +140,14 @@ fn by_row(x: &Tensor, note: &mut Note) -> Result<()> {
     let one = drawn(&[COLUMNS], DType::F32, x.device())?;
     let dy = x.force_contiguous()?;
     note("layer norm", 2.0, &|| {
-        rows::layer_norm(x, &one, &one, 1e-5).map(drop)
+        row_kernels::layer_norm(x, &one, &one, 1e-5).map(drop)
     })?;
     note("layer norm backward", 5.0, &|| {
-        rows::layer_norm_backward(x, &one, &dy, None, 1e-5).map(drop)
+        row_kernels::layer_norm_backward(x, &one, &dy, None, 1e-5).map(drop)
     })?;
-    note("column sums", 1.0, &|| rows::column_sums(x).map(drop))?;
+    note("column sums", 1.0, &|| {
+        row_kernels::column_sums(x).map(drop)
+    })?;
     let squares = x.force_contiguous()?.reshape(((), TOKENS, TOKENS))?;
     let seen = AttentionMask {
         scale: 0.125,
@@ -155,10 +157,10 @@ fn by_row(x: &Tensor, note: &mut Note) -> Result<()> {
         causal: false,
         lengths: None,
     };
-    note("softmax", 2.0, &|| rows::softmax(&squares, &seen))?;
+    note("softmax", 2.0, &|| row_kernels::softmax(&squares, &seen))?;
     let p = x.reshape(((), TOKENS, TOKENS))?;
     note("softmax backward", 3.0, &|| {
-        rows::softmax_backward(&p, &squares, 0.125)
+        row_kernels::softmax_backward(&p, &squares, 0.125)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Runs the GPU kernels on the CPU, for tests: the same source, compiled by the system's C++
 //! compiler, with every lane as a coroutine.
 
-use super::rows::REGISTER_WORDS;
+use super::row_kernels::REGISTER_WORDS;
 use super::{Argument, CopyShape, Grid, Kernel, Module, TensorBatch, source, suffix};
 use crate::error::{Result, TapeError};
 use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Storage, Tensor};

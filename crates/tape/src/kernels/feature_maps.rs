@@ -3,7 +3,7 @@
 
 use super::Argument::{Count, In, Number, Out};
 use super::elementwise::{PART, fours};
-use super::{Argument, Grid, Kernel, alike, rows, single, uninit, uninit_like};
+use super::{Argument, Grid, Kernel, alike, row_kernels, single, uninit, uninit_like};
 use crate::cpu::im2col::Window;
 use crate::error::Result;
 use candle_core::{DType, Tensor};
@@ -110,7 +110,7 @@ pub(crate) fn group_norm_backward(
     arguments.extend(s.counts());
     arguments.push(fours(&[x, dy], s.pixels));
     Kernel::typed("group_norm_backward", x).launch(grid, &arguments, x.device())?;
-    let sums = rows::column_sums(&sums)?;
+    let sums = row_kernels::column_sums(&sums)?;
     let (dw, db) = (
         sums.narrow(0, 0, s.channels)?,
         sums.narrow(0, s.channels, s.channels)?,

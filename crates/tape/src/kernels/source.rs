@@ -1,7 +1,7 @@
 //! The source of the kernels for one compiler: a prelude with the compiler's own definitions, the
 //! common part, and a module.
 
-use super::rows::REGISTER_WORDS;
+use super::row_kernels::REGISTER_WORDS;
 use super::{Module, suffix};
 use candle_core::DType;
 use std::hash::{DefaultHasher, Hash, Hasher};

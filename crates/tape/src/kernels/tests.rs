@@ -149,7 +149,7 @@ fn attention_weights_that_32_bits_cannot_index_are_refused() {
     // One sample with 65,536 heads of 256 tokens has 2^32 weights. All tensors are views.
     let one = Tensor::zeros((1, 1, 1), DType::F32, &Device::Cpu).expect("small");
     let scores = one.broadcast_as((1 << 16, 1 << 8, 1 << 8)).expect("a view");
-    let mask = super::rows::AttentionMask {
+    let mask = super::row_kernels::AttentionMask {
         scale: 1.0,
         queries: (1 << 8, 0),
         keys: 1 << 8,
@@ -157,7 +157,7 @@ fn attention_weights_that_32_bits_cannot_index_are_refused() {
         causal: false,
         lengths: None,
     };
-    let error = emulator::with(|| super::rows::softmax(&scores, &mask));
+    let error = emulator::with(|| super::row_kernels::softmax(&scores, &mask));
     let error = error.expect_err("it would wrap around");
     assert!(error.is_memory(), "{error}");
 }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
 use crate::kernels::elementwise::{Function, apply, apply_backward};
-use crate::kinks::{Kink, relu_way};
+use crate::kink_log::{Kink, relu_way};
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;

@@ -6,6 +6,33 @@ use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
 impl Tape<'_> {
+    /// Joins values along the first axis.
+    pub fn concat(&self, parts: &[&Value]) -> Result<Value> {
+        self.poll()?;
+        if let Some((first, rest)) = parts.split_first() {
+            for part in rest {
+                let after = part.dims().first().copied().unwrap_or(0);
+                let mut expected = first.dims().to_vec();
+                expected.iter_mut().take(1).for_each(|n| *n = after);
+                expect_shape("concat", "a later part", part, &expected)?;
+            }
+        }
+        let tensors: Vec<&Tensor> = parts.iter().map(|v| v.tensor()).collect();
+        let joined = self.copies().joined(&tensors, 0)?;
+        if !self.records(parts) {
+            return Ok(Value::constant(joined));
+        }
+        let spans: Vec<_> = parts.iter().map(|v| (v.id(), v.dims()[0])).collect();
+        Ok(self.push(joined, &[], move |dy, sink| {
+            let mut start = 0;
+            for (id, len) in spans {
+                sink.add_shared(id, dy.narrow(0, start, len)?.contiguous()?)?;
+                start += len;
+            }
+            Ok(())
+        }))
+    }
+
     /// Joins `parts` along `axis`. All other axes must be equal.
     pub fn concat_along(&self, parts: &[&Value], axis: usize) -> Result<Value> {
         self.poll()?;

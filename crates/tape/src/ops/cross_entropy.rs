@@ -8,7 +8,7 @@
 //! before it is rounded.
 
 use super::class_targets::{ClassRule, ClassTargets};
-use super::{Form, IGNORED, Loss, axes, expect_filled, loss, misfit};
+use super::{Form, IGNORED, Loss, axes, expect_filled, misfit, record_loss};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, vectorized_rows, wide, with_float};
 use crate::error::Result;
@@ -68,7 +68,7 @@ impl Tape<'_> {
             (Form::Cpu, ..) => with_float!("cross_entropy", z, T => fused::<T>(&z, targets, rule))?,
             _ => composed(&z, targets, rule)?,
         };
-        loss::record_loss(self, logits, per_sample, dz)
+        record_loss::record_loss(self, logits, per_sample, dz)
     }
 }
 

@@ -2,7 +2,7 @@
 //! computed in the forward pass. Saved: the gradient, as large as the outputs.
 
 use super::regression_targets::{AllowedTargets, RegressionTargets};
-use super::{Loss, expect_filled, loss, misfit};
+use super::{Loss, expect_filled, misfit, record_loss};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::cpu::{Float, View, buffer, to_tensor, vectorized_rows, wide, with_float};
 use crate::error::Result;
@@ -46,7 +46,7 @@ impl Tape<'_> {
         } else {
             composed(&input, targets, rule)?
         };
-        loss::record_loss(self, x, per_sample, dx)
+        record_loss::record_loss(self, x, per_sample, dx)
     }
 }
 

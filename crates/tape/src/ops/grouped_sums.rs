@@ -3,7 +3,7 @@
 //! atomically.
 
 use crate::error::Result;
-use crate::kernels::{multi_tensor, rows};
+use crate::kernels::{multi_tensor, row_kernels};
 use candle_core::Tensor;
 
 /// Rows per run: the rows for a frequent place are summed in parallel.
@@ -37,6 +37,6 @@ pub(super) fn add_rows(
     // One copy to the device for all four lists.
     let all = Tensor::new([order, begins, firsts, places].concat(), sums.device())?;
     let at = |i: usize| all.narrow(0, sizes[..i].iter().sum(), sizes[i]);
-    let runs = rows::run_sums(dy, &at(0)?, &at(1)?)?;
+    let runs = row_kernels::run_sums(dy, &at(0)?, &at(1)?)?;
     multi_tensor::add_runs(&runs, &at(2)?, &at(3)?, sums)
 }

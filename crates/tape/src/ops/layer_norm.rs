@@ -13,7 +13,7 @@ use crate::cpu::{
 };
 use crate::error::Result;
 use crate::kernels::KernelGroup;
-use crate::kernels::rows;
+use crate::kernels::row_kernels;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -66,7 +66,7 @@ impl Tape<'_> {
 
 fn forward(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64, form: Form) -> Result<Tensor> {
     if form == Form::Device {
-        return rows::layer_norm(x, weight, bias, epsilon);
+        return row_kernels::layer_norm(x, weight, bias, epsilon);
     }
     if form == Form::Composed {
         let (normal, _) = normalise(&widened(x)?, epsilon)?;
@@ -112,7 +112,7 @@ fn backward(
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let width = weight.dim(0)?;
     if form == Form::Device {
-        return rows::layer_norm_backward(x, weight, dy, held, epsilon);
+        return row_kernels::layer_norm_backward(x, weight, dy, held, epsilon);
     }
     if form == Form::Composed {
         let dy = &widened(dy)?;

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::kernels::KernelGroup;
 use crate::kernels::matmul::{add_product, product as gpu_product, product_f32};
-use crate::kernels::{elementwise, rows};
+use crate::kernels::{elementwise, row_kernels};
 use crate::ops::stock_product;
 use crate::saved_input::SavedInput;
 use crate::tape::{Tape, Value};
@@ -252,7 +252,7 @@ pub(super) fn add_weight_gradient(
 
 pub(super) fn row_sum(dy: &Tensor, form: Form) -> Result<Tensor> {
     match form {
-        Form::Device => return rows::column_sums(dy),
+        Form::Device => return row_kernels::column_sums(dy),
         Form::Composed => return Ok(widened(dy)?.sum(0)?),
         Form::Cpu => {}
     }

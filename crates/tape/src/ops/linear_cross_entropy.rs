@@ -7,7 +7,7 @@
 //! if it is needed. Half types are widened and everything is f32, because a loss scale is applied
 //! only after the products. On a GPU bf16 needs no scale and enters the products as it is.
 
-use super::loss::factor_of;
+use super::record_loss::factor_of;
 use super::{Form, Loss, axes, expect_filled, expect_shape};
 use crate::convert_dtype::widened;
 use crate::cpu::{

@@ -10,7 +10,7 @@ use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
 use crate::kernels::feature_maps;
-use crate::kinks::Kink;
+use crate::kink_log::Kink;
 use crate::optim::Element;
 use crate::tape::{Tape, Value};
 use candle_core::{Device, Tensor};

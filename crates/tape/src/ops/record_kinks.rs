@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::inplace::to_f64;
-use crate::kinks::{Kink, KinkCursor, KinkLog, relu_way};
+use crate::kink_log::{Kink, KinkCursor, KinkLog, relu_way};
 use crate::tape::Tape;
 use candle_core::Tensor;
 

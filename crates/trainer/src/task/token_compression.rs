@@ -6,7 +6,7 @@
 //! Noise is a function of seed, step, sequence and position, so no split of the batch changes it.
 
 mod policy_gradient;
-mod fixed_policies;
+mod baseline_policies;
 mod padded;
 
 use super::{
@@ -20,9 +20,9 @@ use crate::data::{
 use crate::error::Result;
 use crate::plan::{Compression, Plan, SampleCounts, relaxes_choice, scores_choice};
 use crate::preparation::Preparation;
+use baseline_policies::Purpose;
 use candle_core::Tensor;
 use dataset::DetectedDataset;
-use fixed_policies::Purpose;
 use models::{Compressor, KeepScores, Network};
 use padded::PaddedBatch;
 use policy_gradient::Outcome;
@@ -312,7 +312,8 @@ impl<'a, 'c> Pass<'a, 'c> {
 
     fn choose_by_baseline(&self, purpose: Purpose) -> Result<KeepChoice> {
         let row = |sequence: &Sequence| {
-            let mut kept = fixed_policies::kept(self.rule, sequence, purpose).unwrap_or_default();
+            let mut kept =
+                baseline_policies::kept(self.rule, sequence, purpose).unwrap_or_default();
             kept.resize(self.batch.tokens, false);
             kept
         };

@@ -5,7 +5,7 @@ use crate::device_sync::read;
 use crate::fault_injection::{Fault, Injection, ScheduledFault};
 use crate::inplace::to_f64;
 use crate::kernels::emulator;
-use crate::kernels::rows::{self, AttentionMask};
+use crate::kernels::row_kernels::{self, AttentionMask};
 use crate::rng::Rng;
 use crate::tape::{Kernels, Tape, Value};
 use crate::{
@@ -343,7 +343,7 @@ fn a_block_of_queries_sees_the_keys_before_it() {
             lengths: None,
         };
         let scores = scores.force_contiguous().expect("small");
-        emulator::with(|| rows::softmax(&scores, &seen)).expect("a kernel");
+        emulator::with(|| row_kernels::softmax(&scores, &seen)).expect("a kernel");
         scores
     };
     let whole = softmax(&scores, (6, 0));
@@ -385,8 +385,8 @@ fn held_rows() {
         let [others_p, others_dp] = [shifted(&p), shifted(&dp)];
         emulator::with(|| {
             for (p, dp) in [(&p, &dp), (&others_p, &others_dp)] {
-                rows::softmax(p, &seen)?;
-                rows::softmax_backward(p, dp, 0.7)?;
+                row_kernels::softmax(p, &seen)?;
+                row_kernels::softmax_backward(p, dp, 0.7)?;
             }
             Ok::<_, crate::TapeError>(())
         })

@@ -7,7 +7,7 @@ use super::gpu::{heads, lengths};
 use super::{Memory, Sizes};
 use crate::error::Result;
 use crate::kernels::batched_heads::{Matrices, Table};
-use crate::kernels::rows::{AttentionMask, softmax, softmax_backward};
+use crate::kernels::row_kernels::{AttentionMask, softmax, softmax_backward};
 use crate::kernels::uninit;
 use candle_core::{DType, Tensor};
 

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernels::attention::{Attended, WIDEST, attend, attend_backward};
 use crate::kernels::elementwise::{Heads, join_heads, split_heads};
 use crate::kernels::matmul::product;
-use crate::kernels::rows::{AttentionMask, softmax, softmax_backward};
+use crate::kernels::row_kernels::{AttentionMask, softmax, softmax_backward};
 use crate::kernels::uninit;
 use candle_core::Tensor;
 

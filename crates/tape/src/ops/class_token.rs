@@ -1,41 +1,13 @@
-//! Changes of shape: `concat` joins along the first axis, `prepend_token` puts one row before each
-//! sequence, `first_token` takes it out again, `reshape` changes the axes. Nothing is saved.
+//! `prepend_token` puts one row before each sequence, `first_token` takes it out again. Nothing is
+//! saved.
 
 use super::linear::row_sum;
-use super::{axes, expect_shape, misfit};
+use super::{axes, expect_shape};
 use crate::error::Result;
 use crate::kernels::KernelGroup;
 use crate::tape::{Tape, Value};
-use candle_core::Tensor;
 
 impl Tape<'_> {
-    /// Joins values along the first axis.
-    pub fn concat(&self, parts: &[&Value]) -> Result<Value> {
-        self.poll()?;
-        if let Some((first, rest)) = parts.split_first() {
-            for part in rest {
-                let after = part.dims().first().copied().unwrap_or(0);
-                let mut expected = first.dims().to_vec();
-                expected.iter_mut().take(1).for_each(|n| *n = after);
-                expect_shape("concat", "a later part", part, &expected)?;
-            }
-        }
-        let tensors: Vec<&Tensor> = parts.iter().map(|v| v.tensor()).collect();
-        let joined = self.copies().joined(&tensors, 0)?;
-        if !self.records(parts) {
-            return Ok(Value::constant(joined));
-        }
-        let spans: Vec<_> = parts.iter().map(|v| (v.id(), v.dims()[0])).collect();
-        Ok(self.push(joined, &[], move |dy, sink| {
-            let mut start = 0;
-            for (id, len) in spans {
-                sink.add_shared(id, dy.narrow(0, start, len)?.contiguous()?)?;
-                start += len;
-            }
-            Ok(())
-        }))
-    }
-
     /// Puts `token` [width] before each sequence of `x` [samples, tokens, width].
     pub fn prepend_token(&self, token: &Value, x: &Value) -> Result<Value> {
         self.poll()?;
@@ -82,23 +54,6 @@ impl Tape<'_> {
             // For one token this is `dy` itself.
             let dy = dy.reshape((samples, 1, width))?;
             sink.add_shared(id, copies.padded(&dy, 1, (0, tokens - 1))?)
-        }))
-    }
-
-    /// The same elements with another shape.
-    pub fn reshape(&self, x: &Value, shape: &[usize]) -> Result<Value> {
-        self.poll()?;
-        if x.tensor().elem_count() != shape.iter().product::<usize>() {
-            let expected = format!("as many elements as {shape:?} has");
-            return Err(misfit("reshape", "x", expected, x));
-        }
-        let y = x.tensor().contiguous()?.reshape(shape)?;
-        if !self.records(&[x]) {
-            return Ok(Value::constant(y));
-        }
-        let (id, before) = (x.id(), x.tensor().shape().clone());
-        Ok(self.push(y, &[], move |dy, sink| {
-            sink.add_shared(id, dy.contiguous()?.reshape(before)?)
         }))
     }
 }
