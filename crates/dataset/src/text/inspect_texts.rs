@@ -168,10 +168,9 @@ fn split_names(files: &[ChosenFile]) -> Vec<String> {
         .filter_map(|file| {
             let split = file.split?;
             let folder = || {
-                let mut names = file.entry.names.iter();
-                names
-                    .find(|name| Split::from_name(name) == Some(split))
-                    .cloned()
+                let mut names = file.entry.names();
+                let name = names.find(|name| Split::from_name(name) == Some(split));
+                name.map(str::to_owned)
             };
             let name = match &file.label {
                 LabelSource::Class(_) => folder()?,
