@@ -5,7 +5,7 @@ use crate::decode_image::system_decoder;
 use crate::detected_dataset::DetectedDataset;
 use crate::duplicates::find_duplicates;
 use crate::error::DatasetError;
-use crate::folder_listing::{Listing, is_archive, resolve};
+use crate::folder_listing::{Entry, Listing, is_archive, resolve};
 use crate::image_inspection::ImageInspection;
 use crate::inspect_images::inspect_listing;
 use crate::model_folder::{self, is_model_folder};
@@ -134,7 +134,7 @@ fn detect_listed(
 fn archives(listing: &Listing) -> Vec<String> {
     let files = listing.files.iter();
     let archives = files.filter(|file| is_archive(&file.path));
-    archives.map(|file| file.names.join("/")).collect()
+    archives.map(Entry::joined_names).collect()
 }
 
 /// Refuses with `sentence` what is beside archives, if there is nothing to train on: no image, or

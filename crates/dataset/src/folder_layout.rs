@@ -3,6 +3,7 @@
 
 use crate::types::Split;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The reason for an image outside the split folders.
 const OUTSIDE_SPLITS: &str =
@@ -19,7 +20,7 @@ pub(crate) struct Layout {
     /// The splits that have a folder.
     pub splits: BTreeSet<Split>,
     /// The class and split of each image in the order given, or the reason why it has none.
-    pub placements: Vec<Result<Placement, String>>,
+    pub placements: Vec<Result<Placement, Arc<str>>>,
 }
 
 /// The class and split of an image.
@@ -27,8 +28,8 @@ pub(crate) struct Layout {
 pub(crate) struct Placement {
     /// The split of its split folder, if it is in one.
     pub split: Option<Split>,
-    /// Its class: the folder path below the split folder.
-    pub class: String,
+    /// Its class: the folder path below the split folder. Images of a folder share it.
+    pub class: Arc<str>,
 }
 
 /// Number of images directly in a folder, and in folders below it.
@@ -45,51 +46,16 @@ impl ImageCounts {
     }
 }
 
-/// Decides the layout of images, given by their names from the dataset's folder down.
+/// Decides the layout of images, each given by the names of its folders from the dataset's folder
+/// down.
 pub(crate) fn lay_out(images: &[&[String]]) -> Layout {
     let root = wrapper_depth(images);
     let inner: Vec<&[String]> = images
         .iter()
-        .map(|names| names.get(root..).unwrap_or(&[]))
+        .map(|folders| folders.get(root..).unwrap_or(&[]))
         .collect();
-    let tops: BTreeSet<&String> = inner
-        .iter()
-        .filter(|n| n.len() > 1)
-        .map(|n| &n[0])
-        .collect();
+    let tops: BTreeSet<&String> = inner.iter().filter_map(|folders| folders.first()).collect();
     let is_split = are_splits(&tops);
-    let splits: Vec<Option<Split>> = inner
-        .iter()
-        .map(|names| {
-            if is_split && names.len() > 1 {
-                Split::from_name(&names[0])
-            } else {
-                None
-            }
-        })
-        .collect();
-    let folders: Vec<&[String]> = inner
-        .iter()
-        .zip(&splits)
-        .map(|(names, split)| {
-            names
-                .get(usize::from(split.is_some())..names.len().saturating_sub(1))
-                .unwrap_or(&[])
-        })
-        .collect();
-    let counts = count_images(&folders);
-    let place = |i: usize| {
-        if is_split && splits[i].is_none() {
-            return Err(OUTSIDE_SPLITS.to_owned());
-        }
-        match class_of(folders[i], &counts) {
-            Some(class) => Ok(Placement {
-                split: splits[i],
-                class,
-            }),
-            None => Err(OUTSIDE_CLASSES.to_owned()),
-        }
-    };
     let mut named: Vec<(Split, String)> = tops
         .iter()
         .filter(|_| is_split)
@@ -99,8 +65,36 @@ pub(crate) fn lay_out(images: &[&[String]]) -> Layout {
     Layout {
         splits: named.iter().map(|(split, _)| *split).collect(),
         split_folders: named.into_iter().map(|(_, name)| name).collect(),
-        placements: (0..images.len()).map(place).collect(),
+        placements: place(&inner, is_split),
     }
+}
+
+/// The class and split of each image, given by its folders. If the topmost folders are splits
+/// (`is_split`), they are no classes.
+fn place(images: &[&[String]], is_split: bool) -> Vec<Result<Placement, Arc<str>>> {
+    let split_of = |folders: &[String]| {
+        let top = folders.first().filter(|_| is_split)?;
+        Split::from_name(top)
+    };
+    let counts = count_images(images.iter().map(|folders| {
+        let split = split_of(folders);
+        &folders[usize::from(split.is_some())..]
+    }));
+    let (outside_splits, outside_classes) = (OUTSIDE_SPLITS.into(), OUTSIDE_CLASSES.into());
+    // Images share the names of their classes: there may be millions.
+    let mut classes: BTreeMap<&[String], Option<Arc<str>>> = BTreeMap::new();
+    let places = images.iter().map(|folders| {
+        let split = split_of(folders);
+        if is_split && split.is_none() {
+            return Err(Arc::clone(&outside_splits));
+        }
+        let folder = &folders[usize::from(split.is_some())..];
+        let class = classes.entry(folder);
+        let class = class.or_insert_with(|| class_of(folder, &counts)).clone();
+        let class = class.ok_or_else(|| Arc::clone(&outside_classes))?;
+        Ok(Placement { split, class })
+    });
+    places.collect()
 }
 
 /// Number of single folders around the real one, as in an unpacked archive:
@@ -108,7 +102,7 @@ pub(crate) fn lay_out(images: &[&[String]]) -> Layout {
 fn wrapper_depth(images: &[&[String]]) -> usize {
     let mut depth = 0;
     loop {
-        let below = |level: usize| images.iter().filter(move |n| n.len() > level + 1);
+        let below = |level: usize| images.iter().filter(move |folders| folders.len() > level);
         let tops: BTreeSet<&String> = below(depth).map(|n| &n[depth]).collect();
         let Some(only) = tops.first() else {
             return depth;
@@ -136,7 +130,9 @@ fn are_splits(tops: &BTreeSet<&String>) -> bool {
 }
 
 /// Counts the images of each folder over all splits, so that a class is the same in each of them.
-fn count_images<'a>(folders: &[&'a [String]]) -> BTreeMap<&'a [String], ImageCounts> {
+fn count_images<'a>(
+    folders: impl Iterator<Item = &'a [String]>,
+) -> BTreeMap<&'a [String], ImageCounts> {
     let mut counts: BTreeMap<&[String], ImageCounts> = BTreeMap::new();
     for folder in folders {
         for depth in 1..folder.len() {
@@ -148,11 +144,11 @@ fn count_images<'a>(folders: &[&'a [String]]) -> BTreeMap<&'a [String], ImageCou
 }
 
 /// The topmost class folder on the path to a folder. It contains everything below it.
-fn class_of(folder: &[String], counts: &BTreeMap<&[String], ImageCounts>) -> Option<String> {
+fn class_of(folder: &[String], counts: &BTreeMap<&[String], ImageCounts>) -> Option<Arc<str>> {
     (1..=folder.len())
         .map(|depth| &folder[..depth])
         .find(|path| counts.get(path).is_some_and(|c| c.is_class()))
-        .map(|path| path.join("/"))
+        .map(|path| path.join("/").into())
 }
 
 #[cfg(test)]
@@ -165,7 +161,7 @@ mod tests {
             .iter()
             .map(|p| p.split('/').map(str::to_string).collect())
             .collect();
-        let views: Vec<&[String]> = names.iter().map(Vec::as_slice).collect();
+        let views: Vec<&[String]> = names.iter().map(|all| &all[..all.len() - 1]).collect();
         let shown: Vec<String> = lay_out(&views)
             .placements
             .iter()
@@ -174,7 +170,7 @@ mod tests {
                     split: Some(split),
                     class,
                 }) => format!("{split:?}:{class}"),
-                Ok(Placement { split: None, class }) => class.clone(),
+                Ok(Placement { split: None, class }) => class.to_string(),
                 Err(_) => "-".to_owned(),
             })
             .collect();

@@ -5,9 +5,11 @@ use crate::error::DatasetError;
 use crate::options::StopReading;
 use crate::types::{Ignored, ReadProgress, SkippedFile};
 use format::format_io_error;
+use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use unicode_normalization::UnicodeNormalization;
 
 /// Most files and folders below one folder, since all of them are held in memory. iNaturalist 2021
@@ -35,18 +37,56 @@ pub(crate) struct Listing {
     pub ignored: Ignored,
 }
 
-/// A file or folder.
+/// A file or folder. Millions of them are in memory, so files share the names of their folders.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     /// Its path as the file system spells it.
     pub path: PathBuf,
-    /// Its names from the folder down, in composed Unicode (NFC).
-    pub names: Vec<String>,
+    /// The names of the folders that it is in, in composed Unicode (NFC).
+    pub folders: Arc<[String]>,
+    /// Its own name in composed Unicode, if the path spells it differently.
+    composed_name: Option<Box<str>>,
     /// Bytes on disk; 0 for a folder.
     pub bytes: u64,
 }
 
 impl Entry {
+    /// A file or folder of a folder with the composed names `folders`. `path` is Unicode text.
+    fn new(path: PathBuf, folders: &Arc<[String]>, bytes: u64) -> Self {
+        let name = last_name(&path);
+        let composed_name = (!name.is_ascii())
+            .then(|| composed(name))
+            .filter(|composed| composed != name);
+        Entry {
+            folders: Arc::clone(folders),
+            composed_name: composed_name.map(String::into_boxed_str),
+            path,
+            bytes,
+        }
+    }
+
+    /// Its name in composed Unicode (NFC).
+    pub(crate) fn name(&self) -> &str {
+        let composed = self.composed_name.as_deref();
+        composed.unwrap_or_else(|| last_name(&self.path))
+    }
+
+    /// Its names from the dataset's folder down, in composed Unicode (NFC).
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let folders = self.folders.iter().map(String::as_str);
+        folders.chain(std::iter::once(self.name()))
+    }
+
+    /// Copies of its names from the dataset's folder down.
+    pub(crate) fn all_names(&self) -> Vec<String> {
+        self.names().map(str::to_owned).collect()
+    }
+
+    /// Its names from the dataset's folder down, separated by slashes.
+    pub(crate) fn joined_names(&self) -> String {
+        self.names().collect::<Vec<_>>().join("/")
+    }
+
     /// Leaves the file out for a reason.
     pub(crate) fn skip(&self, reason: String) -> SkippedFile {
         SkippedFile {
@@ -101,8 +141,9 @@ impl Listing {
                 .and_then(|entries| entries.take(rest).collect::<io::Result<Vec<_>>>());
             match entries {
                 Ok(entries) => {
+                    let names: Arc<[String]> = composed_names(&folder).into();
                     for entry in &entries {
-                        open.extend(listing.add(&folder, entry));
+                        open.extend(listing.add(&folder, &names, entry));
                     }
                     if listing.entry_count() > limit as u64 {
                         return Err(DatasetError::TooManyFiles {
@@ -117,12 +158,10 @@ impl Listing {
                 Err(source) => listing.skip(folder, unreadable("folder", &source)),
             }
         }
-        listing
-            .files
-            .sort_by(|a, b| (&a.names, &a.path).cmp(&(&b.names, &b.path)));
-        listing
-            .folders
-            .sort_by(|a, b| (&a.names, &a.path).cmp(&(&b.names, &b.path)));
+        let by_names =
+            |a: &Entry, b: &Entry| a.names().cmp(b.names()).then_with(|| a.path.cmp(&b.path));
+        listing.files.sort_by(by_names);
+        listing.folders.sort_by(by_names);
         listing.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(listing)
     }
@@ -131,11 +170,8 @@ impl Listing {
     pub(crate) fn from_file(file: &Path) -> io::Result<Self> {
         let name = PathBuf::from(file.file_name().unwrap_or_default());
         let mut listing = Self::empty(file.parent().unwrap_or(file), file);
-        listing.files.push(Entry {
-            names: composed(&name),
-            path: name,
-            bytes: file.metadata()?.len(),
-        });
+        let bytes = file.metadata()?.len();
+        listing.files.push(Entry::new(name, &Arc::default(), bytes));
         Ok(listing)
     }
 
@@ -157,8 +193,9 @@ impl Listing {
         (self.files.len() + self.folders.len() + self.skipped.len()) as u64 + self.ignored.system
     }
 
-    /// Adds one entry. Returns its path if it is a folder to list.
-    fn add(&mut self, folder: &Path, entry: &DirEntry) -> Option<PathBuf> {
+    /// Adds one entry of a folder with the composed `names`. Returns its path if it is a folder to
+    /// list.
+    fn add(&mut self, folder: &Path, names: &Arc<[String]>, entry: &DirEntry) -> Option<PathBuf> {
         let name = entry.file_name().to_string_lossy().into_owned();
         if is_left_by_system(&name) {
             self.ignored.system += 1;
@@ -188,7 +225,7 @@ impl Listing {
             }
         };
         if kind.is_dir() {
-            return self.add_folder(path);
+            return self.add_folder(path, names);
         }
         let bytes = if kind.is_symlink() {
             linked_bytes(&self.root, &path)
@@ -205,18 +242,14 @@ impl Listing {
             )
         };
         match bytes {
-            Ok(bytes) => self.files.push(Entry {
-                names: composed(&path),
-                path,
-                bytes,
-            }),
+            Ok(bytes) => self.files.push(Entry::new(path, names, bytes)),
             Err(reason) => self.skip(path, reason),
         }
         None
     }
 
     /// Adds a folder, and returns its path, unless it is too deep.
-    fn add_folder(&mut self, path: PathBuf) -> Option<PathBuf> {
+    fn add_folder(&mut self, path: PathBuf, names: &Arc<[String]>) -> Option<PathBuf> {
         if path.components().count() > MAX_DEPTH {
             let reason = format!(
                 "This folder is inside of {MAX_DEPTH} other folders. Move its files further up."
@@ -224,11 +257,7 @@ impl Listing {
             self.skip(path, reason);
             return None;
         }
-        self.folders.push(Entry {
-            names: composed(&path),
-            path: path.clone(),
-            bytes: 0,
-        });
+        self.folders.push(Entry::new(path.clone(), names, 0));
         Some(path)
     }
 
@@ -249,7 +278,8 @@ fn linked_bytes(root: &Path, path: &Path) -> Result<u64, String> {
                 .to_owned(),
         );
     }
-    let inside = target.strip_prefix(root).map(composed).unwrap_or_default();
+    let inside = target.strip_prefix(root);
+    let inside = inside.map(composed_names).unwrap_or_default();
     if inside.iter().any(|name| is_left_by_system(name)) {
         return Err(
             "This link points to a hidden file. Replace the link with the file itself.".to_owned(),
@@ -306,20 +336,31 @@ fn unreadable(noun: &str, source: &io::Error) -> String {
     }
 }
 
-/// The names of a path in composed Unicode. Millions of them are in memory, so they have no spare
-/// capacity.
-fn composed(path: &Path) -> Vec<String> {
-    let mut names = Vec::with_capacity(path.components().count());
-    names.extend(path.components().map(|part| {
-        let name = part.as_os_str().to_string_lossy();
-        if name.is_ascii() {
-            return name.into_owned();
-        }
-        let mut composed: String = name.nfc().collect();
-        composed.shrink_to_fit();
-        composed
-    }));
+/// The names of a path in composed Unicode (NFC).
+fn composed_names(path: &Path) -> Vec<String> {
+    let names = path.components();
     names
+        .map(|part| composed(&part.as_os_str().to_string_lossy()))
+        .collect()
+}
+
+fn composed(name: &str) -> String {
+    name.nfc().collect()
+}
+
+/// The last name of a path that is Unicode text.
+fn last_name(path: &Path) -> &str {
+    path.file_name().and_then(OsStr::to_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+impl Entry {
+    /// A file with a path from the dataset's folder down.
+    pub(crate) fn for_test(path: &str, bytes: u64) -> Self {
+        let mut folders = composed_names(Path::new(path));
+        folders.pop();
+        Entry::new(PathBuf::from(path), &folders.into(), bytes)
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ use std::path::Path;
 
 /// Images that are compared at most.
 const MAX_IMAGES: usize = 400;
+/// Images at regular intervals that are chosen from at most.
+const MAX_NAMED_IMAGES: usize = 20_000;
 /// Images below which a comparison proves nothing.
 const MIN_IMAGES: usize = 50;
 /// Pixels that are decoded at most, so that a folder of photos takes less than a second.
@@ -148,7 +150,10 @@ impl Comparison {
 
 /// The images to compare: training images of all classes in proportion, within the limits.
 fn choose_images(files: &[ImageFile]) -> Vec<&ImageFile> {
-    let training: Vec<&ImageFile> = files.iter().filter(|f| f.split == Split::Train).collect();
+    // Of millions of images, a list of all names would take much memory.
+    let step = files.len().div_ceil(MAX_NAMED_IMAGES).max(1);
+    let training = files.iter().filter(|f| f.split == Split::Train);
+    let training: Vec<&ImageFile> = training.step_by(step).collect();
     let pixels = |file: &ImageFile| u64::from(file.width) * u64::from(file.height);
     let all: u64 = training.iter().map(|file| pixels(file)).sum();
     let mean = (all / training.len().max(1) as u64).max(1);

@@ -8,105 +8,121 @@ use crate::image_table::{Groups, ImageTable};
 use crate::seeded_selection;
 use crate::types::{Class, SkippedFile, Split};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Images and their metadata. All lists are in the same order.
 #[derive(Clone, Copy)]
-pub(crate) struct ImagePlacements<'a, 'e> {
+pub(crate) struct ListedImages<'a, 'e> {
     /// The images.
     pub entries: &'a [&'e Entry],
     /// Width and height of each, in pixels as stored.
     pub sizes: &'a [(u32, u32)],
-    /// The class and split of each.
-    pub layout: &'a Layout,
     /// The table beside the images.
     pub table: Option<&'a ImageTable>,
     pub groups: Option<&'a Groups>,
 }
 
-/// An image with its class and split, before classes have labels.
-pub(crate) struct PlacedImage<'a> {
-    entry: &'a Entry,
-    size: (u32, u32),
-    class: String,
-    split: Split,
-    targets: Vec<Option<f64>>,
-    group: Option<String>,
+impl<'a> ListedImages<'a, '_> {
+    fn entry(&self, image: &PlacedImage) -> &'a Entry {
+        self.entries[image.index as usize]
+    }
+
+    fn group(&self, image: &PlacedImage) -> Option<&'a str> {
+        self.groups?.group_of[image.index as usize].as_deref()
+    }
+
+    fn targets(&self, image: &PlacedImage) -> Vec<Option<f64>> {
+        let Some(table) = self.table else {
+            return Vec::new();
+        };
+        match &table.rows[image.index as usize] {
+            Some(row) => row.targets.clone(),
+            None => vec![None; table.targets.len()],
+        }
+    }
+
+    /// The group and split of each image.
+    pub(crate) fn groups_and_splits(
+        &self,
+        placed: &[PlacedImage],
+    ) -> Vec<(Option<&'a str>, Split)> {
+        placed.iter().map(|p| (self.group(p), p.split)).collect()
+    }
 }
 
-pub(crate) fn groups_and_splits<'a>(placed: &'a [PlacedImage]) -> Vec<(Option<&'a str>, Split)> {
-    placed
-        .iter()
-        .map(|p| (p.group.as_deref(), p.split))
-        .collect()
+/// An image with its class and split, before classes have labels. There may be millions.
+pub(crate) struct PlacedImage {
+    /// Index in the list of images.
+    index: u32,
+    class: Arc<str>,
+    split: Split,
 }
 
 /// Gives images their class. Images outside any class are added to `skipped`.
-pub(crate) fn place<'e>(
-    images: ImagePlacements<'_, 'e>,
+pub(crate) fn place(
+    images: &ListedImages,
+    layout: &Layout,
     skipped: &mut Vec<SkippedFile>,
-) -> Vec<PlacedImage<'e>> {
+) -> Vec<PlacedImage> {
     let mut placed = Vec::with_capacity(images.entries.len());
-    for (i, placement) in images.layout.placements.iter().enumerate() {
-        let entry = images.entries[i];
-        let row = images.table.and_then(|table| table.rows[i].as_ref());
+    for (i, placement) in layout.placements.iter().enumerate() {
         match placement {
             Ok(placement) => placed.push(PlacedImage {
-                entry,
-                size: images.sizes[i],
-                class: placement.class.clone(),
+                index: i as u32,
+                class: Arc::clone(&placement.class),
                 split: placement.split.unwrap_or(Split::Train),
-                targets: match (row, images.table) {
-                    (Some(row), _) => row.targets.clone(),
-                    (None, Some(table)) => vec![None; table.targets.len()],
-                    (None, None) => Vec::new(),
-                },
-                group: images.groups.and_then(|groups| groups.group_of[i].clone()),
             }),
-            Err(reason) => skipped.push(entry.skip(reason.clone())),
+            Err(reason) => skipped.push(images.entries[i].skip(reason.to_string())),
         }
     }
     placed
 }
 
 /// Moves a fraction of each class from training to held-out, in whole groups if there are any.
-pub(crate) fn hold_out(placed: &mut [PlacedImage], in_groups: bool, fraction: f64, seed: u64) {
-    if in_groups {
-        return hold_out_groups(placed, fraction, seed);
+pub(crate) fn hold_out(
+    images: &ListedImages,
+    placed: &mut [PlacedImage],
+    fraction: f64,
+    seed: u64,
+) {
+    if images.groups.is_some() {
+        return hold_out_groups(images, placed, fraction, seed);
     }
-    let mut by_class: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (i, p) in placed
-        .iter()
-        .enumerate()
-        .filter(|(_, p)| p.split == Split::Train)
-    {
-        by_class.entry(p.class.clone()).or_default().push(i);
+    let mut by_class: BTreeMap<Arc<str>, Vec<u32>> = BTreeMap::new();
+    for (i, p) in (0u32..).zip(&*placed) {
+        if p.split == Split::Train {
+            by_class.entry(Arc::clone(&p.class)).or_default().push(i);
+        }
     }
     for (class, members) in by_class {
         let paths: Vec<String> = members
             .iter()
-            .map(|i| placed[*i].entry.names.join("/"))
+            .map(|i| images.entry(&placed[*i as usize]).joined_names())
             .collect();
         let views: Vec<&str> = paths.iter().map(String::as_str).collect();
         let held_out = seeded_selection::choose_held_out(seed, &class, &views, fraction);
         for (i, held) in members.into_iter().zip(held_out) {
             if held {
-                placed[i].split = Split::HeldOut;
+                placed[i as usize].split = Split::HeldOut;
             }
         }
     }
 }
 
-fn hold_out_groups(placed: &mut [PlacedImage], fraction: f64, seed: u64) {
+fn hold_out_groups(images: &ListedImages, placed: &mut [PlacedImage], fraction: f64, seed: u64) {
     // An image without a group is a group of its own, named by its path. The line end keeps the
     // name apart from those of a column.
-    let own = |p: &PlacedImage| format!("\n{}", p.entry.names.join("/"));
+    let own = |p: &PlacedImage| format!("\n{}", images.entry(p).joined_names());
     let trained: Vec<usize> = (0..placed.len())
         .filter(|&i| placed[i].split == Split::Train)
         .collect();
-    let named: Vec<(String, String)> = trained
+    let named: Vec<(Arc<str>, String)> = trained
         .iter()
         .map(|&i| &placed[i])
-        .map(|p| (p.class.clone(), p.group.clone().unwrap_or_else(|| own(p))))
+        .map(|p| {
+            let group = images.group(p).map(str::to_owned);
+            (Arc::clone(&p.class), group.unwrap_or_else(|| own(p)))
+        })
         .collect();
     let members: Vec<image_groups::Member> = named
         .iter()
@@ -123,21 +139,23 @@ fn hold_out_groups(placed: &mut [PlacedImage], fraction: f64, seed: u64) {
 /// Gives a label to every class that has images to train on. Images of other classes cannot be
 /// learned and are added to `skipped`.
 pub(crate) fn label(
+    images: &ListedImages,
     placed: Vec<PlacedImage>,
     skipped: &mut Vec<SkippedFile>,
 ) -> (Vec<Class>, Vec<ImageFile>) {
-    let trained: BTreeSet<String> = placed
+    let trained: BTreeSet<&str> = placed
         .iter()
         .filter(|p| p.split == Split::Train && !p.class.is_empty())
-        .map(|p| p.class.clone())
+        .map(|p| &*p.class)
         .collect();
-    let mut classes: Vec<Class> = trained.into_iter().map(Class::new).collect();
+    let trained = trained.into_iter().map(str::to_owned);
+    let mut classes: Vec<Class> = trained.map(Class::new).collect();
     let mut files = Vec::with_capacity(placed.len());
     for p in placed {
-        let label = classes.binary_search_by(|c| c.name.cmp(&p.class));
+        let label = classes.binary_search_by(|c| c.name.as_str().cmp(&p.class));
         // Images that only have regression targets have no class.
         let Ok(label) = label.or(if p.class.is_empty() { Ok(0) } else { Err(()) }) else {
-            skipped.push(p.entry.skip(format!(
+            skipped.push(images.entry(&p).skip(format!(
                 "The class of this image, {}, has no training images. Add training images to this class.",
                 p.class
             )));
@@ -147,13 +165,13 @@ pub(crate) fn label(
             class.add(p.split);
         }
         files.push(ImageFile {
-            path: p.entry.path.clone(),
+            path: images.entry(&p).path.clone(),
             label: label as u32,
             split: p.split,
-            width: p.size.0,
-            height: p.size.1,
-            bytes: p.entry.bytes,
-            targets: p.targets,
+            width: images.sizes[p.index as usize].0,
+            height: images.sizes[p.index as usize].1,
+            bytes: images.entry(&p).bytes,
+            targets: images.targets(&p),
         });
     }
     (classes, files)

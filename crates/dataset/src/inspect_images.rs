@@ -8,9 +8,9 @@ use crate::folder_layout::{Layout, lay_out};
 use crate::folder_listing::{Entry, Listing, resolve};
 use crate::horizontal_flip_check::reason_not_to_mirror;
 use crate::identify_image::{ImageFileKind, classify};
-use crate::image_classes_and_splits::{self, ImagePlacements, PlacedImage};
+use crate::image_classes_and_splits::{self, ListedImages, PlacedImage};
 use crate::image_inspection::{ImageFile, ImageInspection};
-use crate::image_table::{self, Groups, ImageTable};
+use crate::image_table::{self, ImageTable};
 use crate::options::{InspectOptions, StopReading, TableOptions};
 use crate::split_lists;
 use crate::target_column::TargetColumn;
@@ -71,17 +71,17 @@ pub(crate) fn inspect_listing(
         image_table::group_images(table, &images.entries, &options.table)
     });
     let split = choose_split(&layout, options);
-    let placements = ImagePlacements {
+    let listed = ListedImages {
         entries: &images.entries,
         sizes: &images.sizes,
-        layout: &layout,
         table: table.as_ref(),
         groups: groups.as_ref(),
     };
-    let placed = place(placements, split, &mut left_out.skipped);
+    let placed = place(&listed, &layout, split, &mut left_out.skipped);
     let strays = take_strays(&mut layout);
-    let (groups, group_note) = count_groups(groups, &placed).unzip();
-    let (classes, mut files) = image_classes_and_splits::label(placed, &mut left_out.skipped);
+    let (groups, group_note) = count_groups(&listed, &placed).unzip();
+    let (classes, mut files) =
+        image_classes_and_splits::label(&listed, placed, &mut left_out.skipped);
     let (targets, mut notes) = select_targets(table.as_ref(), &mut files);
     notes.extend(list_note.into_iter().chain(group_note));
     notes.extend(class_notes(&classes, split));
@@ -123,8 +123,8 @@ fn lay_out_splits(
     images: &[&Entry],
     left_out: &mut LeftOut,
 ) -> (Layout, Option<String>) {
-    let names: Vec<&[String]> = images.iter().map(|e| e.names.as_slice()).collect();
-    let mut layout = lay_out(&names);
+    let folders: Vec<&[String]> = images.iter().map(|image| &*image.folders).collect();
+    let mut layout = lay_out(&folders);
     let used = split_lists::apply(&mut layout, listing, images);
     let note = used.map(|used| {
         let ignored = &mut left_out.ignored;
@@ -135,25 +135,24 @@ fn lay_out_splits(
 }
 
 /// Places the images and holds some of them out, if the folder does not do so itself.
-fn place<'e>(
-    images: ImagePlacements<'_, 'e>,
+fn place(
+    images: &ListedImages,
+    layout: &Layout,
     split: SplitKind,
     skipped: &mut Vec<SkippedFile>,
-) -> Vec<PlacedImage<'e>> {
-    let in_groups = images.groups.is_some();
-    let mut placed = image_classes_and_splits::place(images, skipped);
+) -> Vec<PlacedImage> {
+    let mut placed = image_classes_and_splits::place(images, layout, skipped);
     if let SplitKind::Seeded { fraction, seed } = split {
-        image_classes_and_splits::hold_out(&mut placed, in_groups, fraction, seed);
+        image_classes_and_splits::hold_out(images, &mut placed, fraction, seed);
     }
     placed
 }
 
 /// What the images are grouped by and the number of groups, with a sentence about them.
-fn count_groups(groups: Option<Groups>, placed: &[PlacedImage]) -> Option<((String, u64), String)> {
-    let by = groups?.by;
-    let images = image_classes_and_splits::groups_and_splits(placed);
-    let (count, note) = image_table::describe_groups(&by, &images);
-    Some(((by, count), note))
+fn count_groups(images: &ListedImages, placed: &[PlacedImage]) -> Option<((String, u64), String)> {
+    let by = &images.groups?.by;
+    let (count, note) = image_table::describe_groups(by, &images.groups_and_splits(placed));
+    Some(((by.clone(), count), note))
 }
 
 /// Counts the images without a class, and frees the list of all places: of millions of images, each
@@ -165,9 +164,10 @@ fn take_strays(layout: &mut Layout) -> u64 {
 
 /// Sentences about files that cannot be used and folders without images.
 fn describe_files(listing: &Listing, images: &Images) -> Vec<String> {
-    let names: Vec<&[String]> = images.entries.iter().map(|e| e.names.as_slice()).collect();
+    let mut folders: Vec<&[String]> = images.entries.iter().map(|image| &*image.folders).collect();
+    folders.dedup();
     let unsupported = user_messages::unsupported_formats(&images.unsupported);
-    let empty = user_messages::folders_without_images(&empty_folders(listing, &names));
+    let empty = user_messages::folders_without_images(&empty_folders(listing, &folders));
     unsupported.into_iter().chain(empty).collect()
 }
 
@@ -205,8 +205,9 @@ fn classify_all<'a>(
     on_progress: &dyn Fn(ReadProgress),
 ) -> Result<Images<'a>, DatasetError> {
     let mut images = Images {
-        entries: Vec::new(),
-        sizes: Vec::new(),
+        // Lists that grow leave gaps in the memory.
+        entries: Vec::with_capacity(listing.files.len()),
+        sizes: Vec::with_capacity(listing.files.len()),
         unsupported: BTreeMap::new(),
     };
     let mut progress = ReadProgress {
@@ -302,19 +303,19 @@ fn refusal(counts: &ImageCounts, files: &[ImageFile], targets: &[TargetColumn]) 
     })
 }
 
-/// The topmost folders without a readable image at or below them. `images` are the names of the
-/// readable images.
-fn empty_folders(listing: &Listing, images: &[&[String]]) -> Vec<String> {
-    let full: BTreeSet<&[String]> = images
+/// The topmost folders without a readable image at or below them. `with_images` are the names of the
+/// folders that readable images are in.
+fn empty_folders(listing: &Listing, with_images: &[&[String]]) -> Vec<String> {
+    let full: BTreeSet<&[String]> = with_images
         .iter()
-        .flat_map(|names| (0..names.len()).map(|depth| &names[..depth]))
+        .flat_map(|names| (0..=names.len()).map(|depth| &names[..depth]))
         .collect();
     let is_full = |names: &[String]| names.is_empty() || full.contains(names);
     listing
         .folders
         .iter()
-        .filter(|f| !is_full(&f.names) && is_full(&f.names[..f.names.len() - 1]))
-        .map(|f| f.names.join("/"))
+        .filter(|folder| !is_full(&folder.all_names()) && is_full(&folder.folders))
+        .map(Entry::joined_names)
         .collect()
 }
 

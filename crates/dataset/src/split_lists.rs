@@ -59,14 +59,14 @@ pub(crate) fn apply(
         if let Ok(placed) = placement {
             match split {
                 Some(_) => placed.split = split,
-                None => *placement = Err(not_listed(&lists)),
+                None => *placement = Err(not_listed(&lists).into()),
             }
         }
     }
     layout.splits = lists.keys().copied().collect();
     layout.split_folders = lists
         .values()
-        .map(|list| list.entry.names.join("/"))
+        .map(|list| list.entry.joined_names())
         .collect();
     Some(UsedLists {
         files: lists.len() as u64,
@@ -78,7 +78,7 @@ pub(crate) fn apply(
 fn candidates(listing: &Listing) -> BTreeMap<Split, SplitList<'_>> {
     let mut lists: BTreeMap<Split, SplitList<'_>> = BTreeMap::new();
     for entry in listing.files.iter().filter(|e| e.bytes <= MAX_LIST_BYTES) {
-        let Some((stem, ending)) = entry.names.last().and_then(|name| name.rsplit_once('.')) else {
+        let Some((stem, ending)) = entry.name().rsplit_once('.') else {
             continue;
         };
         let mut formats = FORMATS.iter();
@@ -105,10 +105,10 @@ fn candidates(listing: &Listing) -> BTreeMap<Split, SplitList<'_>> {
 fn index_images(layout: &Layout, images: &[&Entry]) -> BTreeMap<String, usize> {
     let mut index = BTreeMap::new();
     for (place, (placement, entry)) in layout.placements.iter().zip(images).enumerate() {
-        let (Ok(placement), Some(name)) = (placement, entry.names.last()) else {
+        let (Ok(placement), name) = (placement, entry.name()) else {
             continue;
         };
-        let stem = name.rsplit_once('.').map_or(&**name, |(stem, _)| stem);
+        let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
         index
             .entry(format!("{}/{stem}", placement.class))
             .or_insert(place);
@@ -173,7 +173,7 @@ pub(crate) fn is_list(name: &str) -> bool {
 }
 
 fn names(lists: &BTreeMap<Split, SplitList<'_>>) -> String {
-    let names = lists.values().map(|list| list.entry.names.join("/"));
+    let names = lists.values().map(|list| list.entry.joined_names());
     names.collect::<Vec<_>>().join(" and ")
 }
 

@@ -122,6 +122,14 @@ impl KernelRidge {
     }
 }
 
+/// Whether all images have the same features, so that nothing can be learned from them.
+pub(crate) fn are_all_alike(samples: &[FeatureSample]) -> bool {
+    samples.len() > 1
+        && samples
+            .windows(2)
+            .all(|pair| pair[0].features[0] == pair[1].features[0])
+}
+
 /// Trains a model: the same samples give the same model. `None` without samples or outputs, or if
 /// the user has stopped the run.
 pub(crate) fn fit(samples: &[FeatureSample], options: &FitOptions) -> Option<KernelRidge> {
@@ -381,6 +389,18 @@ mod tests {
             is_stopping,
         };
         fit(&samples(), &options)
+    }
+
+    #[test]
+    fn copies_of_one_image_are_all_alike() {
+        let copy = |label| FeatureSample {
+            label,
+            features: image_features(&bar(true, 9)),
+            targets: Vec::new(),
+        };
+        assert!(are_all_alike(&[copy(0), copy(1), copy(0)]));
+        assert!(!are_all_alike(&[copy(0)]));
+        assert!(!are_all_alike(&samples()));
     }
 
     #[test]

@@ -181,6 +181,8 @@ pub struct TaskBaseline {
     pub sums: EvaluatedMicroBatch,
     /// Its outputs for the held-out samples, if it has a part in the predictions.
     pub scores: Option<BaselineScores>,
+    /// A problem of the training samples, as a sentence.
+    pub warning: Option<String>,
 }
 
 /// Evaluates `$body` with `$T` standing for the type of a task. `$kind` is a [`dataset::Task`].

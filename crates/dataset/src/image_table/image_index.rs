@@ -33,9 +33,8 @@ impl ImageIndex {
             paths: Vec::new(),
         };
         for (image, entry) in entries.enumerate() {
-            let path = entry.names.join("/").to_lowercase();
-            let name = entry.names.last().map(|name| name.to_lowercase());
-            let name = name.unwrap_or_default();
+            let path = entry.joined_names().to_lowercase();
+            let name = entry.name().to_lowercase();
             let stem = name.rsplit_once('.').map(|(stem, _)| stem.to_owned());
             for key in [Some(name), stem].into_iter().flatten() {
                 let known = index.by_name.entry(key).or_insert(Some(image));
@@ -96,17 +95,12 @@ fn leads_outside(cell: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
 
     #[test]
     fn a_cell_names_an_image_inside_the_folder_or_none() {
         let entries: Vec<Entry> = ["images/a.jpg", "images/b.JPG", "x/c.png", "y/c.png"]
             .iter()
-            .map(|path| Entry {
-                path: PathBuf::from(path),
-                names: path.split('/').map(str::to_owned).collect(),
-                bytes: 1,
-            })
+            .map(|path| Entry::for_test(path, 1))
             .collect();
         let index = ImageIndex::new(entries.iter());
         let check = |folder: &[&str], cell: &str, expected: CellMatch| {

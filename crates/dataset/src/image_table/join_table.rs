@@ -29,7 +29,7 @@ pub(crate) fn apply(layout: &mut Layout, table: &ImageTable, options: &TableOpti
         .placements
         .iter()
         .flatten()
-        .map(|placement| placement.class.as_str())
+        .map(|placement| &*placement.class)
         .collect();
     let by_folder = classes.len() >= 2 && options.label_column.is_none();
     let splits_given = !layout.splits.is_empty();
@@ -48,20 +48,22 @@ pub(crate) fn apply(layout: &mut Layout, table: &ImageTable, options: &TableOpti
             (None, _) => Err(format!(
                 "No row of the table {} names this image. Add a row, or remove the image.",
                 table.file
-            )),
+            )
+            .into()),
             (Some(row), Some(column)) => match &row.label {
                 Some(class) => Ok(Placement {
                     split,
-                    class: class.clone(),
+                    class: class.as_str().into(),
                 }),
                 None => Err(format!(
                     "The row of this image in {} has no {column}. Fill in the value, or remove the row.",
                     table.file
-                )),
+                )
+                .into()),
             },
             (Some(_), None) => Ok(Placement {
                 split,
-                class: String::new(),
+                class: "".into(),
             }),
         };
     }
@@ -89,9 +91,7 @@ pub(crate) fn group_images(
     if options.group_by.is_some() || table.targets.is_empty() {
         return None;
     }
-    let names = images
-        .iter()
-        .map(|entry| entry.names.last().map_or("", String::as_str));
+    let names = images.iter().map(|entry| entry.name());
     Some(Groups {
         by: BY_TIME.to_owned(),
         group_of: group_by_time(names)?,

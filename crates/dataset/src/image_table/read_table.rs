@@ -160,7 +160,7 @@ fn matches_by_column(root: &Path, table: &PreviewedTable, index: &ImageIndex) ->
 
 /// The names of the folders that a file is in.
 fn folder_of(entry: &Entry) -> &[String] {
-    &entry.names[..entry.names.len().saturating_sub(1)]
+    &entry.folders
 }
 
 impl NamingTable<'_> {

@@ -37,6 +37,20 @@ pub(crate) struct Delimited {
     pub header: bool,
 }
 
+/// Names with a number after each one that repeats an earlier name: "text", "text 2".
+fn distinct_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut taken: HashSet<String> = HashSet::new();
+    let mut distinct = |name: &str| {
+        let numbered = (2..).map(|n: u32| format!("{name} {n}").trim().to_owned());
+        let mut candidates = std::iter::once(name.to_owned()).chain(numbered);
+        let name = candidates.find(|name| !taken.contains(name));
+        let name = name.expect("the numbers do not end");
+        taken.insert(name.clone());
+        name
+    };
+    names.map(&mut distinct).collect()
+}
+
 impl Delimited {
     /// Detects the delimiter and header of a CSV: comma, semicolon, tab or bar.
     ///
@@ -126,26 +140,33 @@ impl Delimited {
             let cell = cell.trim();
             cell.chars().count() <= MAX_NAME_CHARS && cell.split_whitespace().count() <= 3
         };
-        let distinct: HashSet<&str> = first.iter().collect();
-        if distinct.len() < first.len() || !first.iter().all(is_short) {
+        if !first.iter().all(is_short) {
             return false;
         }
         let is_name = |cell: &str| !cell.trim().is_empty() && cell.trim().parse::<f64>().is_err();
         // A first row of data has a label that occurs again, or a number.
         let repeated = |(i, cell): (usize, &str)| rest.iter().any(|row| row.get(i) == Some(cell));
+        let distinct: HashSet<&str> = first.iter().collect();
+        if distinct.len() < first.len() {
+            // Some tables have two columns of the same name. So do rows of data.
+            let is_name = |cell: &str| cell.trim().is_empty() || is_name(cell);
+            return first.iter().any(is_column_name)
+                && first.iter().all(is_name)
+                && !first.iter().enumerate().any(repeated);
+        }
         first.iter().any(is_column_name)
             || rest.len() >= 2
                 && first.iter().all(is_name)
                 && !first.iter().enumerate().any(repeated)
     }
 
-    /// Names of the columns: those of the header, or "column 1" and so on.
+    /// Names of the columns: those of the header, or "column 1" and so on. All names differ.
     pub(crate) fn columns(self, text: &str) -> Vec<String> {
         let mut names = Vec::new();
         self.each(text, &mut |_, record| {
             let cells = record.iter().take(MAX_COLUMNS);
             names = if self.header {
-                cells.map(|name| name.trim().to_owned()).collect()
+                distinct_names(cells.map(str::trim))
             } else {
                 (1..=cells.count()).map(|n| format!("column {n}")).collect()
             };

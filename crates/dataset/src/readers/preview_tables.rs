@@ -48,7 +48,7 @@ pub(crate) fn preview_tables<'a>(
         .collect();
     candidates.sort_by_key(|file| file.format.rank());
     for Candidate { entry, format } in candidates {
-        let mut stem = entry.names.clone();
+        let mut stem = entry.all_names();
         if let Some(name) = stem.last_mut() {
             *name = name
                 .rsplit_once('.')
@@ -69,7 +69,7 @@ pub(crate) fn preview_tables<'a>(
             Err(reason) => skipped.push(entry.skip(reason)),
         }
     }
-    tables.sort_by(|a, b| a.entry.names.cmp(&b.entry.names));
+    tables.sort_by(|a, b| a.entry.names().cmp(b.entry.names()));
     tables
 }
 

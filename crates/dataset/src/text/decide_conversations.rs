@@ -27,7 +27,7 @@ pub(crate) fn decide(
             first.entry.path.display()
         )));
     }
-    let names: Vec<&[String]> = chats.iter().map(|it| it.entry.names.as_slice()).collect();
+    let names: Vec<Vec<String>> = chats.iter().map(|it| it.entry.all_names()).collect();
     let splits = splits_by_name(&names);
     let some_have_one = splits.iter().any(Option::is_some);
     let files = chats.iter().zip(splits).map(|(table, split)| ChosenFile {

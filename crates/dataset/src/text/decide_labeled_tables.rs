@@ -90,10 +90,10 @@ pub(crate) fn decide(
         (width(table) == width(model)).then_some(())?;
         Some((index(text)?, index(label)?))
     };
-    let names: Vec<&[String]> = tables
+    let names: Vec<Vec<String>> = tables
         .iter()
         .filter(|table| fit(table).is_some())
-        .map(|table| table.entry.names.as_slice())
+        .map(|table| table.entry.all_names())
         .collect();
     let mut splits = splits_by_name(&names).into_iter();
     let mut files = Vec::new();

@@ -70,10 +70,10 @@ fn class_folders(
     options: &TextOptions,
     skipped: &mut Vec<SkippedFile>,
 ) -> Option<Decision> {
-    let names: Vec<&[String]> = plain.iter().map(|entry| entry.names.as_slice()).collect();
-    let layout = lay_out(&names);
+    let folders: Vec<&[String]> = plain.iter().map(|entry| &*entry.folders).collect();
+    let layout = lay_out(&folders);
     let placed: Vec<_> = layout.placements.iter().flatten().collect();
-    let mut classes: Vec<&str> = placed.iter().map(|p| p.class.as_str()).collect();
+    let mut classes: Vec<&str> = placed.iter().map(|p| &*p.class).collect();
     classes.sort_unstable();
     classes.dedup();
     let strays = plain.len() - placed.len();
@@ -95,9 +95,9 @@ fn class_folders(
                 split: placement.split,
                 text_columns: vec![0],
                 chat: Vec::new(),
-                label: LabelSource::Class(placement.class),
+                label: LabelSource::Class(placement.class.to_string()),
             }),
-            Err(reason) => skipped.push(file.entry.skip(reason)),
+            Err(reason) => skipped.push(file.entry.skip(reason.to_string())),
         }
     }
     Some(Decision {
@@ -113,7 +113,7 @@ fn label_lines(root: &Path, plain: &[&Entry]) -> Option<Decision> {
     if plain.is_empty() || plain.len() > MAX_LINE_FILES {
         return None;
     }
-    let names: Vec<&[String]> = plain.iter().map(|entry| entry.names.as_slice()).collect();
+    let names: Vec<Vec<String>> = plain.iter().map(|entry| entry.all_names()).collect();
     let mut files = Vec::new();
     for (entry, split) in plain.iter().zip(splits_by_name(&names)) {
         // A file that cannot be read is reported when all rows are scanned.
@@ -195,7 +195,7 @@ fn documents(files: &[Candidate], tables: &[PreviewedTable], options: &TextOptio
 
 /// Assigns documents to splits by their names. If some have a split, the others are for training.
 fn assign_document_splits(files: &mut [ChosenFile]) {
-    let names: Vec<&[String]> = files.iter().map(|f| f.entry.names.as_slice()).collect();
+    let names: Vec<Vec<String>> = files.iter().map(|f| f.entry.all_names()).collect();
     let splits = splits_by_name(&names);
     let some_have_one = splits.iter().any(Option::is_some);
     for (file, split) in files.iter_mut().zip(splits) {

@@ -5,7 +5,7 @@ use crate::types::Split;
 
 /// The split of each file, given by its names from the folder down. Splits only count if there is a
 /// training file and a file of another split.
-pub(crate) fn splits_by_name(files: &[&[String]]) -> Vec<Option<Split>> {
+pub(crate) fn splits_by_name(files: &[Vec<String>]) -> Vec<Option<Split>> {
     let splits: Vec<Option<Split>> = files.iter().map(|names| split_in_path(names)).collect();
     let has = |split: Split| splits.contains(&Some(split));
     if has(Split::Train) && (has(Split::HeldOut) || has(Split::Test)) {
@@ -43,8 +43,7 @@ mod tests {
             .iter()
             .map(|path| path.split('/').map(str::to_owned).collect())
             .collect();
-        let views: Vec<&[String]> = names.iter().map(Vec::as_slice).collect();
-        assert_eq!(splits_by_name(&views), expected, "{paths:?}");
+        assert_eq!(splits_by_name(&names), expected, "{paths:?}");
     }
 
     #[test]

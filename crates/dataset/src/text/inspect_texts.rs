@@ -37,7 +37,10 @@ pub(crate) fn inspect_texts(
     let task = decision.task.unwrap_or(Task::LanguageModel);
     let hold_out = choose_hold_out(&scanned, options);
     let assigned = assign(&listing.root, task, &mut scanned, hold_out);
-    let counts = counts(&decision, &assigned, &scanned, skipped.len());
+    let counts = TextCounts {
+        is_label_column_named: texts.label_column.is_some(),
+        ..counts(&decision, &assigned, &scanned, skipped.len())
+    };
     let refusal = refusals_and_notes::refusal(task, &assigned.classes, &counts);
     let notes = describe(
         task,
@@ -122,6 +125,7 @@ fn counts(
         bytes: samples.map(|s| u64::from(s.end - s.start)).sum(),
         are_conversations: decision.files.iter().any(|file| !file.chat.is_empty()),
         in_rows: !decision.files.iter().any(has_class_folders),
+        is_label_column_named: false,
         skipped: skipped as u64 + scanned.skipped_rows.iter().map(|s| s.rows).sum::<u64>(),
     }
 }
@@ -168,10 +172,9 @@ fn split_names(files: &[ChosenFile]) -> Vec<String> {
         .filter_map(|file| {
             let split = file.split?;
             let folder = || {
-                let mut names = file.entry.names.iter();
-                names
-                    .find(|name| Split::from_name(name) == Some(split))
-                    .cloned()
+                let mut names = file.entry.names();
+                let name = names.find(|name| Split::from_name(name) == Some(split));
+                name.map(str::to_owned)
             };
             let name = match &file.label {
                 LabelSource::Class(_) => folder()?,

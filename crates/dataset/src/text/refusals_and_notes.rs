@@ -29,6 +29,8 @@ pub(crate) struct TextCounts {
     pub are_conversations: bool,
     /// Whether labels are in columns or lines rather than in folders.
     pub in_rows: bool,
+    /// Whether the user has named the column of the labels.
+    pub is_label_column_named: bool,
     /// Files and rows that were left out.
     pub skipped: u64,
 }
@@ -66,9 +68,12 @@ pub(crate) fn refusal(task: Task, classes: &[Class], counts: &TextCounts) -> Opt
                 only.name
             ))
         }
-        many if many.len() > MAX_SINGLE_LABELS && many.len() as u64 * 2 > counts.trained => {
+        many if many.len() > MAX_SINGLE_LABELS
+            && many.len() as u64 * 2 > counts.trained
+            && !counts.is_label_column_named =>
+        {
             Some(format!(
-                "{} different values in {} do not look like labels. Rename the column of labels to label, or choose it in the terminal with --label-column.",
+                "{} different values in {} do not look like labels. If another column holds the labels, rename it to label, or choose the column in the terminal with --label-column.",
                 format_count(many.len() as u64),
                 counted(counts.trained, "text", "texts")
             ))
@@ -308,6 +313,7 @@ mod tests {
             bytes: 900,
             are_conversations: false,
             in_rows: true,
+            is_label_column_named: false,
             skipped: 0,
         };
         let text = refusal(Task::TextClassification, &[class], &counts).unwrap_or_default();
@@ -315,5 +321,32 @@ mod tests {
             text,
             "All texts have the same class, ham. To train, add rows with a second label."
         );
+    }
+
+    #[test]
+    fn a_column_that_the_user_names_may_have_many_labels() {
+        let class = |n: u64| Class {
+            name: format!("intent {n}"),
+            train: 1,
+            held_out: 1,
+            test: 0,
+        };
+        let classes: Vec<Class> = (0..10_000).map(class).collect();
+        let counts = |is_label_column_named| TextCounts {
+            trained: 10_000,
+            bytes: 400_000,
+            are_conversations: false,
+            in_rows: true,
+            is_label_column_named,
+            skipped: 0,
+        };
+        let refused = refusal(Task::TextClassification, &classes, &counts(false));
+        let refused = refused.unwrap_or_default();
+        assert!(
+            refused.starts_with("10,000 different values in 10,000 texts do not look like labels."),
+            "{refused}"
+        );
+        let named = refusal(Task::TextClassification, &classes, &counts(true));
+        assert_eq!(named, None);
     }
 }

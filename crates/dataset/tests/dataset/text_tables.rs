@@ -102,6 +102,34 @@ fn a_csv_may_have_quotes_line_ends_and_a_byte_order_mark() {
 }
 
 #[test]
+fn two_columns_may_have_the_same_name() {
+    let folder = Folder::new();
+    let mut csv = "text,text,label\n".to_owned();
+    for i in 0..40 {
+        let label = if i % 4 == 0 { "spam" } else { "ham" };
+        csv.push_str(&format!("message {i},a longer message {i},{label}\n"));
+    }
+    folder.put("sms.csv", csv.as_bytes());
+    let found = found(&folder);
+    assert_eq!(classes(&found), ["ham 24/6/0", "spam 8/2/0"]);
+    assert_eq!(
+        columns(&found),
+        [
+            "text text, recognized by its name",
+            "label label, recognized by its name",
+        ]
+    );
+    assert!(rows(&found).contains(&pair("message 0", "spam")));
+    // The second column has a name of its own, so that it can be chosen.
+    let second = TextOptions {
+        text_column: Some("text 2".to_owned()),
+        ..TextOptions::default()
+    };
+    let found = look_at(folder.path(), &second);
+    assert!(rows(&found).contains(&pair("a longer message 0", "spam")));
+}
+
+#[test]
 fn a_tsv_has_no_quoting_and_may_have_no_header() {
     let folder = Folder::new();
     let mut tsv = String::new();

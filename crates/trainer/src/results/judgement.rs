@@ -155,10 +155,9 @@ impl Results {
     fn better_than_guessing(&self) -> Option<String> {
         if let Some(guessing) = self.guessing_accuracy {
             let accuracy = self.report.metrics.get("accuracy")?;
+            let (accuracy, guessing) = percents_apart(*accuracy, guessing);
             return Some(format!(
-                "Better than guessing: {} right instead of {}.",
-                format_percent(*accuracy),
-                format_percent(guessing)
+                "Better than guessing: {accuracy} right instead of {guessing}."
             ));
         }
         let target = self.report.targets.first()?;
@@ -202,6 +201,17 @@ impl Results {
             worst.label, worst.predicted
         ))
     }
+}
+
+/// Two fractions as "93.4 %", with more digits if they would look the same: with thousands of
+/// classes, guessing is right for 0.01 % of the samples.
+fn percents_apart(one: f64, other: f64) -> (String, String) {
+    let usual = (format_percent(one), format_percent(other));
+    if usual.0 != usual.1 {
+        return usual;
+    }
+    let precise = |fraction: f64| format!("{:.3} %", fraction * 100.0);
+    (precise(one), precise(other))
 }
 
 /// Formats the number of samples whose label is probably wrong, such as "1 image" or "3 images".
@@ -369,6 +379,16 @@ mod tests {
     fn check(results: &Results, facts: &TrainingFacts, tone: Tone, text: &str) {
         let found = results.judge(facts).expect("a rule applies");
         assert_eq!((found.tone, &*found.text), (tone, text));
+    }
+
+    #[test]
+    fn percents_that_look_the_same_get_more_digits() {
+        let shown = |one, other| {
+            let (one, other) = percents_apart(one, other);
+            format!("{one}, {other}")
+        };
+        assert_eq!(shown(0.934, 0.5), "93.4 %, 50.0 %");
+        assert_eq!(shown(0.0004, 0.0001), "0.040 %, 0.010 %");
     }
 
     #[test]

@@ -6,12 +6,15 @@ use super::{BaselineInputs, EvaluatedMicroBatch, TaskBaseline};
 use crate::baseline_file;
 use crate::data::{BaselineScores, expect_images};
 use crate::error::Result;
-use crate::kernel_ridge::{FeatureSample, FitOptions, KernelRidge, NAME, fit, image_features};
+use crate::kernel_ridge::{
+    FeatureSample, FitOptions, KernelRidge, NAME, are_all_alike, fit, image_features,
+};
 use dataset::{
     Augment, ImageDataset, ImageInspection, ImageOptions, ImageSample, Loader, LoaderOptions, Mix,
     Split,
 };
 use rayon::prelude::*;
+use runlog::format_count;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -64,6 +67,12 @@ pub(super) fn train(inputs: &BaselineInputs) -> Result<Option<TaskBaseline>> {
         samples: samples.len() as u64,
         sums,
         scores,
+        warning: are_all_alike(&samples).then(|| {
+            format!(
+                "the {} training images that were compared all look the same, so there is nothing to learn; check whether they are copies of one image",
+                format_count(samples.len() as u64)
+            )
+        }),
     }))
 }
 

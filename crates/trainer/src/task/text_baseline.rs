@@ -33,6 +33,7 @@ pub(super) fn train(inputs: &BaselineInputs) -> Result<Option<TaskBaseline>> {
         samples: fitted.texts,
         sums: evaluate(&fitted.model, &held_out, |label| label),
         scores: scores(inputs, &fitted.model, &held_out),
+        warning: None,
     }))
 }
 

@@ -37,7 +37,11 @@ pub(super) fn train_baseline<T: Task>(
             if let Some(scores) = baseline.scores.take() {
                 session.loaders.held_out.set_baseline(scores);
             }
-            emit(session, &baseline, started.elapsed().as_secs_f64())
+            let seconds = started.elapsed().as_secs_f64();
+            emit(session, &baseline, seconds).and_then(|()| match baseline.warning {
+                Some(warning) => session.log.warn("images_all_alike", warning),
+                None => Ok(()),
+            })
         }
         Err(error) => session.log.warn(
             "baseline_failed",
