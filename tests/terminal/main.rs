@@ -3,6 +3,7 @@
 
 mod activation_checkpointing;
 mod bad_input;
+mod bundle_signing;
 mod bench;
 mod branch;
 mod checkpoints;

@@ -1,6 +1,7 @@
 //! What a Mac needs and Linux does not notice: scripts that its bash and tools understand, and a
 //! bundle that declares what the app uses.
 
+use crate::sources::rust_sources;
 use crate::{none, root};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -77,14 +78,24 @@ const BUILTINS: &[&str] = &[
 const PREFIXES: &[&str] = &[
     "!", "{", "}", "command", "do", "done", "elif", "else", "exec", "if", "then", "until", "while",
 ];
-/// Programs that the scripts run on Linux only, or only if they are there.
+/// Programs that the scripts or Ebb run on Linux only, or only if they are there.
 const LINUX_ONLY: &[&str] = &[
+    "apt-cache",
+    "apt-get",
+    "dpkg-deb",
     "dpkg-query",
     "pkg-config",
     "pngquant",
     "sha256sum",
     "sudo",
+    "timeout",
+    "xdg-open",
     "xvfb-run",
+];
+/// Programs whose options differ between GNU and BSD, or between their versions.
+const WITH_OPTIONS: &[&str] = &[
+    "cp", "cut", "date", "df", "du", "find", "git", "grep", "head", "ls", "mktemp", "sed", "sort",
+    "tail", "tar", "tr", "uniq", "wc", "xargs",
 ];
 
 /// Characters until after the first `end`.
@@ -195,15 +206,116 @@ fn commands(script: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     (run, defined)
 }
 
-/// Programs that scripts run and the guide's table does not list.
-fn unlisted(scripts: &[(&str, String)], guide: &str) -> Vec<String> {
+/// The commands of a Makefile: those of recipes, and those that compute variables. Functions of
+/// make and references to its variables are no commands.
+fn makefile_commands(makefile: &str) -> String {
+    let joined = makefile.replace("\\\n", " ");
+    let lines = joined.lines().flat_map(|line| {
+        let recipe = line.strip_prefix('\t');
+        let recipe = recipe.map(|line| line.trim_start_matches(['@', '-']).to_owned());
+        let computed = line.split_once("$(shell ").map(|(_, rest)| {
+            let end = rest.rfind(')').unwrap_or(rest.len());
+            rest[..end].to_owned()
+        });
+        recipe.or(computed)
+    });
+    let mut code: String = lines.map(|line| line + "\n").collect();
+    for (reference, stands_for) in [("$(MAKE)", "make"), ("$(step)", "printf"), ("$@", "_")] {
+        code = code.replace(reference, stands_for);
+    }
+    let mut shell = String::new();
+    let mut rest = code.as_str();
+    while let Some((before, after)) = rest.split_once("$(") {
+        // `$$(` is a substitution of the shell, `$(` is a variable.
+        let is_of_shell = before.ends_with('$');
+        let (name, later) = after.split_once(')').unwrap_or((after, ""));
+        if is_of_shell {
+            shell = shell + before.trim_end_matches('$') + "$(";
+            rest = after;
+        } else {
+            let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            assert!(is_name, "a function of make in a recipe: {name}");
+            shell = shell + before + "_";
+            rest = later;
+        }
+    }
+    (shell + rest).replace("$$", "$")
+}
+
+/// The commands of the scripts in `package.json`.
+fn package_commands(package: &str) -> String {
+    let package: Value = serde_json::from_str(package).expect("it is JSON");
+    let scripts = package["scripts"].as_object().expect("it has scripts");
+    let lines = scripts.values().filter_map(Value::as_str);
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// Programs that Ebb itself starts.
+fn started_by_rust(source: &str) -> BTreeSet<String> {
+    let starts = source.split("Command::new(\"").skip(1);
+    let paths = starts.filter_map(|rest| rest.split('"').next());
+    paths
+        .filter_map(|path| path.rsplit('/').next())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The rows of the guide's table: what is in backquotes in the first two cells.
+fn table(guide: &str) -> Vec<[Vec<&str>; 2]> {
     let (_, appendix) = guide
         .split_once("## Appendix: programs")
         .expect("the guide has the table");
     let rows = appendix.lines().filter(|line| line.starts_with('|'));
-    let cells = rows.filter_map(|row| row.split('|').nth(1));
-    let quoted = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    let listed: BTreeSet<&str> = quoted.flat_map(str::split_whitespace).collect();
+    rows.map(|row| {
+        let mut cells = row.split('|').skip(1);
+        [(); 2].map(|()| {
+            let cell = cells.next().unwrap_or_default();
+            let quoted = cell.split('`').skip(1).step_by(2);
+            quoted.flat_map(str::split_whitespace).collect()
+        })
+    })
+    .collect()
+}
+
+/// Options that a script gives to a program and the program's row does not name. The letters of
+/// `-nE` count one by one, except for `find` and `tar`.
+fn unlisted_options(path: &str, script: &str, guide: &str) -> Vec<String> {
+    let rows = table(guide);
+    let mut complaints = Vec::new();
+    for part in shell_code(script).split(['\n', ';', '|', '&']) {
+        let mut words = part.split_whitespace();
+        let Some(program) = words.find(|word| WITH_OPTIONS.contains(word)) else {
+            continue;
+        };
+        let row = rows
+            .iter()
+            .find(|[programs, _]| programs.contains(&program));
+        let listed: Vec<&str> = row.map_or_else(Vec::new, |row| row.concat());
+        let is_option = |word: &&str| word.len() > 1 && word.starts_with('-');
+        for option in words.take_while(|word| *word != "--").filter(is_option) {
+            // `-f1` is `-f` with a value.
+            let option = option.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_');
+            let letters = option[1..].chars().map(|letter| format!("-{letter}"));
+            let is_whole = option.starts_with("--") || ["find", "tar"].contains(&program);
+            let by_letter = || letters.clone().all(|one| listed.contains(&one.as_str()));
+            let name = option.split('=').next().unwrap_or(option);
+            if !listed.contains(&name) && (is_whole || !by_letter()) {
+                complaints.push(format!(
+                    "{path}: {program} {option}: docs/guide/mac.md does not list this option"
+                ));
+            }
+        }
+    }
+    complaints
+}
+
+/// Programs that scripts run and the guide's table does not list.
+fn unlisted(scripts: &[(&str, String)], guide: &str) -> Vec<String> {
+    let rows = table(guide);
+    let listed: BTreeSet<&str> = rows
+        .iter()
+        .flat_map(|[names, _]| names.iter().copied())
+        .collect();
     let read = scripts.iter().map(|(path, text)| (path, commands(text)));
     let read: Vec<_> = read.collect();
     let defined: BTreeSet<&String> = read.iter().flat_map(|(_, (_, defined))| defined).collect();
@@ -256,9 +368,16 @@ fn scripts_run_with_the_tools_of_macos() {
 #[test]
 fn the_guide_lists_every_program_that_a_script_for_the_mac_runs() {
     let bash = SCRIPTS.iter().filter(|path| **path != "Makefile");
-    let bash: Vec<_> = bash.map(|path| (*path, text(path))).collect();
+    let bash = bash.chain(&["scripts/check-macos"]);
+    let mut all: Vec<_> = bash.map(|path| (*path, text(path))).collect();
+    all.push(("Makefile", makefile_commands(&text("Makefile"))));
+    all.push(("package.json", package_commands(&text("package.json"))));
     let guide = text("docs/guide/mac.md");
-    none(&unlisted(&bash, &guide));
+    none(&unlisted(&all, &guide));
+    let options = all
+        .iter()
+        .flat_map(|(path, script)| unlisted_options(path, script, &guide));
+    none(&options.collect::<Vec<_>>());
     let (run, _) = commands(&text("scripts/bundle"));
     assert!(
         run.contains("codesign") && run.contains("hdiutil"),
@@ -274,6 +393,54 @@ fn the_guide_lists_every_program_that_a_script_for_the_mac_runs() {
         assert!(named(program), "{program}: {complaints:?}");
     }
     assert_eq!(complaints.len(), 4, "{complaints:?}");
+}
+
+#[test]
+fn the_guide_lists_the_options_and_the_programs_of_other_files() {
+    let guide = text("docs/guide/mac.md");
+    let makefile = "all: lipo\n\t@curl -o x $(URL) && \\\n\t  if [ \"$$(nm x)\" ]; then otool x; fi\n\
+        files := a $(shell find . -xdev \\( -path a \\) -prune)\n";
+    let commands_of_make = makefile_commands(makefile);
+    let (run, _) = commands(&commands_of_make);
+    let expected = ["curl", "find", "nm", "otool"].map(str::to_owned);
+    assert_eq!(run, BTreeSet::from(expected), "{commands_of_make}");
+    let complaints = unlisted_options("planted", &commands_of_make, &guide);
+    assert_eq!(complaints.len(), 1, "{complaints:?}");
+    assert!(complaints[0].contains("find -xdev"), "{complaints:?}");
+    let planted = "sort -nz <file | grep -qE x; tar -xzf a --wildcards\n";
+    let complaints = unlisted_options("planted", planted, &guide);
+    assert_eq!(complaints.len(), 2, "{complaints:?}");
+    let package = r#"{"scripts": {"build": "esbuild ui", "size": "node ui/size.mjs"}}"#;
+    let (run, _) = commands(&package_commands(package));
+    assert_eq!(run, BTreeSet::from(["esbuild", "node"].map(str::to_owned)));
+}
+
+#[test]
+fn the_guide_lists_every_program_that_ebb_starts() {
+    let guide = text("docs/guide/mac.md");
+    let rows = table(&guide);
+    let is_listed = |name: &str| {
+        let mut all = rows.iter().flat_map(|[names, _]| names);
+        all.any(|listed| *listed == name) || LINUX_ONLY.contains(&name)
+    };
+    let is_of_ebb = |path: &str| path.starts_with("src-tauri/") || path.contains("/src/");
+    let sources = rust_sources().into_iter();
+    let mut started = BTreeSet::new();
+    for source in sources.filter(|source| is_of_ebb(&source.path)) {
+        started.extend(started_by_rust(&source.text));
+    }
+    assert!(
+        started.contains("open") && started.contains("ssh"),
+        "{started:?}"
+    );
+    let unknown = started.iter().filter(|name| !is_listed(name));
+    let unknown = unknown.map(|name| format!("the appendix of docs/guide/mac.md lacks {name}"));
+    none(&unknown.collect::<Vec<_>>());
+    let planted = "Command::new(\"/usr/bin/lipo\").arg(x); Command::new(ebb);";
+    assert_eq!(
+        started_by_rust(planted),
+        BTreeSet::from(["lipo".to_owned()])
+    );
 }
 
 #[test]
