@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// A tiny random Llama with a chat template, and questions with short answers.
-fn chats() -> TestHome {
+pub fn chats() -> TestHome {
     let home = TestHome::new();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let from = here.join("crates/models/tests/fixtures/published/chat");

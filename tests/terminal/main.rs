@@ -5,6 +5,7 @@ mod activation_checkpointing;
 mod bad_input;
 mod bench;
 mod branch;
+mod chat;
 mod checkpoints;
 mod controller_command;
 mod controller_state;

@@ -101,6 +101,30 @@ impl Pretrained {
         Ok(Some(pretrained))
     }
 
+    /// Opens a folder of weights that are used and not trained. Matrices are kept in `bits` per
+    /// value, if given.
+    ///
+    /// # Errors
+    /// As [`HubFolder::open`].
+    pub fn open_frozen(path: &Path, bits: Option<Bits>) -> Result<Self> {
+        let tuning = FineTuning {
+            trained: TrainedLayers::Head,
+            adapter: None,
+            bits,
+        };
+        Pretrained::with_tuning(path, tuning)
+    }
+
+    /// The tokens that end a text according to its `config.json`.
+    pub fn end_tokens(&self) -> Vec<u32> {
+        let ends = &self.folder.config().json()["eos_token_id"];
+        let listed = ends
+            .as_array()
+            .map_or(std::slice::from_ref(ends), Vec::as_slice);
+        let ids = listed.iter().filter_map(serde_json::Value::as_u64);
+        ids.filter_map(|id| u32::try_from(id).ok()).collect()
+    }
+
     /// Refuses a fine-tuning that the network does not support.
     fn check_tuning(&self) -> Result<()> {
         let (network, tuning) = (self.folder.architecture().network(), self.tuning);

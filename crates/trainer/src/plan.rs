@@ -12,7 +12,6 @@ mod run_length;
 mod explain_defaults;
 
 pub use augmentation::Augmentation;
-pub use checks::device_preference;
 pub use dataset_defaults::DatasetRef;
 pub(crate) use dataset_defaults::MOST_TEXT_BYTES_IN_MEMORY;
 pub(crate) use run_length::LengthChange;
