@@ -99,6 +99,30 @@ fn a_chat_file_fine_tunes_a_model_with_its_template() {
 }
 
 #[test]
+fn adapters_of_some_maps_are_trained_and_exported() {
+    let home = chats();
+    let line = format!("{CHATS} --adapter-targets q_proj,v_proj --adapter-scaling rank-stabilized");
+    home.train(&format!("{line} --steps 2")).expect_code(0);
+    home.run("export chats.jsonl {adapters} --format adapters")
+        .expect_code(0);
+    let config = fs::read_to_string(home.path("adapters/adapter_config.json"));
+    let config: Value = support::json(&config.expect("it is exported"));
+    assert_eq!(config["target_modules"], json!(["q_proj", "v_proj"]));
+    assert_eq!(config["use_rslora"], true);
+    home.run("resume chats.jsonl --steps 3 --json")
+        .expect_code(0);
+    let wrong = CHATS.to_owned() + " --steps 2 --adapter-targets q_proj,head";
+    let error = home.train(&wrong).expect_code(2).err;
+    assert!(
+        error.contains("adapter_targets = head") && error.contains("down_proj, gate_proj"),
+        "{error}"
+    );
+    let without = "train {chats.jsonl} --from {model} --adapter-targets q_proj --steps 2";
+    let error = home.run(without).expect_code(2).err;
+    assert!(error.contains("needs adapters"), "{error}");
+}
+
+#[test]
 fn a_stopped_run_of_conversations_continues_with_the_same_losses() {
     let home = chats();
     let line = format!("{CHATS} --steps 300 --micro-batch 2");
