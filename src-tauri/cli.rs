@@ -13,6 +13,8 @@ mod train_once;
 mod bench;
 mod weights_from_hub;
 mod branch;
+mod chat;
+mod chat_input;
 mod compare_controller;
 mod compare_estimate;
 mod evaluate;
@@ -60,6 +62,7 @@ pub fn run() -> ExitCode {
         Some(Command::Evaluate(args)) => evaluate::run(&args),
         Some(Command::Predict(args)) => predict::run(&args),
         Some(Command::Generate(args)) => generate::run(&args),
+        Some(Command::Chat(args)) => chat::run(&args),
         Some(Command::Export(args)) => export::run(&args),
         Some(Command::Cluster(args)) => cluster::run(&args),
         Some(Command::Runs(args)) => match args.command {

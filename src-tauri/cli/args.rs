@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 pub use self::bench::{Bench, VerifySplit};
-pub use inference::{Evaluate, Generate, Predict};
+pub use inference::{Chat, Evaluate, Generate, Predict};
 pub use settings::{Controlled, Everything, Planned, Read, Settings};
 pub use trials::{FindLr, SweepBatch, Tune};
 
@@ -66,6 +66,8 @@ pub enum Command {
     Predict(Predict),
     /// Continue a text with a language model
     Generate(Generate),
+    /// Talk with a language model, in the terminal
+    Chat(Chat),
     /// Write a run's weights for other programs: a Hugging Face folder, ONNX or Core ML
     Export(super::export::Export),
     /// Check whether several machines can train together, and how fast

@@ -6,7 +6,7 @@ use super::output::{out, write_part};
 use super::train::find;
 use crate::paths::device_check_path;
 use std::ops::ControlFlow;
-use trainer::{DevicePreference, GenerationOptions, TrainedModel};
+use trainer::{DevicePreference, TrainedModel};
 
 /// Runs `ebb generate`, which prints the text while it is generated. The same prompt, options and
 /// seed give the same text.
@@ -16,16 +16,7 @@ pub fn run(args: &args::Generate) -> Result<(), Failure> {
         DevicePreference::Auto,
         Some(&device_check_path()),
     )?;
-    let options = GenerationOptions {
-        tokens: args.tokens,
-        temperature: args.temperature,
-        top_k: args.top_k.map(|top_k| top_k as usize),
-        top_p: args.top_p,
-        min_p: args.min_p,
-        repetition_penalty: args.repetition_penalty,
-        stop: args.stop.clone(),
-        seed: args.seed,
-    };
+    let options = args.sampling.options(args.tokens);
     let mut prompt = Some(args.prompt.as_str());
     let print = |text: &str| {
         // A model of another kind is refused before anything is printed.
@@ -42,7 +33,7 @@ pub fn run(args: &args::Generate) -> Result<(), Failure> {
 }
 
 /// Line ends of Windows become line feeds; otherwise the terminal would show the carriage returns.
-fn without_carriage_returns(text: &str) -> String {
+pub(super) fn without_carriage_returns(text: &str) -> String {
     text.replace('\r', "")
 }
 

@@ -5,23 +5,28 @@ use super::failure::Failure;
 use super::output::status;
 use crate::hub_download::{self, HubError};
 use runlog::{RunConfig, RunStore};
+use std::path::{Path, PathBuf};
 
 /// Downloads the weights if `from` names a repository at a hub. Returns the config with the folder
 /// of the downloaded weights as `from`.
 pub fn with_downloaded_weights(mut config: RunConfig) -> Result<RunConfig, Failure> {
-    let Some(name) = config
-        .from
-        .as_deref()
-        .filter(|from| hub_download::is_name(from))
-    else {
-        return Ok(config);
-    };
-    let home = RunStore::default_root().with_file_name("hub");
-    let name = name.to_string_lossy().into_owned();
-    config.from = Some(hub_download::folder(&name, &home, &|line| {
-        status!("{line}")
-    })?);
+    if let Some(from) = config.from.as_deref()
+        && let Some(folder) = downloaded(from)?
+    {
+        config.from = Some(folder);
+    }
     Ok(config)
+}
+
+/// Downloads the weights if `from` names a repository at a hub. Returns their folder.
+pub fn downloaded(from: &Path) -> Result<Option<PathBuf>, Failure> {
+    if !hub_download::is_name(from) {
+        return Ok(None);
+    }
+    let home = RunStore::default_root().with_file_name("hub");
+    let name = from.to_string_lossy().into_owned();
+    let folder = hub_download::folder(&name, &home, &|line| status!("{line}"))?;
+    Ok(Some(folder))
 }
 
 impl From<HubError> for Failure {

@@ -129,6 +129,13 @@ impl TestHome {
         run_command(&mut self.ebb(self.words(line)))
     }
 
+    /// Runs `ebb` with a line of arguments and this standard input.
+    pub fn run_with_input(&self, line: &str, input: impl AsRef<[u8]>) -> CommandOutput {
+        let file = self.file("input", input);
+        let file = File::open(file).expect("the file was written");
+        run_command(self.ebb(self.words(line)).stdin(file))
+    }
+
     /// Runs `ebb train LINE` with [`COMMON_ARGS`] and `--json`.
     pub fn train(&self, line: &str) -> CommandOutput {
         run_command(&mut self.training_command(&format!("train {line}")))

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// A tiny random Llama with a chat template, and questions with short answers.
-fn chats() -> TestHome {
+pub fn chats() -> TestHome {
     let home = TestHome::new();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let from = here.join("crates/models/tests/fixtures/published/chat");
@@ -96,6 +96,30 @@ fn a_chat_file_fine_tunes_a_model_with_its_template() {
                 .is_some_and(|text| text.contains("im_start"))
         );
     }
+}
+
+#[test]
+fn adapters_of_some_maps_are_trained_and_exported() {
+    let home = chats();
+    let line = format!("{CHATS} --adapter-targets q_proj,v_proj --adapter-scaling rank-stabilized");
+    home.train(&format!("{line} --steps 2")).expect_code(0);
+    home.run("export chats.jsonl {adapters} --format adapters")
+        .expect_code(0);
+    let config = fs::read_to_string(home.path("adapters/adapter_config.json"));
+    let config: Value = support::json(&config.expect("it is exported"));
+    assert_eq!(config["target_modules"], json!(["q_proj", "v_proj"]));
+    assert_eq!(config["use_rslora"], true);
+    home.run("resume chats.jsonl --steps 3 --json")
+        .expect_code(0);
+    let wrong = CHATS.to_owned() + " --steps 2 --adapter-targets q_proj,head";
+    let error = home.train(&wrong).expect_code(2).err;
+    assert!(
+        error.contains("adapter_targets = head") && error.contains("down_proj, gate_proj"),
+        "{error}"
+    );
+    let without = "train {chats.jsonl} --from {model} --adapter-targets q_proj --steps 2";
+    let error = home.run(without).expect_code(2).err;
+    assert!(error.contains("needs adapters"), "{error}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod bad_input;
 mod bundle_signing;
 mod bench;
 mod branch;
+mod chat;
 mod checkpoints;
 mod controller_command;
 mod controller_state;

@@ -19,5 +19,5 @@ pub use template_files::TEMPLATE_FILES;
 
 pub(crate) use chat_columns::{ChatColumn, find_chat_columns};
 pub(crate) use chat_template::MARKS;
-pub(crate) use conversation::{Conversation, plain_text};
+pub(crate) use conversation::{Conversation, MAX_BYTES, message, plain_text};
 pub(crate) use learned_text::LearnedText;

@@ -144,12 +144,12 @@ pub use sample_order::{CachedOrder, Order};
 pub use target_column::TargetColumn;
 pub use task::Task;
 pub use text::{
-    Buckets, Column, ConversationCounts, ConversationEncoder, ConversationExample,
-    ConversationWindows, Documents, EncodedConversation, ExamplePart, LearnedTokens, LeftOut,
-    Lengths, NOT_LEARNED, Packing, SkippedRows, StoredTokens, TextDataset, TextEncoder,
-    TextInspection, TextManifest, TextSample, TokenBytes, TokenSink, TokenWidth, Tokenizer,
-    Vocabulary, Window, WindowOptions, WordCounts, conversation_examples, read_texts,
-    tokenize_conversations, tokenize_documents,
+    AnswerEnd, Buckets, ChatTurn, Column, ConversationCounts, ConversationEncoder,
+    ConversationExample, ConversationWindows, Documents, EncodedConversation, ExamplePart,
+    LearnedTokens, LeftOut, Lengths, NOT_LEARNED, Packing, PromptEncoder, SkippedRows,
+    StoredTokens, TextDataset, TextEncoder, TextInspection, TextManifest, TextSample, TokenBytes,
+    TokenSink, TokenWidth, Tokenizer, Vocabulary, Window, WindowOptions, WordCounts,
+    conversation_examples, read_texts, tokenize_conversations, tokenize_documents,
 };
 pub use text_preview::text_previews;
 pub use thumbnail::{encode_jpeg, thumbnail};

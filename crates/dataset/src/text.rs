@@ -38,6 +38,7 @@ mod pack_documents;
 
 // Conversations as tokens and windows.
 mod conversation_encoder;
+mod prompt_encoder;
 mod tokenize_conversations;
 mod conversation_windows;
 mod conversation_examples;
@@ -51,6 +52,7 @@ pub use conversation_windows::{
 };
 pub use length_buckets::Buckets;
 pub use pack_documents::{Packing, Window};
+pub use prompt_encoder::{AnswerEnd, ChatTurn, PromptEncoder};
 pub use read_samples::read_texts;
 pub use text_dataset::TextDataset;
 pub use text_encoder::TextEncoder;

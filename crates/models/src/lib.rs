@@ -81,7 +81,7 @@ pub use lora::{
 };
 pub use network::Network;
 pub use output_heads::{BALANCE, Balance, HUBER_DELTA, Heads};
-pub use parameter_builder::{AdapterShape, ParameterBuilder};
+pub use parameter_builder::{AdapterShape, AdapterTargets, ParameterBuilder};
 pub use pixel_normalization::PixelNormalization;
 pub use pretrained::Pretrained;
 pub use text_backbone::SequenceShape;

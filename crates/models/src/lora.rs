@@ -1,7 +1,8 @@
 //! Low-rank adapters (LoRA, Hu et al. 2021): a small trained term added to a frozen linear map, `y
-//! = x Wᵀ + b + (alpha / rank) (x Aᵀ) Bᵀ`. `A` [rank, inputs] starts random and `B` [outputs, rank]
-//! starts at zero, so training begins with the output of the frozen map. The frozen map may be
-//! quantized to 8 or 4 bits. Adapters are saved separately and can be merged into the map.
+//! = x Wᵀ + b + (alpha / rank) (x Aᵀ) Bᵀ`. A rank-stabilized adapter divides alpha by the square
+//! root of the rank. `A` [rank, inputs] starts random and `B` [outputs, rank] starts at zero, so
+//! training begins with the output of the frozen map. The frozen map may be quantized to 8 or 4
+//! bits. Adapters are saved separately and can be merged into the map.
 
 use crate::error::{ModelError, Result, naming};
 use crate::parameter_builder::{AdapterShape, ParameterBuilder};
@@ -138,7 +139,7 @@ impl Adapter {
     }
 }
 
-/// The weight that an adapter adds to its map: `(alpha / rank) B A`.
+/// The weight that an adapter adds to its map: `factor B A`.
 fn term(down: &Tensor, up: &Tensor, factor: f64) -> tape::Result<Tensor> {
     Ok((up.matmul(down)? * factor)?)
 }

@@ -18,8 +18,20 @@ pub struct ParameterBuilder<'a> {
 
 /// Only linear maps below this prefix get adapters.
 const ADAPTED: &str = "blocks.";
+/// Names of the linear maps of blocks.
+const MAPS: [&str; 9] = [
+    "query",
+    "key",
+    "value",
+    "qkv",
+    "projection",
+    "gate",
+    "up",
+    "gate_up",
+    "down",
+];
 
-/// Sizes of a low-rank adapter.
+/// Sizes of low-rank adapters, and the maps that get one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdapterShape {
     /// Rows of `A`.
@@ -27,13 +39,60 @@ pub struct AdapterShape {
     /// The adapter's term is multiplied by `alpha / rank`, so that a learning rate that suits one
     /// rank suits others.
     pub alpha: f64,
+    /// Whether it is multiplied by `alpha / sqrt(rank)` instead, so that adapters of a high rank
+    /// learn faster (Kalajdzievski 2023, <https://arxiv.org/abs/2312.03732>).
+    pub is_rank_stabilized: bool,
+    /// The maps that get an adapter.
+    pub targets: AdapterTargets,
 }
 
+/// The linear maps of a block that get adapters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdapterTargets(u16);
+
 impl AdapterShape {
-    /// `alpha / rank`.
-    pub(crate) fn factor(self) -> f64 {
-        self.alpha / self.rank.max(1) as f64
+    /// Adapters of all maps.
+    pub const fn new(rank: usize, alpha: f64) -> Self {
+        AdapterShape {
+            rank,
+            alpha,
+            is_rank_stabilized: false,
+            targets: AdapterTargets::ALL,
+        }
     }
+
+    /// The factor of the adapter's term.
+    pub(crate) fn factor(self) -> f64 {
+        let rank = self.rank.max(1) as f64;
+        self.alpha
+            / if self.is_rank_stabilized {
+                rank.sqrt()
+            } else {
+                rank
+            }
+    }
+}
+
+impl AdapterTargets {
+    /// All of them.
+    pub const ALL: Self = AdapterTargets(u16::MAX);
+
+    /// The maps with these names in Ebb.
+    pub(crate) fn from_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let bits = names.into_iter().filter_map(bit);
+        AdapterTargets(bits.fold(0, |all, bit| all | bit))
+    }
+
+    /// Whether a map of a block, `blocks.0.up`, gets an adapter.
+    fn contains(self, map: &str) -> bool {
+        let name = map.rsplit('.').next().and_then(bit);
+        self == AdapterTargets::ALL || name.is_some_and(|bit| self.0 & bit != 0)
+    }
+}
+
+fn bit(map: &str) -> Option<u16> {
+    let place = MAPS.iter().position(|name| *name == map)?;
+    Some(1 << place)
 }
 
 /// Which parameters get random initial values.
@@ -65,7 +124,7 @@ impl<'a> ParameterBuilder<'a> {
         }
     }
 
-    /// Adds an adapter of this shape to every linear map of the blocks.
+    /// Adds an adapter of this shape to the linear maps of the blocks that it names.
     pub(crate) fn with_adapters(self, adapter: Option<AdapterShape>) -> Self {
         ParameterBuilder { adapter, ..self }
     }
@@ -108,7 +167,10 @@ impl<'a> ParameterBuilder<'a> {
 
     /// Shape of the adapter for the linear map that is built here, if it gets one.
     pub(crate) fn adapter_shape(&self) -> Option<AdapterShape> {
-        self.adapter.filter(|_| self.prefix.starts_with(ADAPTED))
+        let is_adapted = |shape: &AdapterShape| {
+            self.prefix.starts_with(ADAPTED) && shape.targets.contains(&self.prefix)
+        };
+        self.adapter.filter(is_adapted)
     }
 
     /// Like [`ParameterBuilder::normal`], for parameters that no pretrained weights contain: they

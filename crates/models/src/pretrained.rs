@@ -14,8 +14,9 @@ use crate::hub_format::{
     FineTuning, Head, HubArchitecture, HubFolder, LoadOptions, TextLimits, TrainedLayers,
 };
 use crate::network::Network;
-use crate::parameter_builder::AdapterShape;
+use crate::parameter_builder::{AdapterShape, AdapterTargets};
 use crate::pixel_normalization::PixelNormalization;
+use crate::tensor_map::TensorLayout;
 use candle_core::{DType, Device};
 use std::path::{Path, PathBuf};
 use tape::{Bits, Parameters};
@@ -45,6 +46,10 @@ pub struct FineTuningSettings {
     pub adapter_rank: Option<u32>,
     /// Scale of adapters.
     pub adapter_alpha: Option<f64>,
+    /// Whether adapters are rank-stabilized.
+    pub is_rank_stabilized: bool,
+    /// Names of the maps that get adapters, with commas between them; all if absent.
+    pub adapter_targets: Option<String>,
     /// Bits per value of frozen matrices.
     pub quantize: Option<u32>,
 }
@@ -91,7 +96,10 @@ impl Pretrained {
             return Err(ModelError::setting("from", path.display(), allowed));
         }
         let folder = HubFolder::open(path)?;
-        let tuning = settings.tuning(folder.blocks())?;
+        let mut tuning = settings.tuning(folder.blocks())?;
+        if let (Some(shape), Some(names)) = (&mut tuning.adapter, &settings.adapter_targets) {
+            shape.targets = adapter_targets(&folder, names)?;
+        }
         let pretrained = Pretrained {
             path: path.clone(),
             folder,
@@ -99,6 +107,30 @@ impl Pretrained {
         };
         pretrained.check_tuning()?;
         Ok(Some(pretrained))
+    }
+
+    /// Opens a folder of weights that are used and not trained. Matrices are kept in `bits` per
+    /// value, if given.
+    ///
+    /// # Errors
+    /// As [`HubFolder::open`].
+    pub fn open_frozen(path: &Path, bits: Option<Bits>) -> Result<Self> {
+        let tuning = FineTuning {
+            trained: TrainedLayers::Head,
+            adapter: None,
+            bits,
+        };
+        Pretrained::with_tuning(path, tuning)
+    }
+
+    /// The tokens that end a text according to its `config.json`.
+    pub fn end_tokens(&self) -> Vec<u32> {
+        let ends = &self.folder.config().json()["eos_token_id"];
+        let listed = ends
+            .as_array()
+            .map_or(std::slice::from_ref(ends), Vec::as_slice);
+        let ids = listed.iter().filter_map(serde_json::Value::as_u64);
+        ids.filter_map(|id| u32::try_from(id).ok()).collect()
     }
 
     /// Refuses a fine-tuning that the network does not support.
@@ -260,6 +292,8 @@ impl FineTuningSettings {
             ("train_only", self.train_only.clone()),
             ("adapter_rank", self.adapter_rank.map(|n| n.to_string())),
             ("adapter_alpha", self.adapter_alpha.map(|n| n.to_string())),
+            ("adapter_scaling", self.scaling_text()),
+            ("adapter_targets", self.adapter_targets.clone()),
             ("quantize", self.quantize.map(|n| n.to_string())),
         ];
         for (key, value) in needing_folder {
@@ -271,17 +305,32 @@ impl FineTuningSettings {
         Ok(())
     }
 
+    fn scaling_text(&self) -> Option<String> {
+        self.is_rank_stabilized
+            .then(|| "rank-stabilized".to_owned())
+    }
+
     /// The fine-tuning of a network with this many blocks.
     fn tuning(&self, blocks: usize) -> Result<FineTuning> {
-        let adapter = self.adapter_rank.map(|rank| AdapterShape {
-            rank: rank as usize,
-            alpha: self
-                .adapter_alpha
-                .unwrap_or(ALPHA_PER_RANK * f64::from(rank)),
+        let adapter = self.adapter_rank.map(|rank| {
+            let alpha = self.adapter_alpha;
+            let alpha = alpha.unwrap_or(ALPHA_PER_RANK * f64::from(rank));
+            AdapterShape {
+                is_rank_stabilized: self.is_rank_stabilized,
+                ..AdapterShape::new(rank as usize, alpha)
+            }
         });
-        if let (None, Some(alpha)) = (adapter, self.adapter_alpha) {
-            let allowed = "this setting needs adapters; add --adapter RANK, or remove the setting";
-            return Err(ModelError::setting("adapter_alpha", alpha, allowed));
+        let needing_adapters = [
+            ("adapter_alpha", self.adapter_alpha.map(|n| n.to_string())),
+            ("adapter_scaling", self.scaling_text()),
+            ("adapter_targets", self.adapter_targets.clone()),
+        ];
+        for (key, value) in needing_adapters {
+            if let (None, Some(value)) = (adapter, value) {
+                let allowed =
+                    "this setting needs adapters; add --adapter RANK, or remove the setting";
+                return Err(ModelError::setting(key, value, allowed));
+            }
         }
         let trained = match self.train_only.as_deref() {
             None if adapter.is_some() => TrainedLayers::Head,
@@ -310,6 +359,51 @@ impl FineTuningSettings {
             bits,
         })
     }
+}
+
+/// The maps of blocks with these names, with commas between them: those of the published weights,
+/// as in PEFT, or those of Ebb.
+fn adapter_targets(folder: &HubFolder, names: &str) -> Result<AdapterTargets> {
+    let table = folder.architecture().network().table();
+    let mut known: Vec<(&str, &str)> = Vec::new();
+    for row in &table.body {
+        let ours = row.ours.strip_prefix("blocks.0.");
+        let Some(ours) = ours.and_then(|ours| ours.strip_suffix(".weight")) else {
+            continue;
+        };
+        if ours.contains("norm") {
+            continue;
+        }
+        known.push((ours, ours));
+        let has_own_map = matches!(row.layout, TensorLayout::Same | TensorLayout::Transposed);
+        let theirs = row.theirs.strip_suffix(".weight");
+        let theirs = theirs.and_then(|theirs| theirs.rsplit('.').next());
+        if let Some(theirs) = theirs.filter(|_| has_own_map) {
+            known.push((theirs, ours));
+        }
+    }
+    let mut targets = Vec::new();
+    for name in names.split(',').map(str::trim) {
+        let before = targets.len();
+        let found = known.iter().filter(|(known, _)| *known == name);
+        targets.extend(found.map(|(_, ours)| *ours));
+        if targets.len() == before {
+            let is_published = |ours: &str| {
+                known
+                    .iter()
+                    .any(|(name, map)| *map == ours && *name != ours)
+            };
+            let shown = known
+                .iter()
+                .filter(|(name, map)| name != map || !is_published(map));
+            let mut all: Vec<&str> = shown.map(|(name, _)| *name).collect();
+            all.sort_unstable();
+            all.dedup();
+            let allowed = format!("the linear maps of this model are {}", all.join(", "));
+            return Err(ModelError::setting("adapter_targets", name, allowed));
+        }
+    }
+    Ok(AdapterTargets::from_names(targets))
 }
 
 fn parse_trained_layers(text: &str, blocks: usize) -> Result<TrainedLayers> {

@@ -90,6 +90,16 @@ choice! {
 }
 
 choice! {
+    /// What the scale of adapters is divided by.
+    AdapterScaling {
+        /// Their rank (Hu et al. 2021).
+        Standard = "standard",
+        /// The square root of their rank (Kalajdzievski 2023).
+        RankStabilized = "rank-stabilized",
+    }
+}
+
+choice! {
     /// How two images of a batch are mixed.
     MixChoice {
         /// Images are not mixed.

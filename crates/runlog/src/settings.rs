@@ -7,9 +7,9 @@
 use crate::CheckpointBlocks;
 use crate::checkpoint_interval::CheckpointInterval;
 use crate::choice_settings::{
-    Augmentation, BaselineChoice, ClassWeights, DeviceChoice, DropPolicyChoice, DuplicatesChoice,
-    LossBalance, LossOn, MixChoice, OptimizerChoice, PackingChoice, PolicyTraining,
-    PowerPolicyChoice, PrecisionChoice, ScheduleChoice, TaskChoice,
+    AdapterScaling, Augmentation, BaselineChoice, ClassWeights, DeviceChoice, DropPolicyChoice,
+    DuplicatesChoice, LossBalance, LossOn, MixChoice, OptimizerChoice, PackingChoice,
+    PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
 use crate::memory_tier::MemoryTier;
 use crate::quantize::Quantize;
@@ -173,6 +173,11 @@ settings! {
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
     /// Scale the adapters by this value divided by their rank
     adapter_alpha: f64 = { Allowed::Number(1e-3, 1e4), Model, flag: "adapter-alpha" "ALPHA", default: "twice the rank" };
+    /// Divide the scale of the adapters by their rank (standard), or by its square root
+    /// (rank-stabilized), with which adapters of a high rank learn faster
+    adapter_scaling: AdapterScaling = { Allowed::Words(AdapterScaling::WORDS), Model, flag: "adapter-scaling" "standard|rank-stabilized", default: "standard" };
+    /// Linear maps that get adapters, such as q_proj,v_proj; a wrong name lists those of the model
+    adapter_targets: String = { Allowed::Name, Model, flag: "adapter-targets" "NAMES", default: "all linear maps of the blocks" };
     /// Store frozen weights in 8 or 4 bits, which needs less memory but is slightly less exact
     quantize: Quantize = { Allowed::Bits, Model, flag: "quantize" "8|4", default: "not quantized" };
     /// Side of the square input image in pixels

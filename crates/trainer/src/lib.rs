@@ -112,7 +112,7 @@ pub use machine::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
 pub use models::{ModelId, PretrainedFamily, TextModel, TextSize};
 pub use optimizer::OptimizerKind;
-pub use plan::{DatasetRef, Plan, RunLength, device_preference};
+pub use plan::{DatasetRef, Plan, RunLength};
 pub use precision::{LossScale, Precision};
 pub use replay::Replay;
 pub use results::{Calibration, Results, Tone, TrainingFacts};
@@ -130,7 +130,9 @@ pub use task::{ClassReport, EvaluationReport, Prediction, RegressionReport};
 pub use task_conversion::{dataset_task, model_task};
 pub use threads::{STACK_BYTES, on_threads};
 pub use train::{resume_to, start};
-pub use trained_model::{CompressedText, ExportFormat, GenerationOptions, Progress, TrainedModel};
+pub use trained_model::{
+    ChatModel, CompressedText, ExportFormat, GenerationOptions, Progress, TrainedModel,
+};
 
 /// Internals that the tests of this crate and the benchmarks use.
 #[doc(hidden)]

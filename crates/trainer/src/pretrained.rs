@@ -8,8 +8,8 @@ use models::hub_format::TrainedLayers;
 use models::pretrained::{FineTuningSettings, verify_run_copy};
 use models::{ModelError, Pretrained, PretrainedFamily};
 use runlog::{
-    BaselineChoice, MixChoice, Quantize, RunConfig, RunFolder, TaskChoice, TrainableLayers,
-    format_count,
+    AdapterScaling, BaselineChoice, MixChoice, Quantize, RunConfig, RunFolder, TaskChoice,
+    TrainableLayers, format_count,
 };
 use tape::Bits;
 
@@ -55,6 +55,8 @@ fn settings(config: &RunConfig) -> FineTuningSettings {
         train_only: config.train_only.map(|part| part.to_string()),
         adapter_rank: config.adapter_rank,
         adapter_alpha: config.adapter_alpha,
+        is_rank_stabilized: config.adapter_scaling == Some(AdapterScaling::RankStabilized),
+        adapter_targets: config.adapter_targets.clone(),
         quantize: config.quantize.map(Quantize::bits),
     }
 }

@@ -7,6 +7,7 @@ mod evaluate_baseline;
 mod baseline_model;
 mod compress;
 mod generate;
+mod chat;
 mod images;
 mod wait_for_memory;
 mod mixed_baseline;
@@ -15,6 +16,7 @@ mod seen_files;
 mod incremental_decoder;
 mod texts;
 
+pub use chat::ChatModel;
 pub use compress::CompressedText;
 pub use generation_options::GenerationOptions;
 

@@ -1,10 +1,11 @@
-//! Arguments of the commands that use a trained run: `ebb evaluate`, `ebb predict` and `ebb
-//! generate`.
+//! Arguments of the commands that use a trained run: `ebb evaluate`, `ebb predict`, `ebb
+//! generate` and `ebb chat`.
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use trainer::GenerationOptions;
 
 #[derive(Args)]
 pub struct Evaluate {
@@ -52,6 +53,35 @@ pub struct Generate {
     /// Maximum number of tokens to generate
     #[arg(long, default_value_t = 200)]
     pub tokens: usize,
+    #[command(flatten)]
+    pub sampling: Sampling,
+}
+
+#[derive(Args)]
+pub struct Chat {
+    /// The run: its id, the beginning of its name, or its path. Or a model: a folder with
+    /// config.json, or a name at the hub
+    #[arg(value_name = "RUN|MODEL")]
+    pub model: String,
+    /// System prompt: what the model should know or heed in the whole conversation
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+    /// Maximum number of tokens of an answer
+    #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tokens: u32,
+    /// Maximum number of tokens of the conversation [default: 4096, or as many as the model reads]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(8..))]
+    pub context: Option<u32>,
+    /// Keep the weights of a model in 8 or 4 bits, which takes less memory
+    #[arg(long, value_name = "BITS")]
+    pub quantize: Option<u32>,
+    #[command(flatten)]
+    pub sampling: Sampling,
+}
+
+/// How tokens are chosen.
+#[derive(Args)]
+pub struct Sampling {
     /// Sampling temperature; 0 always takes the most probable token
     #[arg(long, default_value_t = 0.8, value_parser = temperature)]
     pub temperature: f64,
@@ -73,6 +103,22 @@ pub struct Generate {
     /// Random seed of the sampling
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
+}
+
+impl Sampling {
+    /// The options to generate at most `tokens` tokens.
+    pub fn options(&self, tokens: usize) -> GenerationOptions {
+        GenerationOptions {
+            tokens,
+            temperature: self.temperature,
+            top_k: self.top_k.map(|top_k| top_k as usize),
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            stop: self.stop.clone(),
+            seed: self.seed,
+        }
+    }
 }
 
 /// Parses an argument that may be empty, so that an empty text is reported and does not prevent the

@@ -8,7 +8,7 @@ use crate::cli::train::machine;
 use crate::estimate_history::{Correction, EstimateHistory};
 use pressure::{DeviceLimits, Policy, Processes};
 use runlog::{DeviceChoice, RunConfig, format_bytes, parse_bytes};
-use trainer::{device_preference, predict_device_kind};
+use trainer::predict_device_kind;
 
 /// Memory that other apps and the system are assumed to use on another Mac; at most half of that
 /// Mac's memory.
@@ -109,7 +109,7 @@ impl PlannedMachine {
             None => sample.system_bytes + sample.others_bytes(),
         };
         let named = args.settings.config.device.or(config.device);
-        let wanted = device_preference(named.unwrap_or(DeviceChoice::Auto));
+        let wanted = trainer::Plan::device_preference(named.unwrap_or(DeviceChoice::Auto));
         Ok(PlannedMachine {
             kind: predict_device_kind(wanted),
             device: device(sample.total_bytes, sample.device_limit_bytes),

@@ -30,7 +30,8 @@ const CHATML: &str = "\
 {% for message in messages %}<|im_start|>{{ message.role }}
 {% if message.role == 'assistant' %}{% generation %}{{ message.content }}<|im_end|>
 {% endgeneration %}{% else %}{{ message.content }}<|im_end|>
-{% endif %}{% endfor %}";
+{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}";
 
 /// A chat template.
 #[derive(Debug, Clone)]
@@ -114,7 +115,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// The template fails. The error is the end of a sentence.
-    pub(super) fn render(
+    pub(crate) fn render(
         &self,
         messages: &[Value],
         tools: &[Value],

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Most bytes of a conversation. The tokenizers library needs about a hundred times its memory.
-const MAX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// A conversation: either messages, or a prompt with its completion.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -188,7 +188,7 @@ fn with_reasoning(message: &Value) -> Value {
 }
 
 /// A message of plain text.
-fn message(role: &str, content: &str) -> Value {
+pub(crate) fn message(role: &str, content: &str) -> Value {
     Value::from_pairs([("role", role), ("content", content)])
 }
 

@@ -116,7 +116,8 @@ impl ConversationEncoder {
             tokens.extend(self.end);
             is_learned.extend(self.end.map(|_| true));
         }
-        self.check_embeddings(&tokens)?;
+        expect_embeddings(&self.tokenizer, self.embeddings, &tokens)
+            .map_err(|reason| format!("it {reason}"))?;
         if let Some(first) = is_learned.first_mut() {
             *first = false;
         }
@@ -157,18 +158,26 @@ impl ConversationEncoder {
         };
         Ok((learned, true))
     }
+}
 
-    fn check_embeddings(&self, tokens: &[u32]) -> Result<(), String> {
-        match tokens.iter().find(|token| **token >= self.embeddings) {
-            None => Ok(()),
-            Some(token) => Err(format!(
-                "it has the token {token}{}, for which the model has no weights; remove this token from the conversation",
-                match self.tokenizer.name_of(*token) {
-                    Some(name) => format!(" ({name})"),
-                    None => String::new(),
-                }
-            )),
-        }
+/// Refuses tokens for which a model with `embeddings` tokens has no weights.
+///
+/// # Errors
+/// The error is the end of a sentence about the text.
+pub(super) fn expect_embeddings(
+    tokenizer: &Tokenizer,
+    embeddings: u32,
+    tokens: &[u32],
+) -> Result<(), String> {
+    match tokens.iter().find(|token| **token >= embeddings) {
+        None => Ok(()),
+        Some(token) => Err(format!(
+            "has the token {token}{}, for which the model has no weights; remove this token from the text",
+            match tokenizer.name_of(*token) {
+                Some(name) => format!(" ({name})"),
+                None => String::new(),
+            }
+        )),
     }
 }
 

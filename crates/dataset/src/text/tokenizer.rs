@@ -234,6 +234,16 @@ impl Tokenizer {
         }
     }
 
+    /// Whether a token was added to the vocabulary, such as `<|im_end|>`.
+    pub(super) fn is_added(&self, token: u32) -> bool {
+        match &self.kind {
+            Kind::Bytes => false,
+            Kind::Vocabulary(tokenizer) => {
+                tokenizer.get_added_tokens_decoder().contains_key(&token)
+            }
+        }
+    }
+
     /// One more than the largest token that ordinary text can have, special tokens left out.
     pub fn text_id_limit(&self) -> usize {
         match &self.kind {

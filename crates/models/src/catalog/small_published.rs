@@ -27,10 +27,7 @@ const PATCH: usize = 8;
 /// Added to the variance by all norms.
 const EPSILON: f64 = 1e-6;
 /// Of the adapters of language models.
-const ADAPTER: AdapterShape = AdapterShape {
-    rank: 4,
-    alpha: 8.0,
-};
+const ADAPTER: AdapterShape = AdapterShape::new(4, 8.0);
 
 /// Inputs and outputs of a small network.
 #[derive(Debug, Clone, Copy)]

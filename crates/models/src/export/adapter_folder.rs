@@ -127,7 +127,7 @@ fn config(
         "target_modules": modules,
         "fan_in_fan_out": is_transposed,
         "bias": "none",
-        "use_rslora": false,
+        "use_rslora": shape.is_rank_stabilized,
         "use_dora": false,
         "inference_mode": true,
     }))

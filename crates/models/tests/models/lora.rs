@@ -15,10 +15,7 @@ use tape::{Bits, Cancel, Kernels, Parameters, Rng, Tape, Value};
 
 const INPUTS: usize = 70;
 const OUTPUTS: usize = 9;
-const SHAPE: AdapterShape = AdapterShape {
-    rank: 4,
-    alpha: 16.0,
-};
+const SHAPE: AdapterShape = AdapterShape::new(4, 16.0);
 
 fn tensor(seed: u64, shape: &[usize], dtype: DType) -> Tensor {
     let count: usize = shape.iter().product();

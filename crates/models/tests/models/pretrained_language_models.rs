@@ -150,17 +150,20 @@ fn a_cache_gives_the_same_next_scores() {
     }
 }
 
-/// The model with adapters whose values a formula gives.
+/// The model with adapters of all maps, whose values a formula gives.
 fn adapted(name: &str, dtype: DType, bits: Option<Bits>) -> Loaded<Gpt> {
+    let tuning = FineTuning {
+        trained: TrainedLayers::Head,
+        adapter: Some(AdapterShape::new(2, 6.0)),
+        bits,
+    };
+    tuned(name, dtype, tuning)
+}
+
+/// The model with the adapters of `tuning`, whose values a formula gives.
+fn tuned(name: &str, dtype: DType, tuning: FineTuning) -> Loaded<Gpt> {
     let options = LoadOptions {
-        tuning: FineTuning {
-            trained: TrainedLayers::Head,
-            adapter: Some(AdapterShape {
-                rank: 2,
-                alpha: 6.0,
-            }),
-            bits,
-        },
+        tuning,
         ..make(Head::Pretrained, dtype)
     };
     let mut loaded = opened(&folder(name)).language_model(&options).unwrap();
@@ -205,6 +208,38 @@ fn our_name(theirs: &str) -> String {
     format!("blocks.{block}.{ours}{}", &map[theirs.len()..])
 }
 
+/// Checks the loss and the gradients of adapters against those of PEFT in `reference`.
+fn check_gradients(
+    name: &str,
+    loaded: &Loaded<Gpt>,
+    kernels: Kernels,
+    checkpointed: usize,
+    reference: &Json,
+) {
+    let tape = Tape::record(&loaded.parameters, Cancel::default(), kernels);
+    let loss = loaded
+        .network
+        .loss(&tape, &ids(TOKENS), &targets(), SAMPLES, checkpointed)
+        .unwrap();
+    let found = to_f64(loss.sum.tensor()).unwrap();
+    near(name, &found, &[reference["loss"].as_f64().unwrap()], APART);
+    let gradients = tape.backward(vec![(loss.sum, 1.0)]).unwrap();
+    let all = reference["gradients"].as_object().unwrap();
+    assert_eq!(all.len(), loaded.parameters.len(), "{name}");
+    let (mut found, mut expected) = (Vec::new(), Vec::new());
+    for (theirs, sum) in all {
+        let ours = our_name(theirs);
+        let mut parameters = loaded.parameters.iter();
+        let index = parameters.position(|p| p.name == ours).unwrap();
+        let gradient = to_f64(gradients[index].as_ref().unwrap()).unwrap();
+        let terms = gradient.iter().enumerate();
+        let terms = terms.map(|(i, g)| g * (i as f64).cos());
+        found.push(terms.sum::<f64>());
+        expected.push(sum.as_f64().unwrap());
+    }
+    near(&format!("gradients of {name}"), &found, &expected, APART);
+}
+
 #[test]
 fn adapters_have_the_loss_and_the_gradients_of_peft() {
     for name in MODELS {
@@ -212,36 +247,52 @@ fn adapters_have_the_loss_and_the_gradients_of_peft() {
         for (dtype, kernels) in FORMS {
             for checkpointed in [0, 2] {
                 let loaded = adapted(name, dtype, None);
-                let tape = Tape::record(&loaded.parameters, Cancel::default(), kernels);
-                let loss = loaded
-                    .network
-                    .loss(&tape, &ids(TOKENS), &targets(), SAMPLES, checkpointed)
-                    .unwrap();
-                let found = to_f64(loss.sum.tensor()).unwrap();
-                near(name, &found, &[reference["loss"].as_f64().unwrap()], APART);
-                let gradients = tape.backward(vec![(loss.sum, 1.0)]).unwrap();
-                let all = reference["gradients"].as_object().unwrap();
-                assert_eq!(all.len(), loaded.parameters.len(), "{name}");
-                let (mut found, mut expected) = (Vec::new(), Vec::new());
-                for (theirs, sum) in all {
-                    let ours = our_name(theirs);
-                    let index = loaded
-                        .parameters
-                        .iter()
-                        .position(|p| p.name == ours)
-                        .unwrap();
-                    let gradient = to_f64(gradients[index].as_ref().unwrap()).unwrap();
-                    let terms = gradient
-                        .iter()
-                        .enumerate()
-                        .map(|(i, g)| g * (i as f64).cos());
-                    found.push(terms.sum::<f64>());
-                    expected.push(sum.as_f64().unwrap());
-                }
-                near(&format!("gradients of {name}"), &found, &expected, APART);
+                check_gradients(name, &loaded, kernels, checkpointed, &reference);
             }
         }
     }
+}
+
+#[test]
+fn rank_stabilized_adapters_of_some_maps_have_the_gradients_of_peft() {
+    for name in ["llama", "phi3"] {
+        let reference = &reference(name)["rank_stabilized"];
+        let settings = FineTuningSettings {
+            from: Some(fixture(&folder(name))),
+            adapter_rank: Some(2),
+            adapter_alpha: Some(6.0),
+            is_rank_stabilized: true,
+            adapter_targets: Some(reference["targets"].as_str().unwrap().to_owned()),
+            ..FineTuningSettings::default()
+        };
+        let pretrained = Pretrained::open(&settings).unwrap().unwrap();
+        for (dtype, kernels) in FORMS {
+            let loaded = tuned(name, dtype, pretrained.tuning());
+            check_gradients(name, &loaded, kernels, 0, reference);
+        }
+    }
+}
+
+#[test]
+fn adapters_of_unknown_maps_are_refused_with_the_names_of_the_model() {
+    let open = |name: &str, targets: &str, rank: Option<u32>| {
+        let settings = FineTuningSettings {
+            from: Some(fixture(&folder(name))),
+            adapter_rank: rank,
+            adapter_targets: Some(targets.to_owned()),
+            ..FineTuningSettings::default()
+        };
+        Pretrained::open(&settings)
+    };
+    let names = "down_proj, gate_proj, k_proj";
+    assert_error_contains(
+        open("llama", "q_proj,attention", Some(2)),
+        &["attention", names],
+    );
+    assert_error_contains(open("llama", "", Some(2)), &[names]);
+    assert_error_contains(open("llama", "q_proj", None), &["needs adapters"]);
+    // Ebb's own names are known, too.
+    assert!(open("phi3", " qkv , down_proj", Some(2)).is_ok());
 }
 
 #[test]
@@ -392,14 +443,23 @@ fn features_that_are_off_are_ignored() {
 
 /// The adapted model as a run has it.
 fn as_trained(name: &str, check: impl FnOnce(&TrainedNetwork, &Loaded<Gpt>)) {
+    as_trained_with(name, FineTuningSettings::default(), check);
+}
+
+/// The model with adapters of these settings as a run has it.
+fn as_trained_with(
+    name: &str,
+    settings: FineTuningSettings,
+    check: impl FnOnce(&TrainedNetwork, &Loaded<Gpt>),
+) {
     let settings = FineTuningSettings {
         from: Some(fixture(&folder(name))),
         adapter_rank: Some(2),
         adapter_alpha: Some(6.0),
-        ..FineTuningSettings::default()
+        ..settings
     };
     let pretrained = Pretrained::open(&settings).unwrap().unwrap();
-    let loaded = adapted(name, DType::F32, None);
+    let loaded = tuned(name, DType::F32, pretrained.tuning());
     let trained = TrainedNetwork {
         model: ModelId::Pretrained(pretrained.family()),
         input_size: TOKENS as u32,
@@ -459,8 +519,14 @@ fn peft_computes_the_loss_of_exported_adapters() {
         return;
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/export/peft_loss.py");
-    for name in MODELS {
-        as_trained(name, |trained, loaded| {
+    let part = FineTuningSettings {
+        is_rank_stabilized: true,
+        adapter_targets: Some("q_proj,down_proj".to_owned()),
+        ..FineTuningSettings::default()
+    };
+    let all = MODELS.map(|name| (name, FineTuningSettings::default()));
+    for (name, settings) in all.into_iter().chain([("llama", part)]) {
+        as_trained_with(name, settings, |trained, loaded| {
             let written = tempfile::tempdir().unwrap();
             export_adapter_folder(trained, written.path()).unwrap();
             let output = Command::new(&python)

@@ -35,7 +35,7 @@ impl NamedChoices {
         } else {
             DeviceChoice::Auto
         };
-        let device = device_preference(config.device.unwrap_or(default));
+        let device = Plan::device_preference(config.device.unwrap_or(default));
         if is_double && device != DevicePreference::Cpu {
             let allowed = "f64 runs on the CPU only; add --device cpu";
             return Err(invalid_setting("precision", precision.name(), allowed));
@@ -49,17 +49,17 @@ impl NamedChoices {
     }
 }
 
-/// The tape's name for a choice of device.
-pub fn device_preference(choice: DeviceChoice) -> DevicePreference {
-    match choice {
-        DeviceChoice::Auto => DevicePreference::Auto,
-        DeviceChoice::Metal => DevicePreference::Metal,
-        DeviceChoice::Cuda => DevicePreference::Cuda,
-        DeviceChoice::Cpu => DevicePreference::Cpu,
-    }
-}
-
 impl Plan {
+    /// The tape's name for a choice of device.
+    pub fn device_preference(choice: DeviceChoice) -> DevicePreference {
+        match choice {
+            DeviceChoice::Auto => DevicePreference::Auto,
+            DeviceChoice::Metal => DevicePreference::Metal,
+            DeviceChoice::Cuda => DevicePreference::Cuda,
+            DeviceChoice::Cpu => DevicePreference::Cpu,
+        }
+    }
+
     /// Resolves a config: checks it against a dataset and fills in what the user left open.
     ///
     /// # Errors

@@ -6,12 +6,127 @@ use super::choose_token::choose_token;
 use super::generation_options::GenerationOptions;
 use super::incremental_decoder::{IncrementalDecoder, NewText};
 use crate::error::Result;
-use crate::task::LanguageTask;
-use dataset::Task;
+use crate::task::{ForwardContext, LanguageTask};
+use dataset::{Task, Tokenizer};
+use models::Gpt;
 use std::ops::ControlFlow;
-use tape::Rng;
 use tape::device::with_autorelease_pool;
 use tape::inplace::to_f64;
+use tape::{Cancel, Kernels, Parameters, Rng, Tape};
+
+/// What generates text: a network with its weights and its tokenizer.
+pub(super) struct Generator<'m> {
+    pub network: &'m Gpt,
+    pub parameters: &'m Parameters,
+    pub kernels: Kernels,
+    pub cancel: Cancel,
+    pub tokenizer: &'m Tokenizer,
+    /// Most tokens that the network reads at once.
+    pub limit: usize,
+    /// The tokens that end a text.
+    pub ends: &'m [u32],
+}
+
+/// A generated text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Generated {
+    pub text: String,
+    pub end: TextEnd,
+}
+
+/// Why a generated text ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextEnd {
+    /// The model ended it, or a stop text.
+    Complete,
+    /// It has the most tokens that were asked for.
+    Limit,
+    /// The caller wanted no more.
+    Interrupted,
+}
+
+impl<'m> Generator<'m> {
+    /// A generator with the weights of a context.
+    ///
+    /// # Errors
+    /// Its network is no language model.
+    pub fn new(
+        context: &ForwardContext<'m>,
+        tokenizer: &'m Tokenizer,
+        ends: &'m [u32],
+        limit: usize,
+    ) -> Result<Self> {
+        Ok(Generator {
+            network: LanguageTask::network(context)?,
+            parameters: context.parameters,
+            kernels: context.kernels,
+            cancel: context.cancel.clone(),
+            tokenizer,
+            limit,
+            ends,
+        })
+    }
+
+    /// The text that follows the tokens `ids`, of which there is at least one. Calls `on_text` with
+    /// each part of it as soon as it is certain, or an empty part. When the context is full, the
+    /// second half of the text is read again.
+    pub fn generate(
+        &self,
+        mut ids: Vec<u32>,
+        options: &GenerationOptions,
+        mut on_text: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Generated> {
+        let draws = Rng::new(options.seed).site("generate");
+        let (mut past, mut text) = (self.network.new_cache(), String::new());
+        let mut stream = IncrementalDecoder::new(self.tokenizer, &options.stop);
+        let mut end = TextEnd::Limit;
+        for number in 0..options.tokens {
+            // The prompt may fill the context; a text that is read again leaves half of it free.
+            let most = if number == 0 {
+                self.limit
+            } else {
+                (self.limit / 2).max(1)
+            };
+            if past.tokens() >= self.limit {
+                past = self.network.new_cache();
+            }
+            let new = match past.tokens() {
+                0 => &ids[ids.len().saturating_sub(most)..],
+                _ => &ids[ids.len() - 1..],
+            };
+            let scores = with_autorelease_pool(|| -> Result<Vec<f64>> {
+                let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
+                let scores = self.network.next_scores_cached(&tape, new, &mut past)?;
+                Ok(to_f64(scores.tensor())?)
+            })?;
+            let chance = draws.uniform(number as u64);
+            let next = choose_token(scores, &ids, options, chance);
+            if self.ends.contains(&next) {
+                end = TextEnd::Complete;
+                break;
+            }
+            ids.push(next);
+            let (part, is_last) = match stream.push(next) {
+                NewText::Text(part) => (part, false),
+                NewText::Last(part) => (part, true),
+            };
+            text.push_str(&part);
+            let goes_on = on_text(&part).is_continue();
+            if is_last || !goes_on {
+                let end = if is_last {
+                    TextEnd::Complete
+                } else {
+                    TextEnd::Interrupted
+                };
+                return Ok(Generated { text, end });
+            }
+        }
+        let rest = stream.finish();
+        text.push_str(&rest);
+        let _ = on_text(&rest);
+        Ok(Generated { text, end })
+    }
+}
 
 impl TrainedModel {
     /// The text that follows `prompt`. Calls `on_text` with each part of it as soon as it is
@@ -24,60 +139,19 @@ impl TrainedModel {
         &self,
         prompt: &str,
         options: &GenerationOptions,
-        mut on_text: impl FnMut(&str) -> ControlFlow<()>,
+        on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<String> {
         if self.task() != Task::LanguageModel {
             return Err(self.wrong_task("continue a text"));
         }
-        let context = self.context();
-        let network = LanguageTask::network(&context)?;
-        let boundary = self.tokenizer.boundary();
-        let mut ids: Vec<u32> = boundary.into_iter().collect();
+        let ends: Vec<u32> = self.tokenizer.boundary().into_iter().collect();
+        let mut ids = ends.clone();
         ids.extend(self.tokenizer.encode(prompt)?);
         if ids.is_empty() {
             ids.push(0);
         }
         let limit = self.plan.input_size as usize;
-        let draws = Rng::new(options.seed).site("generate");
-        let (mut past, mut written) = (network.new_cache(), String::new());
-        let mut stream = IncrementalDecoder::new(&self.tokenizer, &options.stop);
-        for number in 0..options.tokens {
-            // The prompt may fill the context; a text that is read again leaves half of it free.
-            let most = if number == 0 {
-                limit
-            } else {
-                (limit / 2).max(1)
-            };
-            if past.tokens() >= limit {
-                past = network.new_cache();
-            }
-            let new = match past.tokens() {
-                0 => &ids[ids.len().saturating_sub(most)..],
-                _ => &ids[ids.len() - 1..],
-            };
-            let scores = with_autorelease_pool(|| -> Result<Vec<f64>> {
-                let tape = context.inference_tape();
-                let scores = network.next_scores_cached(&tape, new, &mut past)?;
-                Ok(to_f64(scores.tensor())?)
-            })?;
-            let chance = draws.uniform(number as u64);
-            let next = choose_token(scores, &ids, options, chance);
-            if Some(next) == boundary {
-                break;
-            }
-            ids.push(next);
-            let (text, is_last) = match stream.push(next) {
-                NewText::Text(text) => (text, false),
-                NewText::Last(text) => (text, true),
-            };
-            written.push_str(&text);
-            if on_text(&text).is_break() || is_last {
-                return Ok(written);
-            }
-        }
-        let rest = stream.finish();
-        written.push_str(&rest);
-        let _ = on_text(&rest);
-        Ok(written)
+        let generator = Generator::new(&self.context(), &self.tokenizer, &ends, limit)?;
+        Ok(generator.generate(ids, options, on_text)?.text)
     }
 }

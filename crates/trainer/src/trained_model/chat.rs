@@ -1,0 +1,406 @@
+//! A conversation with a language model: the best checkpoint of a run, or a folder of published
+//! weights. The conversation is rendered with the model's own chat template.
+//!
+//! A conversation may be longer than the context. Its oldest messages are then left out, each with
+//! its answer; the system prompt stays.
+
+use super::generate::{Generated, Generator, TextEnd};
+use super::generation_options::GenerationOptions;
+use super::{KernelOutputs, TrainedModel};
+use crate::device_check::checked_device;
+use crate::error::{Result, TrainError};
+use crate::task_conversion::network_task;
+use candle_core::DType;
+use dataset::{AnswerEnd, ChatTemplate, ChatTurn, PromptEncoder, Task, Tokenizer};
+use models::pretrained::BuildOptions;
+use models::{Gpt, Network, Pretrained};
+use runlog::{RunFolder, counted, format_count};
+use std::ops::ControlFlow;
+use std::path::Path;
+use tape::device::DevicePreference;
+use tape::{Bits, Cancel, Kernels, Parameters};
+
+/// Most tokens of a conversation, if nothing else is asked for. The memory of keys and values grows
+/// with this number.
+const CONTEXT: u32 = 4_096;
+
+/// A language model that answers.
+pub struct ChatModel {
+    weights: Weights,
+    prompts: PromptEncoder,
+    /// The tokens that end an answer.
+    ends: Vec<u32>,
+    /// The text that ends an answer, if no token does.
+    end_text: Option<String>,
+    /// Most tokens of a conversation.
+    context: usize,
+    /// The device and why it was chosen.
+    pub device: String,
+}
+
+enum Weights {
+    Run(Box<TrainedModel>),
+    Folder(Box<FolderWeights>),
+}
+
+/// The weights of a folder. The kernel outputs are dropped last, after the tensors.
+struct FolderWeights {
+    network: Gpt,
+    parameters: Parameters,
+    _kernel_outputs: KernelOutputs,
+}
+
+/// A conversation.
+pub struct Chat<'m> {
+    model: &'m ChatModel,
+    system: Option<String>,
+    turns: Vec<ChatTurn>,
+    /// Answers so far, also those that were left out.
+    answers: u64,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChatReply {
+    /// Why there is no answer. The conversation is as before.
+    pub refusal: Option<String>,
+    /// The answer.
+    pub answer: String,
+    /// What the user should know about the answer, in sentences without a full stop.
+    pub notes: Vec<String>,
+}
+
+impl ChatModel {
+    /// Loads the best checkpoint of a run. A conversation has at most `context` tokens, by default
+    /// 4,096 or as many as the model reads. `device_check_path` is the file that remembers whether
+    /// the GPU passed its check.
+    ///
+    /// # Errors
+    /// The run cannot be loaded, is no language model, or has no chat template; the model reads
+    /// fewer tokens.
+    pub fn from_run(
+        run: &RunFolder,
+        device: DevicePreference,
+        device_check_path: Option<&Path>,
+        context: Option<u32>,
+    ) -> Result<Self> {
+        let model = TrainedModel::load(run, device, device_check_path)?;
+        if model.task() != Task::LanguageModel {
+            return Err(model.wrong_task("chat"));
+        }
+        let plan = &model.plan;
+        let tokenizer = model.tokenizer.clone();
+        let loaded = match (&plan.pretrained, plan.conversations) {
+            (Some(pretrained), _) => Described::from_folder(pretrained, tokenizer)?,
+            (None, Some(_)) => Described {
+                embeddings: tokenizer.vocabulary() as u32,
+                tokenizer,
+                template: ChatTemplate::chatml(),
+                ends: Vec::new(),
+                most: plan.input_size,
+            },
+            (None, None) => {
+                return Err(TrainError::NotTrainable {
+                    message: "this run was trained on documents, not on conversations, so it cannot chat; continue a text with `ebb generate RUN --prompt \"a text\"`".to_owned(),
+                });
+            }
+        };
+        let device = model.device.clone();
+        loaded.into_model(Weights::Run(Box::new(model)), context, device)
+    }
+
+    /// Loads the weights of a folder, whose matrices are kept in `bits` per value, if given.
+    ///
+    /// # Errors
+    /// The folder has no language model with a tokenizer and a chat template that Ebb can read; the
+    /// model reads fewer than `context` tokens.
+    pub fn from_folder(
+        folder: &Path,
+        bits: Option<u32>,
+        device: DevicePreference,
+        device_check_path: Option<&Path>,
+        context: Option<u32>,
+    ) -> Result<Self> {
+        let bits = match bits {
+            None => None,
+            Some(8) => Some(Bits::Eight),
+            Some(4) => Some(Bits::Four),
+            Some(other) => {
+                return Err(TrainError::Setting {
+                    key: "quantize",
+                    value: other.to_string(),
+                    allowed: "write 8 or 4".to_owned(),
+                });
+            }
+        };
+        let pretrained = Pretrained::open_frozen(folder, bits)?;
+        let task = network_task(pretrained.family().task());
+        if task != Task::LanguageModel {
+            return Err(TrainError::NotTrainable {
+                message: format!(
+                    "the model in {} is for {} and cannot chat; choose a language model",
+                    folder.display(),
+                    task.label()
+                ),
+            });
+        }
+        let loaded =
+            Described::from_folder(&pretrained, crate::pretrained::tokenizer(&pretrained)?)?;
+        let chosen = checked_device(device, device_check_path)?;
+        let built = pretrained.build(&BuildOptions {
+            input_size: 0,
+            outputs: 0,
+            seed: 0,
+            dtype: DType::F32,
+            device: &chosen.device,
+        })?;
+        let (Network::Gpt(network), parameters) = built else {
+            return Err(TrainError::NotTrainable {
+                message: format!("{} holds no language model", folder.display()),
+            });
+        };
+        let device = format!("{}: {}", chosen.kind, chosen.reason);
+        let weights = FolderWeights {
+            network,
+            parameters,
+            _kernel_outputs: KernelOutputs(chosen.device),
+        };
+        loaded.into_model(Weights::Folder(Box::new(weights)), context, device)
+    }
+
+    /// Begins a conversation.
+    ///
+    /// # Errors
+    /// The template refuses the system prompt, or any conversation.
+    pub fn start(&self, system: Option<&str>) -> Result<Chat<'_>> {
+        let refused = |subject: &str, reason: String, next: &str| TrainError::NotTrainable {
+            message: format!("{subject} {reason}; {next}"),
+        };
+        if let Err(reason) = self.prompts.encode(None, &[], "Hello") {
+            // Some templates ask for a system prompt.
+            if system.is_none_or(|system| self.prompts.encode(Some(system), &[], "Hello").is_err())
+            {
+                let next = "put a chat_template.jinja that renders a message of the user into the folder of the model";
+                return Err(refused("a conversation with this model", reason, next));
+            }
+        }
+        if let Some(system) = system {
+            let next = "remove --system, or write another system prompt";
+            let tokens = self.prompts.encode(Some(system), &[], "Hello");
+            let tokens = tokens.map_err(|reason| refused("the system prompt", reason, next))?;
+            if tokens.len() >= self.context {
+                let reason = format!("has about {} tokens", format_count(tokens.len() as u64));
+                let limit = format_count(self.context as u64);
+                let next = format!("a conversation has at most {limit}; shorten it");
+                return Err(refused("the system prompt", reason, &next));
+            }
+        }
+        Ok(Chat {
+            model: self,
+            system: system.map(str::to_owned),
+            turns: Vec::new(),
+            answers: 0,
+        })
+    }
+
+    fn generate(
+        &self,
+        prompt: Vec<u32>,
+        options: &GenerationOptions,
+        on_text: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Generated> {
+        let tokenizer = self.prompts.tokenizer();
+        match &self.weights {
+            Weights::Run(model) => {
+                let context = model.context();
+                let generator = Generator::new(&context, tokenizer, &self.ends, self.context)?;
+                generator.generate(prompt, options, on_text)
+            }
+            Weights::Folder(weights) => Generator {
+                network: &weights.network,
+                parameters: &weights.parameters,
+                kernels: Kernels::Fused,
+                cancel: Cancel::default(),
+                tokenizer,
+                limit: self.context,
+                ends: &self.ends,
+            }
+            .generate(prompt, options, on_text),
+        }
+    }
+}
+
+/// What a conversation with a model needs besides its weights.
+struct Described {
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    embeddings: u32,
+    /// Tokens that end a text, besides those that the tokenizer and the template know.
+    ends: Vec<u32>,
+    /// Most tokens that the model reads.
+    most: u32,
+}
+
+impl Described {
+    fn from_folder(pretrained: &Pretrained, tokenizer: Tokenizer) -> Result<Self> {
+        let path = pretrained.path();
+        let Some(template) = ChatTemplate::from_folder(path)? else {
+            return Err(TrainError::NotTrainable {
+                message: format!(
+                    "{} has no chat template; put the file chat_template.jinja of a chat model with the same vocabulary into it, choose a model that is made for chats, or continue a text with `ebb generate`",
+                    path.display()
+                ),
+            });
+        };
+        let limits = pretrained.text_limits();
+        Ok(Described {
+            tokenizer,
+            template,
+            embeddings: limits.map_or(0, |limits| limits.vocabulary),
+            ends: pretrained.end_tokens(),
+            most: limits.map_or(0, |limits| limits.tokens),
+        })
+    }
+
+    fn into_model(
+        self,
+        weights: Weights,
+        context: Option<u32>,
+        device: String,
+    ) -> Result<ChatModel> {
+        if let Some(wanted) = context.filter(|wanted| *wanted > self.most) {
+            return Err(TrainError::Setting {
+                key: "context",
+                value: wanted.to_string(),
+                allowed: format!(
+                    "this model reads at most {} tokens",
+                    format_count(self.most.into())
+                ),
+            });
+        }
+        let boundary = self.tokenizer.boundary();
+        let prompts = PromptEncoder::new(self.tokenizer, self.template, self.embeddings);
+        let (mut ends, mut end_text) = (self.ends, None);
+        ends.extend(boundary);
+        ends.extend(prompts.end_of_text());
+        match prompts.answer_end() {
+            Some(AnswerEnd::Token(token)) => ends.push(token),
+            Some(AnswerEnd::Text(text)) => end_text = Some(text),
+            None => {}
+        }
+        Ok(ChatModel {
+            weights,
+            prompts,
+            ends,
+            end_text,
+            context: context.unwrap_or(CONTEXT.min(self.most)) as usize,
+            device,
+        })
+    }
+}
+
+impl Chat<'_> {
+    /// Forgets the conversation, but not the system prompt.
+    pub fn reset(&mut self) {
+        self.turns.clear();
+    }
+
+    /// Answers a message. Calls `on_text` with each part of the answer as soon as it is certain.
+    /// The answer ends early if `on_text` breaks.
+    ///
+    /// # Errors
+    /// The device fails. The conversation is as before.
+    pub fn answer(
+        &mut self,
+        message: &str,
+        options: &GenerationOptions,
+        on_text: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<ChatReply> {
+        let refused = |reason: String| ChatReply {
+            refusal: Some(format!("this message {reason}")),
+            ..ChatReply::default()
+        };
+        if message.trim().is_empty() {
+            return Ok(refused("is empty; write a text".to_owned()));
+        }
+        let (prompt, left_out) = match self.prompt(message, options.tokens) {
+            Ok(found) => found,
+            Err(reason) => return Ok(refused(reason)),
+        };
+        let room = self.model.context.saturating_sub(prompt.len());
+        let stop = options.stop.iter().chain(&self.model.end_text);
+        let chosen = GenerationOptions {
+            tokens: options.tokens.min(room),
+            stop: stop.cloned().collect(),
+            // Otherwise every answer would draw the same random numbers.
+            seed: options.seed.wrapping_add(self.answers),
+            ..options.clone()
+        };
+        let Generated { text, end } = self.model.generate(prompt, &chosen, on_text)?;
+        self.turns.drain(..left_out);
+        self.answers += 1;
+        if !(text.is_empty() && end == TextEnd::Interrupted) {
+            self.turns.push(ChatTurn {
+                message: message.to_owned(),
+                answer: text.clone(),
+            });
+        }
+        let mut notes: Vec<String> = self.left_out_note(left_out).into_iter().collect();
+        if end == TextEnd::Limit {
+            let limit = counted(chosen.tokens as u64, "token", "tokens");
+            notes.push(if chosen.tokens < options.tokens {
+                format!("the answer was cut after {limit}, because the context is full")
+            } else {
+                format!("the answer was cut after {limit}; --tokens sets this limit")
+            });
+        }
+        Ok(ChatReply {
+            refusal: None,
+            answer: text,
+            notes,
+        })
+    }
+
+    /// What the user is told about the oldest turns that were left out.
+    fn left_out_note(&self, left_out: usize) -> Option<String> {
+        let limit = format_count(self.model.context as u64);
+        let oldest = match left_out {
+            0 => return None,
+            1 => "the oldest message and its answer were".to_owned(),
+            _ => {
+                let count = format_count(left_out as u64);
+                format!("the {count} oldest messages and their answers were")
+            }
+        };
+        Some(format!(
+            "{oldest} left out, because a conversation with this model has at most {limit} tokens"
+        ))
+    }
+
+    /// The tokens of the conversation up to the answer to `message`, and how many of its oldest
+    /// turns are left out so that an answer of `tokens` tokens fits, or one of half the context.
+    fn prompt(
+        &self,
+        message: &str,
+        tokens: usize,
+    ) -> std::result::Result<(Vec<u32>, usize), String> {
+        let context = self.model.context;
+        let most = context - tokens.min(context / 2);
+        let system = self.system.as_deref();
+        let mut least = 0;
+        for left_out in 0..=self.turns.len() {
+            let turns = &self.turns[left_out..];
+            let prompt = self.model.prompts.encode(system, turns, message)?;
+            if prompt.len() <= most {
+                return Ok((prompt, left_out));
+            }
+            least = prompt.len();
+        }
+        Err(format!(
+            "needs {} tokens, but only {} of the {} tokens of a conversation are free for it; shorten it",
+            format_count(least as u64),
+            format_count(most as u64),
+            format_count(context as u64)
+        ))
+    }
+}

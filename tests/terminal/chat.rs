@@ -1,0 +1,144 @@
+//! `ebb chat` answers several messages with the chat template of a model, forgets on request, stays
+//! within the context, and names what it cannot use.
+
+use crate::conversations::chats;
+use std::fs;
+
+#[test]
+fn a_run_answers_in_turns_with_what_it_learned() {
+    let home = chats();
+    home.train("{chats.jsonl} --from {model} --train-only all --learning-rate 0.01 --steps 250")
+        .expect_code(0);
+    let chat = |options: &str, input: &str| {
+        let line = format!("chat chats.jsonl --temperature 0 {options}");
+        home.run_with_input(&line, input).expect_code(0)
+    };
+    let found = chat("--tokens 24", "What is 3 plus 0?\nSure?\n");
+    // The model is too small to add numbers.
+    let first = found.out.strip_suffix("\nYes.\n").expect("the last answer");
+    assert!(
+        first.starts_with("It is ") && first.ends_with('.'),
+        "{found:?}"
+    );
+    assert_eq!(found.err, "");
+    // A forgotten question is answered as if it were the first one.
+    let forgotten = chat(
+        "",
+        "What is 3 plus 0?\n/reset\nWhat is 3 plus 0?\n/quit\nSure?\n",
+    );
+    assert_eq!(forgotten.out, format!("{first}\n{first}\n"));
+    assert!(forgotten.err.contains("forgotten"), "{}", forgotten.err);
+    let stopped = chat("--stop is", "What is 3 plus 0?\n");
+    assert_eq!(stopped.out, "It \n");
+    let cut = chat("--tokens 1", "What is 3 plus 0?\n");
+    assert!(
+        cut.err.contains("cut after 1 token; --tokens"),
+        "{}",
+        cut.err
+    );
+}
+
+#[test]
+fn a_model_folder_answers_the_same_for_the_same_seed() {
+    let home = chats();
+    let chat = |options: &str| {
+        let line = format!("chat {{model}} --tokens 12 --system Brief. {options}");
+        let run = home.run_with_input(&line, "\"\"\"One\ntwo\"\"\"\nThree\n");
+        run.expect_code(0).out
+    };
+    let once = chat("--seed 3 --temperature 1.5");
+    assert_eq!(once, chat("--seed 3 --temperature 1.5"));
+    assert_ne!(once, chat("--seed 4 --temperature 1.5"));
+    chat("--quantize 8");
+    chat("--quantize 4");
+}
+
+#[test]
+fn a_long_conversation_stays_within_the_context() {
+    let home = chats();
+    let input = "What is one plus one?\n".repeat(6);
+    let found = home
+        .run_with_input("chat {model} --context 96 --tokens 16", &input)
+        .expect_code(0);
+    assert!(
+        found
+            .err
+            .contains("the oldest message and its answer were left out"),
+        "{}",
+        found.err
+    );
+    // A message that does not fit is refused, and the conversation goes on.
+    let long = format!("{}\nHi\n", "word ".repeat(200));
+    let found = home
+        .run_with_input("chat {model} --context 96 --tokens 16", long)
+        .expect_code(0);
+    assert!(found.err.contains("80 of the 96 tokens"), "{}", found.err);
+    assert_eq!(
+        found.err.matches("this message").count(),
+        1,
+        "{}",
+        found.err
+    );
+    let error = home.run("chat {model} --context 9000").expect_code(2).err;
+    assert!(error.contains("reads at most 512 tokens"), "{error}");
+}
+
+#[test]
+fn messages_and_models_that_cannot_be_used_are_named() {
+    let home = chats();
+    let mut input = b"\n/forget\n\xff\n".to_vec();
+    input.extend("x".repeat(3 << 20).bytes());
+    input.extend(b"\n\"\"\"open\n");
+    let error = home
+        .run_with_input("chat {model} --tokens 4", input)
+        .expect_code(0)
+        .err;
+    for part in [
+        "this message is empty",
+        "no command /forget",
+        "not text in UTF-8",
+        "longer than 1.0 MB",
+        "before the closing",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let refused = |line: &str, code: i32| home.run(line).expect_code(code).err;
+    let error = refused("chat {model} --quantize 5", 2);
+    assert!(error.contains("write 8 or 4"), "{error}");
+    let error = refused("chat nothing", 1);
+    assert!(error.contains("nothing"), "{error}");
+
+    let config = home.path("model").join("tokenizer_config.json");
+    let template = fs::read_to_string(&config).expect("the fixture has it");
+    fs::remove_file(&config).expect("it can be removed");
+    let error = refused("chat {model}", 1);
+    assert!(
+        error.contains("has no chat template; put the file"),
+        "{error}"
+    );
+    home.file("model/chat_template.jinja", "{% for %}");
+    let error = refused("chat {model}", 1);
+    assert!(
+        error.contains("chat_template.jinja cannot be used"),
+        "{error}"
+    );
+    home.file(
+        "model/chat_template.jinja",
+        "{% if messages[0].role == 'system' %}{{ raise_exception('No system.') }}{% endif %}{{ messages[0].content }}",
+    );
+    let error = refused("chat {model} --system Brief.", 1);
+    assert!(error.contains("the system prompt is refused"), "{error}");
+    assert!(error.contains("No system"), "{error}");
+    home.run("chat {model}").expect_code(0);
+    home.file(
+        "model/chat_template.jinja",
+        "{{ raise_exception('Never.') }}",
+    );
+    let error = refused("chat {model}", 1);
+    assert!(error.contains("Never"), "{error}");
+    fs::remove_file(home.path("model/chat_template.jinja")).expect("it was written");
+    fs::write(&config, template).expect("it can be written");
+    fs::remove_file(home.path("model/tokenizer.json")).expect("it can be removed");
+    let error = refused("chat {model}", 1);
+    assert!(error.contains("tokenizer.json"), "{error}");
+}
