@@ -32,8 +32,6 @@ pub(super) enum SmallModel {
     ResNet,
     Vit,
     /// With images of the usual size.
-    ResNetOf224,
-    /// With images of the usual size.
     VitOf224,
     TextEncoder,
     Gpt,
@@ -48,11 +46,10 @@ enum Source {
 }
 
 impl SmallModel {
-    pub const ALL: [SmallModel; 24] = [
+    pub const ALL: [SmallModel; 23] = [
         SmallModel::ConvNet,
         SmallModel::ResNet,
         SmallModel::Vit,
-        SmallModel::ResNetOf224,
         SmallModel::VitOf224,
         SmallModel::TextEncoder,
         SmallModel::Gpt,
@@ -87,9 +84,7 @@ impl SmallModel {
         };
         match self {
             SmallModel::ConvNet => Source::Catalog(ModelId::CONV_NET),
-            SmallModel::ResNet | SmallModel::ResNetOf224 => {
-                Source::Catalog(ModelId::Image(ImageModel::ResNet18))
-            }
+            SmallModel::ResNet => Source::Catalog(ModelId::Image(ImageModel::ResNet18)),
             SmallModel::Vit | SmallModel::VitOf224 => Source::Catalog(ModelId::VIT_MICRO),
             SmallModel::TextEncoder => text(TextSize::TextMicro, None),
             SmallModel::Gpt => text(TextSize::GptMicro, None),
@@ -100,9 +95,10 @@ impl SmallModel {
     }
 
     fn image_size(self) -> usize {
-        match self {
-            SmallModel::ResNetOf224 | SmallModel::VitOf224 => REAL_IMAGE_SIZE,
-            _ => IMAGE_SIZE,
+        if self == SmallModel::VitOf224 {
+            REAL_IMAGE_SIZE
+        } else {
+            IMAGE_SIZE
         }
     }
 
@@ -114,12 +110,8 @@ impl SmallModel {
 
     /// Its name in the catalog, with the size of large images.
     pub fn name(self) -> &'static str {
-        match self {
-            SmallModel::ResNetOf224 => return "resnet18 of 224 pixels",
-            SmallModel::VitOf224 => return "vit_micro of 224 pixels",
-            _ => {}
-        }
         match self.source() {
+            _ if self == SmallModel::VitOf224 => "vit_micro of 224 pixels",
             Source::Catalog(id) => id.name(),
             Source::Published(family) => family.name(),
         }
