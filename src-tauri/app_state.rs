@@ -94,8 +94,11 @@ impl Shell {
         }
     }
 
-    /// What the page needs when it starts. From now on it receives events about what to show.
-    pub fn welcome(&self) -> Welcome {
+    /// What the page needs when it starts. From now on it receives events about what to show, and
+    /// the GPU is checked while the user looks at the data.
+    pub fn welcome(self: &Arc<Self>) -> Welcome {
+        let checks = Arc::clone(self);
+        self.first_check.begin(move || checks.check_device());
         let first = self.early.page_listens();
         let active = || {
             let id = self.active.running()?.id.clone();
@@ -338,6 +341,14 @@ fn sample_view(folder: &Path) -> SampleView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_page_begins_the_check_of_the_gpu() {
+        let shell = Arc::new(Shell::new(Machine::default()));
+        assert!(!shell.first_check.has_begun());
+        shell.welcome();
+        assert!(shell.first_check.has_begun());
+    }
 
     #[test]
     fn folders_that_are_not_opened_are_named_or_counted() {

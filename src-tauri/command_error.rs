@@ -24,7 +24,8 @@ impl CommandError {
         )
     }
 
-    /// True if the device of the failed work is lost: whatever is on it has to be loaded anew.
+    /// True if the device of the failed work is lost, or its memory may be damaged: whatever is on
+    /// it has to be loaded anew.
     pub fn is_lost_device(&self) -> bool {
         self.code == DEVICE_LOST
     }
@@ -54,7 +55,7 @@ impl From<TrainError> for CommandError {
             TrainError::Setting { .. } => "invalid_setting",
             TrainError::Run(RunlogError::Busy { .. }) => "busy",
             TrainError::CheckStopped | TrainError::StoppedBeforeStart => "stopped",
-            error if error.is_lost_device() => DEVICE_LOST,
+            error if error.needs_reload() => DEVICE_LOST,
             _ => "failed",
         };
         CommandError::new(code, sentence(&error.to_string()))

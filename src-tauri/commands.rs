@@ -93,9 +93,8 @@ async fn wait_for_change<T: Send + 'static>(
 /// What the window needs when it starts and after a reload.
 #[tauri::command]
 pub async fn welcome(shell: State<'_, Arc<Shell>>) -> Answer<Welcome> {
-    let checks = Arc::clone(&shell);
-    shell.first_check.begin(move || checks.check_device());
-    status(shell, |shell| Ok(shell.welcome())).await
+    let own = Arc::clone(&shell);
+    status(shell, move |_| Ok(own.welcome())).await
 }
 
 /// The numbers of the status bar, as soon as they look different from version `seen`.

@@ -45,6 +45,12 @@ impl FirstDeviceCheck {
         device.text.clone()
     }
 
+    /// Whether a check was asked for.
+    #[cfg(test)]
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
     /// Begins `check` once the page is drawn. Only the first call has an effect.
     pub fn begin(&self, check: impl FnOnce() + Send + 'static) {
         if self.begun.swap(true, Ordering::Relaxed) {

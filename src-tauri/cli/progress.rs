@@ -146,15 +146,22 @@ impl Progress {
                 ..
             } => self.print(&format!("Rank {rank} ({host}): {message}")),
             RunEvent::Machines { .. } => self.machines(),
-            RunEvent::Resumed { step, .. } => {
-                self.set_bar_length();
-                self.print(&format!("Resumed at step {}", format_count(*step)))
-            }
+            RunEvent::Resumed { step, .. } => self.resume(*step),
             RunEvent::Stopped { message, .. } => self.stop(message),
             RunEvent::Failed { .. } => {
                 self.end("Failed");
                 self.print_gradients();
             }
+        }
+    }
+
+    /// Prints where a run goes on, and on which device.
+    fn resume(&mut self, step: u64) {
+        self.set_bar_length();
+        self.print(&format!("Resumed at step {}", format_count(step)));
+        if let Some(started) = self.run.started() {
+            let (device, reason) = (&started.device, &started.device_reason);
+            self.print(&format!("Device: {device} ({reason})"));
         }
     }
 

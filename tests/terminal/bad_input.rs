@@ -381,7 +381,9 @@ fn a_permission_that_is_revoked_during_a_run_ends_it_with_a_checkpoint() {
         assert!(output.err.contains(part), "{output:?}");
     }
     let events = fs::read_to_string(home.path("events")).expect("events were printed");
-    assert!(events.contains("Ebb has no permission to read this file. Allow Ebb to read"));
+    assert!(events.contains(
+        "Ebb has no permission to read this file. Allow access in the file's permissions"
+    ));
     assert!(events.contains("\"kind\":\"checkpoint\""), "{output:?}");
 }
 

@@ -45,7 +45,8 @@ fn a_stop_is_saved_within_two_seconds_and_resumes() {
     let mut training = home.start(&format!("resume {}", run.id()));
     let again = training.until(is_step(step + 1));
     assert!(
-        matches!(again[0], RunEvent::Resumed { step: at, .. } if at == step),
+        matches!(&again[0], RunEvent::Resumed { step: at, device_reason, .. }
+            if *at == step && !device_reason.is_empty()),
         "{again:#?}"
     );
     training.signal("INT");

@@ -2,6 +2,7 @@
 //! function may be, how it takes its arguments, which words are not used. Each rule is a function
 //! from text to complaints. It is tested on the project and on a planted fault.
 
+mod autorelease_pools;
 mod lengths;
 mod crate_imports;
 mod links;

@@ -6,7 +6,7 @@ use crate::workload::Workload;
 use candle_core::Device;
 use std::time::Instant;
 use tape::Parameters;
-use tape::device::{confirm, read, synchronize};
+use tape::device::{confirm, read, synchronize, with_autorelease_pool};
 use tape::optim::global_norm;
 use trainer::internals::{AccumulatedBatch, EffectiveBatch, MicroBatchResult, OptimizerState};
 use trainer::{OptimizerKind, Precision, Result, TrainError};
@@ -183,6 +183,10 @@ impl<'a> Training<'a> {
     /// Works one effective batch and updates the weights. Returns its mean loss; `None` for an
     /// empty batch.
     fn step(&mut self, micro_batches: &[Batch]) -> Result<Option<f64>> {
+        with_autorelease_pool(|| self.step_in_pool(micro_batches))
+    }
+
+    fn step_in_pool(&mut self, micro_batches: &[Batch]) -> Result<Option<f64>> {
         let options = ForwardOptions {
             checkpointed: self.case.checkpointed,
             loss_factor: self.precision.loss_factor(self.case.batch as u32),

@@ -326,7 +326,7 @@ fn unreadable(noun: &str, source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::PermissionDenied => {
             format!(
-                "Ebb has no permission to read this {noun}. Allow Ebb to read the {noun}, then read the folder again."
+                "Ebb has no permission to read this {noun}. Allow access in the permissions of the {noun} and, on a Mac, in System Settings > Privacy & Security > Files and Folders. Then read the folder again."
             )
         }
         _ => {

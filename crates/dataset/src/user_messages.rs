@@ -180,7 +180,7 @@ pub(crate) fn unreadable(error: &io::Error) -> String {
             "The file is no longer there. Put the file back, or start a new run.".to_owned()
         }
         io::ErrorKind::PermissionDenied => {
-            "Ebb has no permission to read this file. Allow Ebb to read the file, then read the folder again."
+            "Ebb has no permission to read this file. Allow access in the file's permissions and, on a Mac, in System Settings > Privacy & Security > Files and Folders. Then read the folder again."
                 .to_owned()
         }
         _ => {

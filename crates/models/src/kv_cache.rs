@@ -78,7 +78,7 @@ impl BlockCache {
         // The heads that share keys are the rows of one product.
         let query = tape.contiguous(&all.narrow(1, 0, shape.heads)?)?;
         let query = query.reshape((groups, shape.heads / groups, head))?;
-        let y = attended(&query, &keys, &values, shape)?;
+        let y = attended(tape, &query, &keys, &values, shape)?;
         self.0 = Some((keys, values));
         let width = shape.heads * head;
         Ok(Value::constant(y.reshape((1, tokens, width))?))
@@ -88,6 +88,7 @@ impl BlockCache {
 /// Attention of one token's queries [key heads, queries per key, head width] over all keys of a
 /// window.
 fn attended(
+    tape: &Tape,
     query: &Tensor,
     keys: &Tensor,
     values: &Tensor,
@@ -95,9 +96,9 @@ fn attended(
 ) -> Result<Tensor> {
     let cached = keys.dim(2)?;
     let seen = shape.window.unwrap_or(cached).min(cached);
-    let keys = keys.narrow(2, cached - seen, seen)?.contiguous()?;
-    let values = values.narrow(1, cached - seen, seen)?.contiguous()?;
-    let y = (query.matmul(&keys)? * shape.scale)?;
+    let keys = tape.contiguous(&keys.narrow(2, cached - seen, seen)?)?;
+    let values = tape.contiguous(&values.narrow(1, cached - seen, seen)?)?;
+    let y = (tape.product(query, &keys)? * shape.scale)?;
     // In a half type the probabilities would not add up to one.
     let mut scores = y.to_dtype(match y.dtype() {
         DType::F64 => DType::F64,
@@ -110,10 +111,8 @@ fn attended(
         .broadcast_sub(&scores.max_keepdim(D::Minus1)?)?
         .exp()?;
     let probabilities = probabilities.broadcast_div(&probabilities.sum_keepdim(D::Minus1)?)?;
-    Ok(probabilities
-        .to_dtype(y.dtype())?
-        .contiguous()?
-        .matmul(&values)?)
+    let probabilities = probabilities.to_dtype(y.dtype())?.contiguous()?;
+    tape.product(&probabilities, &values)
 }
 
 /// How many tokens may follow `cached` ones in a cache of `most`, as in "ids has shape [3] but 1

@@ -312,6 +312,10 @@ pub enum RunEvent {
         process: u32,
         /// Device of this life.
         device: String,
+        /// Why this device was selected; empty in runs of early versions.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        #[ts(optional, as = "Option<String>")]
+        device_reason: String,
         /// Planned steps, which a resume may change; 0 in runs of early versions.
         #[serde(default, skip_serializing_if = "is_zero")]
         #[ts(optional, as = "Option<u64>")]

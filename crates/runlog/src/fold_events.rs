@@ -165,6 +165,7 @@ impl Run {
             unix_ms,
             step,
             device,
+            device_reason,
             steps,
             epochs,
             ..
@@ -180,6 +181,9 @@ impl Run {
         self.limits = None;
         let has_changed = self.set_length(*steps, *epochs);
         self.resume(*at_ms, *step, device);
+        if let Some(started) = &mut self.started {
+            started.device_reason.clone_from(device_reason);
+        }
         if let Some(started) = self.started.as_ref().filter(|_| has_changed) {
             self.status_line.detail = status_text::length_changed(started);
         }
@@ -598,6 +602,7 @@ mod tests {
                 step: 0,
                 process: 1,
                 device: "cpu".into(),
+                device_reason: String::new(),
                 steps: 0,
                 epochs: 0,
             },

@@ -252,6 +252,7 @@ mod tests {
             step: 3,
             process: 1,
             device: String::new(),
+            device_reason: String::new(),
             steps: 0,
             epochs: 0,
         };

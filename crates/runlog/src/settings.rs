@@ -295,6 +295,9 @@ settings! {
     /// always or off. This saves battery and keeps the machine cool, but training takes about twice
     /// as long
     courtesy: PowerPolicyChoice = { Allowed::Words(PowerPolicyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
+    /// GPU time of one command buffer on a Mac while the display is on, in milliseconds. macOS
+    /// draws the screen only between two command buffers, so a longer time delays it
+    command_buffer_ms: u64 = { Allowed::Integer(1, 1000), Compute, flag: "" "MILLISECONDS", default: "10" };
     /// Maximum memory footprint of Ebb, such as 8GB
     memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "the memory that other apps leave" };
     /// Maximum memory footprint of Ebb as a fraction of all memory; the smaller of the two caps

@@ -1,7 +1,7 @@
 //! How much work Ebb puts into one command buffer of Metal. macOS ends a command buffer that holds
 //! the GPU for too long, and draws the screen only between two of them. So a command buffer has a
-//! time budget, and the number of its kernels follows from how long the kernels take. The budget is
-//! larger while the display sleeps.
+//! time budget, which the user can change, and the number of its kernels follows from how long the
+//! kernels take. The budget is larger while the display sleeps.
 //!
 //! The time of single kernels or command buffers cannot be measured: candle holds them. What is
 //! measured is the time of a whole micro-batch, from a first launch until the host has awaited the
@@ -12,7 +12,7 @@
 
 mod display;
 
-use display::Display;
+use display::{DISPLAY_ON, Display};
 use std::cell::RefCell;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -205,6 +205,17 @@ pub fn shorten() -> bool {
     with_pace(Pace::shorten)
 }
 
+/// Sets the GPU time of a command buffer while the display is on, for the runs of this process;
+/// `None` for the usual one.
+pub fn set_budget(budget: Option<Duration>) {
+    with_pace(|pace| pace.display.set_budget(budget.unwrap_or(DISPLAY_ON)));
+}
+
+/// The GPU time of a command buffer while the display is on.
+pub fn budget() -> Duration {
+    with_pace(|pace| pace.display.budget_while_on())
+}
+
 /// Changes what was measured on this thread.
 fn measure<R>(change: impl FnOnce(&mut Measured) -> R) -> R {
     MEASURED.with_borrow_mut(change)
@@ -240,6 +251,12 @@ pub(crate) fn launch() -> u32 {
 /// Counts an operation that candle computes on a Metal device.
 pub(crate) fn composed() {
     measure(|measured| measured.composed += 1);
+}
+
+/// The kernels of Ebb and the operations of candle that this thread has counted since [`begin`].
+#[cfg(test)]
+pub(crate) fn counted() -> (u64, u64) {
+    measure(|measured| (measured.launched, measured.composed))
 }
 
 /// Notes that a kernel is compiled: the time of this micro-batch is not that of its kernels.

@@ -14,22 +14,28 @@ pub fn is_half(dtype: DType) -> bool {
 /// Converts a half tensor to f32. Any other tensor is returned as it is, without a copy.
 pub fn widened(tensor: &Tensor) -> Result<Tensor> {
     Ok(if is_half(tensor.dtype()) {
-        fault_injection::computed(convertible(tensor)?.to_dtype(DType::F32)?)
+        fault_injection::computed(word_aligned(tensor)?.to_dtype(DType::F32)?)
     } else {
         tensor.clone()
     })
 }
 
-/// A tensor that every device can convert to another type. candle's strided conversion on Metal
-/// takes its input from constant memory, where a view may begin at multiples of 4 bytes only.
-pub(crate) fn convertible(tensor: &Tensor) -> Result<Tensor> {
-    Ok(
-        if tensor.device().is_metal() && begins_inside_word(tensor) {
-            tensor.contiguous()?
-        } else {
-            tensor.clone()
-        },
-    )
+/// A tensor that candle can read on every device. On Metal, candle's kernels for one strided tensor
+/// (conversions, copies, functions of each value) take it from constant memory, where a view may
+/// begin at multiples of 4 bytes only. Any other view is copied.
+pub(crate) fn word_aligned(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.device().is_metal() && begins_inside_word(tensor) {
+        copied_from_device_memory(tensor)
+    } else {
+        Ok(tensor.clone())
+    }
+}
+
+/// A contiguous copy with the same bits. candle's choice between two tensors, here twice the same,
+/// reads them from device memory.
+fn copied_from_device_memory(tensor: &Tensor) -> Result<Tensor> {
+    let always = Tensor::new(1u8, tensor.device())?.broadcast_as(tensor.shape())?;
+    Ok(always.where_cond(tensor, tensor)?)
 }
 
 /// True for a strided view that does not begin at a multiple of 4 bytes.
@@ -45,7 +51,7 @@ fn begins_inside_word(tensor: &Tensor) -> bool {
 /// tensor with [`upload_as`].
 pub fn convert(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
     fault_injection::converts(tensor.dtype(), dtype)?;
-    Ok(convertible(tensor)?.to_dtype(dtype)?)
+    Ok(word_aligned(tensor)?.to_dtype(dtype)?)
 }
 
 /// Makes a tensor of `values` in the given shape on the device. The host converts them to `dtype`,
@@ -130,5 +136,35 @@ mod tests {
             !begins_inside_word(&rows),
             "contiguous ones are in device memory"
         );
+    }
+
+    #[test]
+    fn a_view_that_begins_inside_a_word_is_copied_bit_by_bit() {
+        let bits = |x: &Tensor| {
+            let mut bytes = Vec::new();
+            x.write_bytes(&mut bytes).expect("memory");
+            bytes
+        };
+        for dtype in [DType::BF16, DType::F16, DType::U8] {
+            // All bits of a byte, so that NaN and -0 are among the halves.
+            let count = 12 * 31;
+            let bytes = (0..count * dtype.size_in_bytes()).map(|i| (37 * i) as u8);
+            let bytes: Vec<u8> = bytes.collect();
+            let x = Tensor::from_raw_buffer(&bytes, dtype, &[12, 31], &Device::Cpu);
+            let x = x.expect("as many as the shape has");
+            let views = [
+                x.narrow(1, 5, 7),
+                x.narrow(0, 1, 7).and_then(|x| x.t()),
+                x.narrow(1, 3, 1).and_then(|x| x.broadcast_as((12, 9))),
+            ];
+            for view in views {
+                let view = view.expect("a view");
+                assert!(begins_inside_word(&view));
+                let expected = bits(&view.force_contiguous().expect("memory"));
+                let copy = copied_from_device_memory(&view).expect("memory");
+                assert!(copy.is_contiguous());
+                assert_eq!(bits(&copy), expected, "{dtype:?}");
+            }
+        }
     }
 }

@@ -24,11 +24,12 @@ use std::str::FromStr;
 
 pub use crate::command_buffer_budget::{
     CANDLE_ENVIRONMENT, CommandBuffers, KernelTime, adapt as adapt_command_buffers,
-    begin as measure_command_buffers, shorten as shorten_command_buffers,
+    begin as measure_command_buffers, budget as command_buffer_budget,
+    set_budget as set_command_buffer_budget, shorten as shorten_command_buffers,
     take_computed as take_command_buffers,
 };
 pub use crate::convert_dtype::{convert, upload_as};
-pub use crate::device_sync::{confirm, read, synchronize, to_host};
+pub use crate::device_sync::{confirm, forgets_failures, read, synchronize, to_host};
 pub use crate::objective_c::{catch_exception, with_autorelease_pool};
 pub use crate::unshared_copy::copy;
 pub use metal::system_version;

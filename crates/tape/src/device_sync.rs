@@ -42,6 +42,13 @@ pub fn confirm(device: &Device) -> Result<()> {
     }
 }
 
+/// True if a wait for the device may report one of several failures and forget the others: on
+/// Metal, candle returns the error of one command buffer. After any failure that is reported late,
+/// a page fault may have damaged every tensor.
+pub fn forgets_failures(device: &Device) -> bool {
+    device.is_metal() || fault_injection::forgets_failures()
+}
+
 /// On Metal, candle's wait returns at the first failed command buffer: it forgets the others, but
 /// keeps the fences of the failed ones and the unused buffers. Another wait releases these.
 fn wait(mut until_done: impl FnMut() -> Result<()>) -> Result<()> {

@@ -41,6 +41,9 @@ pub enum Fault {
     ImpactingInteractivity,
     /// Another program's failure takes this one's work along.
     InnocentVictim,
+    /// The device reads or writes where it must not, and damages the newest parameter that was
+    /// read. If an earlier failure is not reported yet, that one hides this one.
+    PageFault,
     /// The device ignores this and all later work until it is made anew.
     SubmissionsIgnored,
     /// The device is gone; all later work fails until it is made anew.
@@ -49,7 +52,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Fault; 10] = [
+    pub const ALL: [Fault; 11] = [
         Fault::AllocationRefused,
         Fault::Exception,
         Fault::TooManyThreads,
@@ -58,6 +61,7 @@ impl Fault {
         Fault::Timeout,
         Fault::ImpactingInteractivity,
         Fault::InnocentVictim,
+        Fault::PageFault,
         Fault::SubmissionsIgnored,
         Fault::DeviceLost,
     ];
@@ -80,6 +84,9 @@ impl Fault {
             }
             Fault::InnocentVictim => {
                 "Discarded (victim of GPU error/recovery) (00000005:kIOGPUCommandBufferCallbackErrorInnocentVictim)"
+            }
+            Fault::PageFault => {
+                "Caused GPU Address Fault Error (0000000b:kIOGPUCommandBufferCallbackErrorPageFault)"
             }
             Fault::SubmissionsIgnored => {
                 "Ignored (for causing prior/excessive GPU errors) (00000004:kIOGPUCommandBufferCallbackErrorSubmissionsIgnored)"
@@ -156,6 +163,8 @@ impl Injection {
             unreported: None,
             permanent: None,
             drops_next: false,
+            newest_parameter: None,
+            damages_parameter: false,
             aliases_next: None,
             lacks_f64: false,
             allocated_bytes: 0,
@@ -252,6 +261,10 @@ struct FaultyDevice {
     permanent: Option<Fault>,
     /// The next launch has too many threads, and nothing prevented it.
     drops_next: bool,
+    /// The parameter that an operation has read last.
+    newest_parameter: Option<Tensor>,
+    /// A page fault has happened, and has not damaged it yet.
+    damages_parameter: bool,
     /// The next copy shares the memory of its original.
     aliases_next: Option<ScheduledFault>,
     /// It converts nothing to or from f64.
@@ -292,7 +305,14 @@ impl FaultyDevice {
         if next.fault.is_permanent() {
             self.permanent.get_or_insert(next.fault);
         }
+        self.damages_parameter |= next.fault == Fault::PageFault;
         Some(next.fault)
+    }
+
+    /// The parameter that a page fault damages now.
+    fn take_damaged(&mut self) -> Option<Tensor> {
+        let damages = std::mem::take(&mut self.damages_parameter);
+        damages.then(|| self.newest_parameter.take()).flatten()
     }
 
     fn dispatch(&mut self) -> Fate {
@@ -333,6 +353,21 @@ pub(crate) fn is_installed() -> bool {
 #[inline]
 pub(crate) fn begin() -> Result<()> {
     if is_installed() { begin_slow() } else { Ok(()) }
+}
+
+/// Called for a parameter that an operation is about to read.
+#[inline]
+pub(crate) fn reads_parameter(parameter: &Tensor) {
+    if is_installed()
+        && let Some(device) = &mut *device()
+    {
+        device.newest_parameter = Some(parameter.clone());
+    }
+}
+
+/// True while the device may report one of several failures and forget the others.
+pub(crate) fn forgets_failures() -> bool {
+    is_installed()
 }
 
 /// Called for an in-place pass: what becomes of its result.
@@ -413,6 +448,7 @@ pub(crate) fn read_back(mut values: Vec<f64>) -> Result<Vec<f64>> {
 pub(crate) fn synchronized() -> Result<()> {
     if is_installed() {
         measure_slow();
+        damage_slow();
         report()
     } else {
         Ok(())
@@ -437,6 +473,7 @@ pub(crate) fn overwrite(tensor: &Tensor) -> candle_core::Result<()> {
 
 #[cold]
 fn begin_slow() -> Result<()> {
+    damage_slow();
     let fault = device().as_mut().and_then(|device| device.next(true));
     match fault {
         None => Ok(()),
@@ -444,6 +481,16 @@ fn begin_slow() -> Result<()> {
         // As an exception of Objective-C, it runs no panic hook.
         Some(Fault::Exception) => resume_unwind(Box::new(RaisedException)),
         Some(fault) => Err(fault.error()),
+    }
+}
+
+/// Damages a parameter after a page fault. Not in the middle of an operation, which may be reading
+/// it: what it computes is garbage anyway.
+fn damage_slow() {
+    let damaged = device().as_mut().and_then(FaultyDevice::take_damaged);
+    if let Some(parameter) = damaged {
+        // Other types than those that are trained stay.
+        let _ = overwrite(&parameter);
     }
 }
 

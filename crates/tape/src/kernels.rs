@@ -50,6 +50,7 @@ pub(crate) mod multi_tensor;
 #[cfg(test)]
 mod tests;
 
+use crate::convert_dtype::convert;
 use crate::error::{Result, TapeError};
 use crate::launch_grid::{FEWER_ELEMENTS, Grid};
 use candle_core::{DType, Device, Tensor};
@@ -88,6 +89,15 @@ fn on_device(device: &Device) -> bool {
         #[cfg(not(test))]
         Device::Cpu => false,
     }
+}
+
+/// True for Metal, and in tests for the emulator in its place.
+pub(crate) fn is_metal(device: &Device) -> bool {
+    #[cfg(test)]
+    if device.is_cpu() {
+        return emulator::on();
+    }
+    device.is_metal()
 }
 
 /// The suffix of a kernel's name for an element type.
@@ -302,12 +312,12 @@ fn uninit_like(x: &Tensor) -> Result<Tensor> {
 
 /// `other` in the element type of `x`, contiguous.
 fn alike(other: &Tensor, x: &Tensor) -> Result<Tensor> {
-    Ok(other.to_dtype(x.dtype())?.contiguous()?)
+    Ok(convert(other, x.dtype())?.contiguous()?)
 }
 
 /// `x` in f32, contiguous: the type in which kernels take weights.
 fn single(x: &Tensor) -> Result<Tensor> {
-    Ok(x.to_dtype(DType::F32)?.contiguous()?)
+    Ok(convert(x, DType::F32)?.contiguous()?)
 }
 
 #[cfg(any(feature = "cuda", target_os = "macos"))]

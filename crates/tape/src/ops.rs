@@ -92,27 +92,46 @@ impl Tape<'_> {
     /// Chooses the form by device, element type and the result of the device check. No other code
     /// decides this.
     fn form(&self, group: KernelGroup, x: &Tensor) -> Form {
+        self.form_that_fits(group, x, true)
+    }
+
+    /// [`Tape::form`] of an operation whose kernel computes only some shapes; `fits` tells whether
+    /// it computes this one.
+    fn form_that_fits(&self, group: KernelGroup, x: &Tensor, fits: bool) -> Form {
         let form = match self.kernels() {
             Kernels::Composed => Form::Composed,
+            Kernels::Fused if !fits && kernels::exist_for(x) => Form::Composed,
             Kernels::Fused if kernels::run_on(group, x) => Form::Device,
             Kernels::Fused if cpu::is_fused(x) => Form::Cpu,
             Kernels::Fused => Form::Composed,
         };
-        if form == Form::Composed && x.device().is_metal() {
-            command_buffer_budget::composed();
-        }
+        count_composed(form == Form::Composed, x);
         form
     }
 
     /// True if the fused CPU kernel will run on this tensor; for operations without a GPU kernel.
     fn fuses(&self, x: &Tensor) -> bool {
-        matches!(self.kernels(), Kernels::Fused) && !kernels::exist_for(x) && cpu::is_fused(x)
+        let is_fused = matches!(self.kernels(), Kernels::Fused);
+        let is_fused = is_fused && !kernels::exist_for(x) && cpu::is_fused(x);
+        count_composed(!is_fused, x);
+        is_fused
+    }
+}
+
+/// Counts an operation whose kernels candle launches on Metal, unless Ebb's own compute it.
+fn count_composed(is_composed: bool, x: &Tensor) {
+    if is_composed && kernels::is_metal(x.device()) {
+        command_buffer_budget::composed();
     }
 }
 
 /// `a b` of matrices or of batches of them, by the device's own product. In a dry run, zeros of the
 /// same size.
 fn stock_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if a.device().is_metal() {
+        // candle's product as well, but its output is not rounded up to a power of two.
+        return kernels::matmul::product(a, b);
+    }
     if !cpu::skips_arithmetic() {
         return Ok(a.matmul(b)?);
     }

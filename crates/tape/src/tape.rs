@@ -204,11 +204,15 @@ impl<'a> Tape<'a> {
     /// Callers that can use the codes call [`Tape::quantized`] first.
     pub fn parameter(&self, id: ParameterId) -> Value {
         match self.parameters.place(id) {
-            Place::Trained(index) => Value {
-                tensor: self.parameters.at(index).tensor.clone(),
-                id: self.recording.is_some().then_some(index),
-                recompute: None,
-            },
+            Place::Trained(index) => {
+                let tensor = self.parameters.at(index).tensor.clone();
+                fault_injection::reads_parameter(&tensor);
+                Value {
+                    tensor,
+                    id: self.recording.is_some().then_some(index),
+                    recompute: None,
+                }
+            }
             Place::Frozen(index) => {
                 let whole = self.whole(self.parameters.frozen_at(index));
                 Value::constant(whole.expect("codes and scales belong together"))

@@ -1,5 +1,6 @@
 //! Copies of tensors that are written in place afterwards.
 
+use crate::convert_dtype::word_aligned;
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
 use candle_core::{CpuStorage, Storage, Tensor};
@@ -10,7 +11,7 @@ use candle_core::{CpuStorage, Storage, Tensor};
 /// # Errors
 /// The device has too little memory, or the copy shares the memory of `tensor`.
 pub fn copy(tensor: &Tensor) -> Result<Tensor> {
-    let copy = fault_injection::copied(tensor, tensor.force_contiguous()?);
+    let copy = fault_injection::copied(tensor, word_aligned(tensor)?.force_contiguous()?);
     if share_memory(tensor, &copy) {
         return Err(TapeError::Device(
             "the copy of a tensor shares the memory of the original; choose --device cpu"

@@ -25,14 +25,34 @@ use compare_with_cpu::{check_cases, count_operations};
 use refuse_kernels::{compare, dtype_of, refuse_kernels};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::LazyLock;
 use tape::TapeError;
 use tape::device::{DeviceKind, DevicePreference, SelectedDevice, select_device, system_version};
 use tape::kernels::{KernelGroup, LaunchTimer, allow, allow_all_except, fingerprint, take_used};
 
 /// Checks that may end the process in the same comparison before the GPU is refused.
 const MOST_UNFINISHED: u32 = 2;
+
+/// What is compared beside the operations of the tape, and how.
+const COMPARISONS: [&str; 3] = [
+    include_str!("device_check/compare_with_cpu.rs"),
+    include_str!("device_check/refuse_kernels.rs"),
+    include_str!("device_check/small_models.rs"),
+];
+
+/// A hash of everything that a saved result is about, except the device and the system.
+fn hash_of_sources() -> &'static str {
+    static HASH: LazyLock<String> = LazyLock::new(|| {
+        let mut hasher = DefaultHasher::new();
+        (fingerprint(), COMPARISONS).hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    });
+    &HASH
+}
+
 /// Result of comparing a device with the CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceCheck {
@@ -45,7 +65,7 @@ pub struct DeviceCheck {
     /// The GPU's name.
     #[serde(default)]
     gpu: String,
-    /// A hash of the kernels' sources and of candle's version.
+    /// A hash of the sources that decide what the device computes and what is compared.
     #[serde(default)]
     kernels: String,
     /// Number of operations and models compared.
@@ -174,7 +194,7 @@ impl DeviceCheck {
             system: system_version(),
             device: kind.to_string(),
             gpu: name,
-            kernels: fingerprint(),
+            kernels: hash_of_sources().to_owned(),
             operations: 0,
             failed: None,
             failed_halves: BTreeMap::new(),
@@ -377,6 +397,17 @@ pub fn checked_device_for(
     }
     let mut observer = guard.observe(observer);
     let outcome = decided_or_run(&guard, &mut chosen, path, &mut observer, DeviceCheck::run);
+    checked(outcome, chosen, wanted, precision)
+}
+
+/// The device with the outcome of its check. If it failed during the check and the user did not ask
+/// for it, the CPU.
+fn checked(
+    outcome: Result<DeviceCheck>,
+    chosen: SelectedDevice,
+    wanted: DevicePreference,
+    precision: Precision,
+) -> Result<SelectedDevice> {
     let check = match outcome {
         Err(error) if error.device_fault().is_some() && wanted == DevicePreference::Auto => {
             let cpu = select_device(DevicePreference::Cpu)?;
@@ -616,6 +647,68 @@ mod tests {
         assert!(finding.detail.contains(Fault::Exception.description()));
         let error = compared_under(Fault::DeviceLost, &cases[0]).unwrap_err();
         assert_eq!(error.device_fault(), Some(DeviceFault::Lost));
+    }
+
+    #[test]
+    fn a_composed_form_is_compared_in_every_case_of_a_refused_kernel() {
+        struct Counts(Vec<String>);
+        impl CheckObserver for Counts {
+            fn progress(&mut self, _: usize, _: usize) -> ControlFlow<()> {
+                ControlFlow::Continue(())
+            }
+
+            fn finding(&mut self, finding: &Finding) {
+                self.0.push(finding.what.clone());
+            }
+        }
+        let cases = &check_cases()[..3];
+        let (own, other) = ((KernelGroup::Linear, "f32"), (KernelGroup::Add, "f32"));
+        // The second passed with the kernels that make the first one fail; the third used others.
+        let used = [
+            Used::from([own]),
+            Used::from([own, other]),
+            Used::from([other]),
+        ];
+        let mut findings: Vec<Finding> = cases
+            .iter()
+            .map(|case| compare(case, &mut cpu()).unwrap().0)
+            .collect();
+        findings[0].passed = false;
+        let mut observer = Counts(Vec::new());
+        let refused = refuse_kernels(&mut cpu(), cases, &mut findings, &used, &mut observer);
+        allow(true);
+        assert_eq!(refused.unwrap().len(), 1);
+        assert_eq!(observer.0, [findings[1].what.clone()]);
+    }
+
+    #[cfg(not(target_os = "macos"))]
+    #[test]
+    fn a_lost_gpu_that_cannot_be_made_again_leaves_the_run_to_the_cpu() {
+        // No other system has Metal, so that a new device is refused here.
+        let mut chosen = SelectedDevice {
+            kind: crate::DeviceKind::Metal,
+            ..cpu()
+        };
+        let lost = ScheduledFault {
+            at: 0,
+            fault: Fault::DeviceLost,
+        };
+        let injection = Injection::install(vec![lost], 5);
+        let error = compare(&check_cases()[0], &mut chosen).unwrap_err();
+        drop(injection);
+        let text = error.to_string();
+        assert!(text.contains("metal cannot be used"), "{text}");
+        let decide = |error, wanted| checked(Err(error), chosen.clone(), wanted, Precision::F32);
+        let again = || TapeError::Lost(text.clone()).into();
+        let refused = decide(again(), DevicePreference::Metal).unwrap_err();
+        assert_eq!(refused.device_fault(), Some(DeviceFault::Lost));
+        let instead = decide(error, DevicePreference::Auto).unwrap();
+        assert_eq!(instead.kind, crate::DeviceKind::Cpu);
+        let reason = instead.reason;
+        assert!(
+            reason.starts_with("metal failed while it was checked: "),
+            "{reason}"
+        );
     }
 
     #[test]

@@ -332,6 +332,12 @@ impl TrainError {
         matches!(self, TrainError::Tape(error) if error.is_deferred_fault())
     }
 
+    /// Whether everything on the device has to be loaded again: the device is lost, or a failure
+    /// that was reported late may hide another one that damaged its memory.
+    pub fn needs_reload(&self) -> bool {
+        self.is_lost_device() || self.is_deferred_fault()
+    }
+
     /// Whether the micro-batch was cancelled through its cancel flag.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, TrainError::Tape(error) if error.is_cancelled())
@@ -390,5 +396,19 @@ mod tests {
         assert!(exception.is_lost_device() && !exception.is_passing_fault());
         let memory = TrainError::from(TapeError::Memory("refused".to_owned()));
         assert!(!memory.is_lost_device() && memory.is_passing_fault());
+    }
+
+    #[test]
+    fn after_a_failure_that_is_reported_late_everything_is_loaded_again() {
+        let late = "Command buffer had following error: Insufficient Memory";
+        for error in [
+            TapeError::Lost("gone".to_owned()),
+            TapeError::TooLong("timeout".to_owned()),
+            TapeError::Memory(late.to_owned()),
+        ] {
+            assert!(TrainError::from(error).needs_reload());
+        }
+        let at_once = TapeError::Memory("Failed to create metal resource".to_owned());
+        assert!(!TrainError::from(at_once).needs_reload());
     }
 }

@@ -53,13 +53,14 @@ pub fn set(activity: Activity) {
     });
 }
 
+/// What this thread does; `None` outside [`Awake`].
+pub fn current() -> Option<Activity> {
+    CURRENT.with_borrow(|current| current.as_ref().map(|(activity, _)| *activity))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn current() -> Option<Activity> {
-        CURRENT.with_borrow(|current| current.as_ref().map(|(activity, _)| *activity))
-    }
 
     #[test]
     fn a_thread_that_waits_lets_the_system_sleep() {

@@ -144,6 +144,7 @@ pub mod internals {
     pub use crate::estimate::inefficient_size_hints::AttentionSize;
     pub use crate::export_inputs::tokenizer_file;
     pub use crate::gradient_accumulation::{AccumulatedBatch, EffectiveBatch};
+    pub use crate::keep_awake::{Activity, current as current_activity};
     pub use crate::lr_schedule::{LrSchedule, Schedule};
     pub use crate::optimizer::OptimizerState;
     pub use crate::pending_samples::SampleQueue;

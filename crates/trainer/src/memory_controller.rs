@@ -101,6 +101,8 @@ impl MemoryController {
         model: ModelMemory,
         replay: Option<Replay>,
     ) -> Result<Self> {
+        let budget = plan.config.command_buffer_ms.map(Duration::from_millis);
+        tape::device::set_command_buffer_budget(budget);
         let device = SharedDevice::new(&chosen.device);
         let source = machine.source(&device, stack_bytes(plan.threads))?;
         let is_stepped = source.is_stepped();
@@ -550,13 +552,8 @@ impl MemoryController {
     /// # Errors
     /// The device still refuses it, or is lost; `error` itself if it is no fault of the device.
     pub fn failed(&mut self, error: TrainError, control: &Control) -> Result<Option<TrainError>> {
-        let outcome = match error.device_fault() {
-            Some(DeviceFault::Memory) => Outcome::Memory,
-            Some(DeviceFault::TooLong) => {
-                tape::device::shorten_command_buffers();
-                Outcome::TooLong
-            }
-            Some(DeviceFault::Lost) | None => return Err(error),
+        let Some(outcome) = outcome_of(&error) else {
+            return Err(error);
         };
         let running = self.running.as_ref().map(|running| running.micro_batch);
         let confirmed = self.confirmed.as_ref().map(|record| record.micro_batch);
@@ -575,6 +572,23 @@ impl MemoryController {
             times,
             error,
         }))
+    }
+
+    /// Learns from a failure of the device after which everything is loaded again: work that took
+    /// too long or did not fit is smaller from now on.
+    ///
+    /// # Errors
+    /// The device is lost.
+    pub fn learn_from(&mut self, error: &TrainError) -> Result<()> {
+        match outcome_of(error) {
+            Some(outcome) => self.back_off(outcome).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all tensors of the device may be damaged after this failure.
+    pub fn may_have_damaged_tensors(&self, error: &TrainError) -> bool {
+        error.is_deferred_fault() && self.usage.forgets_failures()
     }
 
     /// Waits for the device after a failure and returns cached memory to the system. Returns the
@@ -602,6 +616,19 @@ impl MemoryController {
         if !self.is_stepped {
             control.wait(time);
         }
+    }
+}
+
+/// How a micro-batch ended that the device failed, if a smaller one helps. After work that took too
+/// long, command buffers are shorter.
+fn outcome_of(error: &TrainError) -> Option<Outcome> {
+    match error.device_fault()? {
+        DeviceFault::Memory => Some(Outcome::Memory),
+        DeviceFault::TooLong => {
+            tape::device::shorten_command_buffers();
+            Some(Outcome::TooLong)
+        }
+        DeviceFault::Lost => None,
     }
 }
 

@@ -490,10 +490,11 @@ impl<'a, T: Task> Session<'a, T> {
     ///
     /// # Errors
     /// `error` itself if a smaller micro-batch would not help, and a fault of the device if the
-    /// accumulated gradients may be incomplete. The device refuses even the smallest micro-batch.
+    /// accumulated gradients may be incomplete, or the weights damaged. The device refuses even the
+    /// smallest micro-batch.
     pub(crate) fn recover(&mut self, error: TrainError, has_sums: bool) -> Result<()> {
         let late = if error.device_fault().is_some() {
-            if has_sums && error.is_deferred_fault() {
+            if has_sums && error.is_deferred_fault() || self.may_have_damaged_weights(&error) {
                 return Err(error);
             }
             self.controller.failed(error, &self.control)?
@@ -505,7 +506,15 @@ impl<'a, T: Task> Session<'a, T> {
         } else {
             self.controller.back_off(Outcome::Cancelled)?
         };
-        late.filter(|_| has_sums).map_or(Ok(()), Err)
+        let is_lost = |fault: &TrainError| has_sums || self.may_have_damaged_weights(fault);
+        late.filter(is_lost).map_or(Ok(()), Err)
+    }
+
+    /// Whether the weights may be damaged after a failure, although it happened while they were
+    /// only read. The device may have forgotten a page fault beside the failure that it reported. A
+    /// group compares the weights of its machines instead.
+    fn may_have_damaged_weights(&self, error: &TrainError) -> bool {
+        self.group.is_alone() && self.controller.may_have_damaged_tensors(error)
     }
 
     /// Measures the gradients of a whole effective batch. Reading the measurements waits until the
@@ -630,7 +639,8 @@ impl<'a, T: Task> Session<'a, T> {
     /// `error` itself if the step alone cannot be repeated: the device is lost or did not fail at
     /// all, or more than the gradients is lost. The device fails too often.
     pub(crate) fn redo_step(&mut self, error: TrainError) -> Result<()> {
-        if !error.is_passing_fault() || self.must_reload {
+        let is_damaging = self.may_have_damaged_weights(&error);
+        if !error.is_passing_fault() || self.must_reload || is_damaging {
             return Err(error);
         }
         let step = self.state.step + 1;
@@ -643,8 +653,11 @@ impl<'a, T: Task> Session<'a, T> {
             });
         }
         let message = format!("step {step} is repeated: {error}");
-        // Whatever else the device reports now is about the gradients that are lost anyway.
-        let _ = self.controller.failed(error, &self.control)?;
+        // The gradients are lost anyway, but the weights may be damaged.
+        let late = self.controller.failed(error, &self.control)?;
+        if let Some(late) = late.filter(|late| self.may_have_damaged_weights(late)) {
+            return Err(late);
+        }
         self.log.warn("step_repeated", message)?;
         self.restart_loader();
         Ok(())
@@ -878,6 +891,7 @@ impl<'a, T: Task> Session<'a, T> {
             step: self.state.step,
             process: std::process::id(),
             device: self.chosen.kind.to_string(),
+            device_reason: self.chosen.reason.clone(),
             steps: self.plan.steps,
             epochs: self.plan.epochs(),
         }

@@ -187,11 +187,7 @@ pub(crate) fn with_sample_counts<T: Task>(plan: Plan, data: &T::Data) -> Plan {
 
 /// Trains to the end and emits how it ended.
 fn train<T: Task>(mut session: Session<'_, T>) -> Result<RunOutcome> {
-    let outcome = train_loop(&mut session).and_then(|reason| {
-        end_in_group(&mut session, reason)?;
-        finish(&mut session, reason)
-    });
-    outcome.map_err(|error| {
+    train_loop(&mut session).map_err(|error| {
         // A checkpoint that could not be written is not tried again.
         if !matches!(error, TrainError::CheckpointWrite { .. }) {
             session.save_after_error();
@@ -202,9 +198,9 @@ fn train<T: Task>(mut session: Session<'_, T>) -> Result<RunOutcome> {
     })
 }
 
-fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
+fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<RunOutcome> {
     // Each micro-batch catches exceptions of the system itself; this catches those between them.
-    let mut outcome = with_autorelease_pool(|| train_steps(session));
+    let mut outcome = with_autorelease_pool(|| train_to_end(session));
     // Whatever was not answered where it happened may have damaged the weights.
     while let Err(error) = outcome {
         if !session.group.is_alone() {
@@ -218,10 +214,17 @@ fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
         };
         outcome = with_autorelease_pool(|| {
             restore(session, fault)?;
-            train_steps(session)
+            train_to_end(session)
         });
     }
     outcome
+}
+
+/// Trains, saves the last step and emits the end of the run.
+fn train_to_end<T: Task>(session: &mut Session<'_, T>) -> Result<RunOutcome> {
+    let reason = train_steps(session)?;
+    end_in_group(session, reason)?;
+    finish(session, reason)
 }
 
 fn train_steps<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
@@ -231,30 +234,42 @@ fn train_steps<T: Task>(session: &mut Session<'_, T>) -> Result<StopReason> {
         return Ok(reason);
     }
     while session.state.step < session.plan.steps {
-        let accumulated = if session.group.is_alone() {
-            accumulate(session).or_else(|error| repeat_after_fault(session, error))?
-        } else {
-            accumulate_in_group(session)?
-        };
-        match accumulated {
-            Accumulated::Batch(batch, health) => session.update(*batch, &health)?,
-            Accumulated::Followed => session.follow_step(),
-            Accumulated::Repeat => continue,
-            Accumulated::Stop(reason) => return Ok(reason),
-        }
-        if std::mem::take(&mut session.machines.restores_ranks) {
-            session.restore_suspended_ranks()?;
-        }
-        if evaluation_is_due(session)
-            && let ControlFlow::Break(reason) = evaluate_within_patience(session)?
-        {
+        // Without a pool for each step, what the system releases between the micro-batches stays
+        // until the run ends.
+        let flow = with_autorelease_pool(|| train_step(session))?;
+        if let ControlFlow::Break(reason) = flow {
             return Ok(reason);
-        }
-        if session.checkpoint_is_due() {
-            session.save_or_warn(CheckpointReason::Periodic)?;
         }
     }
     Ok(StopReason::Finished)
+}
+
+/// Trains one step, evaluates and saves if that is due. Breaks if the run ends.
+fn train_step<T: Task>(session: &mut Session<'_, T>) -> Result<ControlFlow<StopReason>> {
+    let accumulated = if session.group.is_alone() {
+        accumulate(session).or_else(|error| repeat_after_fault(session, error))?
+    } else {
+        accumulate_in_group(session)?
+    };
+    match accumulated {
+        Accumulated::Batch(batch, health) => session.update(*batch, &health)?,
+        Accumulated::Followed => session.follow_step(),
+        Accumulated::Repeat => return Ok(ControlFlow::Continue(())),
+        Accumulated::Stop(reason) => return Ok(ControlFlow::Break(reason)),
+    }
+    if std::mem::take(&mut session.machines.restores_ranks) {
+        session.restore_suspended_ranks()?;
+    }
+    if evaluation_is_due(session) {
+        let flow = evaluate_within_patience(session)?;
+        if flow.is_break() {
+            return Ok(flow);
+        }
+    }
+    if session.checkpoint_is_due() {
+        session.save_or_warn(CheckpointReason::Periodic)?;
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 /// Evaluates. Breaks if the run shall stop, or if the last evaluations were no better.
@@ -270,6 +285,9 @@ fn evaluate_within_patience<T: Task>(
 
 /// Repeats the step after a fault of the device while its gradients were accumulated: they have
 /// been dropped, and the weights were only read.
+///
+/// # Errors
+/// `error` itself if the weights may be damaged too.
 fn repeat_after_fault<T: Task>(
     session: &mut Session<'_, T>,
     error: TrainError,

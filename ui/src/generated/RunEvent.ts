@@ -397,6 +397,10 @@ process: number,
  */
 device: string, 
 /**
+ * Why this device was selected; empty in runs of early versions.
+ */
+device_reason?: string, 
+/**
  * Planned steps, which a resume may change; 0 in runs of early versions.
  */
 steps?: number, 

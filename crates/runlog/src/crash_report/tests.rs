@@ -34,6 +34,7 @@ fn resumed(before: u64) -> RunEvent {
         step: 40,
         process: 1,
         device: "cpu".into(),
+        device_reason: String::new(),
         steps: 0,
         epochs: 0,
     }

@@ -44,6 +44,7 @@ fn resumed(at_ms: u64, step: u64) -> RunEvent {
         step,
         process: 1,
         device: "CPU, 2 threads".into(),
+        device_reason: String::new(),
         steps: 0,
         epochs: 0,
     }
@@ -60,12 +61,16 @@ fn a_resume_may_change_the_planned_length() {
         unix_ms: 0,
         step: 90,
         process: 1,
-        device: "CPU".into(),
+        device: "cpu".into(),
+        device_reason: "metal failed while it was checked".into(),
         steps: 640,
         epochs: 40,
     };
     run.apply(&longer);
     assert_eq!(planned(&run), Some((640, 40)));
+    let started = run.started().expect("it has started");
+    let device = (started.device.as_str(), started.device_reason.as_str());
+    assert_eq!(device, ("cpu", "metal failed while it was checked"));
     let detail = &run.status_line().detail;
     assert!(
         detail.starts_with("The run now ends at step 640, after 40 epochs."),
@@ -425,6 +430,7 @@ fn a_changed_memory_limit_is_a_change_that_a_resumed_run_forgets() {
         process: 1,
         step: 9,
         device: "CPU".into(),
+        device_reason: String::new(),
         steps: 0,
         epochs: 0,
     });
@@ -473,6 +479,7 @@ fn a_run_is_compared_with_its_baseline() {
         process: 1,
         step: 0,
         device: "CPU".into(),
+        device_reason: String::new(),
         steps: 0,
         epochs: 0,
     });

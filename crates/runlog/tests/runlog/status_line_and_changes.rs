@@ -157,6 +157,7 @@ fn a_resumption_is_listed_with_its_step() {
         step: 128,
         process: 1,
         device: "CPU".into(),
+        device_reason: String::new(),
         steps: 0,
         epochs: 0,
     });

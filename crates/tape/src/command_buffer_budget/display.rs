@@ -11,7 +11,7 @@ pub(super) use platform::is_asleep;
 
 /// GPU time of a command buffer while the display is on. A screen with 60 pictures per second has
 /// 16.7 ms for each.
-const DISPLAY_ON: Duration = Duration::from_millis(10);
+pub(super) const DISPLAY_ON: Duration = Duration::from_millis(10);
 /// GPU time of a command buffer while the display sleeps: far below what macOS allows before it
 /// ends the work.
 const DISPLAY_ASLEEP: Duration = Duration::from_millis(100);
@@ -23,6 +23,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Display {
     read_at: Option<Instant>,
     is_asleep: bool,
+    /// The budget while it is on.
+    on: Duration,
 }
 
 impl Display {
@@ -30,7 +32,19 @@ impl Display {
         Display {
             read_at: None,
             is_asleep: false,
+            on: DISPLAY_ON,
         }
+    }
+
+    /// Sets the budget while the display is on. One that is longer than the usual budget of a
+    /// sleeping display holds for that, too.
+    pub(super) fn set_budget(&mut self, on: Duration) {
+        self.on = on;
+    }
+
+    /// The budget while the display is on.
+    pub(super) fn budget_while_on(&self) -> Duration {
+        self.on
     }
 
     /// The time budget of a command buffer now. `is_asleep` reads the state of the display.
@@ -41,9 +55,9 @@ impl Display {
             self.read_at = Some(now);
         }
         if self.is_asleep {
-            DISPLAY_ASLEEP
+            self.on.max(DISPLAY_ASLEEP)
         } else {
-            DISPLAY_ON
+            self.on
         }
     }
 }
@@ -71,5 +85,13 @@ mod tests {
         assert_eq!(budget_ms(1000, true), (100, 2));
         assert_eq!(budget_ms(1999, false), (100, 2));
         assert_eq!(budget_ms(2000, false), (10, 3));
+        for (on_ms, asleep_ms) in [(25_u64, 100_u128), (400, 400)] {
+            for (is_asleep, expected_ms) in [(false, u128::from(on_ms)), (true, asleep_ms)] {
+                let mut display = Display::new();
+                display.set_budget(Duration::from_millis(on_ms));
+                let budget = display.budget(start, || is_asleep);
+                assert_eq!(budget.as_millis(), expected_ms);
+            }
+        }
     }
 }

@@ -63,13 +63,19 @@ fn is_translated() -> bool {
     output.is_ok_and(|output| output.stdout.starts_with(b"1"))
 }
 
+/// The default GPU; `None` if there is none, or the system raises an exception.
 fn gpu() -> Option<Gpu> {
-    let device = candle_metal_kernels::metal::Device::system_default()?;
-    let device = device.as_ref();
-    Some(Gpu {
-        name: device.name().to_string(),
-        is_apple7: device.supportsFamily(MTLGPUFamily::Apple7),
-    })
+    let found = guarded(|| {
+        let device = candle_metal_kernels::metal::Device::system_default();
+        Ok(device.map(|device| {
+            let device = device.as_ref();
+            Gpu {
+                name: device.name().to_string(),
+                is_apple7: device.supportsFamily(MTLGPUFamily::Apple7),
+            }
+        }))
+    });
+    found.ok().flatten()
 }
 
 /// Describes the device that a run would use.

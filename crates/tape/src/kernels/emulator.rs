@@ -3,6 +3,7 @@
 
 use super::row_kernels::REGISTER_WORDS;
 use super::{Argument, CopyShape, Grid, Kernel, Module, TensorBatch, source, suffix};
+use crate::command_buffer_budget;
 use crate::error::{Result, TapeError};
 use candle_core::{CpuStorage, DType, InplaceOp1, Layout, Storage, Tensor};
 use std::cell::{Cell, RefCell};
@@ -180,6 +181,7 @@ pub(super) fn launch(kernel: Kernel, grid: Grid, arguments: &[Argument]) -> Resu
             Word::CopyShape(shape) => std::ptr::from_mut(shape).cast(),
         })
         .collect();
+    command_buffer_budget::launch();
     LAUNCHED.with_borrow_mut(|all| all.insert(kernel.symbol()));
     let name = CString::new(kernel.symbol()).expect("a kernel name contains no NUL byte");
     // SAFETY: the entry point has this type in the source above.

@@ -5,6 +5,7 @@ use super::row_kernels::REGISTER_WORDS;
 use super::{Module, suffix};
 use candle_core::DType;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
 
 /// Definitions for CUDA C++.
 pub(super) const CUDA: &str = include_str!("source/cuda.h");
@@ -26,20 +27,6 @@ const TYPED: [&str; 5] = [
     include_str!("source/feature_maps.kernel"),
     include_str!("source/attention.kernel"),
     include_str!("source/copies.kernel"),
-];
-
-/// The code that launches the kernels: their grids, and the options of the compiler.
-const LAUNCHES: [&str; 10] = [
-    include_str!("attention.rs"),
-    include_str!("batched_heads.rs"),
-    include_str!("copies.rs"),
-    include_str!("cuda.rs"),
-    include_str!("elementwise.rs"),
-    include_str!("allowed_kernels.rs"),
-    include_str!("feature_maps.rs"),
-    include_str!("metal.rs"),
-    include_str!("multi_tensor.rs"),
-    include_str!("rows.rs"),
 ];
 
 /// Source that is compiled once per number of register words.
@@ -87,16 +74,17 @@ pub(super) fn text(prelude: &str, of: Module) -> String {
     [prelude, COMMON, &module(of)].concat()
 }
 
-/// A hash of everything that decides what the kernels of this build compute, and which kernels of
-/// candle run beside them.
-pub fn fingerprint() -> String {
-    let mut hasher = DefaultHasher::new();
-    (CANDLE, METAL, CUDA, TENSOR_CORES, LAUNCHES).hash(&mut hasher);
-    for dtype in [DType::F32, DType::BF16, DType::F16] {
-        text("", Module::Typed(dtype)).hash(&mut hasher);
-    }
-    text("", Module::Single).hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
+/// A hash of everything that decides what the operations of this build compute on a GPU: all
+/// sources of this crate, which include those of the kernels and the table of cases, and the
+/// version of candle, whose kernels run beside them.
+pub fn fingerprint() -> &'static str {
+    const SOURCES: &str = env!("EBB_TAPE_SOURCES");
+    static HASH: LazyLock<String> = LazyLock::new(|| {
+        let mut hasher = DefaultHasher::new();
+        (CANDLE, METAL, CUDA, TENSOR_CORES, SOURCES).hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    });
+    &HASH
 }
 
 /// The common part of all kernels.
@@ -106,7 +94,13 @@ pub(super) fn common() -> &'static str {
 }
 
 #[cfg(test)]
+#[allow(dead_code, reason = "only its hash is tested")]
+#[path = "../../build.rs"]
+mod build_script;
+
+#[cfg(test)]
 mod tests {
+    use super::super::emulator;
     use super::*;
 
     #[test]
@@ -120,8 +114,26 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_is_the_same_each_time() {
-        assert_eq!(fingerprint(), fingerprint());
+    fn every_source_of_the_crate_decides_the_fingerprint() {
+        let sources = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+        let hash = build_script::hash_folder(sources).expect("sources can be read");
+        assert_eq!(hash, env!("EBB_TAPE_SOURCES"));
         assert_eq!(fingerprint().len(), 16);
+        let copy = emulator::scratch(&format!("sources-{}", std::process::id()));
+        let write = |name: &str, text: &str| {
+            let path = copy.join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, text).expect("a file");
+            build_script::hash_folder(&copy).expect("sources can be read")
+        };
+        let mut hashes = vec![
+            write("check/cases.rs", "linear"),
+            write("check/cases.rs", "linear, conv2d"),
+            write("ops/linear.rs", "x W"),
+            write("launch_grid.rs", "x W"),
+        ];
+        std::fs::remove_dir_all(&copy).expect("it was made here");
+        hashes.dedup();
+        assert_eq!(hashes.len(), 4, "{hashes:?}");
     }
 }

@@ -7,6 +7,7 @@ mod multi_tensor;
 mod quantized;
 mod sizes;
 mod compile;
+mod counted_operations;
 mod device_check_coverage;
 
 use super::{Grid, Kernel, emulator};

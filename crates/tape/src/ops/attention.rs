@@ -302,15 +302,9 @@ impl Tape<'_> {
     /// Long sequences are computed in blocks: on a GPU by kernels unless the heads are too wide,
     /// otherwise by tensor primitives. A GPU has no kernels for grouped heads.
     fn attention_form(&self, sizes: &Sizes, qkv: &Tensor) -> Form {
-        match self.form(KernelGroup::Attention, qkv) {
-            Form::Device if !sizes.is_plain() => Form::Composed,
-            Form::Device
-                if sizes.tokens > composed_blocks::BLOCK && !gpu::is_blocked(sizes, qkv) =>
-            {
-                Form::Composed
-            }
-            form => form,
-        }
+        let is_short = sizes.tokens <= composed_blocks::BLOCK;
+        let fits = sizes.is_plain() && (is_short || gpu::is_blocked(sizes, qkv));
+        self.form_that_fits(KernelGroup::Attention, qkv, fits)
     }
 
     fn attend(&self, qkv: &Value, sizes: Sizes) -> Result<Value> {

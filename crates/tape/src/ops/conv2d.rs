@@ -63,10 +63,8 @@ impl Tape<'_> {
 
     /// Falls back to the composed form if the sizes exceed the 32-bit indices of the GPU kernels.
     fn conv_form(&self, window: &Window, x: &Tensor, weight: &Value) -> Form {
-        match self.form(KernelGroup::Conv2d, x) {
-            Form::Device if !gpu::fits(window, x.dims()[0], weight.dims()[0]) => Form::Composed,
-            form => form,
-        }
+        let fits = gpu::fits(window, x.dims()[0], weight.dims()[0]);
+        self.form_that_fits(KernelGroup::Conv2d, x, fits)
     }
 
     /// Records [`Tape::conv2d`] without computing the result, whose values nothing reads.

@@ -1,8 +1,10 @@
 //! Copies that operations need to change a layout, by Ebb's kernels on a GPU and by candle
 //! elsewhere. The values are the same bits.
 
+use crate::convert_dtype::word_aligned;
 use crate::error::Result;
-use crate::kernels::copies;
+use crate::kernels::{copies, is_metal};
+use crate::ops::stock_product;
 use crate::tape::{Kernels, Tape};
 use crate::unshared_copy::copy;
 use candle_core::Tensor;
@@ -19,6 +21,11 @@ impl Tape<'_> {
         Copies {
             by_kernels: self.kernels() == Kernels::Fused,
         }
+    }
+
+    /// `a b` of matrices or of batches of them. For data that needs no gradient.
+    pub fn product(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+        stock_product(a, b)
     }
 
     /// `x`, contiguous. For data that needs no gradient.
@@ -61,7 +68,8 @@ impl Copies {
         {
             return Ok(y);
         }
-        Ok(Tensor::cat(parts, axis)?)
+        let parts = parts.iter().map(|part| contiguous_on_metal(part));
+        Ok(Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, axis)?)
     }
 
     /// `x` with zeros before and after it along an axis. Without zeros it is not copied.
@@ -72,6 +80,40 @@ impl Copies {
         {
             return Ok(y);
         }
-        Ok(x.pad_with_zeros(axis, zeros.0, zeros.1)?)
+        Ok(contiguous_on_metal(x)?.pad_with_zeros(axis, zeros.0, zeros.1)?)
+    }
+}
+
+/// `x`, contiguous, for an operation in its composed form. On Metal by Ebb's kernels: candle's are
+/// slow there.
+pub(super) fn contiguous(x: &Tensor) -> Result<Tensor> {
+    if x.is_contiguous() {
+        Ok(x.clone())
+    } else {
+        owned(x)
+    }
+}
+
+/// As [`contiguous`], always in memory of its own.
+pub(super) fn owned(x: &Tensor) -> Result<Tensor> {
+    if is_metal(x.device()) {
+        Copies { by_kernels: true }.owned(x)
+    } else {
+        Ok(x.force_contiguous()?)
+    }
+}
+
+/// Tensors joined along an axis, for an operation in its composed form.
+pub(super) fn joined(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
+    let by_kernels = parts.first().is_some_and(|part| is_metal(part.device()));
+    Copies { by_kernels }.joined(parts, axis)
+}
+
+/// A tensor that candle joins with others without copying it through constant memory first.
+fn contiguous_on_metal(x: &Tensor) -> Result<Tensor> {
+    if x.device().is_metal() {
+        Ok(word_aligned(x)?.contiguous()?)
+    } else {
+        Ok(x.clone())
     }
 }

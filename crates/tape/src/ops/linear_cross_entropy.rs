@@ -17,6 +17,7 @@ use crate::error::{Result, TapeError};
 use crate::kernels::KernelGroup;
 use crate::kernels::matmul::{add_product, product_f32};
 use crate::kernels::multi_tensor;
+use crate::ops::copies::contiguous;
 use crate::ops::stock_product;
 use crate::tape::{Tape, Value};
 use candle_core::{D, DType, Tensor};
@@ -358,7 +359,7 @@ fn composed(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> Res
             dxs.push(stock_product(&dz, weight)?);
         }
         if wants_weight {
-            let part = stock_product(&dz.t()?.contiguous()?, &x)?;
+            let part = stock_product(&contiguous(&dz.t()?)?, &x)?;
             dw = Some(match dw {
                 Some(sum) => (sum + part)?,
                 None => part,

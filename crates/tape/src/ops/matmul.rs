@@ -6,6 +6,7 @@
 use super::{expect_filled, misfit};
 use crate::cpu::{Float, Matrix, Product, View, buffer, threads, to_tensor, with_float};
 use crate::error::Result;
+use crate::ops::copies::contiguous;
 use crate::ops::stock_product;
 use crate::saved_input::held;
 use crate::tape::{Tape, Value};
@@ -76,8 +77,8 @@ fn multiply(a: &Tensor, b: &Tensor, across: Across, fused: bool) -> Result<Tenso
     if !fused {
         return Ok(match across {
             Across::Neither => stock_product(a, b)?,
-            Across::First => stock_product(&a.t()?.contiguous()?, b)?,
-            Across::Second => stock_product(a, &b.t()?.contiguous()?)?,
+            Across::First => stock_product(&contiguous(&a.t()?)?, b)?,
+            Across::Second => stock_product(a, &contiguous(&b.t()?)?)?,
         });
     }
     with_float!("matmul", a, T => {

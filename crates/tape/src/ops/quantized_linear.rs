@@ -6,7 +6,7 @@
 //! Saved: the codes and scales of `W`, shared with the model; nothing of `x`, and nothing at all if
 //! only `b` needs a gradient.
 
-use super::copies::Copies;
+use super::copies::{self, Copies};
 use super::linear::row_sum;
 use super::{Form, expect_shape, misfit};
 use crate::cpu::{Float, Matrix, Product, View, buffer, to_tensor, with_float};
@@ -143,7 +143,7 @@ fn forward(x: &Tensor, weight: &Quantized, bias: Option<&Tensor>, fused: bool) -
             stock_product(x, &weight.tile(first, count, x.dtype())?.t()?)
         };
         let parts = weight.tiles().map(part).collect::<Result<Vec<_>>>()?;
-        let y = Tensor::cat(&parts, 1)?;
+        let y = copies::joined(&parts.iter().collect::<Vec<_>>(), 1)?;
         return Ok(match bias {
             Some(bias) => y.broadcast_add(bias)?,
             None => y,
@@ -173,7 +173,7 @@ fn input_gradient(dy: &Tensor, weight: &Quantized, fused: bool) -> Result<Tensor
     if !fused {
         let mut sum = None;
         for (first, count) in weight.tiles() {
-            let dy_part = dy.narrow(1, first, count)?.contiguous()?;
+            let dy_part = copies::contiguous(&dy.narrow(1, first, count)?)?;
             let share = stock_product(&dy_part, &weight.tile(first, count, dy.dtype())?)?;
             sum = Some(match sum {
                 None => share,

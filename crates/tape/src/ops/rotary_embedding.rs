@@ -4,6 +4,7 @@
 //! rotated queries and keys are joined with the values to the input of attention, so that they
 //! exist once. Backward: the transposed map. Nothing is saved.
 
+use super::copies::{self, owned};
 use super::{axes, expect_shape, misfit};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
@@ -181,9 +182,9 @@ fn turned(joined: &Tensor, heads: JoinedHeads, rotation: &Rotation, way: Way) ->
     if width > 2 * pairs {
         halves.push(rotated.narrow(D::Minus1, 2 * pairs, width - 2 * pairs)?);
     }
-    let turned = Tensor::cat(&halves, D::Minus1)?;
+    let turned = copies::joined(&halves.iter().collect::<Vec<_>>(), 3)?;
     let values = all.narrow(2, heads.rotated(), heads.key_heads)?;
-    Ok(Tensor::cat(&[turned, values], 2)?.reshape((samples, tokens, row))?)
+    Ok(copies::joined(&[&turned, &values], 2)?.reshape((samples, tokens, row))?)
 }
 
 /// The gradients of queries, keys and values, composed of tensor primitives.
@@ -200,9 +201,7 @@ fn composed_split(
         heads.heads * heads.head_width,
         heads.key_heads * heads.head_width,
     );
-    let part = |from: usize, count: usize| -> Result<Tensor> {
-        Ok(dy.narrow(2, from, count)?.force_contiguous()?)
-    };
+    let part = |from: usize, count: usize| -> Result<Tensor> { owned(&dy.narrow(2, from, count)?) };
     Ok([
         part(0, queries)?,
         part(queries, keys)?,

@@ -4,6 +4,7 @@
 use super::{Loss, expect_an_axis, expect_filled};
 use crate::convert_dtype::widened;
 use crate::error::Result;
+use crate::ops::copies::owned;
 use crate::tape::{Tape, Value};
 
 impl Tape<'_> {
@@ -24,7 +25,7 @@ impl Tape<'_> {
         let (id, shape, dtype) = (x.id(), x.tensor().shape().clone(), x.tensor().dtype());
         let sum = self.push(total, &[], move |factor, sink| {
             let dx = factor.to_dtype(dtype)?.broadcast_as(shape)?;
-            sink.add_owned(id, dx.force_contiguous()?)
+            sink.add_owned(id, owned(&dx)?)
         });
         Ok(Loss { sum, per_sample })
     }

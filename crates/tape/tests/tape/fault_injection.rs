@@ -89,6 +89,32 @@ fn garbage_until_the_device_is_synchronized_and_one_report() {
 }
 
 #[test]
+fn a_page_fault_damages_a_parameter_and_an_earlier_failure_hides_it() {
+    let report = |faults: &[(u64, Fault)]| {
+        let _injection = install(faults);
+        let parameters = parameters();
+        let weight = |id: usize| {
+            let values = parameters.at(id).tensor.flatten_all();
+            values.and_then(|values| values.to_vec1::<f64>()).unwrap()
+        };
+        let before = weight(0);
+        let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
+        let value = tape.parameter(parameters.ids().next().unwrap());
+        tape.relu(&tape.relu(&value).unwrap()).unwrap();
+        let reported = synchronize(&CPU).map_err(|error| error.device_fault());
+        synchronize(&CPU).unwrap();
+        (reported, weight(0) == before)
+    };
+    assert_eq!(report(&[]), (Ok(()), true));
+    let lost = Err(Some(DeviceFault::Lost));
+    assert_eq!(report(&[(1, Fault::PageFault)]), (lost, false));
+    let too_long = Err(Some(DeviceFault::TooLong));
+    assert_eq!(report(&[(0, Fault::Timeout)]), (too_long, true));
+    let both = [(0, Fault::Timeout), (1, Fault::PageFault)];
+    assert_eq!(report(&both), (too_long, false));
+}
+
+#[test]
 fn an_immediate_fault_fails_the_call_and_leaves_no_garbage() {
     for fault in [Fault::AllocationRefused, Fault::TooManyThreads] {
         let injection = install(&[(2, fault)]);

@@ -155,6 +155,7 @@ pub(super) fn check_cases() -> Vec<CheckCase> {
         passes.for_each(|pass| add(1, Subject::Pass(pass)));
         for &micro_batch in precision.model_micro_batches {
             let models = SmallModel::ALL.into_iter();
+            let models = models.filter(|model| model.is_compared_with(micro_batch));
             models.for_each(|model| add(micro_batch, Subject::Model(model)));
         }
     }

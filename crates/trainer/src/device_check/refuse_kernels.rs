@@ -8,9 +8,9 @@ use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use tape::DeviceFault;
-use tape::device::{SelectedDevice, discard, select_device, synchronize};
+use tape::device::{DeviceKind, SelectedDevice, discard, select_device, synchronize};
 use tape::kernels::{KernelGroup, allow_group};
+use tape::{DeviceFault, TapeError};
 
 /// Attempts of a comparison during which the device fails.
 const ATTEMPTS: u32 = 3;
@@ -70,7 +70,7 @@ pub(super) fn compare(
         let is_lost = error.fault() == Some(DeviceFault::Lost);
         if is_lost {
             discard(std::mem::replace(&mut chosen.device, Device::Cpu));
-            chosen.device = select_device(chosen.kind.into())?.device;
+            chosen.device = made_again(chosen.kind)?;
         }
         match error {
             _ if attempts_left > 0 => std::thread::sleep(WAIT),
@@ -87,8 +87,21 @@ pub(super) fn compare(
     }
 }
 
+/// A new device in place of one that was lost.
+///
+/// # Errors
+/// The device cannot be made any more: it stays lost.
+fn made_again(kind: DeviceKind) -> Result<Device> {
+    match select_device(kind.into()) {
+        Ok(new) => Ok(new.device),
+        Err(error) if error.device_fault().is_some() => Err(error.into()),
+        Err(error) => Err(TapeError::Lost(error.to_string()).into()),
+    }
+}
+
 /// Repeats the failed comparisons without the kernels that they used. Kernels without which a
-/// comparison passes are refused from then on; if it still fails, the device itself is wrong.
+/// comparison passes are refused from then on; if it still fails, the device itself is wrong. At
+/// the end, every operation that is now composed has been compared in that form.
 ///
 /// # Errors
 /// The observer ended the check, the device is lost, or it lacks memory or time without the kernels
@@ -100,7 +113,9 @@ pub(super) fn refuse_kernels(
     used: &[Used],
     observer: &mut dyn CheckObserver,
 ) -> Result<Vec<RefusedKernels>> {
-    let mut refused = Vec::new();
+    let mut refused: Vec<RefusedKernels> = Vec::new();
+    // How many were refused when each comparison was made last.
+    let mut refused_before = vec![0; cases.len()];
     for index in 0..cases.len() {
         if findings[index].passed || used[index].is_empty() {
             continue;
@@ -120,31 +135,50 @@ pub(super) fn refuse_kernels(
             return Err(error);
         }
         if !again.passed {
-            let is_refused = |group: KernelGroup, precision: &str| {
-                let mut all = refused.iter();
-                all.any(|r: &RefusedKernels| r.group == group.name() && r.precision == precision)
-            };
-            let innocent = suspects.iter().filter(|(g, p)| !is_refused(*g, p));
+            let innocent = suspects.iter().filter(|own| !is_refused(&refused, own));
             innocent.for_each(|&(group, p)| allow_group(group, dtype_of(p), true));
             continue;
         }
         let what = std::mem::replace(&mut findings[index], again).what;
-        for (group, precision) in suspects {
-            let (group, precision) = (group.name().to_owned(), precision.to_owned());
-            if refused
-                .iter()
-                .any(|r: &RefusedKernels| r.group == group && r.precision == precision)
-            {
-                continue;
+        for own in suspects {
+            if !is_refused(&refused, &own) {
+                refused.push(RefusedKernels {
+                    group: own.0.name().to_owned(),
+                    precision: own.1.to_owned(),
+                    what: what.clone(),
+                });
             }
-            refused.push(RefusedKernels {
-                group,
-                precision,
-                what: what.clone(),
-            });
+        }
+        refused_before[index] = refused.len();
+    }
+    for index in 0..cases.len() {
+        let later = &refused[refused_before[index]..];
+        let mut own = used[index].iter();
+        if findings[index].passed && own.any(|own| is_refused(later, own)) {
+            if observer.progress(index, cases.len()).is_break() {
+                return Err(TrainError::CheckStopped);
+            }
+            findings[index] = composed_form(&cases[index], chosen)?;
+            observer.finding(&findings[index]);
         }
     }
     Ok(refused)
+}
+
+fn is_refused(refused: &[RefusedKernels], own: &(KernelGroup, &'static str)) -> bool {
+    let (group, precision) = (own.0.name(), own.1);
+    let mut all = refused.iter();
+    all.any(|refused| refused.group == group && refused.precision == precision)
+}
+
+/// Repeats a comparison that passed with kernels which are refused now: its operations run in the
+/// composed form, which was not compared.
+///
+/// # Errors
+/// The device is lost, or it lacks memory or time without the kernels.
+fn composed_form(case: &CheckCase, chosen: &mut SelectedDevice) -> Result<Finding> {
+    let (finding, error) = compare(case, chosen)?;
+    error.map_or(Ok(finding), Err)
 }
 
 /// The kernels that may have made a comparison fail: those that no passed comparison used, or, if

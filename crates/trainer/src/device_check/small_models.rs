@@ -17,6 +17,8 @@ use tape::{Cancel, Kernels, Parameters, Rng};
 
 /// Side of the images, in pixels.
 const IMAGE_SIZE: usize = 32;
+/// Side of the images of real networks.
+const REAL_IMAGE_SIZE: usize = 224;
 const CLASSES: usize = 5;
 /// Tokens of a text or window.
 const TOKENS: usize = 24;
@@ -29,6 +31,8 @@ pub(super) enum SmallModel {
     ConvNet,
     ResNet,
     Vit,
+    /// With images of the usual size.
+    VitOf224,
     TextEncoder,
     Gpt,
     Compressor,
@@ -42,10 +46,11 @@ enum Source {
 }
 
 impl SmallModel {
-    pub const ALL: [SmallModel; 22] = [
+    pub const ALL: [SmallModel; 23] = [
         SmallModel::ConvNet,
         SmallModel::ResNet,
         SmallModel::Vit,
+        SmallModel::VitOf224,
         SmallModel::TextEncoder,
         SmallModel::Gpt,
         SmallModel::Compressor,
@@ -80,7 +85,7 @@ impl SmallModel {
         match self {
             SmallModel::ConvNet => Source::Catalog(ModelId::CONV_NET),
             SmallModel::ResNet => Source::Catalog(ModelId::Image(ImageModel::ResNet18)),
-            SmallModel::Vit => Source::Catalog(ModelId::VIT_MICRO),
+            SmallModel::Vit | SmallModel::VitOf224 => Source::Catalog(ModelId::VIT_MICRO),
             SmallModel::TextEncoder => text(TextSize::TextMicro, None),
             SmallModel::Gpt => text(TextSize::GptMicro, None),
             // A learned policy may choose other tokens after the slightest rounding.
@@ -89,9 +94,24 @@ impl SmallModel {
         }
     }
 
-    /// Its name in the catalog.
+    fn image_size(self) -> usize {
+        if self == SmallModel::VitOf224 {
+            REAL_IMAGE_SIZE
+        } else {
+            IMAGE_SIZE
+        }
+    }
+
+    /// Whether it is compared with this many samples. Large images only add the sizes of their
+    /// feature maps, so one sample is enough.
+    pub fn is_compared_with(self, samples: usize) -> bool {
+        samples == 1 || self.image_size() == IMAGE_SIZE
+    }
+
+    /// Its name in the catalog, with the size of large images.
     pub fn name(self) -> &'static str {
         match self.source() {
+            _ if self == SmallModel::VitOf224 => "vit_micro of 224 pixels",
             Source::Catalog(id) => id.name(),
             Source::Published(family) => family.name(),
         }
@@ -107,7 +127,9 @@ impl SmallModel {
     fn build(self) -> Result<(Network, Parameters)> {
         let (dtype, device) = (DType::F32, Device::Cpu);
         Ok(match self.source() {
-            Source::Catalog(id) => Network::build(id, IMAGE_SIZE, CLASSES, SEED, dtype, &device)?,
+            Source::Catalog(id) => {
+                Network::build(id, self.image_size(), CLASSES, SEED, dtype, &device)?
+            }
             Source::Published(family) => {
                 let sizes = SmallSizes {
                     image_size: IMAGE_SIZE,
@@ -166,7 +188,7 @@ impl SmallModel {
             network: &network,
             parameters: &parameters,
             input_size: if self.task() == ModelTask::ImageClassification {
-                IMAGE_SIZE
+                self.image_size()
             } else {
                 TOKENS
             },
@@ -193,6 +215,7 @@ impl SmallModel {
         let samples = 0..samples;
         match self.task() {
             ModelTask::ImageClassification => {
+                let image = |index| image(index, self.image_size());
                 context.gradients(&samples.map(image).collect::<Vec<_>>())
             }
             ModelTask::TextClassification => {
@@ -267,8 +290,8 @@ fn stream(index: usize) -> Rng {
     Rng::new(5).site("doctor").at(index as u64)
 }
 
-fn image(index: usize) -> ImageSample {
-    let pixels = 3 * IMAGE_SIZE * IMAGE_SIZE;
+fn image(index: usize, size: usize) -> ImageSample {
+    let pixels = 3 * size * size;
     let stream = stream(index);
     ImageSample {
         index: index as u32,

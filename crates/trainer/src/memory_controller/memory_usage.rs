@@ -108,6 +108,11 @@ impl Usage {
         Ok(first)
     }
 
+    /// Whether the device may report one of several failures and forget the others.
+    pub fn forgets_failures(&self) -> bool {
+        tape::device::forgets_failures(&self.device)
+    }
+
     /// Measures another device from now on.
     pub fn replace_device(&mut self, device: &Device) {
         trim(&self.device);

@@ -29,6 +29,8 @@ pub struct Checkpointer {
     number: u64,
     /// Shortest automatic interval, in milliseconds.
     shortest_ms: u64,
+    /// Whether no other machine trains the run.
+    is_alone: bool,
     /// What saving has cost.
     cost: SavingCost,
     /// Training time of the newest checkpoint.
@@ -40,8 +42,9 @@ pub struct Checkpointer {
     /// Whether the user need not hear of the next failure to write, because the newest one has been
     /// reported and nothing was written since.
     is_reported: bool,
-    /// An optimizer step is in progress: weights and moments may belong to different steps.
-    is_updating: bool,
+    /// Weights and moments may belong to different steps, because an optimizer step is in progress,
+    /// or a failure of the device may have damaged them.
+    weights_in_doubt: bool,
     /// A failure that the device reported while a checkpoint was written. The work that failed may
     /// be the gradients of the step in progress.
     reported: Option<TrainError>,
@@ -70,12 +73,13 @@ impl Checkpointer {
             } else {
                 SHORTEST_GROUP_INTERVAL_MS
             },
+            is_alone,
             cost: SavingCost::default(),
             saved_at_ms: state.at_ms,
             saved_step: None,
             best: state.best,
             is_reported: false,
-            is_updating: false,
+            weights_in_doubt: false,
             reported: None,
         }
     }
@@ -105,7 +109,7 @@ impl Checkpointer {
         self.saved_step = Some(state.step);
         self.number = state.number;
         self.best = state.best;
-        self.is_updating = false;
+        self.weights_in_doubt = false;
     }
 
     /// Forgets the best evaluation if its checkpoint could not be written: without one it cannot be
@@ -116,12 +120,12 @@ impl Checkpointer {
 
     /// An optimizer step begins.
     pub fn begin_update(&mut self) {
-        self.is_updating = true;
+        self.weights_in_doubt = true;
     }
 
     /// An optimizer step is complete.
     pub fn end_update(&mut self) {
-        self.is_updating = false;
+        self.weights_in_doubt = false;
     }
 
     /// Whether the plan asks for a checkpoint now. None is due during a row of skipped steps: it
@@ -146,18 +150,33 @@ impl Checkpointer {
     /// that are not finite are not saved; a warning says so.
     ///
     /// # Errors
-    /// It cannot be written, or the device fails in several attempts to read the weights.
+    /// It cannot be written, or the device fails in several attempts to read the weights. A failure
+    /// after which the weights may be damaged is returned at once.
     pub fn save(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
-        for _ in 1..ATTEMPTS {
-            match with_autorelease_pool(|| self.try_save(from, reason)) {
-                Err(error) if error.is_passing_fault() => {
-                    from.controller.drain()?;
-                    self.reported.get_or_insert(error);
-                }
+        let mut attempts_left = ATTEMPTS;
+        loop {
+            attempts_left -= 1;
+            let error = match with_autorelease_pool(|| self.try_save(from, reason)) {
+                Err(error) if error.is_passing_fault() => error,
                 outcome => return outcome,
+            };
+            if self.puts_in_doubt(from, &error) || attempts_left == 0 {
+                return Err(error);
             }
+            if let Some(late) = from.controller.drain()?
+                && self.puts_in_doubt(from, &late)
+            {
+                return Err(late);
+            }
+            self.reported.get_or_insert(error);
         }
-        with_autorelease_pool(|| self.try_save(from, reason))
+    }
+
+    /// Whether the weights may be damaged after this failure; they are then not saved.
+    fn puts_in_doubt(&mut self, from: &Snapshot, error: &TrainError) -> bool {
+        let is_in_doubt = self.is_alone && from.controller.may_have_damaged_tensors(error);
+        self.weights_in_doubt |= is_in_doubt;
+        is_in_doubt
     }
 
     fn try_save(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
@@ -235,7 +254,7 @@ impl Checkpointer {
                 }
                 from.log.warn(error.code(), error.to_string())
             }
-            Err(error) if error.is_passing_fault() => {
+            Err(error) if error.is_passing_fault() && !self.weights_in_doubt => {
                 let message = format!("no checkpoint was saved: {error}");
                 self.reported.get_or_insert(error);
                 from.log.warn("checkpoint_write", message)
@@ -267,7 +286,7 @@ impl Checkpointer {
 
     /// Saves the last complete step of a run that ends with an error, if possible.
     pub fn save_after_error(&mut self, from: &mut Snapshot) {
-        if !self.is_updating && !self.is_saved(from.state.step) {
+        if !self.weights_in_doubt && !self.is_saved(from.state.step) {
             // A second error here would hide the one that ended the run, so it is a warning.
             if let Err(error) = self.save(from, CheckpointReason::Stop) {
                 let step = from.state.step;

@@ -1,8 +1,8 @@
 //! Counts the failures of the device, so that a run with a broken one ends.
 
-/// Most repetitions of one step.
+/// Most failures of a device that can be used again, without a new step in between.
 const MOST_REPEATS: u32 = 20;
-/// Most restores from a checkpoint without a new step in between.
+/// Most losses of the device without a new step in between.
 const MOST_RESTORES: u32 = 5;
 
 /// Failures since the last step that no earlier attempt had reached.
@@ -17,10 +17,11 @@ pub struct FaultCounts {
 impl FaultCounts {
     /// The device has confirmed an optimizer step. `step` is the number of steps done.
     pub fn confirmed(&mut self, step: u64) {
-        self.repeats = 0;
         if step > self.reached {
-            self.reached = step;
-            self.restores = 0;
+            *self = FaultCounts {
+                reached: step,
+                ..FaultCounts::default()
+            };
         }
     }
 
@@ -29,13 +30,15 @@ impl FaultCounts {
         self.reached
     }
 
-    /// A step is repeated. Returns the number of repetitions once there are too many.
+    /// A step is repeated, or those since a checkpoint. Returns the number of repetitions once
+    /// there are too many.
     pub fn count_repeat(&mut self) -> Option<u32> {
         self.repeats += 1;
         (self.repeats > MOST_REPEATS).then_some(self.repeats)
     }
 
-    /// A checkpoint is loaded. Returns the number of failures once there are too many.
+    /// The device was lost, and a checkpoint is loaded. Returns the number of failures once there
+    /// are too many.
     pub fn count_restore(&mut self) -> Option<u32> {
         self.restores += 1;
         (self.restores > MOST_RESTORES).then_some(self.restores)

@@ -1,5 +1,6 @@
 //! Restores a run whose weights cannot be trusted after a failure of the device: an optimizer step
-//! was not written completely, or the device is lost.
+//! was not written completely, the device is lost, or it may have forgotten another failure, which
+//! damaged them.
 
 use crate::error::{Result, TrainError};
 use crate::session::Session;
@@ -18,8 +19,14 @@ pub(super) fn restore<T: Task>(session: &mut Session<'_, T>, error: TrainError) 
     let step = session.state.step;
     // From here on nothing can save the weights.
     let mut is_lost = error.is_lost_device();
+    is_lost |= session.controller.learn_from(&error).is_err();
     is_lost |= session.drop_state().is_err();
-    if let Some(times) = session.faults.count_restore() {
+    let times = if is_lost {
+        session.faults.count_restore()
+    } else {
+        session.faults.count_repeat()
+    };
+    if let Some(times) = times {
         return Err(TrainError::DeviceFailed {
             what: format!("step {}", step + 1),
             times,

@@ -83,6 +83,13 @@ fn drawn_faults(stream: Rng, count: u64, dispatches: u64) -> Vec<ScheduledFault>
             at: at + n * distance,
             fault,
         }));
+        // The first failure hides a page fault before the device reports it.
+        if !fault.is_immediate() && stream.uniform(5) < 0.4 {
+            faults.push(ScheduledFault {
+                at: at + 1 + (stream.uniform(6) * 10.0) as u64,
+                fault: Fault::PageFault,
+            });
+        }
     }
     faults.sort_by_key(|fault| fault.at);
     faults

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::noise_images::write_noise_images;
-use dataset::InspectOptions;
+use dataset::{ImageInspection, InspectOptions};
 use pressure::{
     BeforeSleep, Change, PowerSource, PowerState, ScriptedPower, ScriptedSleep, SleepWatch,
 };
@@ -13,8 +13,9 @@ use runlog::{
     CheckpointInterval, CheckpointReason, DeviceChoice, PowerPolicyChoice, RunConfig, RunEvent,
     RunFolder, RunStore,
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
+use trainer::internals::{Activity, current_activity};
 use trainer::{Control, Machine, MemoryScript, Plan, Request, RunContext, ScriptBy};
 
 fn plugged_in() -> Box<dyn PowerSource> {
@@ -140,17 +141,10 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Trains on a machine, lets it sleep after the event that `is_time` chooses, and stops the run.
-/// Returns the events until the machine could sleep, and the steps of the checkpoints on disk then.
-fn sleeps_during(
-    sleep: &'static ScriptedSleep,
-    machine: impl FnOnce(&Path) -> Machine,
-    is_time: impl Fn(&RunEvent, &Control) -> bool,
-) -> (Vec<RunEvent>, Vec<u64>) {
-    let folder = tempfile::tempdir().unwrap();
-    let images = folder.path().join("birds");
+/// A training in `folder` that does not end by itself. No checkpoint is due, and no evaluation.
+fn endless(folder: &Path) -> (Plan, ImageInspection, RunFolder) {
+    let images = folder.join("birds");
     write_noise_images(&images, 6, 16);
-    // No checkpoint is due and no evaluation, and the run would not end by itself.
     let config = RunConfig {
         folder: Some(images.clone()),
         image_size: Some(16),
@@ -159,15 +153,26 @@ fn sleeps_during(
         checkpoint_every: Some(CheckpointInterval::Steps(30_000)),
         evaluate_every_epochs: Some(100_000),
         max_suspended_minutes: Some(100_000),
+        command_buffer_ms: Some(25),
         device: Some(DeviceChoice::Cpu),
         threads: Some(2),
         ..RunConfig::default()
     };
     let inspection = dataset::inspect_images(&images, &InspectOptions::default(), &|_| {}).unwrap();
     let plan = Plan::resolve(&config, &inspection).unwrap();
-    let run: RunFolder = RunStore::open(folder.path().join("runs"))
-        .create("birds")
-        .unwrap();
+    let runs = RunStore::open(folder.join("runs"));
+    (plan, inspection, runs.create("birds").unwrap())
+}
+
+/// Trains on a machine, lets it sleep after the event that `is_time` chooses, and stops the run.
+/// Returns the events until the machine could sleep, and the steps of the checkpoints on disk then.
+fn sleeps_during(
+    sleep: &'static ScriptedSleep,
+    machine: impl FnOnce(&Path) -> Machine,
+    is_time: impl Fn(&RunEvent, &Control) -> bool,
+) -> (Vec<RunEvent>, Vec<u64>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (plan, inspection, run) = endless(folder.path());
     let context = RunContext {
         machine: machine(folder.path()),
         ..RunContext::default()
@@ -223,6 +228,35 @@ fn step_before_sleep(events: &[RunEvent]) -> Option<u64> {
     })
 }
 
+/// Writes a script of the memory that other apps use, one line per decision: little for 20 lines,
+/// all of it for the next lines, but at most for `full` of them, and then little again.
+fn memory_script(folder: &Path, full: usize) -> PathBuf {
+    let line = |number: usize, others_bytes: u64| {
+        let at_ms = 5_000 * number;
+        format!(
+            "{{\"at_ms\":{at_ms},\"total_bytes\":8000000000,\"others_bytes\":{others_bytes}}}\n"
+        )
+    };
+    // The last line holds from then on.
+    let lines = 20 + full.min(20) + 1;
+    let text: String = (0..lines)
+        .map(|number| {
+            let is_full = (20..20_usize.saturating_add(full)).contains(&number);
+            line(
+                number,
+                if is_full {
+                    8_000_000_000
+                } else {
+                    1_000_000_000
+                },
+            )
+        })
+        .collect();
+    let path = folder.join("script");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
 fn changed(event: &RunEvent, to: Change) -> bool {
     matches!(event, RunEvent::Decision { decision, .. } if decision.change == to)
 }
@@ -261,24 +295,12 @@ fn a_paused_training_is_on_disk_before_the_machine_sleeps() {
 fn a_suspended_training_is_on_disk_before_the_machine_sleeps() {
     static SLEEP: ScriptedSleep = ScriptedSleep::new();
     // Other apps take all memory after 20 decisions, and never return it.
-    let machine = |folder: &Path| {
-        let line = |at_ms: u64, others_bytes: u64| {
-            format!(
-                "{{\"at_ms\":{at_ms},\"total_bytes\":8000000000,\"others_bytes\":{others_bytes}}}\n"
-            )
-        };
-        let calm_lines = (0..20).map(|number| line(5_000 * number, 1_000_000_000));
-        let full = [100_000, 100_001].map(|at_ms| line(at_ms, 8_000_000_000));
-        let path = folder.join("script");
-        let text: String = calm_lines.chain(full).collect();
-        std::fs::write(&path, text).unwrap();
-        Machine {
-            script: Some(MemoryScript {
-                path,
-                by: ScriptBy::Decision,
-            }),
-            ..calm(|before_sleep| SLEEP.watch(before_sleep))
-        }
+    let machine = |folder: &Path| Machine {
+        script: Some(MemoryScript {
+            path: memory_script(folder, usize::MAX),
+            by: ScriptBy::Decision,
+        }),
+        ..calm(|before_sleep| SLEEP.watch(before_sleep))
     };
     let (events, saved) =
         sleeps_during(&SLEEP, machine, |event, _| changed(event, Change::Suspend));
@@ -293,4 +315,102 @@ fn a_suspended_training_is_on_disk_before_the_machine_sleeps() {
     });
     assert!(!saved.is_empty(), "it is on disk");
     assert_eq!(written, saved.last().copied(), "and complete");
+}
+
+/// What the training thread does at each event of a run: waits or computes. `ask` may send requests
+/// and returns true if the test has seen enough.
+fn activities(
+    machine: impl FnOnce(&Path) -> Machine,
+    mut ask: impl FnMut(&RunEvent, &Control) -> bool + Send,
+) -> Vec<(RunEvent, Activity)> {
+    let folder = tempfile::tempdir().unwrap();
+    let (plan, inspection, run) = endless(folder.path());
+    let context = RunContext {
+        machine: machine(folder.path()),
+        ..RunContext::default()
+    };
+    let control = context.control.clone();
+    let mut seen = Vec::new();
+    trainer::start(plan, inspection, &run, context, &mut |event| {
+        // The observer runs on the training thread.
+        let activity = current_activity().expect("the run has begun");
+        seen.push((event.clone(), activity));
+        if ask(event, &control) {
+            control.send(Request::Stop);
+        }
+    })
+    .unwrap();
+    seen
+}
+
+/// Checks that the system may sleep between the change `begin` and the next step, and not during
+/// the steps before and after it.
+fn expect_sleep_allowed_from(begin: Change, seen: &[(RunEvent, Activity)]) {
+    let is_step = |event: &RunEvent| matches!(event, RunEvent::Step { .. });
+    let steps = seen.iter().filter(|(event, _)| is_step(event));
+    let steps: Vec<Activity> = steps.map(|(_, activity)| *activity).collect();
+    assert!(steps.len() > 2 && steps.iter().all(|activity| *activity == Activity::Computes));
+    let at = seen.iter().position(|(event, _)| changed(event, begin));
+    let after = &seen[at.expect("it happened") + 1..];
+    let readings = after.iter().take_while(|(event, _)| !is_step(event));
+    let readings = readings.filter(|(event, _)| matches!(event, RunEvent::Memory { .. }));
+    let readings: Vec<Activity> = readings.map(|(_, activity)| *activity).collect();
+    assert!(readings.contains(&Activity::Waits), "{readings:?}");
+}
+
+#[test]
+fn the_system_may_sleep_while_a_training_is_paused() {
+    let mut paused = false;
+    let seen = activities(
+        |_| Machine {
+            power: plugged_in,
+            ..Machine::default()
+        },
+        |event, control| {
+            match event {
+                RunEvent::Step { step: 1, .. } => control.send(Request::Pause),
+                RunEvent::Memory { .. } if paused => control.send(Request::Resume),
+                _ => {}
+            }
+            paused |= changed(event, Change::Pause);
+            paused && matches!(event, RunEvent::Step { step: 4.., .. })
+        },
+    );
+    expect_sleep_allowed_from(Change::Pause, &seen);
+}
+
+#[test]
+fn the_system_may_sleep_while_a_training_is_suspended() {
+    let mut suspended = false;
+    let seen = activities(
+        |folder| Machine {
+            script: Some(MemoryScript {
+                path: memory_script(folder, 12),
+                by: ScriptBy::Decision,
+            }),
+            power: plugged_in,
+            ..Machine::default()
+        },
+        |event, _| {
+            suspended |= changed(event, Change::Suspend);
+            suspended && matches!(event, RunEvent::Step { .. })
+        },
+    );
+    expect_sleep_allowed_from(Change::Suspend, &seen);
+}
+
+#[test]
+fn the_time_of_a_command_buffer_is_that_of_the_config() {
+    let mut budget_ms = 0;
+    activities(
+        |_| Machine {
+            power: plugged_in,
+            ..Machine::default()
+        },
+        |event, _| {
+            budget_ms = tape::device::command_buffer_budget().as_millis();
+            matches!(event, RunEvent::Step { .. })
+        },
+    );
+    assert_eq!(budget_ms, 25);
 }

@@ -6,7 +6,7 @@ use crate::ops::{Choice, KeepRule, NoiseKey, Positions, Quota};
 use crate::tape::{Tape, Value};
 
 /// A key for the samples of `x`.
-fn keyed(x: &Value, run: impl Fn(&NoiseKey) -> Result<Value>) -> Result<Value> {
+pub(super) fn keyed(x: &Value, run: impl Fn(&NoiseKey) -> Result<Value>) -> Result<Value> {
     let samples: Vec<u64> = (0..x.dims()[0] as u64).map(|i| 100 + 7 * i).collect();
     run(&NoiseKey {
         seed: 5,

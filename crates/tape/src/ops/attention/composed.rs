@@ -4,6 +4,7 @@
 use super::{Memory, Sizes};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::error::Result;
+use crate::ops::copies::{self, contiguous, owned};
 use crate::ops::stock_product;
 use candle_core::{D, Tensor};
 
@@ -13,9 +14,8 @@ pub(super) fn split(s: &Sizes, qkv: &Tensor) -> Result<[Tensor; 3]> {
     let heads = qkv
         .reshape((s.samples, s.tokens, s.heads + 2 * s.key_heads, s.head()))?
         .transpose(1, 2)?;
-    let part = |from: usize, count: usize| -> Result<Tensor> {
-        Ok(heads.narrow(1, from, count)?.force_contiguous()?)
-    };
+    let part =
+        |from: usize, count: usize| -> Result<Tensor> { owned(&heads.narrow(1, from, count)?) };
     Ok([
         part(0, s.heads)?,
         part(s.heads, s.key_heads)?,
@@ -28,9 +28,7 @@ pub(super) fn split(s: &Sizes, qkv: &Tensor) -> Result<[Tensor; 3]> {
 pub(super) fn by_key(s: &Sizes, heads: &Tensor) -> Result<Tensor> {
     let (samples, count, rows, width) = heads.dims4()?;
     let rows = count / s.key_heads * rows;
-    Ok(heads
-        .contiguous()?
-        .reshape((samples, s.key_heads, rows, width))?)
+    Ok(contiguous(heads)?.reshape((samples, s.key_heads, rows, width))?)
 }
 
 /// The inverse of [`by_key`].
@@ -42,7 +40,7 @@ pub(super) fn by_head(s: &Sizes, groups: &Tensor) -> Result<Tensor> {
 
 /// `a bᵀ` of queries with the keys of their group.
 pub(super) fn product_across(s: &Sizes, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    by_head(s, &stock_product(&by_key(s, a)?, &b.t()?.contiguous()?)?)
+    by_head(s, &stock_product(&by_key(s, a)?, &contiguous(&b.t()?)?)?)
 }
 
 /// `a b` of the weights of queries with the values of their group.
@@ -52,7 +50,7 @@ pub(super) fn product_along(s: &Sizes, a: &Tensor, b: &Tensor) -> Result<Tensor>
 
 /// `aᵀ b`, summed over the queries of each group.
 pub(super) fn product_over(s: &Sizes, a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    let a = by_key(s, a)?.t()?.contiguous()?;
+    let a = contiguous(&by_key(s, a)?.t()?)?;
     stock_product(&a, &by_key(s, b)?)
 }
 
@@ -68,15 +66,13 @@ pub(super) fn capped(s: &Sizes, scores: Tensor) -> Result<(Tensor, Option<Tensor
 
 /// The output's gradient per head: [samples, heads, tokens, head].
 pub(super) fn split_output(s: &Sizes, dy: &Tensor) -> Result<Tensor> {
-    Ok(dy
-        .reshape((s.samples, s.tokens, s.heads, s.head()))?
-        .transpose(1, 2)?
-        .contiguous()?)
+    let dy = dy.reshape((s.samples, s.tokens, s.heads, s.head()))?;
+    contiguous(&dy.transpose(1, 2)?)
 }
 
 /// Joins the heads of queries, keys and values: [samples, tokens, all of them].
 pub(super) fn joined(s: &Sizes, parts: [&Tensor; 3]) -> Result<Tensor> {
-    let joined = Tensor::cat(&parts, 1)?.transpose(1, 2)?.contiguous()?;
+    let joined = contiguous(&copies::joined(&parts, 1)?.transpose(1, 2)?)?;
     Ok(joined.reshape((s.samples, s.tokens, s.row()))?)
 }
 
@@ -134,9 +130,7 @@ fn weights_and_slope(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Option<Tensor>)
 pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
     let [_, _, v] = split(s, qkv)?;
     let (p, _) = weights_and_slope(s, qkv)?;
-    let y = product_along(s, &p, &v)?
-        .transpose(1, 2)?
-        .contiguous()?
+    let y = contiguous(&product_along(s, &p, &v)?.transpose(1, 2)?)?
         .reshape((s.samples, s.tokens, s.width))?;
     let memory = if s.keeps_square() {
         Memory::Square(p)

@@ -10,6 +10,7 @@ use super::composed::{
 use super::{Memory, Sizes};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::error::Result;
+use crate::ops::copies::{self, contiguous, owned};
 use candle_core::{D, DType, Device, Tensor};
 
 /// Tokens per block, and the longest sequence that is computed without blocks. It depends on the
@@ -34,7 +35,12 @@ struct Whole<'a> {
 
 /// Copies `span` of axis `axis`.
 fn cut(tensor: &Tensor, axis: usize, (from, count): Span) -> Result<Tensor> {
-    Ok(tensor.narrow(axis, from, count)?.force_contiguous()?)
+    owned(&tensor.narrow(axis, from, count)?)
+}
+
+/// Joins the tokens of all blocks.
+fn of_blocks(parts: &[Tensor]) -> Result<Tensor> {
+    copies::joined(&parts.iter().collect::<Vec<_>>(), 2)
 }
 
 impl<'a> Whole<'a> {
@@ -205,13 +211,10 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor, block: usize) -> Result<(Tensor, 
             sums.push((rows.highest + rows.sum.log()?)?);
         }
     }
-    let y = whole.without_padding(Tensor::cat(&outputs, 2)?)?;
-    let y = y
-        .to_dtype(qkv.dtype())?
-        .transpose(1, 2)?
-        .contiguous()?
-        .reshape((s.samples, s.tokens, s.width))?;
-    Ok((y.clone(), Memory::Rows(y, Tensor::cat(&sums, 2)?)))
+    let y = whole.without_padding(of_blocks(&outputs)?)?;
+    let y = contiguous(&y.to_dtype(qkv.dtype())?.transpose(1, 2)?)?;
+    let y = y.reshape((s.samples, s.tokens, s.width))?;
+    Ok((y.clone(), Memory::Rows(y, of_blocks(&sums)?)))
 }
 
 pub(super) fn backward(
@@ -269,9 +272,9 @@ pub(super) fn backward(
         dv.push(v);
     }
     let scaled = |parts: &[Tensor]| -> Result<Tensor> {
-        Ok((Tensor::cat(parts, 2)? * s.scale())?.to_dtype(dtype)?)
+        Ok((of_blocks(parts)? * s.scale())?.to_dtype(dtype)?)
     };
-    let dv = Tensor::cat(&dv, 2)?.to_dtype(dtype)?;
+    let dv = of_blocks(&dv)?.to_dtype(dtype)?;
     joined(s, [&scaled(&dq)?, &scaled(&dk)?, &dv])
 }
 

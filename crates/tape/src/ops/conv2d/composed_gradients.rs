@@ -3,6 +3,7 @@
 use super::{Conv2dShape, Window};
 use crate::convert_dtype::widened_on_cpu;
 use crate::error::Result;
+use crate::ops::copies::{self, owned};
 use candle_core::Tensor;
 
 /// Applies `work` to each group's part of `a`, cut along `a_axis`, and of `b`, cut along `b_axis`.
@@ -21,12 +22,12 @@ pub(super) fn by_group(
     }
     let part = |t: &Tensor, axis: usize, group: usize| -> Result<Tensor> {
         let size = t.dim(axis)? / groups;
-        Ok(t.narrow(axis, group * size, size)?.force_contiguous()?)
+        owned(&t.narrow(axis, group * size, size)?)
     };
     let parts = (0..groups)
         .map(|group| work(&part(a, a_axis, group)?, &part(b, b_axis, group)?))
         .collect::<Result<Vec<_>>>()?;
-    Ok(Tensor::cat(&parts, joined)?)
+    copies::joined(&parts.iter().collect::<Vec<_>>(), joined)
 }
 
 /// The kernel's gradient, by convolving the input with the output's gradient. Both are made
@@ -38,14 +39,11 @@ pub(super) fn weight_gradient(
     shape: Conv2dShape,
     kernel: (usize, usize),
 ) -> Result<Tensor> {
-    let x = widened_on_cpu(&x.transpose(0, 1)?.force_contiguous()?)?;
-    let dy = widened_on_cpu(&dy.transpose(0, 1)?.force_contiguous()?)?;
+    let x = widened_on_cpu(&owned(&x.transpose(0, 1)?)?)?;
+    let dy = widened_on_cpu(&owned(&dy.transpose(0, 1)?)?)?;
     let dw = x.conv2d(&dy, shape.padding, 1, shape.stride, 1)?;
-    Ok(dw
-        .narrow(2, 0, kernel.0)?
-        .narrow(3, 0, kernel.1)?
-        .transpose(0, 1)?
-        .force_contiguous()?)
+    let dw = dw.narrow(2, 0, kernel.0)?.narrow(3, 0, kernel.1)?;
+    owned(&dw.transpose(0, 1)?)
 }
 
 pub(super) fn input_gradient(
@@ -72,9 +70,6 @@ pub(super) fn input_gradient(
         shape.stride,
         1,
     )?;
-    Ok(dx
-        .narrow(2, 0, window.height)?
-        .narrow(3, 0, window.width)?
-        .force_contiguous()?
-        .to_dtype(dy.dtype())?)
+    let dx = dx.narrow(2, 0, window.height)?.narrow(3, 0, window.width)?;
+    Ok(owned(&dx)?.to_dtype(dy.dtype())?)
 }
