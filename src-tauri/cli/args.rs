@@ -68,7 +68,7 @@ pub enum Command {
     Generate(Generate),
     /// Talk with a language model, in the terminal
     Chat(Chat),
-    /// Write a run's weights for other programs: a Hugging Face folder, ONNX or Core ML
+    /// Write a run's weights for other programs: a Hugging Face folder, ONNX, Core ML or GGUF
     Export(super::export::Export),
     /// Check whether several machines can train together, and how fast
     Cluster(Cluster),

@@ -1,5 +1,5 @@
 //! `ebb export`: writes a run's best weights as a folder that PyTorch and transformers open, as an
-//! ONNX file, or as a Core ML package.
+//! ONNX file, as a Core ML package, or as a GGUF file.
 
 use super::failure::Failure;
 use super::output::out;
@@ -19,9 +19,13 @@ pub struct Export {
     pub folder: PathBuf,
     /// hugging-face: settings and weights that transformers opens; onnx: one file that onnxruntime
     /// runs; coreml: a package for Mac and iPhone apps (Ebb adds .mlpackage to its name); adapters:
-    /// only the adapters of a language model, which PEFT opens
+    /// only the adapters of a language model, which PEFT opens; gguf: a language model as one file
+    /// for llama.cpp, LM Studio and Ollama
     #[arg(long, value_enum, default_value_t)]
     pub format: Form,
+    /// Number type of the weights of a GGUF file [default: f16]
+    #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "baseline")]
+    pub weights: Option<Weights>,
     /// Export only the baseline of the run, with a Python file that uses it
     #[arg(long, conflicts_with = "format")]
     pub baseline: bool,
@@ -39,6 +43,24 @@ pub enum Form {
     #[value(name = "coreml")]
     CoreMl,
     Adapters,
+    Gguf,
+}
+
+/// Number type of the weights of a GGUF file.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Weights {
+    /// 32-bit floats
+    #[value(name = "f32")]
+    F32,
+    /// 16-bit floats
+    #[value(name = "f16")]
+    F16,
+    /// 8 bits per weight
+    #[value(name = "q8_0")]
+    Q8,
+    /// About 4.8 bits per weight
+    #[value(name = "q4_k_m")]
+    Q4,
 }
 
 /// Runs `ebb export`.
@@ -52,12 +74,23 @@ pub fn run(args: &Export) -> Result<(), Failure> {
             dataset.display()
         )));
     }
+    if args.weights.is_some() && args.format != Form::Gguf {
+        return Err(Failure::usage(
+            "--weights is for GGUF files; add --format gguf, or remove --weights",
+        ));
+    }
     let saved = TrainedModel::load(&run, DevicePreference::Cpu, Some(&device_check_path()))?;
     let format = match args.format {
         Form::HuggingFace => ExportFormat::HuggingFace,
         Form::Onnx => ExportFormat::Onnx,
         Form::CoreMl => ExportFormat::CoreMl,
         Form::Adapters => ExportFormat::Adapters,
+        Form::Gguf => match args.weights {
+            Some(Weights::F32) => ExportFormat::GgufF32,
+            None | Some(Weights::F16) => ExportFormat::GgufF16,
+            Some(Weights::Q8) => ExportFormat::GgufQ8,
+            Some(Weights::Q4) => ExportFormat::GgufQ4,
+        },
     };
     let exported = if args.baseline {
         saved.export_baseline(&args.folder)?

@@ -99,6 +99,27 @@ fn a_chat_file_fine_tunes_a_model_with_its_template() {
 }
 
 #[test]
+fn a_fine_tuned_model_is_exported_for_llama_cpp() {
+    let home = chats();
+    home.train(&format!("{CHATS} --steps 2")).expect_code(0);
+    let exported = home
+        .run("export chats.jsonl {gguf} --format gguf --weights q8_0")
+        .expect_code(0)
+        .out;
+    assert!(
+        exported.contains("Modelfile, model-q8_0.gguf"),
+        "{exported}"
+    );
+    let model_file = fs::read_to_string(home.path("gguf/Modelfile")).expect("it is written");
+    assert!(model_file.contains("<|im_end|>"), "{model_file}");
+    let error = home
+        .run("export chats.jsonl {other} --weights q8_0")
+        .expect_code(2)
+        .err;
+    assert!(error.contains("--weights is for GGUF files"), "{error}");
+}
+
+#[test]
 fn adapters_of_some_maps_are_trained_and_exported() {
     let home = chats();
     let line = format!("{CHATS} --adapter-targets q_proj,v_proj --adapter-scaling rank-stabilized");

@@ -9,6 +9,10 @@ use tape::{Result, Rotation};
 /// The rotary embedding of a layer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rope {
+    /// Values of a head that are rotated.
+    pub rotated: usize,
+    pub theta: f64,
+    pub scaling: RopeScaling,
     /// Radians per position, by pair of values.
     frequencies: Vec<f64>,
     /// For sequences of more tokens than the first number.
@@ -64,6 +68,9 @@ impl Rope {
             plain.iter().zip(factors).map(|(f, by)| f / by).collect()
         };
         let with = |frequencies: Vec<f64>| Rope {
+            rotated,
+            theta,
+            scaling: scaling.clone(),
             frequencies,
             long: None,
             factor: 1.0,
@@ -107,11 +114,16 @@ impl Rope {
                 original,
                 attention,
             } => Rope {
-                frequencies: divided(short),
                 long: Some((*original, divided(long))),
                 factor: *attention,
+                ..with(divided(short))
             },
         }
+    }
+
+    /// Radians per position, by pair of values, for sequences that need no long factors.
+    pub fn frequencies(&self) -> &[f64] {
+        &self.frequencies
     }
 
     /// The rotation of tokens at `positions`, which end the sequence.

@@ -44,8 +44,8 @@ use dataset::{
 };
 use mixed_baseline::MixedBaseline;
 use models::export::{
-    Exported, TrainedNetwork, export_adapter_folder, export_core_ml, export_hub_folder,
-    export_onnx, export_with_files,
+    Exported, GgufWeights, TrainedNetwork, export_adapter_folder, export_core_ml,
+    export_gguf_folder, export_hub_folder, export_onnx, export_with_files,
 };
 use rayon::prelude::*;
 use runlog::{RunFolder, format_count, most_like};
@@ -108,6 +108,14 @@ pub enum ExportFormat {
     CoreMl,
     /// The adapters of a language model alone, for PEFT.
     Adapters,
+    /// A language model as one GGUF file, with weights in 32-bit floats.
+    GgufF32,
+    /// A language model as one GGUF file, with weights in 16-bit floats.
+    GgufF16,
+    /// A language model as one GGUF file, with 8 bits per weight.
+    GgufQ8,
+    /// A language model as one GGUF file, with about 4.8 bits per weight.
+    GgufQ4,
 }
 
 /// The evaluation of a trained model.
@@ -302,6 +310,10 @@ impl TrainedModel {
             ExportFormat::Onnx => export_onnx(&trained, folder),
             ExportFormat::CoreMl => export_core_ml(&trained, folder),
             ExportFormat::Adapters => export_adapter_folder(&trained, folder),
+            ExportFormat::GgufF32 => self.export_gguf(&trained, folder, GgufWeights::F32),
+            ExportFormat::GgufF16 => self.export_gguf(&trained, folder, GgufWeights::F16),
+            ExportFormat::GgufQ8 => self.export_gguf(&trained, folder, GgufWeights::Q8_0),
+            ExportFormat::GgufQ4 => self.export_gguf(&trained, folder, GgufWeights::Q4KM),
         };
         match &self.mixed_baseline {
             Some(mixed) if format != ExportFormat::CoreMl => {
@@ -319,6 +331,16 @@ impl TrainedModel {
             }
             _ => Ok(export(folder)?),
         }
+    }
+
+    fn export_gguf(
+        &self,
+        trained: &TrainedNetwork,
+        folder: &Path,
+        weights: GgufWeights,
+    ) -> models::Result<Exported> {
+        let chat = chat::format(&self.plan, &self.tokenizer);
+        export_gguf_folder(trained, folder, weights, &chat)
     }
 
     /// Evaluates on the run's own test split, or on its held-out split if it has none.

@@ -42,6 +42,7 @@ pub struct ChatTemplate {
     has_template_for_tools: bool,
     marks_answers: bool,
     source: String,
+    default_source: String,
 }
 
 impl ChatTemplate {
@@ -87,6 +88,7 @@ impl ChatTemplate {
             has_template_for_tools: with_tools.is_some(),
             marks_answers: all.iter().all(|source| with_marks(source) != *source),
             source: all.join("\n"),
+            default_source: source.to_owned(),
         })
     }
 
@@ -98,6 +100,11 @@ impl ChatTemplate {
     /// The sources of the template.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// The source of the template for conversations without tools.
+    pub fn default_source(&self) -> &str {
+        &self.default_source
     }
 
     /// Special tokens by name, such as `bos_token`.

@@ -113,6 +113,14 @@ impl PromptEncoder {
         })
     }
 
+    /// The name of the token, or the text, that ends an answer.
+    pub fn answer_end_name(&self) -> Option<String> {
+        match self.answer_end()? {
+            AnswerEnd::Token(token) => self.tokenizer.name_of(token),
+            AnswerEnd::Text(text) => Some(text),
+        }
+    }
+
     /// The end-of-text token that the files of the template name.
     pub fn end_of_text(&self) -> Option<u32> {
         let name = self.template.tokens().get("eos_token")?;

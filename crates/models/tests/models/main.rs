@@ -11,6 +11,7 @@ mod folders;
 mod convnext;
 mod pretrained_language_models;
 mod export_core_ml;
+mod export_gguf;
 mod export_hub_folder;
 mod export_onnx;
 mod forward_shape_errors;

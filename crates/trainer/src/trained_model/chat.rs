@@ -9,9 +9,11 @@ use super::generation_options::GenerationOptions;
 use super::{KernelOutputs, TrainedModel};
 use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
+use crate::plan::Plan;
 use crate::task_conversion::network_task;
 use candle_core::DType;
 use dataset::{AnswerEnd, ChatTemplate, ChatTurn, PromptEncoder, Task, Tokenizer};
+use models::export::ChatFormat;
 use models::pretrained::BuildOptions;
 use models::{Gpt, Network, Pretrained};
 use runlog::{RunFolder, counted, format_count};
@@ -227,6 +229,19 @@ impl ChatModel {
             }
             .generate(prompt, options, on_text),
         }
+    }
+}
+
+/// How the model of a plan chats, for exports. A template that cannot be used is left out.
+pub(super) fn format(plan: &Plan, tokenizer: &Tokenizer) -> ChatFormat {
+    let pretrained = plan.pretrained.as_ref();
+    let template = pretrained.and_then(|it| ChatTemplate::from_folder(it.path()).ok()?);
+    let Some(template) = template else {
+        return ChatFormat::default();
+    };
+    ChatFormat {
+        template: Some(template.default_source().to_owned()),
+        answer_end: PromptEncoder::new(tokenizer.clone(), template, u32::MAX).answer_end_name(),
     }
 }
 
