@@ -1,6 +1,7 @@
 //! Cuts a sample out of an image and augments it: crop, mirroring, light. All randomness comes from
 //! the given generator. Only operations that round alike on every machine are used.
 
+mod distort;
 mod gray_level;
 mod mixing;
 mod rand_augment;
@@ -16,9 +17,6 @@ use crate::rng::Rng;
 const MIN_CROP_AREA: f64 = 0.5;
 /// Smallest area of a random crop with light augmentation.
 const MIN_CROP_AREA_LIGHT: f64 = 0.8;
-/// Smallest area of a random crop of images that are not mirrored, such as digits: without a part
-/// of its strokes, one character is another.
-const MIN_CROP_AREA_UNMIRRORED: f64 = 0.75;
 /// Smallest area of a random crop with RandAugment.
 const MIN_CROP_AREA_STRONG: f64 = 0.25;
 /// Smallest ratio of the sides of a random crop.
@@ -54,10 +52,16 @@ fn mirrored_crop(image: &DecodedImage, size: u32, min_area: f64, rng: &mut Rng) 
     to_planes(&rgb)
 }
 
-/// Like `standard`, not mirrored and with larger crops.
+/// The largest square in the center, slightly distorted like handwriting instead of cropped and
+/// mirrored, with a slight change of light; as planes.
 pub(crate) fn no_mirror(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u8> {
-    let region = random_region(image, MIN_CROP_AREA_UNMIRRORED, rng);
-    let mut rgb = image.resample(region, size, size).rgb;
+    let mut rgb = if (image.width, image.height) == (size, size) {
+        distort::distort(&image.rgb, size as usize, rng)
+    } else {
+        let side = f64::from(image.width.min(image.height));
+        let square = image.resample(centered(image, side, side), size, size);
+        distort::distort(&square.rgb, size as usize, rng)
+    };
     change_light(&mut rgb, rng);
     to_planes(&rgb)
 }
@@ -215,6 +219,24 @@ mod tests {
         let mirrored = samples.iter().filter(|s| s[0] > s[15]).count();
         assert!((160..240).contains(&mirrored), "{mirrored} of 400");
         assert!(samples.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn images_that_are_not_mirrored_are_distorted_at_any_size() {
+        for (width, height) in [(16, 16), (64, 64), (80, 40)] {
+            let image = gradient(width, height);
+            let samples: Vec<Vec<u8>> = (0..100)
+                .map(|n| no_mirror(&image, 16, &mut Rng::from_key(&[8, n])))
+                .collect();
+            let middle = |sample: &[u8]| (sample[16 * 8], sample[16 * 8 + 15]);
+            assert!(
+                samples
+                    .iter()
+                    .map(|s| middle(s))
+                    .all(|(left, right)| left < right)
+            );
+            assert!(samples.windows(2).all(|pair| pair[0] != pair[1]));
+        }
     }
 
     #[test]

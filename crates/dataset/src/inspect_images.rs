@@ -303,8 +303,8 @@ fn refusal(counts: &ImageCounts, files: &[ImageFile], targets: &[TargetColumn]) 
     })
 }
 
-/// The topmost folders without a readable image at or below them. `with_images` are the names of the
-/// folders that readable images are in.
+/// The topmost folders without a readable image at or below them. `with_images` are the names of
+/// the folders that readable images are in.
 fn empty_folders(listing: &Listing, with_images: &[&[String]]) -> Vec<String> {
     let full: BTreeSet<&[String]> = with_images
         .iter()

@@ -25,8 +25,7 @@ pub(crate) fn inspect_texts(
     on_progress: &dyn Fn(ReadProgress),
 ) -> Result<Option<TextInspection>, DatasetError> {
     let mut skipped = [listing.skipped, listing.hidden_texts].concat();
-    let total = listing.files.len();
-    let files = candidates(&listing.files);
+    let (total, files) = (listing.files.len(), candidates(&listing.files));
     if files.is_empty() {
         return Ok(None);
     }
@@ -37,10 +36,8 @@ pub(crate) fn inspect_texts(
     let task = decision.task.unwrap_or(Task::LanguageModel);
     let hold_out = choose_hold_out(&scanned, options);
     let assigned = assign(&listing.root, task, &mut scanned, hold_out);
-    let counts = TextCounts {
-        is_label_column_named: texts.label_column.is_some(),
-        ..counts(&decision, &assigned, &scanned, skipped.len())
-    };
+    let mut counts = counts(&decision, &assigned, &scanned, skipped.len());
+    counts.is_label_column_named = texts.label_column.is_some();
     let refusal = refusals_and_notes::refusal(task, &assigned.classes, &counts);
     let notes = describe(
         task,

@@ -8,6 +8,11 @@ use runlog::{Augmentation, MixChoice, RunConfig};
 const SAMPLES_SEEN: u64 = 30_000;
 /// Samples processed if there are few images of each class.
 const SAMPLES_SEEN_FEW: u64 = 60_000;
+/// Samples processed if the images are small and not mirrored, such as digits: with distorted
+/// copies, a longer run hardly learns more.
+const SAMPLES_SEEN_CHARACTERS: u64 = 24_000;
+/// Largest side of such images in pixels.
+const MAX_CHARACTER_SIDE: u32 = 32;
 /// Range of the default number of epochs.
 const EPOCHS: [u64; 2] = [5, 60];
 /// The most epochs if there are few images of each class.
@@ -43,8 +48,13 @@ impl ImageRecipe {
         let classes = found.classes.iter().filter(|class| class.train > 0).count() as u64;
         let per_class = train_samples / classes.max(1);
         let is_few = classes > 1 && found.targets.is_empty() && per_class < FEW_PER_CLASS;
+        let is_small = |(width, height): (u32, u32)| width.max(height) <= MAX_CHARACTER_SIDE;
+        let are_characters =
+            found.mirror_refusal.is_some() && found.typical_size.is_some_and(is_small);
         let (samples_seen, most) = if is_few {
             (SAMPLES_SEEN_FEW, EPOCHS_FEW)
+        } else if are_characters {
+            (SAMPLES_SEEN_CHARACTERS, EPOCHS[1])
         } else {
             (SAMPLES_SEEN, EPOCHS[1])
         };
@@ -152,5 +162,13 @@ mod tests {
             let found = recipe(&config, &digits).augment;
             assert_eq!(found, Augmentation::NoMirror);
         }
+        // Small images are trained for fewer epochs.
+        let epochs = |digits: &ImageInspection| recipe(&RunConfig::default(), digits).epochs;
+        assert_eq!(epochs(&digits), 50);
+        let small = ImageInspection {
+            typical_size: Some((28, 28)),
+            ..digits
+        };
+        assert_eq!(epochs(&small), 40);
     }
 }
