@@ -14,7 +14,6 @@ mod explain_defaults;
 pub use augmentation::Augmentation;
 pub use dataset_defaults::DatasetRef;
 pub(crate) use dataset_defaults::MOST_TEXT_BYTES_IN_MEMORY;
-pub use resolve::device_preference;
 pub(crate) use run_length::LengthChange;
 pub use run_length::RunLength;
 pub use token_compression::{Compression, relaxes_choice, scores_choice};

@@ -351,8 +351,10 @@ fn rows_of_queries_and_keys_have_the_order_that_llama_cpp_rotates() {
     let weights = folder.path().join("model.safetensors");
     let weights = candle_core::safetensors::load(weights, &Device::Cpu).unwrap();
     let rows = |tensor: &Tensor| {
-        let tensor = tensor.to_dtype(DType::F32).unwrap();
-        tensor.to_vec2::<f32>().unwrap()
+        let width = tensor.dims()[1];
+        let values = tape::device::read::<f32>(&tensor.to_dtype(DType::F32).unwrap()).unwrap();
+        let rows: Vec<Vec<f32>> = values.chunks(width).map(<[f32]>::to_vec).collect();
+        rows
     };
     // 4 heads of 4 values: values 0 and 2 of a head become neighbors.
     let published = rows(&weights["model.layers.1.self_attn.q_proj.weight"]);

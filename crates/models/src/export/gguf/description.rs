@@ -156,7 +156,7 @@ impl<'a> Description<'a> {
         if (shape.gate == Gate::Gelu) != is_gemma {
             return Err(refuse("its feed-forward layers have an unusual activation"));
         }
-        let layers = shape.layers.iter().enumerate();
+        let mut layers = shape.layers.iter().enumerate();
         let is_expected = |(index, layer): (usize, &crate::decoder::DecoderLayer)| {
             let has_window = match self.family.windows {
                 GgufWindows::AllButEach(n) => index % n < n - 1,
@@ -166,7 +166,7 @@ impl<'a> Description<'a> {
                 || !(index + 1).is_multiple_of(SMOLLM3_INTERVAL);
             layer.window.is_some() == has_window && layer.rope.is_some() == has_positions
         };
-        if layers.map(is_expected).all(|is_expected| is_expected) {
+        if layers.all(is_expected) {
             return Ok(());
         }
         Err(refuse(

@@ -128,7 +128,10 @@ pub(crate) fn tensors(
 fn stored(name: &str, tensor: &Tensor, types: WeightTypes) -> Result<QTensor> {
     let kind = types.of(name, tensor.dims());
     if kind == GgmlDType::F16 {
-        let largest = tensor.abs()?.max_all()?.to_scalar::<f32>()?;
+        let values = tape::device::read::<f32>(tensor)?;
+        let largest = values
+            .iter()
+            .fold(0.0, |largest: f32, value| largest.max(value.abs()));
         if largest > MOST_F16 {
             return Err(refuse(&format!(
                 "{name} has the value {largest}, which is too large for a 16-bit float"
