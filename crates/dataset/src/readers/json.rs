@@ -394,10 +394,11 @@ const TOO_MANY_FIELDS: &str = "it has more than 2,000 fields";
 
 /// Visits the elements of a list one by one. The number of a row is its position in the list.
 fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, Cow<'static, str>>) -> bool) {
-    struct Elements<'v>(
-        &'v mut dyn FnMut(u64, Result<Fields, Cow<'static, str>>) -> bool,
-        u64,
-    );
+    struct Elements<'v> {
+        visit: &'v mut dyn FnMut(u64, Result<Fields, Cow<'static, str>>) -> bool,
+        count: u64,
+        is_stopped: bool,
+    }
     impl<'de> Visitor<'de> for &mut Elements<'_> {
         type Value = ();
         fn expecting(&self, to: &mut fmt::Formatter) -> fmt::Result {
@@ -406,20 +407,26 @@ fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, Cow<'static,
         fn visit_seq<S: SeqAccess<'de>>(self, mut rows: S) -> Result<(), S::Error> {
             // An element of another shape is skipped as a whole; only broken JSON ends the list.
             while let Some(value) = rows.next_element::<Element>()? {
-                self.1 += 1;
+                self.count += 1;
                 let row = value.0.map_err(Cow::Borrowed);
-                if !(self.0)(self.1, row) {
-                    while rows.next_element::<IgnoredAny>()?.is_some() {}
+                if !(self.visit)(self.count, row) {
+                    self.is_stopped = true;
+                    // The rest of a large list takes long to read.
+                    return Err(serde::de::Error::custom("no more rows are wanted"));
                 }
             }
             Ok(())
         }
     }
-    let mut elements = Elements(visit, 0);
+    let mut elements = Elements {
+        visit,
+        count: 0,
+        is_stopped: false,
+    };
     let mut reader = serde_json::Deserializer::from_str(text);
     let read = serde::Deserializer::deserialize_seq(&mut reader, &mut elements);
-    if let Err(error) = read {
-        let (next, line) = (elements.1 + 1, error.line());
+    if let (Err(error), false) = (read, elements.is_stopped) {
+        let (next, line) = (elements.count + 1, error.line());
         let reason = format!(
             "the JSON list is invalid at line {line}; Ebb did not read the rest of the file"
         );

@@ -152,35 +152,23 @@ fn no_failure_of_the_device_changes_the_losses() {
             assert_eq!(outcome.step, STEPS, "{fault:?}");
             assert_eq!(run.losses(), calm.losses(), "{fault:?}");
         }
-        let last = &runs[runs.len() - 1];
-        assert!(last.warned("device_failed"), "{fault:?}: the update failed");
-        if [Fault::SubmissionsIgnored, Fault::Exception].contains(&fault) {
-            assert!(runs.iter().all(|run| run.warned("device_failed")));
-        } else {
-            assert!(
-                runs.iter().any(|run| run.warned("step_repeated")),
-                "{fault:?}"
-            );
-        }
+        // Each of them is reported late, so another failure may have damaged the weights.
+        assert!(
+            runs.iter().all(|run| run.warned("device_failed")),
+            "{fault:?}"
+        );
     }
 }
 
 #[test]
-fn a_failure_right_after_an_update_is_not_one_of_the_update() {
+fn a_failure_before_or_after_an_update_loads_the_newest_checkpoint() {
     let calm = trained(Vec::new());
     // The third step has no checkpoint, and the fourth begins with a micro-batch or an evaluation.
     let end = calm.dispatches[2];
     for fault in [Fault::Timeout, Fault::OutOfMemory] {
-        for distance in 1..=3 {
-            let at = end - distance;
+        for at in end - 3..end + 3 {
             let run = trained(vec![ScheduledFault { at, fault }]);
-            assert!(run.warned("device_failed"), "{fault:?} at {at}: the update");
-            assert_eq!(run.losses(), calm.losses(), "{fault:?} at {at}");
-            let at = end + distance - 1;
-            let run = trained(vec![ScheduledFault { at, fault }]);
-            for code in ["device_failed", "step_repeated"] {
-                assert!(!run.warned(code), "{fault:?} at {at}: {code}");
-            }
+            assert!(run.warned("device_failed"), "{fault:?} at {at}");
             assert_eq!(run.losses(), calm.losses(), "{fault:?} at {at}");
         }
     }
