@@ -44,11 +44,16 @@ const trash = (run: string) =>
     if (at.view !== "welcome" && at.id === run) go("#/");
   });
 
-/** Focuses a part of the welcome page. */
+/** Focuses a part of the welcome page. The page is drawn first, and its lists are loaded. */
 const focus = (selector: string) => {
   go("#/");
-  // The page is drawn first, and its lists are loaded.
-  setTimeout(() => document.querySelector<HTMLElement>(selector)?.focus(), 100);
+  const tryToFocus = (attempts: number) => {
+    const part = document.querySelector<HTMLElement>(selector);
+    if (part) part.focus();
+    else if (attempts > 0) setTimeout(tryToFocus, 50, attempts - 1);
+  };
+  // The palette gives the focus back when it closes.
+  setTimeout(tryToFocus, 100, 60);
 };
 
 const scale = () => Number(localStorage.getItem(SAVED_SCALE)) || 1;
