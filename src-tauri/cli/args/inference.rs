@@ -63,7 +63,7 @@ pub struct Chat {
     /// config.json, or a name at the hub
     #[arg(value_name = "RUN|MODEL")]
     pub model: String,
-    /// System prompt: what the model should know or heed in the whole conversation
+    /// System prompt: what the model should know or follow in the whole conversation
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
     /// Maximum number of tokens of an answer

@@ -153,7 +153,7 @@ fn report<T: Task>(session: &mut Session<'_, T>, sum: EvaluatedMicroBatch) -> Re
     })?;
     if is_best {
         session.save_or_warn(CheckpointReason::Best)?;
-        // Results without their model would describe a model that nobody can use.
+        // Otherwise the results page would describe weights that were not saved.
         if session.checkpointer.is_saved(session.state.step) {
             save_results(session, &sum, &metrics)?;
         }
