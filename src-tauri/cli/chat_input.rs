@@ -71,11 +71,12 @@ impl<R: BufRead> ChatInput<R> {
             }
             more();
             match self.line()? {
-                Line::Text(_) if message.len() as u64 > MAX_LINE_BYTES => {
-                    message = String::new();
-                    unusable = Some(too_long("message"));
-                }
                 Line::Text(line) => {
+                    // The line is kept: it may end the message.
+                    if message.len() as u64 > MAX_LINE_BYTES {
+                        message = String::new();
+                        unusable = Some(too_long("message"));
+                    }
                     message.push('\n');
                     message.push_str(&line);
                 }
@@ -174,6 +175,14 @@ mod tests {
         assert_eq!(found, expected);
         let open = entered(b"\"\"\"one\ntwo\n");
         assert!(matches!(&open[0], Entered::Unusable(reason) if reason.contains("closing")));
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_does_not_swallow_the_next() {
+        let half = "x".repeat(MAX_LINE_BYTES as usize * 2 / 3);
+        let found = entered(format!("\"\"\"\n{half}\n{half}\n\"\"\"\nnext\n").as_bytes());
+        assert!(matches!(&found[0], Entered::Unusable(reason) if reason.contains("longer than")));
+        assert_eq!(found[1..], [message("next"), Entered::Quit]);
     }
 
     #[test]

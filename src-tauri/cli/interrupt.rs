@@ -1,5 +1,5 @@
-//! Handles Ctrl-C: the first one saves a checkpoint and stops the training, and the second one ends
-//! the process.
+//! Handles Ctrl-C. For a training, the first one saves a checkpoint and stops it, and the second
+//! one ends the process.
 
 use super::failure::Failure;
 use super::output::status;

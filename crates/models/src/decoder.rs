@@ -503,6 +503,12 @@ impl Decoder {
     }
 
     /// The rotations of all rotary embeddings for tokens at `positions`.
+    /// As [`Rope::longest_unstretched`], of all blocks.
+    pub fn longest_unstretched(&self) -> Option<usize> {
+        let ropes = self.shape.ropes.iter();
+        ropes.filter_map(Rope::longest_unstretched).min()
+    }
+
     fn rotations(&self, x: &Value, positions: Range<usize>) -> Result<Vec<Rotation>> {
         let (dtype, device) = (x.tensor().dtype(), x.tensor().device());
         let ropes = self.shape.ropes.iter();

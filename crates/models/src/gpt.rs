@@ -84,7 +84,8 @@ impl Gpt {
     }
 
     /// Like [`Gpt::next_scores`] for the tokens in `cache` followed by `ids`: any number for an
-    /// empty cache, then one at a time, which only costs a pass over that token.
+    /// empty cache, then one at a time, which only costs a pass over that token. See
+    /// [`Gpt::longest_unstretched`] for models that must read a longer sequence again.
     ///
     /// # Errors
     /// The sequence is longer than the model's context.
@@ -99,6 +100,15 @@ impl Gpt {
             Body::Rotary(decoder) => decoder.forward_cached(tape, ids, cache)?,
         };
         self.last_scores(tape, &x, ids.len())
+    }
+
+    /// The number of cached tokens after which a sequence must be read again into an empty cache,
+    /// because longer ones rotate all their tokens by other angles. `None` for most models.
+    pub fn longest_unstretched(&self) -> Option<usize> {
+        match &self.0 {
+            Body::LearnedPositions(_) => None,
+            Body::Rotary(decoder) => decoder.longest_unstretched(),
+        }
     }
 
     /// An empty cache for this model.

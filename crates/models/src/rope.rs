@@ -126,6 +126,12 @@ impl Rope {
         &self.frequencies
     }
 
+    /// The longest sequence that needs no long factors, if longer ones do. These rotate all tokens
+    /// by other angles, so keys that were cached in a shorter sequence are wrong for them.
+    pub fn longest_unstretched(&self) -> Option<usize> {
+        self.long.as_ref().map(|(original, _)| *original)
+    }
+
     /// The rotation of tokens at `positions`, which end the sequence.
     pub fn rotation(
         &self,

@@ -43,7 +43,8 @@ const COMPARISONS: [&str; 3] = [
     include_str!("device_check/small_models.rs"),
 ];
 
-/// A hash of everything that a saved result is about, except the device and the system.
+/// A hash of the sources of the tape and of the comparisons. The networks in `models` are not in
+/// it: their operations are compared one by one.
 fn hash_of_sources() -> &'static str {
     static HASH: LazyLock<String> = LazyLock::new(|| {
         let mut hasher = DefaultHasher::new();

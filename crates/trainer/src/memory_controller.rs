@@ -580,7 +580,8 @@ impl MemoryController {
     /// # Errors
     /// The device is lost.
     pub fn learn_from(&mut self, error: &TrainError) -> Result<()> {
-        match outcome_of(error) {
+        // A failure without a running micro-batch is not the fault of an earlier one.
+        match outcome_of(error).filter(|_| self.running.is_some()) {
             Some(outcome) => self.back_off(outcome).map(drop),
             None => Ok(()),
         }

@@ -521,7 +521,7 @@ impl<'a, T: Task> Session<'a, T> {
     /// device has accumulated the gradients.
     ///
     /// # Errors
-    /// The device failed: the gradients are lost, the weights are not.
+    /// The device failed: the gradients are lost. On Metal the weights may be damaged too.
     pub(crate) fn confirm_gradients(&mut self, batch: &AccumulatedBatch) -> Result<Health> {
         if let Some(fault) = self.checkpointer.take_reported_fault() {
             return Err(fault);

@@ -283,8 +283,7 @@ fn evaluate_within_patience<T: Task>(
     Ok(flow)
 }
 
-/// Repeats the step after a fault of the device while its gradients were accumulated: they have
-/// been dropped, and the weights were only read.
+/// Repeats the step if a fault of the device lost only its gradients.
 ///
 /// # Errors
 /// `error` itself if the weights may be damaged too.
@@ -311,7 +310,8 @@ enum Accumulated {
 /// Accumulates the gradients of one effective batch in micro-batches.
 ///
 /// # Errors
-/// After a fault of the device the gradients are lost, but not the weights.
+/// After a fault of the device the gradients are lost. [`Session::redo_step`] decides whether the
+/// weights may be damaged too.
 fn accumulate<T: Task>(session: &mut Session<'_, T>) -> Result<Accumulated> {
     let mut batch = EffectiveBatch::new(session.begin_step());
     session.probe_memory(&mut batch.pending)?;

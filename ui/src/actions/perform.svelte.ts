@@ -50,7 +50,7 @@ const focus = (selector: string) => {
   const tryToFocus = (attempts: number) => {
     const part = document.querySelector<HTMLElement>(selector);
     if (part) part.focus();
-    else if (attempts > 0) setTimeout(tryToFocus, 50, attempts - 1);
+    else if (attempts > 0 && route().view === "welcome") setTimeout(tryToFocus, 50, attempts - 1);
   };
   // The palette gives the focus back when it closes.
   setTimeout(tryToFocus, 100, 60);

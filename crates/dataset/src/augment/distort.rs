@@ -17,7 +17,7 @@ const MAX_SHIFT: f64 = 1.0 / 14.0;
 struct Distortion {
     /// Row-major matrix.
     matrix: [f64; 4],
-    /// Shift to the right and down, as a fraction of the side.
+    /// Added to the position in the source, to the right and down, as a fraction of the side.
     shift: [f64; 2],
 }
 
@@ -36,8 +36,9 @@ impl Distortion {
     }
 }
 
-/// A random distortion of a square of `side` by `side` interleaved RGB pixels. It is resampled
-/// once, because small images lose details each time. Pixels beyond the edge are those at the edge.
+/// A random distortion of a square of `side` by `side` interleaved RGB pixels. All its parts are
+/// resampled together, because each resampling blurs small images. A position beyond the edge has
+/// the color of the nearest pixel of the edge.
 pub(super) fn distort(rgb: &[u8], side: usize, rng: &mut Rng) -> Vec<u8> {
     resample(rgb, side, Distortion::random(rng))
 }
@@ -76,6 +77,22 @@ fn resample(rgb: &[u8], side: usize, distortion: Distortion) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rotation_slant_zoom_and_shift_stay_within_their_limits() {
+        let is_within = |value: f64, most: f64| value.abs() <= most + 1e-12;
+        for n in 0..200 {
+            let distortion = Distortion::random(&mut Rng::from_key(&[n]));
+            let [a, b, c, d] = distortion.matrix;
+            let (area, column) = (a * d - b * c, a * a + c * c);
+            // Only the zoom changes the area, and the slant leaves the first column as it is.
+            assert!(is_within(area - column, 0.0));
+            assert!((ZOOM[0]..=ZOOM[1]).contains(&(1.0 / area.sqrt())));
+            assert!(is_within(c / a, 12f64.to_radians().tan()));
+            assert!(is_within((a * b + c * d) / column, MAX_SLANT));
+            assert!(distortion.shift.iter().all(|s| is_within(*s, MAX_SHIFT)));
+        }
+    }
 
     /// A white pixel at (x, y) of a black square with 9 pixels along a side.
     fn dot(x: usize, y: usize) -> Vec<u8> {

@@ -8,7 +8,7 @@ use format::format_count;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 
 /// Rows that detect the delimiter and the header.
@@ -37,18 +37,32 @@ pub(crate) struct Delimited {
     pub header: bool,
 }
 
-/// Names with a number after each one that repeats an earlier name: "text", "text 2".
-fn distinct_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+/// The names of a header, made distinct: a repeated name gets a number ("text", "text 2"), and a
+/// repeated empty name becomes "column 4". A name that the header contains is never given away.
+fn distinct_names(names: &[&str]) -> Vec<String> {
+    let given: HashSet<&str> = names.iter().copied().collect();
     let mut taken: HashSet<String> = HashSet::new();
-    let mut distinct = |name: &str| {
-        let numbered = (2..).map(|n: u32| format!("{name} {n}").trim().to_owned());
-        let mut candidates = std::iter::once(name.to_owned()).chain(numbered);
-        let name = candidates.find(|name| !taken.contains(name));
-        let name = name.expect("the numbers do not end");
-        taken.insert(name.clone());
-        name
-    };
-    names.map(&mut distinct).collect()
+    // The next number of each name, so that many equal names do not count from the start.
+    let mut next: HashMap<&str, usize> = HashMap::new();
+    let mut distinct = Vec::with_capacity(names.len());
+    for (index, &name) in names.iter().enumerate() {
+        let (stem, first) = match name {
+            "" => ("column", index + 1),
+            name => (name, 2),
+        };
+        let number = next.entry(name).or_default();
+        *number = first.max(*number);
+        let mut candidate = name.to_owned();
+        while taken.contains(&candidate)
+            || (candidate != name && given.contains(candidate.as_str()))
+        {
+            candidate = format!("{stem} {number}");
+            *number += 1;
+        }
+        taken.insert(candidate.clone());
+        distinct.push(candidate);
+    }
+    distinct
 }
 
 impl Delimited {
@@ -166,7 +180,7 @@ impl Delimited {
         self.each(text, &mut |_, record| {
             let cells = record.iter().take(MAX_COLUMNS);
             names = if self.header {
-                distinct_names(cells.map(str::trim))
+                distinct_names(&cells.map(str::trim).collect::<Vec<_>>())
             } else {
                 (1..=cells.count()).map(|n| format!("column {n}")).collect()
             };
@@ -310,4 +324,18 @@ fn never_closed(text: &str, start: RowStart, record: &StringRecord) -> bool {
     // nothing.
     record.as_slice().len() + 2 >= rest.len().saturating_sub(2 * record.len() + 8)
         && rest.iter().filter(|byte| **byte == b'"').count() % 2 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distinct_names;
+
+    #[test]
+    fn a_repeated_name_gets_a_number_that_no_other_column_has() {
+        let names = ["text", "text", "text 2", "text", "label", "", ""];
+        let expected = [
+            "text", "text 3", "text 2", "text 4", "label", "", "column 7",
+        ];
+        assert_eq!(distinct_names(&names), expected);
+    }
 }

@@ -202,6 +202,8 @@ fn llama_cpp_computes_the_scores_of_exported_models() {
             let theirs = answer(&python, "llama_cpp_scores.py", &file, &words);
             let theirs: Vec<f64> = serde_json::from_value(theirs).unwrap();
             assert_eq!(own.len(), theirs.len(), "{}", case.name);
+            let mut scores = own.iter().chain(&theirs);
+            assert!(scores.all(|score| score.is_finite()), "{}", case.name);
             let pairs = own.iter().zip(&theirs);
             let apart = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             println!(

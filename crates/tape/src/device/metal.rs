@@ -29,20 +29,26 @@ pub(super) fn select() -> Result<SelectedDevice> {
 /// The name of the GPU, or why it cannot be used. Candle panics on an older system instead of
 /// returning an error.
 fn supported() -> Result<String> {
-    usable_gpu(&facts()).map_err(TapeError::Device)
+    let facts = facts().map_err(|error| TapeError::Device(error.to_string()))?;
+    usable_gpu(&facts).map_err(TapeError::Device)
 }
 
-fn facts() -> MacFacts {
+fn facts() -> Result<MacFacts> {
     let version = NSProcessInfo::processInfo().operatingSystemVersion();
     let number = |part: isize| u32::try_from(part).unwrap_or(0);
     let macos = (number(version.majorVersion), number(version.minorVersion));
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    MacFacts {
+    let gpu = if macos.0 >= OLDEST_MACOS {
+        gpu()?
+    } else {
+        None
+    };
+    Ok(MacFacts {
         macos,
         processor: processor(),
         is_remote: is_set("SSH_CONNECTION") || is_set("SSH_TTY"),
-        gpu: (macos.0 >= OLDEST_MACOS).then(gpu).flatten(),
-    }
+        gpu,
+    })
 }
 
 fn processor() -> CpuKind {
@@ -63,9 +69,9 @@ fn is_translated() -> bool {
     output.is_ok_and(|output| output.stdout.starts_with(b"1"))
 }
 
-/// The default GPU; `None` if there is none, or the system raises an exception.
-fn gpu() -> Option<Gpu> {
-    let found = guarded(|| {
+/// The default GPU; `None` if there is none.
+fn gpu() -> Result<Option<Gpu>> {
+    guarded(|| {
         let device = candle_metal_kernels::metal::Device::system_default();
         Ok(device.map(|device| {
             let device = device.as_ref();
@@ -74,8 +80,7 @@ fn gpu() -> Option<Gpu> {
                 is_apple7: device.supportsFamily(MTLGPUFamily::Apple7),
             }
         }))
-    });
-    found.ok().flatten()
+    })
 }
 
 /// Describes the device that a run would use.

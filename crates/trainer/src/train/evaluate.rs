@@ -152,11 +152,9 @@ fn report<T: Task>(session: &mut Session<'_, T>, sum: EvaluatedMicroBatch) -> Re
         best: is_best,
     })?;
     if is_best {
+        // Before the checkpoint: a run that ends between them repeats the evaluation.
+        save_results(session, &sum, &metrics)?;
         session.save_or_warn(CheckpointReason::Best)?;
-        // Otherwise the results page would describe weights that were not saved.
-        if session.checkpointer.is_saved(session.state.step) {
-            save_results(session, &sum, &metrics)?;
-        }
     }
     Ok(())
 }

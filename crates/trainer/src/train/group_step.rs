@@ -24,8 +24,8 @@ use tape::device::with_autorelease_pool;
 const DECISION: Duration = Duration::from_millis(50);
 /// Shortest and longest pause between two claims of a rank that waits for others.
 const NAPS: Range<Duration> = Duration::from_micros(200)..Duration::from_millis(100);
-/// The next pause lasts as long as the wait so far, divided by this number. A pause therefore makes
-/// a wait longer by at most this fraction.
+/// The next pause lasts as long as the wait so far, divided by this number, so that pauses lengthen
+/// a long wait by little.
 const NAP_DIVISOR: u32 = 64;
 
 /// This rank's part of a step.

@@ -5,10 +5,10 @@ use super::TrainedModel;
 use super::choose_token::choose_token;
 use super::generation_options::GenerationOptions;
 use super::incremental_decoder::{IncrementalDecoder, NewText};
-use crate::error::Result;
+use crate::error::{Result, TrainError};
 use crate::task::{ForwardContext, LanguageTask};
 use dataset::{Task, Tokenizer};
-use models::Gpt;
+use models::{Gpt, KvCache};
 use std::ops::ControlFlow;
 use tape::device::with_autorelease_pool;
 use tape::inplace::to_f64;
@@ -67,9 +67,24 @@ impl<'m> Generator<'m> {
         })
     }
 
+    /// The scores of all tokens after those in `past` and `new`.
+    fn next_scores(&self, new: &[u32], past: &mut KvCache) -> Result<Vec<f64>> {
+        let scores = with_autorelease_pool(|| -> Result<Vec<f64>> {
+            let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
+            let scores = self.network.next_scores_cached(&tape, new, past)?;
+            Ok(to_f64(scores.tensor())?)
+        })?;
+        if scores.iter().any(|score| score.is_nan()) {
+            return Err(TrainError::NotTrainable {
+                message: "the scores of the model are not numbers: its weights are damaged, or too large for this precision".to_owned(),
+            });
+        }
+        Ok(scores)
+    }
+
     /// The text that follows the tokens `ids`, of which there is at least one. Calls `on_text` with
-    /// each part of it as soon as it is certain, or an empty part. When the context is full, the
-    /// second half of the text is read again.
+    /// each part of it as soon as it is certain. The part is empty if no text is certain yet. When
+    /// the context is full, the second half of the text is read again.
     pub fn generate(
         &self,
         mut ids: Vec<u32>,
@@ -81,24 +96,22 @@ impl<'m> Generator<'m> {
         let mut stream = IncrementalDecoder::new(self.tokenizer, &options.stop);
         let mut end = TextEnd::Limit;
         for number in 0..options.tokens {
+            let cached = past.tokens();
             // The prompt may fill the context; a text that is read again leaves half of it free.
-            let most = if number == 0 {
+            let read = if number == 0 {
                 self.limit
-            } else {
+            } else if cached >= self.limit {
                 (self.limit / 2).max(1)
+            } else if self.network.longest_unstretched() == Some(cached) {
+                cached + 1
+            } else {
+                1
             };
-            if past.tokens() >= self.limit {
+            if read > 1 || cached >= self.limit {
                 past = self.network.new_cache();
             }
-            let new = match past.tokens() {
-                0 => &ids[ids.len().saturating_sub(most)..],
-                _ => &ids[ids.len() - 1..],
-            };
-            let scores = with_autorelease_pool(|| -> Result<Vec<f64>> {
-                let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
-                let scores = self.network.next_scores_cached(&tape, new, &mut past)?;
-                Ok(to_f64(scores.tensor())?)
-            })?;
+            let new = &ids[ids.len().saturating_sub(read)..];
+            let scores = self.next_scores(new, &mut past)?;
             let chance = draws.uniform(number as u64);
             let next = choose_token(scores, &ids, options, chance);
             if self.ends.contains(&next) {

@@ -2,14 +2,14 @@
 
 use super::{Description, GgufWeights, refuse};
 use crate::decoder::DecoderShape;
-use crate::error::Result;
+use crate::error::{ModelError, Result};
 use crate::export::safetensors_file::to_cpu;
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use std::collections::{BTreeMap, HashMap};
 
 /// The largest 16-bit float.
-const MOST_F16: f32 = 65_504.0;
+const MAX_F16: f32 = 65_504.0;
 /// Ebb's names of the parts of a block, and those of llama.cpp.
 const PARTS: [(&str, &str); 15] = [
     ("query", "attn_q"),
@@ -48,8 +48,8 @@ impl WeightTypes {
         }
     }
 
-    /// The type of a tensor. Rows that are not whole blocks get a type with smaller blocks, as in
-    /// llama.cpp.
+    /// The type of a tensor. If rows are not whole blocks, a type with smaller blocks is used, or
+    /// else 16-bit floats, as in llama.cpp.
     fn of(&self, name: &str, dims: &[usize]) -> GgmlDType {
         let [_, width] = dims else {
             return GgmlDType::F32;
@@ -129,12 +129,9 @@ fn stored(name: &str, tensor: &Tensor, types: WeightTypes) -> Result<QTensor> {
     let kind = types.of(name, tensor.dims());
     if kind == GgmlDType::F16 {
         let values = tape::device::read::<f32>(tensor)?;
-        let largest = values
-            .iter()
-            .fold(0.0, |largest: f32, value| largest.max(value.abs()));
-        if largest > MOST_F16 {
-            return Err(refuse(&format!(
-                "{name} has the value {largest}, which is too large for a 16-bit float"
+        if !values.iter().all(|value| value.abs() <= MAX_F16) {
+            return Err(ModelError::NotExportable(format!(
+                "{name} has a value that does not fit in a 16-bit float; choose --weights f32"
             )));
         }
     }

@@ -289,8 +289,14 @@ impl Source<'_> {
                 && rule["content"] == SPACE
         };
         if rule["type"] == "Metaspace" && normalizer.is_null() {
-            let is_never = rule["prepend_scheme"] == "never";
-            return (rule["replacement"] == SPACE).then_some(!is_never);
+            let adds_space = match rule["prepend_scheme"].as_str() {
+                Some("never") => false,
+                Some("always") => true,
+                None => rule["add_prefix_space"].as_bool().unwrap_or(true),
+                // Only before the whole text, while llama.cpp also adds one after special tokens.
+                Some(_) => return None,
+            };
+            return (rule["replacement"] == SPACE).then_some(adds_space);
         }
         // After the replacement there is no space to split at.
         let splits_at_spaces = rule["type"] == "Split" && rule["pattern"]["String"] == " ";
