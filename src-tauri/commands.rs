@@ -17,7 +17,7 @@ use crate::window_types::{
 };
 use dataset::DetectedDataset;
 use pressure::Policy;
-use runlog::{MemoryLimits, Query, RunConfig};
+use runlog::{MemoryLimits, PowerPolicyChoice, Query, RunConfig};
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -404,7 +404,8 @@ pub async fn memory_limits(shell: State<'_, Arc<Shell>>, run: String) -> Answer<
         let training = training.ok_or_else(not_here)?;
         let changed = training.run().changed_limits();
         let total_bytes = shell.readings.now().sample.total_bytes;
-        let config = training.folder.config()?;
+        let mut config = training.folder.config()?;
+        config.courtesy = training.changed_courtesy().or(config.courtesy);
         Ok(limits_view(changed, &config, total_bytes))
     })
     .await
@@ -428,6 +429,7 @@ fn limits_view(changed: Option<MemoryLimits>, config: &RunConfig, total_bytes: u
         max_system_fraction: limits.max_system_fraction,
         total_bytes,
         leave_least_bytes: policy.min_reserve_bytes(total_bytes),
+        courtesy: config.courtesy.unwrap_or(PowerPolicyChoice::Auto),
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::lock_mutex::lock;
 use crate::machine_readings::{FRESH, Reported};
 use crate::window_types::{CommandError, DeviceCheckView, PlanSettings, RunRequest};
-use runlog::{Run, RunEvent, RunFolder, RunStatus, StepProgress};
+use runlog::{PowerPolicyChoice, Run, RunEvent, RunFolder, RunStatus, StepProgress};
 use std::fmt;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -52,6 +52,8 @@ pub struct Training {
     run: Mutex<Run>,
     /// The newest memory sample of the monitor, and when it was read.
     newest: Mutex<Option<(Instant, Reported)>>,
+    /// When it rests, if that was changed.
+    courtesy: Mutex<Option<PowerPolicyChoice>>,
     /// How far the check of the GPU is.
     device_check: Mutex<Option<DeviceCheckView>>,
     /// Length of the events file when the training ended, in bytes; `None` while it runs.
@@ -183,6 +185,7 @@ impl Training {
             control: Control::default(),
             run: Mutex::new(run),
             newest: Mutex::default(),
+            courtesy: Mutex::default(),
             device_check: Mutex::default(),
             ended: Mutex::default(),
             ending: Condvar::new(),
@@ -274,6 +277,11 @@ impl Training {
         newest.map(|(_, reported)| reported)
     }
 
+    /// When it rests, if that was changed since it began.
+    pub fn changed_courtesy(&self) -> Option<PowerPolicyChoice> {
+        *lock(&self.courtesy)
+    }
+
     /// How far the check of the GPU is, before the run begins.
     pub fn device_check(&self) -> Option<DeviceCheckView> {
         lock(&self.device_check).clone()
@@ -290,6 +298,10 @@ impl Training {
                 max_system_fraction,
             } => Request::SetMaxSystemFraction(max_system_fraction),
             RunRequest::MemoryCap { bytes } => Request::SetMemoryCap(bytes),
+            RunRequest::Courtesy { when } => {
+                *lock(&self.courtesy) = Some(when);
+                Request::SetCourtesy(when)
+            }
         });
     }
 

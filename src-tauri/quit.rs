@@ -8,7 +8,7 @@ use crate::app_state::Shell;
 use crate::current_training::Training;
 use crate::language::translate;
 use crate::lock_mutex::lock;
-use crate::show_window::show_window;
+use crate::show_window::{hide_window, show_window};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tauri::{AppHandle, Manager};
@@ -161,7 +161,9 @@ pub fn may_terminate(app: &AppHandle) -> bool {
     let training = app.state::<Arc<Shell>>().active.running();
     let answer = app.state::<Quit>().system_request(training.is_some());
     if training.is_none() {
-        // Ends after the present comparison, which `at_exit` waits for.
+        // Ends after the present comparison, which `at_exit` waits for. A window that does not answer
+        // meanwhile would look frozen.
+        hide_window(app);
         trainer::DeviceCheck::stop();
     }
     perform(app, answer, training)

@@ -4,7 +4,7 @@
 use crate::language::Language;
 use crate::recovery_view::RecoveryView;
 use pressure::Level;
-use runlog::RunStatus;
+use runlog::{PowerPolicyChoice, RunStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use ts_rs::TS;
@@ -428,9 +428,15 @@ pub enum RunRequest {
         /// Maximum memory footprint of Ebb, at least 64 MB; `None` removes the cap.
         bytes: Option<u64>,
     },
+    /// Change when the training rests.
+    Courtesy {
+        /// `auto`, `always` or `off`.
+        #[ts(as = "String")]
+        when: PowerPolicyChoice,
+    },
 }
 
-/// Result of `memory_limits`: the limits of a running training that can be changed.
+/// Result of `memory_limits`: what can be changed in a running training.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, TS)]
 pub struct LimitsView {
     /// Maximum memory footprint of Ebb; `None` without a cap.
@@ -441,6 +447,9 @@ pub struct LimitsView {
     pub total_bytes: u64,
     /// Memory that is left to others even at the largest fraction.
     pub leave_least_bytes: u64,
+    /// When the training rests: `auto`, `always` or `off`.
+    #[ts(as = "String")]
+    pub courtesy: PowerPolicyChoice,
 }
 
 /// A request of the page to the stress test.

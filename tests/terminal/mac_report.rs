@@ -77,6 +77,26 @@ fn a_task_that_differs_or_fails_on_the_gpu_fails_the_report() {
     output.expect_code(1);
 }
 
+/// Its GPU is lost during each training, and cannot be made again.
+const LOST: &str = r#"#!/bin/sh
+printf '{"kind":"started","device":"metal"}\n'
+echo 'ebb: metal cannot be used: no GPU was found' >&2
+exit 1
+"#;
+
+#[test]
+fn a_gpu_that_is_lost_during_a_training_fails_the_report() {
+    let (output, report) = run_step_with("tasks", LOST);
+    check_lines(
+        &report,
+        &[
+            "convnet on metal: exit code 1: ebb: metal cannot be used: no GPU was found",
+            "0 tasks ran on both, 19 are wrong",
+        ],
+    );
+    output.expect_code(1);
+}
+
 #[cfg(not(target_os = "macos"))]
 #[test]
 fn without_a_gpu_that_can_be_used_the_tasks_are_left_out() {

@@ -7,7 +7,7 @@
 use crate::model::{ForwardOptions, Model};
 use crate::step_benchmark::Case;
 use candle_core::{DType, Device};
-use tape::device::to_host;
+use tape::device::{to_host, with_autorelease_pool};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, KinkDivergence, KinkLog, Parameters, Tape};
 use trainer::internals::MicroBatchResult;
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
     /// Compares this run with `exact`, the same network in f64.
     fn compare(&self, exact: &Run) -> Result<GradientComparison> {
         let kinks = KinkLog::default();
-        let found = self.gradients(|tape| tape.recording_kinks(&kinks))?;
+        let found = with_autorelease_pool(|| self.gradients(|tape| tape.recording_kinks(&kinks)))?;
         let expected = exact.gradients(|tape| tape)?;
         let same_kinks = if kinks.is_empty() {
             None

@@ -4,6 +4,7 @@
 //! Nothing is evicted. To generate beyond the model's context, start a new cache.
 
 use candle_core::{D, DType, Tensor};
+use tape::device::{contiguous, convert};
 use tape::{GroupedAttention, Result, Tape, Value};
 
 /// Keys and values of all blocks for one sequence.
@@ -111,7 +112,7 @@ fn attended(
         .broadcast_sub(&scores.max_keepdim(D::Minus1)?)?
         .exp()?;
     let probabilities = probabilities.broadcast_div(&probabilities.sum_keepdim(D::Minus1)?)?;
-    let probabilities = probabilities.to_dtype(y.dtype())?.contiguous()?;
+    let probabilities = contiguous(&convert(&probabilities, y.dtype())?)?;
     tape.product(&probabilities, &values)
 }
 

@@ -13,7 +13,7 @@ use candle_core::{DType, Tensor};
 use onnx_proto::{INT64, OperatorSet};
 use std::collections::{BTreeSet, HashMap};
 use tape::Activation;
-use tape::device::{read, to_host};
+use tape::device::{contiguous, read, to_host};
 
 /// Version of the operators: the oldest with LayerNormalization.
 const OPERATORS: i64 = 17;
@@ -238,7 +238,7 @@ impl<'a> Graph<'a> {
 
     /// `x Wᵀ` with the parameter `name`.
     pub fn map(&mut self, x: &str, name: &str) -> Result<Name> {
-        let transposed = self.value(name)?.t()?.contiguous()?;
+        let transposed = contiguous(&self.value(name)?.t()?)?;
         let transposed = self.tensor(&format!("{name}.transposed"), &transposed)?;
         Ok(self.matmul(x, &transposed))
     }

@@ -90,6 +90,11 @@ impl PowerPolicy {
         }
     }
 
+    /// Rests as `mode` tells from the next state of the power on.
+    pub fn set_mode(&mut self, mode: PowerPolicyMode) {
+        self.mode = mode;
+    }
+
     /// Takes a new state of the power.
     pub fn observe(&mut self, power: &PowerState) -> PowerPolicyChange {
         let cause = cause(self.mode, power);

@@ -5,6 +5,7 @@ use crate::cancel::Cancel;
 use crate::deferred_block_output::DeferredOutput;
 use crate::error::Result;
 use crate::gradients::Gradients;
+use crate::kernels::copies::{contiguous, joined};
 use crate::kink_log::KinkCursor;
 use crate::parameters::Parameters;
 use crate::saved_tensors::SavedTensors;
@@ -168,7 +169,7 @@ impl Whole {
             Some(joined) => joined,
             None => self.place(&part)?,
         };
-        joined.slice_set(&part.contiguous()?, 0, from)?;
+        joined.slice_set(&contiguous(&part)?, 0, from)?;
         self.joined = Some(joined);
         Ok(())
     }
@@ -182,11 +183,8 @@ impl Whole {
     }
 }
 
-fn join(mut parts: Vec<Tensor>) -> Result<Tensor> {
-    match parts.len() {
-        1 => Ok(parts.remove(0)),
-        _ => Ok(Tensor::cat(&parts, 0)?),
-    }
+fn join(parts: Vec<Tensor>) -> Result<Tensor> {
+    joined(&parts.iter().collect::<Vec<_>>(), 0)
 }
 
 /// The inputs of the second run.
@@ -213,7 +211,7 @@ impl Again {
         sink: &mut Gradients,
     ) -> Result<Option<Tensor>> {
         let own = sink.current_is_owned() || !gradient.is_contiguous();
-        let gradient = gradient.contiguous()?;
+        let gradient = contiguous(&gradient)?;
         let mut whole = Whole {
             dims: input.dims().to_vec(),
             over: own.then(|| gradient.clone()),

@@ -30,8 +30,8 @@ pub use crate::command_buffer_budget::{
 };
 pub use crate::convert_dtype::{convert, upload_as};
 pub use crate::device_sync::{confirm, forgets_failures, read, synchronize, to_host};
+pub use crate::kernels::copies::{contiguous, copy, joined};
 pub use crate::objective_c::{catch_exception, with_autorelease_pool};
-pub use crate::unshared_copy::copy;
 pub use metal::system_version;
 
 /// The kind of a device.

@@ -6,7 +6,7 @@ use crate::cancel::Cancel;
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
 use crate::inplace::add_assign;
-use crate::unshared_copy::copy;
+use crate::kernels::copies::copy;
 use candle_core::{DType, Tensor};
 use std::sync::atomic::Ordering;
 

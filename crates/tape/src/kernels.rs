@@ -50,6 +50,7 @@ pub(crate) mod multi_tensor;
 #[cfg(test)]
 mod tests;
 
+use self::copies::contiguous;
 use crate::convert_dtype::convert;
 use crate::error::{Result, TapeError};
 use crate::launch_grid::{FEWER_ELEMENTS, Grid};
@@ -64,15 +65,25 @@ pub use source::fingerprint;
 /// True if kernels of this group exist for tensors like this one on this device, and are right
 /// there. Kernels index elements with 32 bits.
 pub(crate) fn run_on(group: KernelGroup, x: &Tensor) -> bool {
-    let typed = matches!(x.dtype(), DType::F32 | DType::BF16 | DType::F16);
+    run_in(x.dtype(), group, x)
+}
+
+/// As [`run_on`], of kernels that are compiled for another element type than that of `x`.
+fn run_in(dtype: DType, group: KernelGroup, x: &Tensor) -> bool {
+    let typed = matches!(dtype, DType::F32 | DType::BF16 | DType::F16);
     let runs = typed
         && x.elem_count() < FEWER_ELEMENTS
         && on_device(x.device())
-        && allowed_kernels::is_allowed(group, x.dtype());
+        && allowed_kernels::is_allowed(group, dtype);
     if runs {
-        allowed_kernels::record(group, x.dtype());
+        allowed_kernels::record(group, dtype);
     }
     runs
+}
+
+/// True if [`elementwise::rounded`] rounds this tensor.
+pub(crate) fn rounds(x: &Tensor, dtype: DType) -> bool {
+    x.dtype() == DType::F32 && x.is_contiguous() && run_in(dtype, KernelGroup::Conversion, x)
 }
 
 /// True if some kernel exists for tensors like this one on this device.
@@ -312,12 +323,12 @@ fn uninit_like(x: &Tensor) -> Result<Tensor> {
 
 /// `other` in the element type of `x`, contiguous.
 fn alike(other: &Tensor, x: &Tensor) -> Result<Tensor> {
-    Ok(convert(other, x.dtype())?.contiguous()?)
+    Ok(contiguous(&convert(other, x.dtype())?)?)
 }
 
 /// `x` in f32, contiguous: the type in which kernels take weights.
 fn single(x: &Tensor) -> Result<Tensor> {
-    Ok(convert(x, DType::F32)?.contiguous()?)
+    Ok(contiguous(&convert(x, DType::F32)?)?)
 }
 
 #[cfg(any(feature = "cuda", target_os = "macos"))]

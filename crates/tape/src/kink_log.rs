@@ -18,6 +18,15 @@ use std::rc::Rc;
 #[derive(Debug, Clone, Default)]
 pub struct KinkLog(Rc<RefCell<Ledger>>);
 
+/// What a tape does with a log.
+#[derive(Debug, Clone, Copy)]
+pub enum KinkUse<'a> {
+    /// It records the side that it takes of every kink.
+    Record(&'a KinkLog),
+    /// It takes the recorded sides instead of its own, forward and backward.
+    Follow(&'a KinkLog),
+}
+
 #[derive(Debug, Default)]
 struct Ledger {
     sites: Vec<Site>,

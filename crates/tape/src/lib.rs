@@ -87,7 +87,7 @@ pub use deferred_block_output::DeferredOutput;
 pub use dry_run::{HeapBlock, HeapEvent, dry_run};
 pub use error::{DeviceFault, Result, TapeError};
 pub use gradients::Gradients;
-pub use kink_log::{KinkDivergence, KinkLog};
+pub use kink_log::{KinkDivergence, KinkLog, KinkUse};
 pub use ops::{
     Activation, Affine, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, Gate,
     GeluLinear, GroupedAttention, IGNORED, JoinedHeads, KeepRule, Loss, NoiseKey, PoolDivisor,

@@ -4,6 +4,7 @@
 use crate::convert_dtype::host_tensor;
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
+use crate::kernels::{elementwise, rounds};
 use crate::objective_c::guarded;
 use crate::quantized::{Bits, Quantized};
 use candle_core::{DType, Device, Tensor};
@@ -244,11 +245,9 @@ impl Parameters {
     /// These parameters for computing in a half type: matrices and kernels are rounded to `dtype`;
     /// norms, biases and quantized matrices share the memory of the original.
     pub fn rounded(&self, dtype: DType) -> Result<Parameters> {
-        let round = |tensor: &Tensor| -> Result<Tensor> {
-            Ok(match tensor.dims().len() {
-                0 | 1 => tensor.clone(),
-                _ => fault_injection::computed(guarded(|| Ok(tensor.to_dtype(dtype)?))?),
-            })
+        let round = |tensor: &Tensor| match tensor.dims().len() {
+            0 | 1 => Ok(tensor.clone()),
+            _ => rounded(tensor, dtype),
         };
         let trained = self.trained.iter().map(|p| -> Result<Parameter> {
             Ok(Parameter {
@@ -277,7 +276,7 @@ impl Parameters {
             if let Frozen::Whole(tensor) = values
                 && tensor.dims().len() > 1
             {
-                *tensor = tensor.to_dtype(dtype)?;
+                *tensor = rounded(tensor, dtype)?;
             }
         }
         Ok(())
@@ -309,4 +308,13 @@ fn expect_shape(name: &str, dims: &[usize], tensor: &Tensor) -> Result<()> {
         expected: format!("{dims:?}"),
         found: tensor.shape().clone(),
     })
+}
+/// A tensor in another element type. On a GPU by a kernel, so that the result is not larger than its
+/// values: candle's memory on Metal is a power of two.
+fn rounded(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
+    if rounds(tensor, dtype) {
+        return elementwise::rounded(tensor, dtype);
+    }
+    let rounded = guarded(|| Ok(tensor.to_dtype(dtype)?))?;
+    Ok(fault_injection::computed(rounded))
 }

@@ -11,6 +11,7 @@
 use crate::cpu::{Float, View, buffer, to_tensor};
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
+use crate::kernels::copies::{contiguous, joined};
 use crate::kernels::elementwise;
 use candle_core::{CpuStorage, DType, Storage, Tensor};
 use rayon::prelude::*;
@@ -132,8 +133,8 @@ impl Quantized {
             bits,
             rows,
             columns,
-            codes: codes.contiguous()?,
-            scales: scales.contiguous()?,
+            codes: contiguous(&codes)?,
+            scales: contiguous(&scales)?,
         })
     }
 
@@ -219,7 +220,8 @@ impl Quantized {
     pub fn whole(&self, dtype: DType) -> Result<Tensor> {
         let tiles = self.tiles();
         let tiles = tiles.map(|(first, count)| self.tile(first, count, dtype));
-        Ok(Tensor::cat(&tiles.collect::<Result<Vec<_>>>()?, 0)?)
+        let tiles = tiles.collect::<Result<Vec<_>>>()?;
+        joined(&tiles.iter().collect::<Vec<_>>(), 0)
     }
 
     /// The rows `ids` as a tensor [ids, columns] in f32. All ids must be inside the matrix.
@@ -236,7 +238,7 @@ impl Quantized {
 
     fn values(&self, codes: &Tensor, scales: &Tensor, dtype: DType) -> Result<Tensor> {
         let (rows, blocks) = scales.dims2()?;
-        let codes = codes.contiguous()?.to_dtype(dtype)?.reshape((
+        let codes = contiguous(&codes)?.to_dtype(dtype)?.reshape((
             rows,
             blocks,
             self.bits.block_bytes(),
@@ -246,13 +248,13 @@ impl Quantized {
             Bits::Four => {
                 let high = (&codes / 16.0)?.floor()?;
                 let low = (codes - (&high * 16.0)?)?;
-                (Tensor::cat(&[low, high], 2)? - 8.0)?
+                (joined(&[&low, &high], 2)? - 8.0)?
             }
         };
-        let scales = scales.contiguous()?.to_dtype(dtype)?.unsqueeze(2)?;
+        let scales = contiguous(&scales)?.to_dtype(dtype)?.unsqueeze(2)?;
         let values = codes.broadcast_mul(&scales)?;
         let values = values.reshape((rows, blocks * BLOCK))?;
-        Ok(values.narrow(1, 0, self.columns)?.contiguous()?)
+        Ok(contiguous(&values.narrow(1, 0, self.columns)?)?)
     }
 
     /// Writes row `row(i)` to the i-th row of `out`. On the CPU only.

@@ -2,6 +2,7 @@
 //! that are saved anyway. An input that is cheap to recompute is not saved.
 
 use crate::error::Result;
+use crate::kernels::copies::contiguous;
 use candle_core::Tensor;
 use std::fmt;
 use std::rc::Rc;
@@ -48,7 +49,7 @@ impl SavedInput {
     /// The tensor, contiguous.
     pub fn get(&self) -> Result<Tensor> {
         match self {
-            SavedInput::Tensor(tensor) => Ok(tensor.contiguous()?),
+            SavedInput::Tensor(tensor) => Ok(contiguous(&tensor)?),
             SavedInput::Recomputed(recompute) => (recompute.compute)(),
         }
     }

@@ -1,4 +1,4 @@
-//! Copies of tensors that are written in place afterwards.
+//! Copies by candle of tensors that are written in place afterwards.
 
 use crate::convert_dtype::word_aligned;
 use crate::error::{Result, TapeError};
@@ -10,7 +10,7 @@ use candle_core::{CpuStorage, Storage, Tensor};
 ///
 /// # Errors
 /// The device has too little memory, or the copy shares the memory of `tensor`.
-pub fn copy(tensor: &Tensor) -> Result<Tensor> {
+pub(crate) fn copy(tensor: &Tensor) -> Result<Tensor> {
     let copy = fault_injection::copied(tensor, word_aligned(tensor)?.force_contiguous()?);
     if share_memory(tensor, &copy) {
         return Err(TapeError::Device(

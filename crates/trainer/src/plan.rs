@@ -14,6 +14,7 @@ mod explain_defaults;
 pub use augmentation::Augmentation;
 pub use dataset_defaults::DatasetRef;
 pub(crate) use dataset_defaults::MOST_TEXT_BYTES_IN_MEMORY;
+pub(crate) use resolve::courtesy;
 pub(crate) use run_length::LengthChange;
 pub use run_length::RunLength;
 pub use token_compression::{Compression, relaxes_choice, scores_choice};

@@ -1,6 +1,7 @@
 //! Passes the user's requests to the training loop. Any thread may send one; the loop polls between
 //! micro-batches.
 
+use runlog::PowerPolicyChoice;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,8 @@ pub enum Request {
     /// Set the largest fraction of physical memory, `0.0..=1.0`, that all processes together may
     /// use while Ebb trains.
     SetMaxSystemFraction(f64),
+    /// Set when the training rests.
+    SetCourtesy(PowerPolicyChoice),
 }
 
 /// Handle on a running training; clones share it.

@@ -40,7 +40,7 @@ use device_failures::FaultCounts;
 use learning_check::LearningCheck;
 use loaders::Loaders;
 use power_monitor::PowerMonitor;
-use pressure::{Action, Decision, Level, MemorySample, Moments, Outcome, Phase};
+use pressure::{Action, Decision, Level, MemorySample, Moments, Outcome, Phase, PowerPolicyMode};
 use runlog::{
     CheckpointReason, Claim, FULL_SPEED, GroupMember, RESTS, RunEvent, RunFolder, StepProgress,
 };
@@ -403,6 +403,18 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Rests if the machine runs on its battery or is hot, and saves if the battery is low.
     fn apply_power_policy(&mut self) -> Result<()> {
+        self.observe_power()?;
+        self.power.rest();
+        Ok(())
+    }
+
+    /// Rests as `mode` tells from the next micro-batch on.
+    pub(crate) fn set_courtesy(&mut self, mode: PowerPolicyMode) {
+        self.power.set_mode(mode);
+    }
+
+    /// Tells a change of the power supply, and saves if the battery is low.
+    pub(crate) fn observe_power(&mut self) -> Result<()> {
         let change = self.power.observe();
         if let Some(message) = change.message {
             let code = if change.rests { RESTS } else { FULL_SPEED };
@@ -415,7 +427,6 @@ impl<'a, T: Task> Session<'a, T> {
             )?;
             self.save_or_warn(CheckpointReason::Power)?;
         }
-        self.power.rest();
         Ok(())
     }
 

@@ -205,6 +205,7 @@ impl TrainState {
             cancel,
             kernels: Kernels::Fused,
             limit_bytes: self.limit_bytes,
+            kinks: None,
         }
     }
 

@@ -6,6 +6,7 @@ use crate::text_backbone::SequenceShape;
 use crate::text_encoder::{Pooling, TextEncoderStyle};
 use crate::transformer::{BlockShape, Gelu, NormPlacement, ResidualScale};
 use candle_core::Tensor;
+use tape::device::{contiguous, joined};
 
 /// Subtracted from the attention scores of padding, so that softmax makes them zero.
 const MASKED: f64 = 1e9;
@@ -39,7 +40,7 @@ pub fn text_features(
     let mut x = g.add(&x, &positions);
     if style.token_types > 0 {
         // All tokens have type 0.
-        let first = g.value("kinds")?.narrow(0, 0, 1)?.contiguous()?;
+        let first = contiguous(&g.value("kinds")?.narrow(0, 0, 1)?)?;
         let first = g.tensor("kinds.first", &first)?;
         x = g.add(&x, &first);
     }
@@ -140,7 +141,7 @@ fn attention(
     let name = |part: &str| format!("blocks.{number}.{part}");
     let query = g.value(&name("query.bias"))?;
     let value = g.value(&name("value.bias"))?;
-    let bias = Tensor::cat(&[&query, &query.zeros_like()?, &value], 0)?;
+    let bias = joined(&[&query, &query.zeros_like()?, &value], 0)?;
     let bias = g.tensor(&name("qkv.bias"), &bias)?;
     let qkv = g.map(x, &name("qkv.weight"))?;
     let qkv = g.add(&qkv, &bias);

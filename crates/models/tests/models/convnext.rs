@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
+use tape::device::contiguous;
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape, Value};
 
@@ -362,7 +363,7 @@ fn checkpointing_and_splitting_a_convnext_keep_the_gradients() {
             .narrow(0, samples.start, samples.len())
             .unwrap();
         let labels: Vec<u32> = samples.map(|sample| sample as u32).collect();
-        let images = Value::constant(part.contiguous().unwrap());
+        let images = Value::constant(contiguous(&part).unwrap());
         let scores = loaded
             .network
             .forward(&tape, &images, checkpointed)

@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use tape::device::contiguous;
 
 fn loaded(folder: &Path) -> Result<Loaded<models::Network>, ModelError> {
     HubFolder::open(folder)?.image_classifier(None, &make(Head::Pretrained, DType::F32))
@@ -43,7 +44,7 @@ fn all_missing_unknown_and_misshaped_tensors_are_named() {
             .t()
             .unwrap();
         let name = "vit.encoder.layer.1.intermediate.dense.weight".to_owned();
-        tensors.insert(name, turned.contiguous().unwrap());
+        tensors.insert(name, contiguous(&turned).unwrap());
         let stranger = tensors["classifier.bias"].clone();
         tensors.insert("vit.encoder.layer.2.output.dense.bias".to_owned(), stranger);
     });

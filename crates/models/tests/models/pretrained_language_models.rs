@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use tape::device::contiguous;
 use tape::inplace::to_f64;
 use tape::{Bits, Cancel, IGNORED, Kernels, Tape};
 
@@ -123,7 +124,7 @@ fn long_texts_use_the_long_factors_of_phi() {
     let expected = numbers(&reference("phi3")["long_scores"]);
     near(
         "phi3",
-        &to_f64(&last.contiguous().unwrap()).unwrap(),
+        &to_f64(&contiguous(&last).unwrap()).unwrap(),
         &expected,
         APART,
     );

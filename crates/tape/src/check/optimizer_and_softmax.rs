@@ -3,11 +3,11 @@
 //! tokens, at every size.
 
 use super::compare::Outcome;
-use crate::convert_dtype::widened;
+use crate::convert_dtype::{convert, widened};
 use crate::error::Result;
 use crate::inplace::{add_assign_all, to_f64};
 use crate::kernels::row_kernels::{AttentionMask, softmax, softmax_backward};
-use crate::kernels::{KernelGroup, run_on};
+use crate::kernels::{KernelGroup, elementwise, rounds, run_on};
 use crate::optim::{
     AdamWStep, ByteMoment, LionStep, Member, SgdStep, adamw, adamw_together, adamw8bit, average,
     average_together, global_norm, lion, sgd, sgd_together,
@@ -32,7 +32,7 @@ const SIZES: [usize; 9] = [1, 4096, 4097, 7, 20_003, 9000, 33, 2, 5];
 const STEPS: u64 = 2;
 
 /// All passes.
-pub const PASSES: [Pass; 8] = [
+pub const PASSES: [Pass; 9] = [
     Pass {
         name: "adamw",
         in_halves: false,
@@ -67,6 +67,11 @@ pub const PASSES: [Pass; 8] = [
         name: "average of weights",
         in_halves: false,
         run: run_average,
+    },
+    Pass {
+        name: "rounding of weights",
+        in_halves: true,
+        run: run_rounding,
     },
     Pass {
         name: "softmax of attention weights",
@@ -272,6 +277,24 @@ fn run_average(device: &Device, dtype: DType) -> Result<Outcome> {
 const WIDTHS: [usize; 4] = [252, 500, 1000, 1031];
 
 /// Softmax of rows and its gradient, by the kernels if they run here.
+fn run_rounding(device: &Device, dtype: DType) -> Result<Outcome> {
+    let exact = if dtype == DType::F64 {
+        dtype
+    } else {
+        DType::F32
+    };
+    let rounded = |x: &Tensor| {
+        if rounds(x, dtype) {
+            elementwise::rounded(x, dtype)
+        } else {
+            convert(x, dtype)
+        }
+    };
+    let all = signed(1, device, exact)?;
+    let all = all.iter().map(rounded).collect::<Result<Vec<_>>>()?;
+    outcome([&all, &[], &[]])
+}
+
 fn run_softmax(device: &Device, dtype: DType) -> Result<Outcome> {
     let (rows, scale) = (3, 0.5);
     let mut gradients = Vec::new();

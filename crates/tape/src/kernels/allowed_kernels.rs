@@ -1,17 +1,18 @@
 //! Which kernels may run. The kernels of one operation are a group: the device check refuses a
-//! group in one precision, and the operation then runs in its composed form.
+//! group in one precision, and the operation then runs in its composed form. A smaller part cannot
+//! fall back: the backward kernel of an operation reads what its forward kernel saved.
 
 use candle_core::DType;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The kernels of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KernelGroup {
-    /// ReLU, GELU and other functions of each value.
-    Activation,
+    /// AdamW steps.
+    AdamW,
     /// Sums of tensors.
     Add,
     /// Attention.
@@ -20,14 +21,22 @@ pub enum KernelGroup {
     AvgPool,
     /// Convolutions.
     Conv2d,
+    /// Weights rounded to a half type.
+    Conversion,
     /// Copies between layouts.
     Copy,
     /// Cross-entropy.
     CrossEntropy,
     /// Dropout.
     Dropout,
-    /// Embeddings, and gradients of gathered values.
+    /// Embeddings.
     Embedding,
+    /// Values gathered by index.
+    Gather,
+    /// GELU in its tanh form.
+    Gelu,
+    /// GELU in its exact form.
+    GeluExact,
     /// The second half of a feed-forward layer.
     GeluLinear,
     /// Norm of all gradients.
@@ -42,28 +51,38 @@ pub enum KernelGroup {
     LinearCrossEntropy,
     /// Max pooling.
     MaxPool,
-    /// Optimizer steps.
-    Optimizer,
     /// Quantized linear layers.
     QuantizedLinear,
+    /// ReLU.
+    Relu,
     /// Layouts of sequences.
     Sequence,
+    /// SGD steps.
+    Sgd,
+    /// SiLU.
+    Silu,
+    /// Moving averages of weights.
+    WeightAverage,
     /// Accumulation of gradients.
     Accumulate,
 }
 
 impl KernelGroup {
     /// All groups.
-    pub const ALL: [KernelGroup; 20] = [
-        KernelGroup::Activation,
+    pub const ALL: [KernelGroup; 27] = [
+        KernelGroup::AdamW,
         KernelGroup::Add,
         KernelGroup::Attention,
         KernelGroup::AvgPool,
         KernelGroup::Conv2d,
+        KernelGroup::Conversion,
         KernelGroup::Copy,
         KernelGroup::CrossEntropy,
         KernelGroup::Dropout,
         KernelGroup::Embedding,
+        KernelGroup::Gather,
+        KernelGroup::Gelu,
+        KernelGroup::GeluExact,
         KernelGroup::GeluLinear,
         KernelGroup::GradientNorm,
         KernelGroup::GroupNorm,
@@ -71,24 +90,31 @@ impl KernelGroup {
         KernelGroup::Linear,
         KernelGroup::LinearCrossEntropy,
         KernelGroup::MaxPool,
-        KernelGroup::Optimizer,
         KernelGroup::QuantizedLinear,
+        KernelGroup::Relu,
         KernelGroup::Sequence,
+        KernelGroup::Sgd,
+        KernelGroup::Silu,
+        KernelGroup::WeightAverage,
         KernelGroup::Accumulate,
     ];
 
     /// Its name in reports: "layer normalization".
     pub const fn name(self) -> &'static str {
         match self {
-            KernelGroup::Activation => "activations",
+            KernelGroup::AdamW => "AdamW steps",
             KernelGroup::Add => "additions",
             KernelGroup::Attention => "attention",
             KernelGroup::AvgPool => "average pooling",
             KernelGroup::Conv2d => "convolutions",
+            KernelGroup::Conversion => "conversions",
             KernelGroup::Copy => "copies",
             KernelGroup::CrossEntropy => "cross-entropy",
             KernelGroup::Dropout => "dropout",
             KernelGroup::Embedding => "embeddings",
+            KernelGroup::Gather => "gathered values",
+            KernelGroup::Gelu => "GELU",
+            KernelGroup::GeluExact => "exact GELU",
             KernelGroup::GeluLinear => "feed-forward layers",
             KernelGroup::GradientNorm => "gradient norm",
             KernelGroup::GroupNorm => "group normalization",
@@ -96,21 +122,28 @@ impl KernelGroup {
             KernelGroup::Linear => "linear layers",
             KernelGroup::LinearCrossEntropy => "language model head",
             KernelGroup::MaxPool => "max pooling",
-            KernelGroup::Optimizer => "optimizer steps",
             KernelGroup::QuantizedLinear => "quantized layers",
+            KernelGroup::Relu => "ReLU",
             KernelGroup::Sequence => "sequence layouts",
+            KernelGroup::Sgd => "SGD steps",
+            KernelGroup::Silu => "SiLU",
+            KernelGroup::WeightAverage => "averages of weights",
             KernelGroup::Accumulate => "gradient sums",
         }
     }
 
-    /// Its bit in the set of refused kernels: one row of bits each for f32, bf16 and f16.
-    const fn bit(self, dtype: DType) -> u64 {
-        let row = match dtype {
-            DType::BF16 => 1,
-            DType::F16 => 2,
-            _ => 0,
-        };
-        1u64 << (row * KernelGroup::ALL.len() as u32 + self as u32)
+    /// Its bit in a set of refused kernels.
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// The place of an element type in [`REFUSED`].
+const fn place(dtype: DType) -> usize {
+    match dtype {
+        DType::BF16 => 1,
+        DType::F16 => 2,
+        _ => 0,
     }
 }
 
@@ -120,12 +153,9 @@ impl fmt::Display for KernelGroup {
     }
 }
 
-/// The kernels that are refused, one bit for each group in each precision. A single word, so that
-/// no thread ever sees a part of a change.
-static REFUSED: AtomicU64 = AtomicU64::new(0);
-
-/// The bits of f32.
-const SINGLE: u64 = (1u64 << KernelGroup::ALL.len()) - 1;
+/// The refused kernels in f32, bf16 and f16, one bit for each group. A word for each element type,
+/// so that an operation never sees a part of a change.
+static REFUSED: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
 
 /// Set when f32 products may not use tensor cores.
 static PLAIN_F32: AtomicBool = AtomicBool::new(false);
@@ -137,17 +167,22 @@ thread_local! {
 /// Allows or refuses every kernel on the GPU of this process. They are allowed until a check finds
 /// one wrong.
 pub fn allow(allowed: bool) {
-    let bits = if allowed { 0 } else { u64::MAX };
-    REFUSED.store(bits, Ordering::Relaxed);
+    let bits = if allowed { 0 } else { u32::MAX };
+    REFUSED
+        .iter()
+        .for_each(|all| all.store(bits, Ordering::Relaxed));
 }
 
 /// Allows every kernel of this process except those of these groups in these element types, all at
 /// once: another thread that computes meanwhile never uses a refused kernel.
 pub fn allow_all_except(refused: impl IntoIterator<Item = (KernelGroup, DType)>) {
-    let bits = refused
-        .into_iter()
-        .fold(0u64, |bits, (group, dtype)| bits | group.bit(dtype));
-    REFUSED.store(bits, Ordering::Relaxed);
+    let mut words = [0; REFUSED.len()];
+    for (group, dtype) in refused {
+        words[place(dtype)] |= group.bit();
+    }
+    for (all, bits) in REFUSED.iter().zip(words) {
+        all.store(bits, Ordering::Relaxed);
+    }
 }
 
 /// Which kernels the GPU of this process may use, for measurements that compare them.
@@ -163,7 +198,7 @@ impl AllowedKernels {
     /// What is allowed now. If kernels of some group are refused in f32, `own` is false.
     pub fn current() -> Self {
         AllowedKernels {
-            own: REFUSED.load(Ordering::Relaxed) & SINGLE == 0,
+            own: REFUSED[place(DType::F32)].load(Ordering::Relaxed) == 0,
             tensor_cores: !PLAIN_F32.load(Ordering::Relaxed),
         }
     }
@@ -177,16 +212,17 @@ impl AllowedKernels {
 
 /// Allows or refuses the kernels of one group in one element type.
 pub fn allow_group(group: KernelGroup, dtype: DType, allowed: bool) {
+    let all = &REFUSED[place(dtype)];
     if allowed {
-        REFUSED.fetch_and(!group.bit(dtype), Ordering::Relaxed);
+        all.fetch_and(!group.bit(), Ordering::Relaxed);
     } else {
-        REFUSED.fetch_or(group.bit(dtype), Ordering::Relaxed);
+        all.fetch_or(group.bit(), Ordering::Relaxed);
     }
 }
 
 /// True unless the group is refused in this element type.
 pub(super) fn is_allowed(group: KernelGroup, dtype: DType) -> bool {
-    REFUSED.load(Ordering::Relaxed) & group.bit(dtype) == 0
+    REFUSED[place(dtype)].load(Ordering::Relaxed) & group.bit() == 0
 }
 
 /// Remembers that kernels of a group are used.
@@ -221,20 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn every_group_has_a_bit_of_its_own_in_every_precision() {
-        let dtypes = [DType::F32, DType::BF16, DType::F16];
-        let of = |dtype: DType| {
-            let all = KernelGroup::ALL.into_iter();
-            all.fold(0u64, |bits, group| bits | group.bit(dtype))
-        };
-        let bits = dtypes
-            .into_iter()
-            .fold(0u64, |bits, dtype| bits | of(dtype));
-        assert_eq!(
-            bits.count_ones() as usize,
-            KernelGroup::ALL.len() * dtypes.len()
-        );
-        assert_eq!(of(DType::F32), SINGLE);
+    fn every_group_has_a_bit_and_a_name_of_its_own() {
+        let all = KernelGroup::ALL.into_iter();
+        let bits = all.clone().fold(0, |bits, group| bits | group.bit());
+        assert_eq!(bits.count_ones() as usize, KernelGroup::ALL.len());
+        let names: BTreeSet<&str> = all.map(KernelGroup::name).collect();
+        assert_eq!(names.len(), KernelGroup::ALL.len());
+        let places = [DType::F32, DType::BF16, DType::F16].map(place);
+        assert_eq!(places, [0, 1, 2]);
     }
 
     #[test]

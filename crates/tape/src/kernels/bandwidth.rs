@@ -9,6 +9,7 @@ use super::row_kernels::{self, AttentionMask};
 use crate::convert_dtype::host_tensor;
 use crate::device_sync::synchronize;
 use crate::error::{Result, TapeError};
+use crate::objective_c::with_autorelease_pool;
 use crate::rng::Rng;
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
@@ -95,10 +96,12 @@ fn median(device: &Device, work: &dyn Fn() -> Result<()>) -> Result<f64> {
     let mut seconds = Vec::with_capacity(TRIES);
     for _ in 0..TRIES {
         let begun = Instant::now();
-        for _ in 0..LAUNCHES {
-            work()?;
-        }
-        synchronize(device)?;
+        with_autorelease_pool(|| -> Result<()> {
+            for _ in 0..LAUNCHES {
+                work()?;
+            }
+            synchronize(device)
+        })?;
         seconds.push(begun.elapsed().as_secs_f64() / LAUNCHES as f64);
     }
     seconds.sort_by(f64::total_cmp);
@@ -196,23 +199,25 @@ fn by_layout(x: &Tensor, note: &mut Note) -> Result<()> {
     let parts = [part.force_contiguous()?, part.force_contiguous()?];
     let parts = [&parts[0], &parts[1]];
     let zeros = (COLUMNS / 4, COLUMNS / 4);
-    note("transpose", 2.0, &|| copies::contiguous(&turned).map(drop))?;
+    note("transpose", 2.0, &|| {
+        copies::try_contiguous(&turned).map(drop)
+    })?;
     note("transpose by candle", 2.0, &|| {
         Ok(turned.force_contiguous().map(drop)?)
     })?;
     note("channels last", 2.0, &|| {
-        copies::contiguous(&channels).map(drop)
+        copies::try_contiguous(&channels).map(drop)
     })?;
     note("channels last by candle", 2.0, &|| {
         Ok(channels.force_contiguous().map(drop)?)
     })?;
-    note("narrow", 1.0, &|| copies::contiguous(&part).map(drop))?;
+    note("narrow", 1.0, &|| copies::try_contiguous(&part).map(drop))?;
     note("narrow by candle", 1.0, &|| {
         Ok(part.force_contiguous().map(drop)?)
     })?;
-    note("join", 2.0, &|| copies::joined(&parts, 1).map(drop))?;
+    note("join", 2.0, &|| copies::try_joined(&parts, 1).map(drop))?;
     note("join by candle", 2.0, &|| {
-        Ok(Tensor::cat(&parts, 1).map(drop)?)
+        copies::joined_by_candle(&parts, 1).map(drop)
     })?;
     note("pad", 1.5, &|| {
         copies::padded(parts[0], 1, zeros.0, zeros.1).map(drop)

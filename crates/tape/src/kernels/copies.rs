@@ -2,13 +2,14 @@
 //! around an axis. Each is one launch per tensor. candle's kernels for this are slow on Metal: they
 //! read and write with a stride between neighboring threads.
 //!
-//! A function returns `None` if no kernel fits: the device has none, or the copy needs more than
-//! 6 axes or 32-bit indices. The caller then lets candle copy. The bits are the same.
+//! `try_contiguous`, `try_joined` and `padded` return `None` if no kernel fits: the device has none,
+//! or the copy needs more than 6 axes or 32-bit indices. Then candle copies. The bits are the same.
 
 use super::Argument::{self, Count, Out, Strided};
-use super::{COPY_AXES, CopyShape, Grid, Kernel, KernelGroup, run_on, uninit};
+use super::{COPY_AXES, CopyShape, Grid, Kernel, KernelGroup, is_metal, run_on, uninit};
 use crate::error::Result;
 use crate::launch_grid::FEWER_ELEMENTS;
+use crate::unshared_copy;
 use candle_core::Tensor;
 
 /// If both axes of a tile have at least this size, copying through shared memory is faster.
@@ -39,8 +40,74 @@ struct Plan {
     padding: Option<Padding>,
 }
 
+/// `x` itself if it is contiguous, otherwise a contiguous copy. On Metal it is made by Ebb's kernels:
+/// candle's are slow there, and read the wrong values of a half tensor that begins inside a word.
+///
+/// # Errors
+/// The device has too little memory.
+pub fn contiguous(x: &Tensor) -> Result<Tensor> {
+    if x.is_contiguous() {
+        Ok(x.clone())
+    } else {
+        owned(x)
+    }
+}
+
+/// As [`contiguous`], always in memory of its own.
+pub(crate) fn owned(x: &Tensor) -> Result<Tensor> {
+    if is_metal(x.device()) {
+        copy(x)
+    } else {
+        Ok(x.force_contiguous()?)
+    }
+}
+
+/// A contiguous copy of a tensor in memory of its own. On Metal it is in Ebb's pool, which does not
+/// round its size up to a power of two. `Tensor::copy` of candle is no substitute: on Metal both
+/// tensors share their memory.
+///
+/// # Errors
+/// The device has too little memory, or the copy shares the memory of `x`.
+pub fn copy(x: &Tensor) -> Result<Tensor> {
+    if is_metal(x.device())
+        && let Some(y) = try_contiguous(x)?
+    {
+        return Ok(y);
+    }
+    unshared_copy::copy(x)
+}
+
+/// Tensors joined along an axis, in which alone they differ. A single one is not copied.
+///
+/// # Errors
+/// The shapes do not fit, or the device has too little memory.
+pub fn joined(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
+    if parts.len() > 1
+        && is_metal(parts[0].device())
+        && let Some(y) = try_joined(parts, axis)?
+    {
+        return Ok(y);
+    }
+    joined_by_candle(parts, axis)
+}
+
+/// As [`joined`], without a kernel that joins.
+#[expect(clippy::disallowed_methods, reason = "all others call this function")]
+pub(crate) fn joined_by_candle(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
+    // On Metal, candle would copy a strided tensor through constant memory first.
+    let plain = |part: &&Tensor| {
+        if is_metal(part.device()) {
+            contiguous(part)
+        } else {
+            Ok((*part).clone())
+        }
+    };
+    let parts = parts.iter().map(plain).collect::<Result<Vec<_>>>()?;
+    Ok(Tensor::cat(&parts, axis)?)
+}
+
 /// `x` in a new contiguous tensor.
-pub(crate) fn contiguous(x: &Tensor) -> Result<Option<Tensor>> {
+pub(crate) fn try_contiguous(x: &Tensor) -> Result<Option<Tensor>> {
     let Some(plan) = Plan::new(x.dims(), x.stride(), x.dims(), None) else {
         return Ok(None);
     };
@@ -52,8 +119,8 @@ pub(crate) fn contiguous(x: &Tensor) -> Result<Option<Tensor>> {
     Ok(Some(y))
 }
 
-/// Tensors that differ in one axis only, joined along it.
-pub(crate) fn joined(parts: &[&Tensor], axis: usize) -> Result<Option<Tensor>> {
+/// Tensors that differ in one axis only, joined along it by kernels.
+pub(crate) fn try_joined(parts: &[&Tensor], axis: usize) -> Result<Option<Tensor>> {
     let Some(&first) = parts.first() else {
         return Ok(None);
     };

@@ -2,7 +2,9 @@
 //! Inputs must be contiguous.
 
 use super::Argument::{Count, In, Number, Out};
-use super::{Argument, Grid, Kernel, alike, single, uninit, uninit_like};
+use super::copies::contiguous;
+use super::{Argument, Grid, Kernel, KernelGroup, alike, single, uninit, uninit_like};
+use crate::convert_dtype::convert;
 use crate::error::Result;
 use crate::rng::{Rng, share_of_u32};
 use candle_core::{DType, Tensor};
@@ -21,6 +23,16 @@ pub(crate) enum Function {
 }
 
 impl Function {
+    /// The group of its kernels.
+    pub fn group(self) -> KernelGroup {
+        match self {
+            Function::Gelu => KernelGroup::Gelu,
+            Function::GeluExact => KernelGroup::GeluExact,
+            Function::Silu => KernelGroup::Silu,
+            Function::Relu => KernelGroup::Relu,
+        }
+    }
+
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Function::Gelu => ("gelu_tanh", "gelu_tanh_backward"),
@@ -102,7 +114,7 @@ pub(crate) fn add_bias(y: &Tensor, bias: &Tensor, residual: Option<&Tensor>) -> 
 /// `x[sample] + p` for every sample.
 pub(crate) fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
     let (p, y, n) = (
-        p.to_dtype(x.dtype())?.contiguous()?,
+        contiguous(&convert(p, x.dtype())?)?,
         uninit_like(x)?,
         x.elem_count(),
     );
@@ -116,6 +128,23 @@ pub(crate) fn add_to(sum: &Tensor, other: &Tensor) -> Result<()> {
     let n = sum.elem_count();
     let arguments = [Out(sum), In(other), Count(n), fours(&[sum, other], n)];
     Kernel::typed("add_to", sum).launch(Grid::elements(n), &arguments, sum.device())
+}
+
+/// `x`, in f32, in another element type.
+pub(crate) fn rounded(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    let (y, n) = (uninit(x.dims(), dtype, x)?, x.elem_count());
+    let arguments = [In(x), Out(&y), Count(n), fours(&[x, &y], n)];
+    Kernel::typed("rounded", &y).launch(Grid::elements(n), &arguments, x.device())?;
+    Ok(y)
+}
+
+/// Zeros in f32, on the device of `like`.
+pub(crate) fn zeros(shape: &[usize], like: &Tensor) -> Result<Tensor> {
+    let x = uninit(shape, DType::F32, like)?;
+    let n = x.elem_count();
+    let arguments = [Out(&x), Count(n), fours(&[&x], n)];
+    Kernel::single("zeros").launch(Grid::elements(n), &arguments, x.device())?;
+    Ok(x)
 }
 
 /// Sizes of attention heads.

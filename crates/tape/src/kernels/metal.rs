@@ -68,7 +68,8 @@ impl Drop for DevicePool {
 }
 
 /// An uninitialized tensor. If the device has too little memory, the unused buffers of the pool are
-/// freed first.
+/// freed first. Any other failure is returned at once: nothing more runs on a device after an
+/// exception.
 pub(super) fn uninit(shape: &[usize], dtype: DType, device: &MetalDevice) -> Result<Tensor> {
     let count = shape.iter().product::<usize>();
     let bytes = count * dtype.size_in_bytes();
@@ -80,7 +81,10 @@ pub(super) fn uninit(shape: &[usize], dtype: DType, device: &MetalDevice) -> Res
             of_device.pool.take(bytes, make)
         })
     };
-    let buffer = guarded(|| Ok(take()?)).or_else(|_| {
+    let buffer = guarded(|| Ok(take()?)).or_else(|error: TapeError| {
+        if !error.is_memory() {
+            return Err(error);
+        }
         synchronize(&Device::Metal(device.clone()))?;
         trim(device);
         guarded(|| Ok(take()?))

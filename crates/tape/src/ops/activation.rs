@@ -8,6 +8,7 @@ use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
 use crate::error::Result;
 use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::kernels::elementwise::{Function, apply, apply_backward};
 use crate::kink_log::{Kink, relu_way};
 use crate::saved_input::Recompute;
@@ -42,7 +43,7 @@ impl Tape<'_> {
         if let Some(ways) = self.recorded_ways(Kink::Relu, x.tensor().elem_count())? {
             return self.relu_with_kinks(x, ways);
         }
-        let form = self.form(KernelGroup::Activation, x.tensor());
+        let form = self.form(KernelGroup::Relu, x.tensor());
         let y = pointwise(
             x.tensor(),
             form,
@@ -58,12 +59,12 @@ impl Tape<'_> {
             match form {
                 Form::Composed => return composed_relu_slope(&kept, &dy),
                 Form::Device => {
-                    return apply_backward(Function::Relu, &kept, &dy.contiguous()?);
+                    return apply_backward(Function::Relu, &kept, &contiguous(&dy)?);
                 }
                 Form::Cpu => {}
             }
             with_float!("relu", kept, T => {
-                let dy = dy.contiguous()?;
+                let dy = contiguous(&dy)?;
                 let (y, dy) = (View::<T>::new("relu", &kept)?, View::<T>::new("relu", &dy)?);
                 let zero = T::from_constant(0.0);
                 to_tensor(map2(&y, &dy, |y, dy| if y <= zero { zero } else { dy }), kept.dims())
@@ -88,7 +89,7 @@ impl Tape<'_> {
     /// The tanh form of the Gaussian error linear unit, element by element.
     pub fn gelu(&self, x: &Value) -> Result<Value> {
         self.poll()?;
-        let form = self.form(KernelGroup::Activation, x.tensor());
+        let form = self.form(KernelGroup::Gelu, x.tensor());
         let y = forward_gelu(x.tensor(), form)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
@@ -99,7 +100,7 @@ impl Tape<'_> {
         let y = self.push(y, &counted.counted(), move |dy, sink| {
             let x = kept.get()?;
             if form == Form::Device {
-                let dx = apply_backward(Function::Gelu, &x, &dy.contiguous()?)?;
+                let dx = apply_backward(Function::Gelu, &x, &contiguous(&dy)?)?;
                 return sink.add_owned(id, dx);
             }
             if form == Form::Composed {
@@ -107,7 +108,7 @@ impl Tape<'_> {
                 return sink.add_owned(id, dx.to_dtype(x.dtype())?);
             }
             let dx = with_float!("gelu", x, T => {
-                let dy = dy.contiguous()?;
+                let dy = contiguous(&dy)?;
                 let (xs, dy) = (View::<T>::new("gelu", &x)?, View::<T>::new("gelu", &dy)?);
                 to_tensor(map2(&xs, &dy, |x, dy| dy * gelu_slope(x)), x.dims())
             })?;
@@ -144,7 +145,7 @@ fn pointwise(
     if form == Form::Composed {
         return Ok(composed(&widened(x)?)?.to_dtype(x.dtype())?);
     }
-    let x = x.contiguous()?;
+    let x = contiguous(&x)?;
     if form == Form::Device {
         return apply(function, &x);
     }

@@ -7,6 +7,7 @@ use super::{Form, expect_shape};
 use crate::cpu::{View, buffer, map2, to_tensor, wide, with_float};
 use crate::error::Result;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::kernels::elementwise;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -18,7 +19,7 @@ impl Tape<'_> {
         self.poll()?;
         expect_shape("add", "the second operand", y, x.dims())?;
         let sum = if self.fuses(x.tensor()) {
-            let (a, b) = (x.tensor().contiguous()?, y.tensor().contiguous()?);
+            let (a, b) = (contiguous(x.tensor())?, contiguous(y.tensor())?);
             with_float!("add", a, T => {
                 let (xs, ys) = (View::<T>::new("add", &a)?, View::<T>::new("add", &b)?);
                 to_tensor(map2(&xs, &ys, |x, y| x + y), a.dims())
@@ -48,7 +49,7 @@ impl Tape<'_> {
         let form = self.form(KernelGroup::Add, x.tensor());
         let sum = match form {
             Form::Cpu => repeated(x.tensor(), p.tensor())?,
-            Form::Device => elementwise::repeated(&x.tensor().contiguous()?, p.tensor())?,
+            Form::Device => elementwise::repeated(&contiguous(x.tensor())?, p.tensor())?,
             Form::Composed => {
                 let p = p.tensor().to_dtype(x.tensor().dtype())?;
                 x.tensor().broadcast_add(&p)?
@@ -61,7 +62,7 @@ impl Tape<'_> {
         let (samples, shape) = (x.dims()[0], p.tensor().shape().clone());
         Ok(self.push(sum, &[], move |dy, sink| {
             if p_id.is_some() {
-                let rows = dy.contiguous()?.reshape((samples, shape.elem_count()))?;
+                let rows = contiguous(&dy)?.reshape((samples, shape.elem_count()))?;
                 sink.add_owned(p_id, row_sum(&rows, form)?.reshape(shape)?)?;
             }
             sink.add_shared(x_id, dy)
@@ -78,7 +79,7 @@ impl Tape<'_> {
 
 /// `x[sample] + p`.
 fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
-    let (x, p) = (x.contiguous()?, p.contiguous()?);
+    let (x, p) = (contiguous(&x)?, contiguous(&p)?);
     with_float!("add_repeated", x, T => {
         let (xs, ps) = (View::<T>::new("add_repeated", &x)?, View::<T>::new("add_repeated", &p)?);
         let mut sum = buffer::<T>(xs.len());

@@ -28,6 +28,7 @@ use super::{Form, axes, expect_shape, misfit};
 use crate::cpu::{Float, Matrix, with_float};
 use crate::error::Result;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -310,7 +311,7 @@ impl Tape<'_> {
     fn attend(&self, qkv: &Value, sizes: Sizes) -> Result<Value> {
         self.poll()?;
         let form = self.attention_form(&sizes, qkv.tensor());
-        let (y, memory) = forward(form, &sizes, &qkv.tensor().contiguous()?)?;
+        let (y, memory) = forward(form, &sizes, &contiguous(qkv.tensor())?)?;
         if !self.records(&[qkv]) {
             return Ok(Value::constant(y));
         }
@@ -334,7 +335,7 @@ impl Tape<'_> {
         let (counted, also) = (kept.clone(), Rc::clone(&memory));
         let saved = [counted.counted(), also.tensors()].concat();
         let y = self.push(y, &saved, move |dy, sink| {
-            let (input, dy) = (kept.get()?, dy.contiguous()?);
+            let (input, dy) = (kept.get()?, contiguous(&dy)?);
             let held = held.take();
             let memory = held.as_ref().unwrap_or(&memory);
             sink.add_owned(id, backward(form, &sizes, &input, memory, &dy)?)

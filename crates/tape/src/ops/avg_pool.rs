@@ -9,6 +9,7 @@ use crate::convert_dtype::host_tensor;
 use crate::cpu::{Float, View, buffer, to_tensor, with_float};
 use crate::error::Result;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::kernels::feature_maps;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -85,7 +86,7 @@ impl Tape<'_> {
         }
         let rows = Line::new(height, shape, divisor);
         let columns = Line::new(width, shape, divisor);
-        let input = x.tensor().contiguous()?;
+        let input = contiguous(x.tensor())?;
         let form = self.form(KernelGroup::AvgPool, &input);
         let (fused, device) = (form == Form::Cpu, form == Form::Device);
         let pool = feature_maps::Pool {
@@ -105,10 +106,10 @@ impl Tape<'_> {
             })?
         } else {
             let (r, c) = (rows.matrix(&input)?, columns.matrix(&input)?);
-            r.broadcast_matmul(&input.broadcast_matmul(&c.t()?.contiguous()?)?)?
+            r.broadcast_matmul(&input.broadcast_matmul(&contiguous(&c.t()?)?)?)?
         };
         self.unary(x, y, &[], move |dy| {
-            let dy = dy.contiguous()?;
+            let dy = contiguous(&dy)?;
             if device {
                 feature_maps::avg_pool_backward(&dy, pool, inside)
             } else if fused {
@@ -119,7 +120,7 @@ impl Tape<'_> {
             } else {
                 let (r, c) = (rows.matrix(&dy)?, columns.matrix(&dy)?);
                 let across = dy.broadcast_matmul(&c)?;
-                Ok(r.t()?.contiguous()?.broadcast_matmul(&across)?)
+                Ok(contiguous(&r.t()?)?.broadcast_matmul(&across)?)
             }
         })
     }

@@ -11,6 +11,7 @@ mod align_axes;
 use super::{expect_filled, expect_shape};
 use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
 use crate::error::Result;
+use crate::kernels::copies::contiguous;
 use crate::saved_input::held;
 use crate::tape::{Tape, Value};
 use align_axes::BroadcastPlan;
@@ -45,7 +46,7 @@ impl Tape<'_> {
         expect_filled(op, "x", x)?;
         let spread = BroadcastPlan::new(op, x, p)?;
         let fused = self.fuses(x.tensor());
-        let (xs, ps) = (x.tensor().contiguous()?, p.tensor().contiguous()?);
+        let (xs, ps) = (contiguous(x.tensor())?, contiguous(p.tensor())?);
         let y = combine(&xs, &ps, &spread, form, fused)?;
         if !self.records(&[x, p]) {
             return Ok(Value::constant(y));
@@ -58,7 +59,7 @@ impl Tape<'_> {
         let saved = held([&saved_x, &saved_p]);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
-                let dy = dy.contiguous()?;
+                let dy = contiguous(&dy)?;
                 if p_id.is_some() {
                     match &saved_x {
                         Some(x) => {

@@ -2,6 +2,7 @@
 
 use super::{expect_shape, misfit};
 use crate::error::{Result, TapeError};
+use crate::kernels::copies::contiguous;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 
@@ -26,7 +27,7 @@ impl Tape<'_> {
         Ok(self.push(joined, &[], move |dy, sink| {
             let mut start = 0;
             for (id, len) in spans {
-                sink.add_shared(id, dy.narrow(0, start, len)?.contiguous()?)?;
+                sink.add_shared(id, contiguous(&dy.narrow(0, start, len)?)?)?;
                 start += len;
             }
             Ok(())

@@ -20,6 +20,7 @@ use crate::cpu::{
 };
 use crate::error::Result;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::saved_input::held;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -41,7 +42,7 @@ impl Tape<'_> {
     pub fn conv2d(&self, x: &Value, weight: &Value, shape: Conv2dShape) -> Result<Value> {
         self.poll()?;
         let window = window(x, weight, shape)?;
-        let x_in = x.tensor().contiguous()?;
+        let x_in = contiguous(x.tensor())?;
         let form = self.conv_form(&window, &x_in, weight);
         let y = if form == Form::Cpu {
             with_float!("conv2d", x_in, T => forward::<T>(&window, &x_in, weight.tensor(), self.cancel()))?
@@ -103,7 +104,7 @@ impl Tape<'_> {
         let saved = held([&saved_x, &saved_w]);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
-                let dy = dy.contiguous()?;
+                let dy = contiguous(&dy)?;
                 if let Some(x) = saved_x {
                     let x = x.get()?;
                     let dw = if fused {

@@ -1,12 +1,11 @@
 //! Copies that operations need to change a layout, by Ebb's kernels on a GPU and by candle
 //! elsewhere. The values are the same bits.
 
-use crate::convert_dtype::word_aligned;
 use crate::error::Result;
 use crate::kernels::{copies, is_metal};
 use crate::ops::stock_product;
 use crate::tape::{Kernels, Tape};
-use crate::unshared_copy::copy;
+use crate::unshared_copy;
 use candle_core::Tensor;
 
 /// How the operations of a tape copy.
@@ -53,23 +52,22 @@ impl Copies {
         // For a contiguous tensor the device has a plain copy.
         if self.by_kernels
             && !x.is_contiguous()
-            && let Some(y) = copies::contiguous(x)?
+            && let Some(y) = copies::try_contiguous(x)?
         {
             return Ok(y);
         }
-        copy(x)
+        unshared_copy::copy(x)
     }
 
     /// Tensors joined along an axis, in which alone they differ. A single one is not copied.
     pub fn joined(self, parts: &[&Tensor], axis: usize) -> Result<Tensor> {
         if self.by_kernels
             && parts.len() > 1
-            && let Some(y) = copies::joined(parts, axis)?
+            && let Some(y) = copies::try_joined(parts, axis)?
         {
             return Ok(y);
         }
-        let parts = parts.iter().map(|part| contiguous_on_metal(part));
-        Ok(Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, axis)?)
+        copies::joined_by_candle(parts, axis)
     }
 
     /// `x` with zeros before and after it along an axis. Without zeros it is not copied.
@@ -84,35 +82,10 @@ impl Copies {
     }
 }
 
-/// `x`, contiguous, for an operation in its composed form. On Metal by Ebb's kernels: candle's are
-/// slow there.
-pub(super) fn contiguous(x: &Tensor) -> Result<Tensor> {
-    if x.is_contiguous() {
-        Ok(x.clone())
-    } else {
-        owned(x)
-    }
-}
-
-/// As [`contiguous`], always in memory of its own.
-pub(super) fn owned(x: &Tensor) -> Result<Tensor> {
-    if is_metal(x.device()) {
-        Copies { by_kernels: true }.owned(x)
-    } else {
-        Ok(x.force_contiguous()?)
-    }
-}
-
-/// Tensors joined along an axis, for an operation in its composed form.
-pub(super) fn joined(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
-    let by_kernels = parts.first().is_some_and(|part| is_metal(part.device()));
-    Copies { by_kernels }.joined(parts, axis)
-}
-
-/// A tensor that candle joins with others without copying it through constant memory first.
+/// A tensor that candle pads without copying it through constant memory first.
 fn contiguous_on_metal(x: &Tensor) -> Result<Tensor> {
-    if x.device().is_metal() {
-        Ok(word_aligned(x)?.contiguous()?)
+    if is_metal(x.device()) {
+        copies::contiguous(x)
     } else {
         Ok(x.clone())
     }

@@ -13,9 +13,9 @@ use crate::convert_dtype::{host_tensor, widened};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, vectorized_rows, wide, with_float};
 use crate::error::Result;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::{contiguous, copy};
 use crate::kernels::multi_tensor;
 use crate::tape::{Tape, Value};
-use crate::unshared_copy::copy;
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
 
@@ -54,7 +54,7 @@ impl Tape<'_> {
             return Err(misfit("cross_entropy", "logits", expected, logits));
         }
         targets.expect_valid(rule, classes)?;
-        let z = widened(logits.tensor())?.contiguous()?;
+        let z = contiguous(&widened(logits.tensor())?)?;
         let (per_sample, dz) = match (
             self.form(KernelGroup::CrossEntropy, &z),
             targets,

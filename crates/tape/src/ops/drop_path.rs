@@ -9,6 +9,7 @@ use super::noise_key::{Noise, NoiseKey, expect_fraction};
 use crate::convert_dtype::host_tensor;
 use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
 use crate::error::Result;
+use crate::kernels::copies::contiguous;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -40,7 +41,7 @@ impl Tape<'_> {
 
 /// Multiplies each sample by its factor.
 fn by_sample(x: &Tensor, factors: &[f64], fused: bool) -> Result<Tensor> {
-    let x = x.contiguous()?;
+    let x = contiguous(&x)?;
     if !fused {
         let mut shape = vec![1; x.rank()];
         shape[0] = factors.len();

@@ -10,6 +10,7 @@ use crate::convert_dtype::host_tensor;
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
 use crate::error::Result;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::kernels::elementwise;
 use crate::rng::{Rng, share_of_u32};
 use crate::saved_input::Recompute;
@@ -47,7 +48,7 @@ impl Tape<'_> {
 }
 
 fn drop(x: &Tensor, fraction: f64, noise: &Noise, form: Form) -> Result<Tensor> {
-    let (x, streams) = (x.contiguous()?, noise.by_row(x.dims()));
+    let (x, streams) = (contiguous(&x)?, noise.by_row(x.dims()));
     let width = if x.rank() > 1 { x.dim(D::Minus1)? } else { 1 };
     let (kept, limit) = (1.0 / (1.0 - fraction), share_of_u32(fraction));
     if form == Form::Device {

@@ -6,6 +6,7 @@ use super::{Loss, expect_filled, misfit, record_loss};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::cpu::{Float, View, buffer, to_tensor, vectorized_rows, wide, with_float};
 use crate::error::Result;
+use crate::kernels::copies::contiguous;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -39,7 +40,7 @@ impl Tape<'_> {
             let expected = format!("[samples, ..] for {} targets", targets.values.len());
             return Err(misfit(L::OP, "x", expected, x));
         }
-        let input = widened(x.tensor())?.contiguous()?;
+        let input = contiguous(&widened(x.tensor())?)?;
         targets.expect_valid(L::OP, input.elem_count() / input.dim(0)?, L::ALLOWED)?;
         let (per_sample, dx) = if self.fuses(&input) {
             with_float!("element_loss", input, T => fused::<T, L>(&input, targets, rule))?

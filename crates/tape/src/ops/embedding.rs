@@ -9,7 +9,8 @@ use crate::convert_dtype::widened;
 use crate::cpu::{Float, View, buffer, to_tensor, with_float};
 use crate::error::{Result, TapeError};
 use crate::inplace::with_slice_mut;
-use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
+use crate::kernels::{KernelGroup, elementwise};
 use crate::optim::Element;
 use crate::tape::{Tape, Value};
 use candle_core::{DType, Tensor};
@@ -53,7 +54,7 @@ impl Tape<'_> {
         }
         let (id, ids) = (weight.id(), ids.to_vec());
         Ok(self.push(y, &[], move |dy, sink| {
-            let dy = dy.contiguous()?.reshape((ids.len(), width))?;
+            let dy = contiguous(&dy)?.reshape((ids.len(), width))?;
             if let (true, Some(held)) = (fused, sink.accumulator(id)) {
                 return add_rows(held, &dy, &ids);
             }
@@ -61,7 +62,7 @@ impl Tape<'_> {
                 if let Some(held) = sink.accumulator(id).filter(|held| fits(held)) {
                     return add_runs(held, &dy, &ids);
                 }
-                let dw = Tensor::zeros((vocabulary, width), DType::F32, dy.device())?;
+                let dw = elementwise::zeros(&[vocabulary, width], &dy)?;
                 add_runs(&dw, &dy, &ids)?;
                 return sink.add_owned(id, dw);
             }

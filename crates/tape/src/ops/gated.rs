@@ -8,6 +8,7 @@ use super::sigmoid::{composed_sigmoid, sigmoid};
 use crate::convert_dtype::{in_full, widened};
 use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
 use crate::error::Result;
+use crate::kernels::copies::contiguous;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
@@ -64,8 +65,8 @@ impl Tape<'_> {
         self.poll()?;
         expect_shape(OP, "up", up, gate.dims())?;
         let fused = self.fuses(gate.tensor());
-        let u = up.tensor().contiguous()?;
-        let y = forward(&gate.tensor().contiguous()?, &u, activation, fused)?;
+        let u = contiguous(up.tensor())?;
+        let y = forward(&contiguous(gate.tensor())?, &u, activation, fused)?;
         if !self.records(&[gate, up]) {
             return Ok(Value::constant(y));
         }
@@ -80,7 +81,7 @@ impl Tape<'_> {
         let saved = [counted.counted(), vec![&u]].concat();
         let held = u.clone();
         let y = self.push(y, &saved, move |dy, sink| {
-            let (dg, du) = backward(&kept.get()?, &held, &dy.contiguous()?, activation, fused)?;
+            let (dg, du) = backward(&kept.get()?, &held, &contiguous(&dy)?, activation, fused)?;
             sink.add_owned(gate_id, dg)?;
             sink.add_owned(up_id, du)
         });

@@ -14,11 +14,11 @@ use crate::cpu::{Float, View, add_in_order, buffer, row_chunks, to_tensor, wide,
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::{contiguous, copy};
 use crate::kernels::elementwise;
 use crate::optim::Element;
 use crate::saved_input::SavedInput;
 use crate::tape::{Tape, Value};
-use crate::unshared_copy::copy;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
@@ -58,7 +58,7 @@ impl Tape<'_> {
             return self.linear_add(&h, weight, bias, residual);
         }
         let (rows, inputs) = operands.sizes();
-        let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
+        let flat = contiguous(x.tensor())?.reshape((rows, inputs))?;
         let h = match form {
             Form::Device => elementwise::bias_gelu(&flat, x_bias.tensor())?,
             _ => with_float!("gelu_linear", flat, T => activated::<T>(&flat, x_bias.tensor()))?,
@@ -108,9 +108,7 @@ impl Tape<'_> {
         let form = self.form(KernelGroup::GeluLinear, x.tensor());
         let spent = *x_is_spent || matches!(x.saved_input(), SavedInput::Recomputed(_));
         Ok(self.push(y, &counted.collect::<Vec<_>>(), move |dy, sink| {
-            let flat = dy
-                .contiguous()?
-                .reshape((rows, dy.elem_count() / rows.max(1)))?;
+            let flat = contiguous(&dy)?.reshape((rows, dy.elem_count() / rows.max(1)))?;
             if b_id.is_some() {
                 sink.add_owned(b_id, row_sum(&flat, form)?)?;
             }

@@ -13,6 +13,7 @@ use super::{Activation, Form, axes, expect_shape, misfit};
 use crate::cpu::with_float;
 use crate::error::Result;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::kernels::feature_maps;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
@@ -110,7 +111,7 @@ impl Tape<'_> {
             activation,
             form: self.form(KernelGroup::GroupNorm, x.tensor()),
         };
-        let input = x.tensor().contiguous()?;
+        let input = contiguous(x.tensor())?;
         let moments = norm.moments(&input)?;
         let y = norm.forward(&input, &moments)?;
         if activation == Activation::Relu {
@@ -129,7 +130,7 @@ impl Tape<'_> {
         let counted = (kept.clone(), moments.clone());
         let counted = [counted.0.counted(), vec![&counted.1]].concat();
         let y = self.push(y, &counted, move |dy, sink| {
-            let (dx, dw, db) = norm.backward(&kept.get()?, &moments, &dy.contiguous()?)?;
+            let (dx, dw, db) = norm.backward(&kept.get()?, &moments, &contiguous(&dy)?)?;
             sink.add_owned(x_id, dx)?;
             sink.add_owned(w_id, dw)?;
             sink.add_owned(b_id, db)

@@ -11,6 +11,7 @@ use super::{expect_filled, misfit};
 use crate::convert_dtype::{host_tensor, in_full};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
 use crate::error::{Result, TapeError};
+use crate::kernels::copies::contiguous;
 use crate::rng::Rng;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -54,7 +55,7 @@ impl Tape<'_> {
             });
         }
         let noise = Noise::new("gumbel_softmax", logits, key)?;
-        let (fused, input) = (self.fuses(logits.tensor()), logits.tensor().contiguous()?);
+        let (fused, input) = (self.fuses(logits.tensor()), contiguous(logits.tensor())?);
         let streams = noise.by_row(input.dims());
         let p = if fused {
             with_float!("gumbel_softmax", input, T => soft::<T>(&input, &streams, temperature))?
@@ -67,7 +68,7 @@ impl Tape<'_> {
         };
         self.unary(logits, y, &[&p.clone()], move |dy| {
             if fused {
-                let dy = dy.contiguous()?;
+                let dy = contiguous(&dy)?;
                 with_float!("gumbel_softmax", p, T => gradient::<T>(&p, &dy, temperature))
             } else {
                 in_full([&p, &dy], |[p, dy]| {

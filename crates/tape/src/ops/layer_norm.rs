@@ -13,6 +13,7 @@ use crate::cpu::{
 };
 use crate::error::Result;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::kernels::row_kernels;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
@@ -34,7 +35,7 @@ impl Tape<'_> {
         expect_shape("layer_norm", "weight", weight, &[width])?;
         expect_shape("layer_norm", "bias", bias, &[width])?;
         let form = self.form(KernelGroup::LayerNorm, x.tensor());
-        let x_in = x.tensor().contiguous()?;
+        let x_in = contiguous(x.tensor())?;
         let y = forward(&x_in, weight.tensor(), bias.tensor(), epsilon, form)?;
         if !self.records(&[x, weight, bias]) {
             return Ok(Value::constant(y));
@@ -54,7 +55,7 @@ impl Tape<'_> {
         let counted = kept.clone();
         let y = self.push(y, &counted.counted(), move |dy, sink| {
             let held = sink.take_to_add(x_id);
-            let dy = dy.contiguous()?;
+            let dy = contiguous(&dy)?;
             let (dx, dw, db) = backward(&kept.get()?, &w, &dy, held.as_ref(), epsilon, form)?;
             sink.add_owned(x_id, dx)?;
             sink.add_owned(w_id, dw)?;

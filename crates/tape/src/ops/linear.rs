@@ -6,11 +6,12 @@
 //! needs a gradient and `x` is not cheap to recompute; `W` (a parameter: free) if `x` needs one.
 
 use super::{Form, expect_shape};
-use crate::convert_dtype::widened;
+use crate::convert_dtype::{convert, widened};
 use crate::cpu::{self, Float, Matrix, Product, View, buffer, row_chunks, to_tensor, with_float};
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::kernels::matmul::{add_product, product as gpu_product, product_f32};
 use crate::kernels::{elementwise, row_kernels};
 use crate::ops::stock_product;
@@ -48,7 +49,7 @@ impl Tape<'_> {
         let form = self.form(KernelGroup::Linear, x.tensor());
         let inputs = weight.dims()[1];
         let rows = x.tensor().elem_count() / inputs.max(1);
-        let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
+        let flat = contiguous(x.tensor())?.reshape((rows, inputs))?;
         let added = Added {
             bias: bias.map(Value::tensor),
             residual: residual.map(Value::tensor),
@@ -121,7 +122,7 @@ impl Past {
 
     fn backward(self, dy: &Tensor, sink: &mut Gradients) -> Result<()> {
         let ((rows, inputs, outputs), [x_id, w_id, b_id]) = (self.sizes, self.ids);
-        let dy = dy.contiguous()?.reshape((rows, outputs))?;
+        let dy = contiguous(&dy)?.reshape((rows, outputs))?;
         if b_id.is_some() {
             sink.add_owned(b_id, row_sum(&dy, self.form)?)?;
         }
@@ -150,7 +151,7 @@ pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> 
     let ((rows, inputs), outputs) = (x.dims2()?, weight.dim(0)?);
     if let (Form::Device, Some(bias)) = (form, added.bias) {
         let y = gpu_product(x, &weight.t()?)?;
-        let residual = added.residual.map(|r| r.to_dtype(y.dtype())?.contiguous());
+        let residual = added.residual.map(|r| contiguous(&convert(r, y.dtype())?));
         elementwise::add_bias(&y, bias, residual.transpose()?.as_ref())?;
         return Ok(y);
     }

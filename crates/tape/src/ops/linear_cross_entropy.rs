@@ -15,9 +15,9 @@ use crate::cpu::{
 };
 use crate::error::{Result, TapeError};
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::{self, contiguous};
 use crate::kernels::matmul::{add_product, product_f32};
 use crate::kernels::multi_tensor;
-use crate::ops::copies::contiguous;
 use crate::ops::stock_product;
 use crate::tape::{Tape, Value};
 use candle_core::{D, DType, Tensor};
@@ -94,7 +94,7 @@ impl Tape<'_> {
                 widened(value.tensor())
             }
         };
-        let (input, weight_in) = (read(x)?.contiguous()?, read(weight)?.contiguous()?);
+        let (input, weight_in) = (contiguous(&read(x)?)?, contiguous(&read(weight)?)?);
         let form = self.form(KernelGroup::LinearCrossEntropy, &input);
         let elements = match form {
             Form::Device => DEVICE_ELEMENTS,
@@ -298,11 +298,8 @@ fn by_kernels(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> R
 }
 
 /// Concatenates the chunks.
-fn joined(mut chunks: Vec<Tensor>) -> Result<Tensor> {
-    Ok(match chunks.len() {
-        1 => chunks.swap_remove(0),
-        _ => Tensor::cat(&chunks, 0)?,
-    })
+fn joined(chunks: Vec<Tensor>) -> Result<Tensor> {
+    copies::joined(&chunks.iter().collect::<Vec<_>>(), 0)
 }
 
 /// 1 for each row with a target, [rows, 1], and 1 at each row's target, [rows, vocabulary]; both
@@ -366,9 +363,9 @@ fn composed(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> Res
             });
         }
     }
-    let dx = wants_x.then(|| Tensor::cat(&dxs, 0)).transpose()?;
+    let dx = wants_x.then(|| joined(dxs)).transpose()?;
     Ok(Outcome {
-        per_row: Tensor::cat(&losses, 0)?,
+        per_row: joined(losses)?,
         gradients: [dx, dw],
     })
 }

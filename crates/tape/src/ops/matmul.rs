@@ -6,7 +6,7 @@
 use super::{expect_filled, misfit};
 use crate::cpu::{Float, Matrix, Product, View, buffer, threads, to_tensor, with_float};
 use crate::error::Result;
-use crate::ops::copies::contiguous;
+use crate::kernels::copies::contiguous;
 use crate::ops::stock_product;
 use crate::saved_input::held;
 use crate::tape::{Tape, Value};
@@ -29,7 +29,7 @@ impl Tape<'_> {
         expect_filled("matmul", "a", a)?;
         expect_filled("matmul", "b", b)?;
         let fused = self.fuses(a.tensor());
-        let (left, right) = (a.tensor().contiguous()?, b.tensor().contiguous()?);
+        let (left, right) = (contiguous(a.tensor())?, contiguous(b.tensor())?);
         let y = multiply(&left, &right, Across::Neither, fused)?;
         if !self.records(&[a, b]) {
             return Ok(Value::constant(y));
@@ -40,7 +40,7 @@ impl Tape<'_> {
         let saved = held([&saved_a, &saved_b]);
         Ok(
             self.push(y, &saved.iter().collect::<Vec<_>>(), move |dy, sink| {
-                let dy = dy.contiguous()?;
+                let dy = contiguous(&dy)?;
                 if let Some(b) = saved_b {
                     sink.add_owned(a_id, multiply(&dy, &b.get()?, Across::Second, fused)?)?;
                 }

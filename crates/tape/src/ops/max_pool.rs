@@ -9,6 +9,7 @@ use crate::device_sync::{read, to_host};
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::kernels::feature_maps;
 use crate::kink_log::Kink;
 use crate::optim::Element;
@@ -140,7 +141,7 @@ impl Tape<'_> {
             shape,
         };
         let dims = [samples, channels, plane.out_height, plane.out_width];
-        let input = x.tensor().contiguous()?;
+        let input = contiguous(x.tensor())?;
         if self.form(KernelGroup::MaxPool, &input) == Form::Device && !self.follows_kinks() {
             return self.max_pool_by_kernels(x, &input, plane, &dims);
         }
@@ -164,7 +165,7 @@ impl Tape<'_> {
         let kept = Tensor::from_vec(places, &dims, &Device::Cpu)?;
         Ok(self.push(y, &[&kept.clone()], move |dy, sink| {
             let (device, dtype) = (dy.device().clone(), dy.dtype());
-            let (dy, places) = (widened(&to_host(&dy.contiguous()?)?)?, read::<u8>(&kept)?);
+            let (dy, places) = (widened(&to_host(&contiguous(&dy)?)?)?, read::<u8>(&kept)?);
             let dx =
                 with_float!("max_pool", dy, T => backward::<T>(plane, &dy, &places, shape.dims()))?;
             sink.add_owned(id, dx.to_dtype(dtype)?.to_device(&device)?)
@@ -226,7 +227,7 @@ impl Tape<'_> {
         self.record_ways(Kink::MaxPool, places.elem_count(), || read(&places))?;
         let shape = x.tensor().shape().clone();
         self.unary(x, y, &[&places.clone()], move |dy| {
-            let dy = dy.contiguous()?;
+            let dy = contiguous(&dy)?;
             feature_maps::max_pool_backward(&dy, &places, shape.dims(), plane.pool())
         })
     }

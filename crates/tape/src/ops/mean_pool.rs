@@ -4,6 +4,7 @@ use super::{axes, misfit};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::cpu::{Float, View, to_tensor, vectorized_rows, with_float};
 use crate::error::Result;
+use crate::kernels::copies::contiguous;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -31,7 +32,7 @@ impl Tape<'_> {
                 format!("one sample for each of the lengths {lengths:?}, with enough tokens,");
             return Err(misfit("mean_tokens", "x", expected, x));
         }
-        let wide = widened(x.tensor())?.contiguous()?;
+        let wide = contiguous(&widened(x.tensor())?)?;
         let across = shares(lengths, tokens, &wide)?.reshape((samples, 1, tokens))?;
         let y = across.matmul(&wide)?.reshape((samples, width))?;
         let y = y.to_dtype(x.tensor().dtype())?;
@@ -49,10 +50,7 @@ impl Tape<'_> {
         let [samples, channels, height, width] = axes("mean_pool", "x", x)?;
         let pixels = height * width;
         let fused = self.fuses(x.tensor());
-        let flat = x
-            .tensor()
-            .contiguous()?
-            .reshape((samples, channels, pixels))?;
+        let flat = contiguous(x.tensor())?.reshape((samples, channels, pixels))?;
         let y = if fused {
             with_float!("mean_pool", flat, T => {
                 let xs = View::<T>::new("mean_pool", &flat)?;

@@ -6,11 +6,12 @@
 //! Saved: the codes and scales of `W`, shared with the model; nothing of `x`, and nothing at all if
 //! only `b` needs a gradient.
 
-use super::copies::{self, Copies};
+use super::copies::Copies;
 use super::linear::row_sum;
 use super::{Form, expect_shape, misfit};
 use crate::cpu::{Float, Matrix, Product, View, buffer, to_tensor, with_float};
 use crate::error::{Result, TapeError};
+use crate::kernels::copies::{contiguous, joined};
 use crate::kernels::matmul::product;
 use crate::kernels::{KernelGroup, elementwise};
 use crate::ops::stock_product;
@@ -43,7 +44,7 @@ impl Tape<'_> {
         let form = self.form(KernelGroup::QuantizedLinear, x.tensor());
         let fused = form == Form::Cpu;
         let rows = x.tensor().elem_count() / inputs.max(1);
-        let flat = x.tensor().contiguous()?.reshape((rows, inputs))?;
+        let flat = contiguous(x.tensor())?.reshape((rows, inputs))?;
         let copies = self.copies();
         let y = match form {
             Form::Device => device_forward(&flat, weight, bias.map(Value::tensor), copies)?,
@@ -61,7 +62,7 @@ impl Tape<'_> {
         let held = weight.clone();
         let saved = held.iter().flat_map(Quantized::parts).collect::<Vec<_>>();
         Ok(self.push(y, &saved, move |dy, sink| {
-            let dy = dy.contiguous()?.reshape((rows, outputs))?;
+            let dy = contiguous(&dy)?.reshape((rows, outputs))?;
             if b_id.is_some() {
                 sink.add_owned(b_id, row_sum(&dy, form)?)?;
             }
@@ -143,7 +144,7 @@ fn forward(x: &Tensor, weight: &Quantized, bias: Option<&Tensor>, fused: bool) -
             stock_product(x, &weight.tile(first, count, x.dtype())?.t()?)
         };
         let parts = weight.tiles().map(part).collect::<Result<Vec<_>>>()?;
-        let y = copies::joined(&parts.iter().collect::<Vec<_>>(), 1)?;
+        let y = joined(&parts.iter().collect::<Vec<_>>(), 1)?;
         return Ok(match bias {
             Some(bias) => y.broadcast_add(bias)?,
             None => y,

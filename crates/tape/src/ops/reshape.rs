@@ -2,6 +2,7 @@
 
 use super::misfit;
 use crate::error::Result;
+use crate::kernels::copies::contiguous;
 use crate::tape::{Tape, Value};
 
 impl Tape<'_> {
@@ -12,13 +13,13 @@ impl Tape<'_> {
             let expected = format!("as many elements as {shape:?} has");
             return Err(misfit("reshape", "x", expected, x));
         }
-        let y = x.tensor().contiguous()?.reshape(shape)?;
+        let y = contiguous(x.tensor())?.reshape(shape)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
         }
         let (id, before) = (x.id(), x.tensor().shape().clone());
         Ok(self.push(y, &[], move |dy, sink| {
-            sink.add_shared(id, dy.contiguous()?.reshape(before)?)
+            sink.add_shared(id, contiguous(&dy)?.reshape(before)?)
         }))
     }
 }

@@ -11,6 +11,7 @@ use crate::cpu::{
     Float, View, add_in_order, buffer, row_chunks, to_tensor, vectorized_rows, wide, with_float,
 };
 use crate::error::Result;
+use crate::kernels::copies::contiguous;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
@@ -35,7 +36,7 @@ impl Tape<'_> {
         let width = *x.dims().last().unwrap_or(&0);
         expect_shape(OP, "weight", weight, &[width])?;
         let fused = self.fuses(x.tensor());
-        let y = forward(&x.tensor().contiguous()?, weight.tensor(), shape, fused)?;
+        let y = forward(&contiguous(x.tensor())?, weight.tensor(), shape, fused)?;
         if !self.records(&[x, weight]) {
             return Ok(Value::constant(y));
         }
@@ -50,7 +51,7 @@ impl Tape<'_> {
         let counted = kept.clone();
         let y = self.push(y, &counted.counted(), move |dy, sink| {
             let held = sink.take_to_add(x_id);
-            let (x, dy) = (kept.get()?, dy.contiguous()?);
+            let (x, dy) = (kept.get()?, contiguous(&dy)?);
             let past = Past {
                 x: &x,
                 weight: &w,

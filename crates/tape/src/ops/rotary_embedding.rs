@@ -4,11 +4,11 @@
 //! rotated queries and keys are joined with the values to the input of attention, so that they
 //! exist once. Backward: the transposed map. Nothing is saved.
 
-use super::copies::{self, owned};
 use super::{axes, expect_shape, misfit};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
 use crate::error::Result;
+use crate::kernels::copies::{self, contiguous, owned};
 use crate::tape::{Tape, Value};
 use candle_core::{D, DType, Device, Tensor};
 use rayon::prelude::*;
@@ -141,7 +141,7 @@ impl Tape<'_> {
         let ids = [query.id(), key.id(), value.id()];
         let rotation = rotation.cloned();
         Ok(self.push(y, &[], move |dy, sink| {
-            let dy = dy.contiguous()?;
+            let dy = contiguous(&dy)?;
             let parts = if fused {
                 with_float!("rotary_embedding", dy, T => split::<T>(&dy, heads, rotation.as_ref()))?
             } else {
@@ -257,9 +257,9 @@ fn joined<T: Float>(
 ) -> Result<Tensor> {
     let (samples, tokens, _) = parts[0].dims3()?;
     let parts = [
-        parts[0].contiguous()?,
-        parts[1].contiguous()?,
-        parts[2].contiguous()?,
+        contiguous(&parts[0])?,
+        contiguous(&parts[1])?,
+        contiguous(&parts[2])?,
     ];
     let [q, k, v] = [
         View::<T>::new(OP, &parts[0])?,

@@ -4,7 +4,7 @@
 use super::{Loss, expect_an_axis, expect_filled};
 use crate::convert_dtype::widened;
 use crate::error::Result;
-use crate::ops::copies::owned;
+use crate::kernels::copies::{contiguous, owned};
 use crate::tape::{Tape, Value};
 
 impl Tape<'_> {
@@ -13,9 +13,7 @@ impl Tape<'_> {
         self.poll()?;
         expect_an_axis("total", "x", x)?;
         expect_filled("total", "x", x)?;
-        let flat = widened(x.tensor())?
-            .contiguous()?
-            .reshape((x.dims()[0], ()))?;
+        let flat = contiguous(&widened(x.tensor())?)?.reshape((x.dims()[0], ()))?;
         let per_sample = flat.sum(1)?;
         let total = per_sample.sum_all()?;
         if !self.records(&[x]) {

@@ -7,7 +7,8 @@ use super::{Form, expect_an_axis, expect_filled, grouped_sums, misfit};
 use crate::convert_dtype::in_full;
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, with_float};
 use crate::error::{Result, TapeError};
-use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
+use crate::kernels::{KernelGroup, elementwise};
 use crate::tape::{Tape, Value};
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
@@ -54,13 +55,13 @@ impl Tape<'_> {
             return Err(misfit("gather", "x", expected, x));
         }
         expect_within("gather", indices, width)?;
-        let form = match self.form(KernelGroup::Embedding, x.tensor()) {
+        let form = match self.form(KernelGroup::Gather, x.tensor()) {
             // The kernels index the values with 32 bits.
             Form::Device if indices.len() >= 1 << 31 => Form::Composed,
             form => form,
         };
         let (fused, each) = (form == Form::Cpu, indices.len() / rows);
-        let input = x.tensor().contiguous()?;
+        let input = contiguous(x.tensor())?;
         let shape = [&x.dims()[..x.dims().len() - 1], &[each]].concat();
         let y = if fused {
             with_float!("gather", input, T => {
@@ -78,14 +79,14 @@ impl Tape<'_> {
         };
         let (shape, indices) = (x.tensor().shape().clone(), indices.to_vec());
         self.unary(x, y, &[], move |dy| {
-            let dy = dy.contiguous()?;
+            let dy = contiguous(&dy)?;
             if fused {
                 with_float!("gather", dy, T => {
                     let dys = View::<T>::new("gather", &dy)?;
                     to_tensor(scattered(&dys, &indices, each, width), shape.dims())
                 })
             } else if form == Form::Device {
-                let sums = Tensor::zeros((rows * width, 1), DType::F32, dy.device())?;
+                let sums = elementwise::zeros(&[rows * width, 1], &dy)?;
                 add_by_place(&sums, &dy, &indices, each, width)?;
                 Ok(sums.to_dtype(dy.dtype())?.reshape(shape)?)
             } else {

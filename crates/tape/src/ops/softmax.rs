@@ -6,6 +6,7 @@ use super::{expect_an_axis, expect_filled};
 use crate::convert_dtype::in_full;
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, vectorized_rows, wide, with_float};
 use crate::error::Result;
+use crate::kernels::copies::contiguous;
 use crate::tape::{Tape, Value};
 use candle_core::{D, Tensor};
 use rayon::prelude::*;
@@ -32,7 +33,7 @@ impl Tape<'_> {
         expect_an_axis(op, "x", x)?;
         expect_filled(op, "x", x)?;
         let fused = self.fuses(x.tensor());
-        let input = x.tensor().contiguous()?;
+        let input = contiguous(x.tensor())?;
         let y = if fused {
             with_float!("softmax", input, T => forward::<T>(form, &input))?
         } else {
@@ -41,7 +42,7 @@ impl Tape<'_> {
         let kept = y.clone();
         self.unary(x, y, &[&kept.clone()], move |dy| {
             if fused {
-                let dy = dy.contiguous()?;
+                let dy = contiguous(&dy)?;
                 with_float!("softmax", kept, T => backward::<T>(form, &kept, &dy))
             } else {
                 in_full([&kept, &dy], |[y, dy]| composed_backward(form, &y, &dy))

@@ -5,7 +5,7 @@ use super::Form;
 use crate::convert_dtype::in_full;
 use crate::cpu::{Float, View, map, map2, to_tensor, with_float};
 use crate::error::Result;
-use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use crate::kernels::elementwise::{Function, apply, apply_backward};
 use crate::saved_input::{Recompute, SavedInput};
 use crate::tape::{Tape, Value};
@@ -36,7 +36,11 @@ impl Tape<'_> {
     /// Applies `F` to every element of `x`.
     pub(super) fn pointwise<F: Pointwise>(&self, x: &Value) -> Result<Value> {
         self.poll()?;
-        let form = self.form(KernelGroup::Activation, x.tensor());
+        let form = match F::KERNEL {
+            Some(function) => self.form(function.group(), x.tensor()),
+            None if self.fuses(x.tensor()) => Form::Cpu,
+            None => Form::Composed,
+        };
         let y = forward::<F>(x.tensor(), form)?;
         if !self.records(&[x]) {
             return Ok(Value::constant(y));
@@ -61,7 +65,7 @@ impl Tape<'_> {
 }
 
 fn forward<F: Pointwise>(x: &Tensor, form: Form) -> Result<Tensor> {
-    let x = x.contiguous()?;
+    let x = contiguous(&x)?;
     if let (Form::Device, Some(function)) = (form, F::KERNEL) {
         return apply(function, &x);
     }
@@ -76,7 +80,7 @@ fn forward<F: Pointwise>(x: &Tensor, form: Form) -> Result<Tensor> {
 
 fn backward<F: Pointwise>(kept: &Tensor, dy: &Tensor, form: Form) -> Result<Tensor> {
     if let (Form::Device, Some(function)) = (form, F::KERNEL) {
-        return apply_backward(function, kept, &dy.contiguous()?);
+        return apply_backward(function, kept, &contiguous(&dy)?);
     }
     if form != Form::Cpu {
         return in_full([dy, kept], |[dy, kept]| {
@@ -84,7 +88,7 @@ fn backward<F: Pointwise>(kept: &Tensor, dy: &Tensor, form: Form) -> Result<Tens
         });
     }
     with_float!("pointwise", kept, T => {
-        let dy = dy.contiguous()?;
+        let dy = contiguous(&dy)?;
         let (k, dy) = (View::<T>::new(F::OP, kept)?, View::<T>::new(F::OP, &dy)?);
         to_tensor(map2(&k, &dy, |k, dy| dy * F::slope(k)), kept.dims())
     })

@@ -9,6 +9,7 @@ use super::{CHUNK, Element};
 use crate::cpu::{Float, View, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
+use crate::kernels::copies::contiguous;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
@@ -30,7 +31,7 @@ pub fn adamw(
         *parameter = ((&*parameter * (1.0 - rule.learning_rate * rule.weight_decay))? - step)?;
         return Ok(());
     }
-    let gradient = gradient.contiguous()?;
+    let gradient = contiguous(&gradient)?;
     with_float!("adamw", parameter, T => {
         let g = View::<T>::new("adamw", &gradient)?;
         let (beta1, beta2) = (T::from_constant(rule.beta1), T::from_constant(rule.beta2));

@@ -10,6 +10,7 @@ use super::{AdamWStep, CHUNK, Element};
 use crate::cpu::{Float, View, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
+use crate::kernels::copies::contiguous;
 use crate::rng::Rng;
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -28,7 +29,7 @@ pub fn adamw8bit(
     if !crate::cpu::is_fused(parameter) {
         return composed(parameter, first, second, gradient, rule, &draws);
     }
-    let gradient = gradient.contiguous()?;
+    let gradient = contiguous(&gradient)?;
     with_float!("adamw8bit", parameter, T => {
         let g = View::<T>::new("adamw8bit", &gradient)?;
         let (pass, table) = (Pass::<T>::new(rule), draws.table::<T>());

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::fault_injection;
 use crate::inplace::to_f64;
 use crate::kernels::KernelGroup;
+use crate::kernels::copies::contiguous;
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
@@ -87,7 +88,7 @@ fn square_sums(gradients: &[Tensor]) -> Result<Vec<f64>> {
 
 /// The shape determines the chunks, which are added in order.
 fn square_sum(gradient: &Tensor) -> Result<f64> {
-    let gradient = gradient.contiguous()?;
+    let gradient = contiguous(&gradient)?;
     with_float!("gradient norm", gradient, T => {
         let g = View::<T>::new("gradient norm", &gradient)?;
         let partial: Vec<f64> = g.par_chunks(CHUNK).map(|g| wide(#[inline(always)] || lanes(g))).collect();

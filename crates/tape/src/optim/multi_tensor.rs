@@ -23,11 +23,10 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    fn fits(&self) -> bool {
+    /// Whether the kernels of this group compute a step of it.
+    fn fits(&self, group: KernelGroup) -> bool {
         let all = [self.parameter, self.first, self.second, self.gradient];
-        let fits = |t: &&Tensor| {
-            t.dtype() == DType::F32 && t.is_contiguous() && run_on(KernelGroup::Optimizer, t)
-        };
+        let fits = |t: &&Tensor| t.dtype() == DType::F32 && t.is_contiguous() && run_on(group, t);
         all.iter().all(fits)
     }
 
@@ -42,7 +41,7 @@ impl Member<'_> {
 
 /// One AdamW step of all members. Returns false and changes nothing if there is no kernel for it.
 pub fn adamw_together(members: &[Member], rule: AdamWStep) -> Result<bool> {
-    if !members.iter().all(Member::fits) {
+    if !members.iter().all(|m| m.fits(KernelGroup::AdamW)) {
         return Ok(false);
     }
     let (correct1, correct2) = rule.corrections();
@@ -61,7 +60,7 @@ pub fn adamw_together(members: &[Member], rule: AdamWStep) -> Result<bool> {
 
 /// One SGD step of all members, like [`adamw_together`].
 pub fn sgd_together(members: &[Member], rule: SgdStep) -> Result<bool> {
-    if !members.iter().all(Member::fits) {
+    if !members.iter().all(|m| m.fits(KernelGroup::Sgd)) {
         return Ok(false);
     }
     let all: Vec<_> = members.iter().map(|m| m.moved(m.weight_decay)).collect();

@@ -6,6 +6,7 @@ use super::{CHUNK, Element};
 use crate::cpu::{Float, View, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
+use crate::kernels::copies::contiguous;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
@@ -22,7 +23,7 @@ pub fn sgd(
         *parameter = (&*parameter - (&*momentum * rule.learning_rate)?)?;
         return Ok(());
     }
-    let gradient = gradient.contiguous()?;
+    let gradient = contiguous(&gradient)?;
     with_float!("sgd", parameter, T => {
         let g = View::<T>::new("sgd", &gradient)?;
         let (decay, keep) = (T::from_constant(rule.weight_decay), T::from_constant(rule.momentum));

@@ -5,6 +5,7 @@ use super::{CHUNK, Element};
 use crate::cpu::{Float, View, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
+use crate::kernels::copies::contiguous;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
@@ -32,7 +33,7 @@ pub(super) fn update_elements(
     if !crate::cpu::is_fused(parameter) {
         return Ok(false);
     }
-    let gradient = gradient.contiguous()?;
+    let gradient = contiguous(&gradient)?;
     with_float!("update_elements", parameter, T => {
         let g = View::<T>::new("update_elements", &gradient)?;
         with_slice_mut(parameter, |p| with_slice_mut(state, |s| {

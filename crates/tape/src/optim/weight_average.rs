@@ -5,6 +5,7 @@ use super::{CHUNK, Element};
 use crate::cpu::{Float, View, wide, with_float};
 use crate::error::Result;
 use crate::inplace::with_slice_mut;
+use crate::kernels::copies::contiguous;
 use crate::kernels::{KernelGroup, multi_tensor, run_on};
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
@@ -13,7 +14,7 @@ use rayon::prelude::*;
 /// launch. Returns false and changes nothing if there is no kernel for it.
 pub fn average_together(pairs: &[(&Tensor, &Tensor)], decay: f64) -> Result<bool> {
     let fits = |t: &Tensor| {
-        t.dtype() == DType::F32 && t.is_contiguous() && run_on(KernelGroup::Optimizer, t)
+        t.dtype() == DType::F32 && t.is_contiguous() && run_on(KernelGroup::WeightAverage, t)
     };
     let all = pairs.iter().all(|(average, parameter)| {
         fits(average) && fits(parameter) && average.elem_count() == parameter.elem_count()
@@ -30,7 +31,7 @@ pub fn average(average: &mut Tensor, parameter: &Tensor, decay: f64) -> Result<(
         *average = ((&*average * decay)? + (parameter * (1.0 - decay))?)?;
         return Ok(());
     }
-    let parameter = parameter.contiguous()?;
+    let parameter = contiguous(&parameter)?;
     with_float!("average", parameter, T => {
         let p = View::<T>::new("average", &parameter)?;
         let (keep, take) = (T::from_constant(decay), T::from_constant(1.0 - decay));

@@ -146,6 +146,7 @@ impl PlanDryRun {
             dtype: self.precision.dtype(),
             loss_factor: 1.0,
             limit_bytes: None,
+            kinks: None,
             device: &Device::Cpu,
             cancel: Cancel::default(),
             kernels,

@@ -155,7 +155,7 @@ impl Plan {
             memory_cap_fraction: config.memory_cap_fraction,
             max_system_fraction: config.max_system_fraction,
             max_suspended_ms: config.max_suspended_minutes.map(|minutes| minutes * 60_000),
-            courtesy: courtesy(config),
+            courtesy: courtesy(config.courtesy),
             seed: config.seed.unwrap_or(defaults.seed),
             dev_samples: config.dev_samples,
             checkpoint_every: checkpoint_every(config),
@@ -244,8 +244,9 @@ impl Plan {
     }
 }
 
-fn courtesy(config: &RunConfig) -> PowerPolicyMode {
-    match config.courtesy.unwrap_or(PowerPolicyChoice::Auto) {
+/// When training rests, by the setting.
+pub(crate) fn courtesy(setting: Option<PowerPolicyChoice>) -> PowerPolicyMode {
+    match setting.unwrap_or(PowerPolicyChoice::Auto) {
         PowerPolicyChoice::Auto => PowerPolicyMode::Auto,
         PowerPolicyChoice::Always => PowerPolicyMode::Always,
         PowerPolicyChoice::Off => PowerPolicyMode::Off,

@@ -4,7 +4,7 @@
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::run_control::Control;
-use pressure::{PowerPolicy, PowerPolicyChange, PowerSource, SleepWatch};
+use pressure::{PowerPolicy, PowerPolicyChange, PowerPolicyMode, PowerSource, SleepWatch};
 use std::time::{Duration, Instant};
 
 /// Time between two readings of the power's state.
@@ -37,6 +37,12 @@ impl PowerMonitor {
                 asked.save_before_sleep(SLEEP_LIMIT);
             })),
         }
+    }
+
+    /// Rests as `mode` tells from the next reading on, which is the next call of `observe`.
+    pub fn set_mode(&mut self, mode: PowerPolicyMode) {
+        self.courtesy.set_mode(mode);
+        self.read_at = None;
     }
 
     /// Reads the power's state if the last reading is old, and returns what follows from it.

@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor};
 use models::Network;
 use tape::device::synchronize;
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
+use tape::{Cancel, Kernels, KinkUse, Loss, Parameters, Tape, Value};
 
 /// The result of one training micro-batch: sums, not means. It owns its gradients; nothing else has
 /// changed.
@@ -62,6 +62,8 @@ pub struct ForwardContext<'a> {
     /// Most bytes that may be saved for the backward pass. Beyond them the micro-batch fails as if
     /// the device had no memory.
     pub limit_bytes: Option<u64>,
+    /// Compares two runs on the same sides of their kinks; never in training.
+    pub kinks: Option<KinkUse<'a>>,
 }
 
 impl<'a> ForwardContext<'a> {
@@ -88,7 +90,12 @@ impl<'a> ForwardContext<'a> {
     /// A tape that records a training micro-batch.
     pub(super) fn training_tape(&self) -> Tape<'a> {
         let (cancel, limit_bytes) = (self.cancel.clone(), self.limit_bytes);
-        Tape::record_with_limit(self.parameters, cancel, self.kernels, limit_bytes)
+        let tape = Tape::record_with_limit(self.parameters, cancel, self.kernels, limit_bytes);
+        match self.kinks {
+            None => tape,
+            Some(KinkUse::Record(log)) => tape.recording_kinks(log),
+            Some(KinkUse::Follow(log)) => tape.following_kinks(log),
+        }
     }
 
     /// A tape for a forward pass without a backward pass.

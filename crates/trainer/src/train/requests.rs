@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::event_log::DecisionRecord;
 use crate::keep_awake::{self, Activity};
+use crate::plan::courtesy;
 use crate::run_control::Request;
 use crate::session::Session;
 use crate::task::Task;
@@ -56,6 +57,7 @@ fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
             None => {
                 session.control.wait(READING_INTERVAL);
                 emit_reading(session)?;
+                session.observe_power()?;
             }
         }
     }
@@ -82,6 +84,7 @@ fn change<T: Task>(session: &mut Session<'_, T>, request: Request) -> Result<()>
                 .log
                 .memory_limits(session.state.step, session.controller.limits(), message)?;
         }
+        Request::SetCourtesy(when) => session.set_courtesy(courtesy(Some(when))),
         Request::Stop | Request::Pause | Request::Resume => {}
     }
     Ok(())

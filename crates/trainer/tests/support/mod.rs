@@ -104,6 +104,7 @@ pub fn task<'a>(
         cancel,
         kernels: Kernels::Fused,
         limit_bytes: None,
+        kinks: None,
     }
 }
 

@@ -14,6 +14,7 @@ use runlog::{
     RunFolder, RunStore,
 };
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use trainer::internals::{Activity, current_activity};
 use trainer::{Control, Machine, MemoryScript, Plan, Request, RunContext, ScriptBy};
@@ -289,6 +290,45 @@ fn a_paused_training_is_on_disk_before_the_machine_sleeps() {
         .position(|event| changed(event, Change::Pause));
     let after = &events[paused.expect("it paused")..];
     assert_eq!(losses(after), [0.0; 0], "it is still paused");
+}
+
+#[test]
+fn a_paused_training_is_saved_when_the_battery_runs_low() {
+    static PAUSED: AtomicBool = AtomicBool::new(false);
+    /// Plugged in until the training is paused, and then on an almost empty battery.
+    struct Unplugged;
+    impl PowerSource for Unplugged {
+        fn read(&mut self) -> PowerState {
+            let is_paused = PAUSED.load(Ordering::Relaxed);
+            PowerState {
+                on_battery: Some(is_paused),
+                charge_fraction: Some(if is_paused { 0.04 } else { 1.0 }),
+                ..PowerState::default()
+            }
+        }
+    }
+    let machine = |_: &Path| Machine {
+        power: || Box::new(Unplugged),
+        ..Machine::default()
+    };
+    let seen = activities(machine, |event, control| {
+        if matches!(event, RunEvent::Step { step: 1, .. }) {
+            control.send(Request::Pause);
+        }
+        if changed(event, Change::Pause) {
+            PAUSED.store(true, Ordering::Relaxed);
+        }
+        matches!(
+            event,
+            RunEvent::Checkpoint {
+                reason: CheckpointReason::Power,
+                ..
+            }
+        )
+    });
+    let events: Vec<RunEvent> = seen.into_iter().map(|(event, _)| event).collect();
+    assert_eq!(saved_for_power(&events), 1);
+    assert_eq!(losses(&events).len(), 1, "it was paused after one step");
 }
 
 #[test]

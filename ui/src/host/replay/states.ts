@@ -50,7 +50,7 @@ export const states: Record<string, State[]> = {
     { id: "plan-drag", title: "A folder is dragged over a plan", at: "?drag#/inspection/demo", shows: ".release", part: "main" },
     { id: "plan-time-unknown", title: "A GPU that has not trained this network yet", at: "?gpu#/inspection/demo", shows: ".unknown #time", part: ".figures" },
     { id: "plan-queued", title: "The plan trains after the running training", at: "?active#/inspection/texts", steps: ["#active-pill?", "#train"], shows: "#plan-queued" },
-    { id: "plan-locked", title: "The plan of the running training", at: "?speed=0#/inspection/demo", steps: ["#train", "nav a[href*=inspection]:not([aria-current])"], shows: "#plan-locked" },
+    { id: "plan-locked", title: "The plan of the running training", at: "?speed=0#/inspection/demo", steps: [".figures .measured?", "#train", "nav a[href*=inspection]:not([aria-current])"], shows: "#plan-locked" },
   ],
   "All settings": [
     { id: "settings", title: "All settings", at: "?#/inspection/demo", steps: ["#all-settings"], shows: "#all-optimizer", part: "#all-settings-sheet" },

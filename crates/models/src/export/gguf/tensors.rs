@@ -7,6 +7,7 @@ use crate::export::safetensors_file::to_cpu;
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use std::collections::{BTreeMap, HashMap};
+use tape::device::contiguous;
 
 /// The largest 16-bit float.
 const MAX_F16: f32 = 65_504.0;
@@ -172,7 +173,7 @@ fn ordered(ours: &str, tensor: Tensor, description: &Description) -> Result<Tens
     let dims = tensor.dims().to_vec();
     let columns: usize = dims[1..].iter().product();
     let halves = (heads, 2, shape.head_width / 2, columns);
-    let neighbors = tensor.reshape(halves)?.transpose(1, 2)?.contiguous()?;
+    let neighbors = contiguous(&tensor.reshape(halves)?.transpose(1, 2)?)?;
     Ok(neighbors.reshape(dims)?)
 }
 

@@ -85,7 +85,7 @@ fn a_view_of_any_layout_is_copied_bit_by_bit() {
     for dtype in TYPES {
         for (shape, view, kernel) in VIEWS {
             let x = view(&drawn(shape, dtype)).expect("a view");
-            let found = emulator::with(|| copies::contiguous(&x)).expect("it is copied");
+            let found = emulator::with(|| copies::try_contiguous(&x)).expect("it is copied");
             let found = found.expect("a kernel fits");
             let expected = x.force_contiguous().expect("memory");
             same(&format!("{dtype:?} {shape:?}"), &found, &expected);
@@ -107,8 +107,8 @@ fn tensors_are_joined_along_any_axis() {
                 };
                 let parts = sizes.map(part);
                 let parts: Vec<&Tensor> = parts.iter().collect();
-                let found = emulator::with(|| copies::joined(&parts, axis)).expect("they fit");
-                let expected = Tensor::cat(&parts, axis).expect("they fit");
+                let found = emulator::with(|| copies::try_joined(&parts, axis)).expect("they fit");
+                let expected = copies::joined_by_candle(&parts, axis).expect("they fit");
                 let what = format!("{dtype:?} {sizes:?} along {axis}");
                 same(&what, &found.expect("a kernel fits"), &expected);
             }
@@ -122,8 +122,8 @@ fn strided_parts_are_joined_without_another_copy() {
         let a = drawn(&[40, 3, 20], dtype).transpose(0, 2).expect("a view");
         let b = drawn(&[1, 3, 40], dtype);
         let b = b.broadcast_as((6, 3, 40)).expect("a view");
-        let found = emulator::with(|| copies::joined(&[&b, &a], 0)).expect("they fit");
-        let expected = Tensor::cat(&[&b, &a], 0).expect("they fit");
+        let found = emulator::with(|| copies::try_joined(&[&b, &a], 0)).expect("they fit");
+        let expected = copies::joined_by_candle(&[&b, &a], 0).expect("they fit");
         same("a view", &found.expect("a kernel fits"), &expected);
     }
 }
@@ -137,7 +137,7 @@ fn zeros_surround_any_axis() {
                 for zeros in [(1, 2), (4, 4), (0, 3), (8, 0)] {
                     let found = emulator::with(|| copies::padded(&x, axis, zeros.0, zeros.1));
                     let found = found.expect("it fits").expect("a kernel fits");
-                    let dense = x.contiguous().expect("memory");
+                    let dense = x.force_contiguous().expect("memory");
                     let expected = dense.pad_with_zeros(axis, zeros.0, zeros.1);
                     let what = format!("{dtype:?} {:?} {axis} {zeros:?}", x.dims());
                     same(&what, &found, &expected.expect("it fits"));
@@ -156,19 +156,22 @@ fn what_no_kernel_can_copy_is_left_to_candle() {
     let half = drawn(&[2, 3], DType::F16);
     let doubles = a.to_dtype(DType::F64).expect("a cast");
     emulator::with(|| {
-        assert!(none(copies::contiguous(&reversed)), "seven axes");
-        assert!(none(copies::contiguous(&doubles)), "f64");
-        assert!(none(copies::joined(&[&a, &b], 0)), "other sizes");
-        assert!(none(copies::joined(&[&a, &half], 0)), "other types");
-        assert!(none(copies::joined(&[&a, &a], 2)), "no such axis");
-        assert!(none(copies::joined(&[], 0)), "no part");
+        assert!(none(copies::try_contiguous(&reversed)), "seven axes");
+        assert!(none(copies::try_contiguous(&doubles)), "f64");
+        assert!(none(copies::try_joined(&[&a, &b], 0)), "other sizes");
+        assert!(none(copies::try_joined(&[&a, &half], 0)), "other types");
+        assert!(none(copies::try_joined(&[&a, &a], 2)), "no such axis");
+        assert!(none(copies::try_joined(&[], 0)), "no part");
         assert!(none(copies::padded(&a, 2, 1, 1)), "no such axis");
         // Too many elements for 32 bits, in a view of a single one.
         let zero = Tensor::zeros(1, DType::F32, &Device::Cpu).expect("small");
         let huge = zero.broadcast_as((1 << 16, 1 << 16)).expect("a view");
-        assert!(none(copies::contiguous(&huge)), "2^32 elements");
-        assert!(none(copies::joined(&[&huge, &huge], 0)), "2^33 elements");
+        assert!(none(copies::try_contiguous(&huge)), "2^32 elements");
+        assert!(
+            none(copies::try_joined(&[&huge, &huge], 0)),
+            "2^33 elements"
+        );
         assert!(none(copies::padded(&huge, 0, 1, 0)), "2^32 elements");
     });
-    assert!(none(copies::contiguous(&a)), "there is no GPU");
+    assert!(none(copies::try_contiguous(&a)), "there is no GPU");
 }

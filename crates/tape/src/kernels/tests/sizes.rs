@@ -1,11 +1,12 @@
 //! Sizes that no group, part or run divides, and values that are not finite.
 
+use super::copies::bits;
 use crate::cancel::Cancel;
 use crate::device_sync::read;
 use crate::fault_injection::{Fault, Injection, ScheduledFault};
 use crate::inplace::to_f64;
-use crate::kernels::emulator;
 use crate::kernels::row_kernels::{self, AttentionMask};
+use crate::kernels::{copies, elementwise, emulator};
 use crate::rng::Rng;
 use crate::tape::{Kernels, Tape, Value};
 use crate::{
@@ -347,7 +348,7 @@ fn a_block_of_queries_sees_the_keys_before_it() {
         scores
     };
     let whole = softmax(&scores, (6, 0));
-    let part = |t: &Tensor| t.narrow(1, 3, 2).and_then(|t| t.contiguous());
+    let part = |t: &Tensor| t.narrow(1, 3, 2).and_then(|t| t.force_contiguous());
     let some = softmax(&part(&scores).expect("rows"), (2, 3));
     let whole = part(&whole).expect("rows");
     assert_eq!(
@@ -361,7 +362,7 @@ fn a_block_of_queries_sees_the_keys_before_it() {
 fn shifted(t: &Tensor) -> Tensor {
     let flat = t.flatten_all().expect("a tensor");
     let first = flat.narrow(0, 0, 1).expect("not empty");
-    let both = Tensor::cat(&[&first, &flat], 0).expect("one type");
+    let both = copies::joined_by_candle(&[&first, &flat], 0).expect("one type");
     let rest = both.narrow(0, 1, t.elem_count()).expect("one more");
     rest.reshape(t.dims()).expect("as many")
 }
@@ -404,6 +405,27 @@ fn rows_in_registers_give_the_same_results() {
     held_rows();
 }
 
+/// Rounding by the kernel has the bits of candle's on the CPU, for every kind of number.
+fn rounds_like_the_cpu() {
+    let special = [0.0, -0.0, f32::MAX, f32::MIN_POSITIVE, 1e-40, f32::INFINITY];
+    let drawn = (0..2049u32).map(|i| f32::from_bits(i.wrapping_mul(2_654_435_761)));
+    let values = special.into_iter().chain(drawn.filter(|v| !v.is_nan()));
+    let values: Vec<f32> = values.collect();
+    for count in [values.len() / 4 * 4, values.len() / 4 * 4 - 1] {
+        let x = Tensor::new(&values[..count], &Device::Cpu).expect("small");
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            let found = emulator::with(|| elementwise::rounded(&x, dtype)).expect("it runs");
+            let expected = x.to_dtype(dtype).expect("the CPU converts");
+            assert_eq!(bits(&found), bits(&expected), "{count} to {dtype:?}");
+        }
+    }
+}
+
+#[test]
+fn weights_are_rounded_like_on_the_cpu() {
+    rounds_like_the_cpu();
+}
+
 #[test]
 fn these_tests_run_every_kernel() {
     super::hold(1, DType::F32, 1e-5);
@@ -413,6 +435,7 @@ fn these_tests_run_every_kernel() {
         t.embedding(&v[0], &ids, &[3])
     });
     super::multi_tensor::all();
+    rounds_like_the_cpu();
     let missed: Vec<_> = [
         emulator::names(super::super::Module::Single),
         emulator::names(super::super::Module::Typed(DType::F32)),

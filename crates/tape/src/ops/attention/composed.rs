@@ -4,7 +4,7 @@
 use super::{Memory, Sizes};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::error::Result;
-use crate::ops::copies::{self, contiguous, owned};
+use crate::kernels::copies::{self, contiguous, owned};
 use crate::ops::stock_product;
 use candle_core::{D, Tensor};
 

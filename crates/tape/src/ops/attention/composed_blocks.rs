@@ -10,7 +10,7 @@ use super::composed::{
 use super::{Memory, Sizes};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::error::Result;
-use crate::ops::copies::{self, contiguous, owned};
+use crate::kernels::copies::{self, contiguous, owned};
 use candle_core::{D, DType, Device, Tensor};
 
 /// Tokens per block, and the longest sequence that is computed without blocks. It depends on the

@@ -3,7 +3,7 @@
 use super::{Conv2dShape, Window};
 use crate::convert_dtype::widened_on_cpu;
 use crate::error::Result;
-use crate::ops::copies::{self, owned};
+use crate::kernels::copies::{self, owned};
 use candle_core::Tensor;
 
 /// Applies `work` to each group's part of `a`, cut along `a_axis`, and of `b`, cut along `b_axis`.

@@ -5,6 +5,7 @@
 
 use crate::cpu::im2col::Window;
 use crate::error::Result;
+use crate::kernels::copies::{self, contiguous};
 use crate::kernels::elementwise::swap_axes;
 use crate::kernels::feature_maps::{self, columns, image};
 use crate::kernels::matmul::{add_product, product, product_f32};
@@ -46,11 +47,8 @@ fn each<T>(
         .collect()
 }
 
-fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
-    Ok(match parts.len() {
-        1 => parts.swap_remove(0),
-        _ => Tensor::cat(&parts, 0)?,
-    })
+fn joined(parts: Vec<Tensor>) -> Result<Tensor> {
+    copies::joined(&parts.iter().collect::<Vec<_>>(), 0)
 }
 
 /// The columns of a chunk; for a pointwise convolution its axes swapped.
@@ -73,7 +71,7 @@ pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Te
         return feature_maps::grouped(x, weight, window);
     }
     let (out, (height, width)) = (weight.dim(0)?, window.out());
-    let w = weight.contiguous()?.reshape((out, window.rows()))?;
+    let w = contiguous(&weight)?.reshape((out, window.rows()))?;
     let parts = each(window, x.dim(0)?, out, |from, count| {
         let y = product(&w, &columns_of(window, &x.narrow(0, from, count)?)?)?;
         let y = swap_axes(&y, [out, count, window.pixels()])?;
@@ -111,7 +109,7 @@ pub(super) fn input_gradient(window: &Window, weight: &Tensor, dy: &Tensor) -> R
         return feature_maps::grouped_input(dy, weight, window);
     }
     let out = weight.dim(0)?;
-    let w = weight.contiguous()?.reshape((out, window.rows()))?;
+    let w = contiguous(&weight)?.reshape((out, window.rows()))?;
     let parts = each(window, dy.dim(0)?, out, |from, count| {
         let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
         let columns = product(&w.t()?, &dy)?;

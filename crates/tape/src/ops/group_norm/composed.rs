@@ -4,6 +4,7 @@
 use super::{Norm, Sizes, Slopes};
 use crate::convert_dtype::widened;
 use crate::error::Result;
+use crate::kernels::copies::{contiguous, joined};
 use crate::ops::activation::{Activation, composed_relu, composed_relu_slope, composed_slope};
 use candle_core::Tensor;
 
@@ -12,15 +13,15 @@ pub(super) fn moments(x: &Tensor, sizes: Sizes) -> Result<Tensor> {
     let mean = grouped.mean_keepdim(2)?;
     let variance = grouped.broadcast_sub(&mean)?.sqr()?.mean_keepdim(2)?;
     let r = (variance + sizes.epsilon)?.sqrt()?.recip()?;
-    Ok(Tensor::cat(&[mean, r], 2)?)
+    joined(&[&mean, &r], 2)
 }
 
 /// The normalized values in the shape of `x`, and `r` [samples, groups, 1].
 fn normalise(x: &Tensor, moments: &Tensor, sizes: Sizes) -> Result<(Tensor, Tensor)> {
     let grouped = widened(x)?.reshape((x.dim(0)?, sizes.groups, ()))?;
     let (mean, r) = (
-        moments.narrow(2, 0, 1)?.contiguous()?,
-        moments.narrow(2, 1, 1)?.contiguous()?,
+        contiguous(&moments.narrow(2, 0, 1)?)?,
+        contiguous(&moments.narrow(2, 1, 1)?)?,
     );
     let n = grouped.broadcast_sub(&mean)?.broadcast_mul(&r)?;
     Ok((n.reshape(x.shape())?, r))
