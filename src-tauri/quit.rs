@@ -161,8 +161,8 @@ pub fn may_terminate(app: &AppHandle) -> bool {
     let training = app.state::<Arc<Shell>>().active.running();
     let answer = app.state::<Quit>().system_request(training.is_some());
     if training.is_none() {
-        // Ends after the present comparison, which `at_exit` waits for. A window that does not answer
-        // meanwhile would look frozen.
+        // Ends after the present comparison, which `at_exit` waits for. A window that does not
+        // answer meanwhile would look frozen.
         hide_window(app);
         trainer::DeviceCheck::stop();
     }

@@ -309,8 +309,8 @@ fn expect_shape(name: &str, dims: &[usize], tensor: &Tensor) -> Result<()> {
         found: tensor.shape().clone(),
     })
 }
-/// A tensor in another element type. On a GPU by a kernel, so that the result is not larger than its
-/// values: candle's memory on Metal is a power of two.
+/// A tensor in another element type. On a GPU by a kernel, so that the result is not larger than
+/// its values: candle's memory on Metal is a power of two.
 fn in_dtype(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
     if rounds(tensor, dtype) {
         return elementwise::rounded(tensor, dtype);

@@ -109,8 +109,8 @@ fn normalized(name: &str) -> String {
 }
 
 impl TablePreview {
-    /// Reads the first rows. A file without any readable row among its first ones is not read to its
-    /// end.
+    /// Reads the first rows. A file without any readable row among its first ones is not read to
+    /// its end.
     pub(super) fn read(names: &[String], rows: &dyn Rows) -> Self {
         let mut preview = Self::new(names.to_vec());
         let all: Vec<usize> = (0..names.len()).collect();

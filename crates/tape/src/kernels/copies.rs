@@ -2,8 +2,9 @@
 //! around an axis. Each is one launch per tensor. candle's kernels for this are slow on Metal: they
 //! read and write with a stride between neighboring threads.
 //!
-//! `try_contiguous`, `try_joined` and `padded` return `None` if no kernel fits: the device has none,
-//! or the copy needs more than 6 axes or 32-bit indices. Then candle copies. The bits are the same.
+//! `try_contiguous`, `try_joined` and `padded` return `None` if no kernel fits: the device has
+//! none, or the copy needs more than 6 axes or 32-bit indices. Then candle copies. The bits are the
+//! same.
 
 use super::Argument::{self, Count, Out, Strided};
 use super::{COPY_AXES, CopyShape, Grid, Kernel, KernelGroup, is_metal, run_on, uninit};
@@ -40,8 +41,9 @@ struct Plan {
     padding: Option<Padding>,
 }
 
-/// `x` itself if it is contiguous, otherwise a contiguous copy. On Metal it is made by Ebb's kernels:
-/// candle's are slow there, and read the wrong values of a half tensor that begins inside a word.
+/// `x` itself if it is contiguous, otherwise a contiguous copy. On Metal it is made by Ebb's
+/// kernels: candle's are slow there, and read the wrong values of a half tensor that begins inside
+/// a word.
 ///
 /// # Errors
 /// The device has too little memory.

@@ -87,19 +87,19 @@ fn threads_may_launch_kernels_at_the_same_time() {
 
 #[test]
 fn a_launch_wider_than_the_pipeline_is_an_error() {
-    // 4,096 classes take four simdgroups: 128 threads.
+    // 16,384 classes take sixteen simdgroups: 512 threads. The copy of the scores takes fewer.
     let loss = |allowed| {
         let parameters = Parameters::default();
         let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
-        let scores = Tensor::zeros((2, 4096), DType::F32, &Device::Cpu)?;
+        let scores = Tensor::zeros((2, 16_384), DType::F32, &Device::Cpu)?;
         let scores = tape.variable(scores);
         emulator::with_allowed_threads(allowed, || tape.cross_entropy(&scores, &[7, 9], 0.0))
     };
-    assert!(loss(128).is_ok());
-    let error = loss(96).err().expect("the emulator would drop it");
+    assert!(loss(512).is_ok());
+    let error = loss(480).err().expect("the emulator would drop it");
     let text = error.to_string();
     assert!(
-        text.contains("cross_entropy needs groups of 128 threads but this GPU allows 96"),
+        text.contains("cross_entropy needs groups of 512 threads but this GPU allows 480"),
         "{text}"
     );
     assert!(error.device_fault().is_none());
