@@ -11,7 +11,15 @@ use candle_core::{CpuStorage, Storage, Tensor};
 /// # Errors
 /// The device has too little memory, or the copy shares the memory of `tensor`.
 pub(crate) fn copy(tensor: &Tensor) -> Result<Tensor> {
-    let copy = fault_injection::copied(tensor, word_aligned(tensor)?.force_contiguous()?);
+    unshared(tensor, word_aligned(tensor)?.force_contiguous()?)
+}
+
+/// The copy of a tensor, however it was made.
+///
+/// # Errors
+/// It shares the memory of `tensor`.
+pub(crate) fn unshared(tensor: &Tensor, copy: Tensor) -> Result<Tensor> {
+    let copy = fault_injection::copied(tensor, copy);
     if share_memory(tensor, &copy) {
         return Err(TapeError::Device(
             "the copy of a tensor shares the memory of the original; choose --device cpu"

@@ -74,7 +74,7 @@ pub fn copy(x: &Tensor) -> Result<Tensor> {
     if is_metal(x.device())
         && let Some(y) = try_contiguous(x)?
     {
-        return Ok(y);
+        return unshared_copy::unshared(x, y);
     }
     unshared_copy::copy(x)
 }
