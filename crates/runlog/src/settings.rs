@@ -11,8 +11,8 @@ use crate::choice_settings::{
     DuplicatesChoice, LossBalance, LossOn, MixChoice, OptimizerChoice, PackingChoice,
     PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
-use crate::memory_tier::MemoryTier;
 use crate::quantize::Quantize;
+use crate::settings_by_memory::SettingsForMemory;
 use crate::trainable_layers::TrainableLayers;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -127,7 +127,7 @@ macro_rules! settings {
             pub $key: Option<$kind>,)+
             /// Values that depend on the machine's memory; see [`RunConfig::for_memory`].
             #[serde(skip_serializing_if = "Vec::is_empty")]
-            pub by_memory: Vec<MemoryTier>,
+            pub by_memory: Vec<SettingsForMemory>,
         }
 
         /// Every setting, in the order of a config file.
