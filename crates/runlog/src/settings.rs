@@ -278,7 +278,7 @@ settings! {
     held_out_fraction: f64 = { Allowed::Number(0.0, 0.99), Data, flag: "" "FRACTION", default: "0.2" };
     /// Device that trains: auto, metal, cuda or cpu
     device: DeviceChoice = { Allowed::Words(DeviceChoice::WORDS), Compute, flag: "device" "DEVICE", default: "auto" };
-    /// Data type of activations and gradients: f32, bf16, f16, or f64 on the CPU
+    /// Data type of activations and gradients: f32, bf16 or f16; on the CPU also f64
     precision: PrecisionChoice = { Allowed::Words(PrecisionChoice::WORDS), Compute, flag: "precision" "TYPE", default: "f32" };
     /// Maximum number of samples that are evaluated at once during training
     evaluation_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "evaluation-batch" "SAMPLES", default: "follows the free memory" };
