@@ -213,7 +213,11 @@ mod tests {
         assert!(!recent.listed()[0].missing, "the disk is not asked");
         assert!(recent.knows(&view.id), "the disk is not asked");
         let refused = recent.path(&view.id).expect_err("it cannot be found");
-        assert!(refused.message.starts_with("The folder birds is no longer in "));
+        assert!(
+            refused
+                .message
+                .starts_with("The folder birds is no longer in ")
+        );
         recent.remove(&view.id);
         assert!(recent.views().is_empty() && recent.listed().is_empty());
         assert!(!recent.knows(&view.id));

@@ -248,7 +248,9 @@ impl<'a> LastMinutes<'a> {
         match highest.pressure.level() {
             // Ebb waited, so that other apps had enough memory. The decisions explain it.
             Level::Normal if self.waited => {
-                format!("The highest memory pressure of the last two minutes was {value:.2}, at {time}.")
+                format!(
+                    "The highest memory pressure of the last two minutes was {value:.2}, at {time}."
+                )
             }
             Level::Normal => format!(
                 "The highest memory pressure of the last two minutes was {value:.2}, at {time}. This is the normal level."
