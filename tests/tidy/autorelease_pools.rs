@@ -11,6 +11,10 @@ const WRAPPED: &[(&str, &[&str])] = &[
         "crates/bench/src/split_equivalence/run_check.rs",
         &["for_workload"],
     ),
+    (
+        "crates/bench/src/compare_gradients_with_f64.rs",
+        &["compare"],
+    ),
     ("crates/bench/src/step_benchmark.rs", &["step"]),
     ("crates/tape/src/check/compare.rs", &["run"]),
     (
@@ -21,6 +25,7 @@ const WRAPPED: &[(&str, &[&str])] = &[
         "crates/tape/src/device_sync.rs",
         &["synchronize", "to_host"],
     ),
+    ("crates/tape/src/kernels/bandwidth.rs", &["median"]),
     (
         "crates/tape/src/kernels/metal.rs",
         &["drop", "uninit", "launch", "product"],
@@ -29,7 +34,7 @@ const WRAPPED: &[(&str, &[&str])] = &[
         "crates/tape/src/objective_c.rs",
         &["catch_exception", "guarded"],
     ),
-    ("crates/tape/src/parameters.rs", &["rounded"]),
+    ("crates/tape/src/parameters.rs", &["in_dtype"]),
     (
         "crates/trainer/src/batch_gradients.rs",
         &["with_run", "gradients"],
@@ -67,7 +72,7 @@ const WRAPPED: &[(&str, &[&str])] = &[
     ),
     (
         "crates/trainer/src/trained_model/generate.rs",
-        &["generate"],
+        &["next_scores"],
     ),
     (
         "crates/trainer/src/trained_model/images.rs",

@@ -1,5 +1,6 @@
 //! Cuts a sample out of an image and augments it: crop or distortion, mirroring, light. All
-//! randomness comes from the given generator. Only operations that round alike on every machine are used.
+//! randomness comes from the given generator. Only operations that round alike on every machine are
+//! used.
 
 mod distort;
 mod gray_level;

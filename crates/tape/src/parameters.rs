@@ -247,7 +247,7 @@ impl Parameters {
     pub fn rounded(&self, dtype: DType) -> Result<Parameters> {
         let round = |tensor: &Tensor| match tensor.dims().len() {
             0 | 1 => Ok(tensor.clone()),
-            _ => rounded(tensor, dtype),
+            _ => in_dtype(tensor, dtype),
         };
         let trained = self.trained.iter().map(|p| -> Result<Parameter> {
             Ok(Parameter {
@@ -276,7 +276,7 @@ impl Parameters {
             if let Frozen::Whole(tensor) = values
                 && tensor.dims().len() > 1
             {
-                *tensor = rounded(tensor, dtype)?;
+                *tensor = in_dtype(tensor, dtype)?;
             }
         }
         Ok(())
@@ -311,7 +311,7 @@ fn expect_shape(name: &str, dims: &[usize], tensor: &Tensor) -> Result<()> {
 }
 /// A tensor in another element type. On a GPU by a kernel, so that the result is not larger than its
 /// values: candle's memory on Metal is a power of two.
-fn rounded(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
+fn in_dtype(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
     if rounds(tensor, dtype) {
         return elementwise::rounded(tensor, dtype);
     }

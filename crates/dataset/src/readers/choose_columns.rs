@@ -7,6 +7,8 @@ use std::collections::HashSet;
 
 /// Rows that are read to choose columns.
 const PREVIEW_ROWS: usize = 2000;
+/// Rows that cannot be read, after which the others are not read either.
+const PREVIEW_FAULTS: usize = 1_000_000;
 /// Names of text columns, the likeliest first.
 const TEXT_NAMES: [&str; 22] = [
     "text",
@@ -76,6 +78,8 @@ pub(crate) struct TablePreview {
     pub names: Vec<String>,
     /// Number of rows read.
     pub rows: usize,
+    /// Number of rows that cannot be read.
+    pub faults: usize,
     columns: Vec<ColumnStats>,
 }
 
@@ -105,17 +109,24 @@ fn normalized(name: &str) -> String {
 }
 
 impl TablePreview {
-    /// Reads the first rows.
+    /// Reads the first rows. A file without any readable row among its first ones is not read to its
+    /// end.
     pub(super) fn read(names: &[String], rows: &dyn Rows) -> Self {
         let mut preview = Self::new(names.to_vec());
         let all: Vec<usize> = (0..names.len()).collect();
         rows.visit(&all, &mut |_, row| {
-            if let Row::Cells(cells) = row {
-                preview.add(cells);
+            match row {
+                Row::Cells(cells) => preview.add(cells),
+                Row::Fault(_) => preview.faults += 1,
             }
-            preview.rows < PREVIEW_ROWS
+            preview.rows < PREVIEW_ROWS && preview.faults < PREVIEW_FAULTS
         });
         preview
+    }
+
+    /// True if so many rows could not be read that the others were left out.
+    pub(super) fn is_cut(&self) -> bool {
+        self.faults >= PREVIEW_FAULTS
     }
 
     fn new(names: Vec<String>) -> Self {
@@ -123,6 +134,7 @@ impl TablePreview {
         Self {
             names,
             rows: 0,
+            faults: 0,
             columns,
         }
     }

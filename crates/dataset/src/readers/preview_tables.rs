@@ -6,6 +6,7 @@ use super::rows::Row;
 use crate::chat::{ChatColumn, find_chat_columns};
 use crate::folder_listing::Entry;
 use crate::types::SkippedFile;
+use format::format_count;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -86,7 +87,14 @@ fn preview<'a>(
         } else {
             "Check the first lines of the file."
         };
-        return Err(format!("The file has no readable row. {check}"));
+        return Err(if preview.is_cut() {
+            format!(
+                "None of the first {} rows of the file can be read. {check}",
+                format_count(preview.faults as u64)
+            )
+        } else {
+            format!("The file has no readable row. {check}")
+        });
     }
     let chat = find_chat_columns(file.columns(), &|column| first_cells(&file, column));
     Ok(PreviewedTable {
