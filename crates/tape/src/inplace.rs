@@ -21,12 +21,12 @@ pub fn add_assign(sum: &mut Tensor, other: &Tensor) -> Result<()> {
     }
     let other = &other.to_dtype(sum.dtype())?;
     if kernels::run_on(KernelGroup::Accumulate, sum) && sum.is_contiguous() {
-        kernels::elementwise::add_to(sum, &contiguous(&other)?)?;
+        kernels::elementwise::add_to(sum, &contiguous(other)?)?;
     } else if sum.device().is_cpu()
         && matches!(sum.dtype(), DType::F32 | DType::F64)
         && sum.is_contiguous()
     {
-        sum.inplace_op2(&contiguous(&other)?, &AddAssign)?;
+        sum.inplace_op2(&contiguous(other)?, &AddAssign)?;
         if fate == Fate::Garbage {
             fault_injection::overwrite(sum)?;
         }
@@ -143,7 +143,7 @@ impl<F: FnOnce(SliceMut) -> candle_core::Result<()>> InplaceOp1 for BorrowMut<F>
 /// # Errors
 /// As [`synchronize`](crate::device::synchronize), for which this waits.
 pub fn to_f64(tensor: &Tensor) -> Result<Vec<f64>> {
-    let tensor = to_host(&contiguous(&tensor)?)?;
+    let tensor = to_host(&contiguous(tensor)?)?;
     match tensor.dtype() {
         DType::F32 => Ok(View::<f32>::new("read", &tensor)?
             .iter()

@@ -323,12 +323,12 @@ fn uninit_like(x: &Tensor) -> Result<Tensor> {
 
 /// `other` in the element type of `x`, contiguous.
 fn alike(other: &Tensor, x: &Tensor) -> Result<Tensor> {
-    Ok(contiguous(&convert(other, x.dtype())?)?)
+    contiguous(&convert(other, x.dtype())?)
 }
 
 /// `x` in f32, contiguous: the type in which kernels take weights.
 fn single(x: &Tensor) -> Result<Tensor> {
-    Ok(contiguous(&convert(x, DType::F32)?)?)
+    contiguous(&convert(x, DType::F32)?)
 }
 
 #[cfg(any(feature = "cuda", target_os = "macos"))]

@@ -238,11 +238,10 @@ impl Quantized {
 
     fn values(&self, codes: &Tensor, scales: &Tensor, dtype: DType) -> Result<Tensor> {
         let (rows, blocks) = scales.dims2()?;
-        let codes = contiguous(&codes)?.to_dtype(dtype)?.reshape((
-            rows,
-            blocks,
-            self.bits.block_bytes(),
-        ))?;
+        let codes =
+            contiguous(codes)?
+                .to_dtype(dtype)?
+                .reshape((rows, blocks, self.bits.block_bytes()))?;
         let codes = match self.bits {
             Bits::Eight => (codes - 128.0)?,
             Bits::Four => {
@@ -251,10 +250,10 @@ impl Quantized {
                 (joined(&[&low, &high], 2)? - 8.0)?
             }
         };
-        let scales = contiguous(&scales)?.to_dtype(dtype)?.unsqueeze(2)?;
+        let scales = contiguous(scales)?.to_dtype(dtype)?.unsqueeze(2)?;
         let values = codes.broadcast_mul(&scales)?;
         let values = values.reshape((rows, blocks * BLOCK))?;
-        Ok(contiguous(&values.narrow(1, 0, self.columns)?)?)
+        contiguous(&values.narrow(1, 0, self.columns)?)
     }
 
     /// Writes row `row(i)` to the i-th row of `out`. On the CPU only.

@@ -49,7 +49,7 @@ impl SavedInput {
     /// The tensor, contiguous.
     pub fn get(&self) -> Result<Tensor> {
         match self {
-            SavedInput::Tensor(tensor) => Ok(contiguous(&tensor)?),
+            SavedInput::Tensor(tensor) => Ok(contiguous(tensor)?),
             SavedInput::Recomputed(recompute) => (recompute.compute)(),
         }
     }

@@ -5,7 +5,6 @@ use crate::error::Result;
 use crate::text_backbone::SequenceShape;
 use crate::text_encoder::{Pooling, TextEncoderStyle};
 use crate::transformer::{BlockShape, Gelu, NormPlacement, ResidualScale};
-use candle_core::Tensor;
 use tape::device::{contiguous, joined};
 
 /// Subtracted from the attention scores of padding, so that softmax makes them zero.

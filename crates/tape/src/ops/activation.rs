@@ -145,7 +145,7 @@ fn pointwise(
     if form == Form::Composed {
         return Ok(composed(&widened(x)?)?.to_dtype(x.dtype())?);
     }
-    let x = contiguous(&x)?;
+    let x = contiguous(x)?;
     if form == Form::Device {
         return apply(function, &x);
     }

@@ -79,7 +79,7 @@ impl Tape<'_> {
 
 /// `x[sample] + p`.
 fn repeated(x: &Tensor, p: &Tensor) -> Result<Tensor> {
-    let (x, p) = (contiguous(&x)?, contiguous(&p)?);
+    let (x, p) = (contiguous(x)?, contiguous(p)?);
     with_float!("add_repeated", x, T => {
         let (xs, ps) = (View::<T>::new("add_repeated", &x)?, View::<T>::new("add_repeated", &p)?);
         let mut sum = buffer::<T>(xs.len());

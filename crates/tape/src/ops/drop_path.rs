@@ -41,7 +41,7 @@ impl Tape<'_> {
 
 /// Multiplies each sample by its factor.
 fn by_sample(x: &Tensor, factors: &[f64], fused: bool) -> Result<Tensor> {
-    let x = contiguous(&x)?;
+    let x = contiguous(x)?;
     if !fused {
         let mut shape = vec![1; x.rank()];
         shape[0] = factors.len();

@@ -48,7 +48,7 @@ impl Tape<'_> {
 }
 
 fn drop(x: &Tensor, fraction: f64, noise: &Noise, form: Form) -> Result<Tensor> {
-    let (x, streams) = (contiguous(&x)?, noise.by_row(x.dims()));
+    let (x, streams) = (contiguous(x)?, noise.by_row(x.dims()));
     let width = if x.rank() > 1 { x.dim(D::Minus1)? } else { 1 };
     let (kept, limit) = (1.0 / (1.0 - fraction), share_of_u32(fraction));
     if form == Form::Device {

@@ -129,7 +129,7 @@ fn backward(
         let dw = (dy * &n)?.reshape((rows, width))?.sum(0)?;
         return Ok((dx, dw, dy.reshape((rows, width))?.sum(0)?));
     }
-    let held = held.map(Tensor::contiguous).transpose()?;
+    let held = held.map(contiguous).transpose()?;
     with_float!("layer_norm", x, T => {
         let held = held.as_ref().map(|held| View::<T>::new("layer_norm", held)).transpose()?;
         let (xs, w, dys) = (View::<T>::new("layer_norm", x)?, View::<T>::new("layer_norm", weight)?, View::<T>::new("layer_norm", dy)?);

@@ -122,7 +122,7 @@ impl Past {
 
     fn backward(self, dy: &Tensor, sink: &mut Gradients) -> Result<()> {
         let ((rows, inputs, outputs), [x_id, w_id, b_id]) = (self.sizes, self.ids);
-        let dy = contiguous(&dy)?.reshape((rows, outputs))?;
+        let dy = contiguous(dy)?.reshape((rows, outputs))?;
         if b_id.is_some() {
             sink.add_owned(b_id, row_sum(&dy, self.form)?)?;
         }
@@ -179,10 +179,10 @@ pub(super) fn forward(x: &Tensor, weight: &Tensor, added: Added, form: Form) -> 
 
 /// Writes the addends to `y` before the product is added to them. Returns false if there are none.
 fn write_addends<T: Float>(y: &mut [T], width: usize, added: Added) -> Result<bool> {
-    let contiguous = added.residual.map(Tensor::contiguous).transpose()?;
+    let held = added.residual.map(contiguous).transpose()?;
     let view = |t| View::<T>::new("linear", t);
     let bias = added.bias.map(view).transpose()?;
-    let residual = contiguous.as_ref().map(view).transpose()?;
+    let residual = held.as_ref().map(view).transpose()?;
     let chunk = (row_chunks(width) * width).max(1);
     match (residual.as_deref(), bias.as_deref()) {
         (None, None) => return Ok(false),

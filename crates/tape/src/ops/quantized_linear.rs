@@ -174,7 +174,7 @@ fn input_gradient(dy: &Tensor, weight: &Quantized, fused: bool) -> Result<Tensor
     if !fused {
         let mut sum = None;
         for (first, count) in weight.tiles() {
-            let dy_part = copies::contiguous(&dy.narrow(1, first, count)?)?;
+            let dy_part = contiguous(&dy.narrow(1, first, count)?)?;
             let share = stock_product(&dy_part, &weight.tile(first, count, dy.dtype())?)?;
             sum = Some(match sum {
                 None => share,

@@ -139,7 +139,7 @@ impl Past<'_> {
     }
 
     fn backward(&self) -> Result<(Tensor, Tensor)> {
-        let held = self.held.map(Tensor::contiguous).transpose()?;
+        let held = self.held.map(contiguous).transpose()?;
         let (epsilon, width) = (self.shape.epsilon, self.weight.dim(0)?.max(1));
         with_float!("rms_norm", self.x, T => {
             let held = held.as_ref().map(|held| View::<T>::new(OP, held)).transpose()?;

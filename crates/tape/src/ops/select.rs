@@ -10,7 +10,7 @@ use crate::error::{Result, TapeError};
 use crate::kernels::copies::contiguous;
 use crate::kernels::{KernelGroup, elementwise};
 use crate::tape::{Tape, Value};
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 use rayon::prelude::*;
 use std::ops::Range;
 

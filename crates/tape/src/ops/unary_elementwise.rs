@@ -65,7 +65,7 @@ impl Tape<'_> {
 }
 
 fn forward<F: Pointwise>(x: &Tensor, form: Form) -> Result<Tensor> {
-    let x = contiguous(&x)?;
+    let x = contiguous(x)?;
     if let (Form::Device, Some(function)) = (form, F::KERNEL) {
         return apply(function, &x);
     }
@@ -80,7 +80,7 @@ fn forward<F: Pointwise>(x: &Tensor, form: Form) -> Result<Tensor> {
 
 fn backward<F: Pointwise>(kept: &Tensor, dy: &Tensor, form: Form) -> Result<Tensor> {
     if let (Form::Device, Some(function)) = (form, F::KERNEL) {
-        return apply_backward(function, kept, &contiguous(&dy)?);
+        return apply_backward(function, kept, &contiguous(dy)?);
     }
     if form != Form::Cpu {
         return in_full([dy, kept], |[dy, kept]| {
@@ -88,7 +88,7 @@ fn backward<F: Pointwise>(kept: &Tensor, dy: &Tensor, form: Form) -> Result<Tens
         });
     }
     with_float!("pointwise", kept, T => {
-        let dy = contiguous(&dy)?;
+        let dy = contiguous(dy)?;
         let (k, dy) = (View::<T>::new(F::OP, kept)?, View::<T>::new(F::OP, &dy)?);
         to_tensor(map2(&k, &dy, |k, dy| dy * F::slope(k)), kept.dims())
     })

@@ -31,7 +31,7 @@ pub fn adamw(
         *parameter = ((&*parameter * (1.0 - rule.learning_rate * rule.weight_decay))? - step)?;
         return Ok(());
     }
-    let gradient = contiguous(&gradient)?;
+    let gradient = contiguous(gradient)?;
     with_float!("adamw", parameter, T => {
         let g = View::<T>::new("adamw", &gradient)?;
         let (beta1, beta2) = (T::from_constant(rule.beta1), T::from_constant(rule.beta2));

@@ -29,7 +29,7 @@ pub fn adamw8bit(
     if !crate::cpu::is_fused(parameter) {
         return composed(parameter, first, second, gradient, rule, &draws);
     }
-    let gradient = contiguous(&gradient)?;
+    let gradient = contiguous(gradient)?;
     with_float!("adamw8bit", parameter, T => {
         let g = View::<T>::new("adamw8bit", &gradient)?;
         let (pass, table) = (Pass::<T>::new(rule), draws.table::<T>());

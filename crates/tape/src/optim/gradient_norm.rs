@@ -88,7 +88,7 @@ fn square_sums(gradients: &[Tensor]) -> Result<Vec<f64>> {
 
 /// The shape determines the chunks, which are added in order.
 fn square_sum(gradient: &Tensor) -> Result<f64> {
-    let gradient = contiguous(&gradient)?;
+    let gradient = contiguous(gradient)?;
     with_float!("gradient norm", gradient, T => {
         let g = View::<T>::new("gradient norm", &gradient)?;
         let partial: Vec<f64> = g.par_chunks(CHUNK).map(|g| wide(#[inline(always)] || lanes(g))).collect();

@@ -23,7 +23,7 @@ pub fn sgd(
         *parameter = (&*parameter - (&*momentum * rule.learning_rate)?)?;
         return Ok(());
     }
-    let gradient = contiguous(&gradient)?;
+    let gradient = contiguous(gradient)?;
     with_float!("sgd", parameter, T => {
         let g = View::<T>::new("sgd", &gradient)?;
         let (decay, keep) = (T::from_constant(rule.weight_decay), T::from_constant(rule.momentum));

@@ -33,7 +33,7 @@ pub(super) fn update_elements(
     if !crate::cpu::is_fused(parameter) {
         return Ok(false);
     }
-    let gradient = contiguous(&gradient)?;
+    let gradient = contiguous(gradient)?;
     with_float!("update_elements", parameter, T => {
         let g = View::<T>::new("update_elements", &gradient)?;
         with_slice_mut(parameter, |p| with_slice_mut(state, |s| {

@@ -31,7 +31,7 @@ pub fn average(average: &mut Tensor, parameter: &Tensor, decay: f64) -> Result<(
         *average = ((&*average * decay)? + (parameter * (1.0 - decay))?)?;
         return Ok(());
     }
-    let parameter = contiguous(&parameter)?;
+    let parameter = contiguous(parameter)?;
     with_float!("average", parameter, T => {
         let p = View::<T>::new("average", &parameter)?;
         let (keep, take) = (T::from_constant(decay), T::from_constant(1.0 - decay));

@@ -443,7 +443,8 @@ fn pixels(context: &ForwardContext, samples: &[ImageSample]) -> Result<Tensor> {
     let plane = context.input_size * context.input_size;
     let mut values = vec![0.0; samples.len() * 3 * plane];
     let rows = values.par_chunks_exact_mut(3 * plane).zip(samples);
-    rows.for_each(|(row, sample)| normalize(row, sample, plane, &context.pixels));
+    let how = &context.pixels;
+    rows.for_each(|(row, sample)| normalize(row, sample, plane, how));
     let shape = [samples.len(), 3, context.input_size, context.input_size];
     let images = if context.device.is_cpu() {
         Tensor::from_vec(values, &shape, context.device)?

@@ -71,7 +71,7 @@ pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Te
         return feature_maps::grouped(x, weight, window);
     }
     let (out, (height, width)) = (weight.dim(0)?, window.out());
-    let w = contiguous(&weight)?.reshape((out, window.rows()))?;
+    let w = contiguous(weight)?.reshape((out, window.rows()))?;
     let parts = each(window, x.dim(0)?, out, |from, count| {
         let y = product(&w, &columns_of(window, &x.narrow(0, from, count)?)?)?;
         let y = swap_axes(&y, [out, count, window.pixels()])?;
@@ -109,7 +109,7 @@ pub(super) fn input_gradient(window: &Window, weight: &Tensor, dy: &Tensor) -> R
         return feature_maps::grouped_input(dy, weight, window);
     }
     let out = weight.dim(0)?;
-    let w = contiguous(&weight)?.reshape((out, window.rows()))?;
+    let w = contiguous(weight)?.reshape((out, window.rows()))?;
     let parts = each(window, dy.dim(0)?, out, |from, count| {
         let dy = by_channel(window, &dy.narrow(0, from, count)?)?;
         let columns = product(&w.t()?, &dy)?;
