@@ -26,7 +26,7 @@ impl CommandError {
 
     /// True if the device of the failed work is lost, or its memory may be damaged: whatever is on
     /// it has to be loaded anew.
-    pub fn is_lost_device(&self) -> bool {
+    pub fn needs_reload(&self) -> bool {
         self.code == DEVICE_LOST
     }
 

@@ -225,7 +225,7 @@ fn compute<M: Model, T>(
     }));
     let is_usable = match &outcome {
         Ok(Ok(_)) => true,
-        Ok(Err(error)) => !error.is_lost_device(),
+        Ok(Err(error)) => !error.needs_reload(),
         Err(_) => false,
     };
     if !is_usable {

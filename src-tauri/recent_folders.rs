@@ -111,7 +111,7 @@ impl RecentFolders {
         }
         let RecentView { name, place, .. } = view(&path);
         let why = format!(
-            "{name} is no longer in {place}. Connect its disk, or open the folder where it is now."
+            "The folder {name} is no longer in {place}. If it is on an external disk, connect the disk. If you moved the folder, open it at its new location."
         );
         Err(CommandError::new("failed", why))
     }
@@ -213,7 +213,11 @@ mod tests {
         assert!(!recent.listed()[0].missing, "the disk is not asked");
         assert!(recent.knows(&view.id), "the disk is not asked");
         let refused = recent.path(&view.id).expect_err("it cannot be found");
-        assert!(refused.message.starts_with("birds is no longer in "));
+        assert!(
+            refused
+                .message
+                .starts_with("The folder birds is no longer in ")
+        );
         recent.remove(&view.id);
         assert!(recent.views().is_empty() && recent.listed().is_empty());
         assert!(!recent.knows(&view.id));

@@ -366,8 +366,8 @@ fn evaluated(started: Option<&Started>, loss: f64, metrics: &BTreeMap<String, f6
 }
 
 /// Describes the errors of the regression targets, such as "mean absolute error: calories 92.1
-/// (predicting the mean: 180.3), mass_g 41.2 (…); all targets 0.512 standard deviations". The error
-/// of a single target is in the unit of its column.
+/// (predicting the mean: 180.3), mass_g 41.2 (…); averaged over all targets: 0.512 standard
+/// deviations". The error of a single target is in the unit of its column.
 fn numbers(started: Option<&Started>, metrics: &BTreeMap<String, f64>) -> Option<String> {
     let one = |name: &String| {
         let error = metrics.get(&format!("mae.{name}"))?;
@@ -380,7 +380,8 @@ fn numbers(started: Option<&Started>, metrics: &BTreeMap<String, f64>) -> Option
     let all: Vec<String> = started?.targets.iter().filter_map(one).collect();
     // Of several targets, this mean decides which evaluation is the best.
     let mean = metrics.get("mae_standardized");
-    let mean = mean.map(|error| format!("; all targets {error:.3} standard deviations"));
+    let mean =
+        mean.map(|error| format!("; averaged over all targets: {error:.3} standard deviations"));
     let mean = mean.unwrap_or_default();
     (!all.is_empty()).then(|| format!("mean absolute error: {}{mean}", all.join(", ")))
 }
@@ -446,7 +447,7 @@ mod tests {
                 ("mae_of_mean.calories", 180.3),
                 ("mae_standardized", 0.51234),
             ],
-            "held-out loss 1.250; mean absolute error: calories 92.1 (predicting the mean: 180.3); all targets 0.512 standard deviations",
+            "held-out loss 1.250; mean absolute error: calories 92.1 (predicting the mean: 180.3); averaged over all targets: 0.512 standard deviations",
         );
         check(
             &[("kept_fraction", 0.5), ("reward", -1.75)],

@@ -9,6 +9,8 @@ mod train;
 
 mod page_reload_and_crash;
 
+mod page_permissions;
+
 mod folder;
 
 mod text_datasets;

@@ -52,7 +52,7 @@ fn runs_show_explains_the_crash_of_a_killed_run() {
         "other apps had taken 3.0 GB in the last ",
         "Ebb used ",
         ", its budget was ",
-        "The highest pressure of the last two minutes was 0.",
+        "The highest memory pressure of the last two minutes was 0.",
     ] {
         assert!(shown.contains(part), "{part:?} is missing in\n{shown}");
     }

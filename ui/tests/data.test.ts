@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { isLeftOut, NONE, trainedAs, usesAll, withClassLeftOut, withRole, withTrainedAs } from "../src/data/choices";
-import { splitText } from "../src/data/split";
+import { splitText } from "../src/data/splitAndSampleText";
 
 test("a class is left out and used again", () => {
   const out = withClassLeftOut(NONE, "ibis", true);

@@ -10,7 +10,7 @@ use crate::image_cache::ImageCache;
 use crate::image_inspection::{ImageFile, ImageInspection};
 use crate::rng::Rng;
 use crate::seeded_selection;
-use crate::target_column::TargetColumn;
+use crate::target_statistics::TargetColumn;
 use crate::types::Split;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

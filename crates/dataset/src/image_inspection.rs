@@ -3,7 +3,7 @@
 
 use crate::image_groups::BY_TIME;
 use crate::split_lists::is_list;
-use crate::target_column::TargetColumn;
+use crate::target_statistics::TargetColumn;
 use crate::types::{Class, Ignored, SkippedFile, Split, SplitKind};
 use crate::user_messages::joined;
 use format::{counted, format_count};

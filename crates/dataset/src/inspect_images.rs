@@ -13,7 +13,7 @@ use crate::image_inspection::{ImageFile, ImageInspection};
 use crate::image_table::{self, ImageTable};
 use crate::options::{InspectOptions, StopReading, TableOptions};
 use crate::split_lists;
-use crate::target_column::TargetColumn;
+use crate::target_statistics::TargetColumn;
 use crate::types::{Class, Ignored, ReadProgress, SkippedFile, Split, SplitKind};
 use crate::user_messages::{self, ImageCounts};
 use rayon::prelude::*;

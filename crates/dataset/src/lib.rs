@@ -67,7 +67,7 @@ mod chat;
 mod readers;
 
 // Inspecting a folder of images.
-mod target_column;
+mod target_statistics;
 
 mod split_lists;
 
@@ -141,7 +141,7 @@ pub use model_folder::is_model_folder;
 pub use options::{DEFAULT_SEED, InspectOptions, StopReading, TableOptions, TextOptions};
 pub use readers::{is_table_file, is_text_file};
 pub use sample_order::{CachedOrder, Order};
-pub use target_column::TargetColumn;
+pub use target_statistics::TargetColumn;
 pub use task::Task;
 pub use text::{
     AnswerEnd, Buckets, ChatTurn, Column, ConversationCounts, ConversationEncoder,

@@ -1,15 +1,11 @@
 //! The networks that Ebb knows: one row of [`CATALOG`] for each, with its name, label, task, input
 //! size and shape. Code that needs to know something about a network reads its row.
 //!
-//! To add an image network, write `catalog/NAME.rs` with its layers and an `ImageArchitecture`,
-//! which also says how the network is exported, declare it below, and add a variant to
-//! [`ImageModel`] and a row. If others publish weights for it, describe them in
-//! `catalog/NAME/hub_format.rs`, and add a variant to [`PretrainedFamily`] and a row.
-
-// Image networks, one per file.
-mod resnet;
-mod vit;
-mod convnext;
+//! To add an image network, write `image_networks/NAME.rs` with its layers and an
+//! `ImageArchitecture`, which also says how the network is exported, declare it in
+//! `image_networks.rs`, and add a variant to [`ImageModel`] and a row here. If others publish
+//! weights for it, describe them in `image_networks/NAME/hub_format.rs`, and add a variant to
+//! [`PretrainedFamily`] and a row.
 
 // Text networks, by size.
 mod text_model;
@@ -18,20 +14,17 @@ mod text_model;
 mod build;
 mod small_published;
 
-pub use resnet::{
-    ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle, saves_last_convolution,
-};
 pub use small_published::SmallSizes;
 pub use text_model::{DropPolicy, TextModel, TextSize};
-pub use vit::{Vit, VitShape};
 
 use crate::hub_format::{HubArchitecture, HubBert, HubDecoder, HubGpt2, ReadArchitecture};
 use crate::image_network::{AttentionHeads, ImageArchitecture};
+use crate::image_networks::{
+    ConvNextArchitecture, HubConvNext, HubResNet, HubVit, ResNetArchitecture, ResNetShape,
+    ResNetStyle, VitArchitecture, VitFamily, VitShape,
+};
 use crate::text_backbone::SequenceShape;
 use crate::token_compressor::CompressorShape;
-use convnext::{ConvNextArchitecture, HubConvNext};
-use resnet::{HubResNet, ResNetArchitecture};
-use vit::{HubVit, VitArchitecture, VitFamily};
 
 /// A network that can be trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

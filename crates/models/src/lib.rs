@@ -1,7 +1,7 @@
 //! Networks: a catalog of architectures, the layers they are made of, adapters, pretrained weights
 //! in, and exported folders out.
 //!
-//! To add an image network, see `catalog.rs`.
+//! To add an image network, see `catalog.rs` and `image_networks.rs`.
 //!
 //! This crate does not depend on datasets, runs or optimizers. No layer uses a statistic of the
 //! micro-batch, so the split of a batch cannot change the result.
@@ -60,7 +60,8 @@ mod core_ml;
 // Weights in.
 pub mod hub_format;
 
-// What there is to choose from, with the image networks, one per file.
+// Image networks, one per file, and what there is to choose from.
+mod image_networks;
 mod catalog;
 
 // Weights of a run in, trained networks out.
@@ -68,13 +69,15 @@ pub mod pretrained;
 pub mod export;
 
 pub use catalog::{
-    DropPolicy, ImageModel, ModelId, ModelTask, PretrainedFamily, ResNet, ResNetBranch, ResNetNorm,
-    ResNetShape, ResNetStem, ResNetStyle, SmallSizes, TextModel, TextSize, Vit, VitShape,
-    saves_last_convolution,
+    DropPolicy, ImageModel, ModelId, ModelTask, PretrainedFamily, SmallSizes, TextModel, TextSize,
 };
 pub use error::{ModelError, Result};
 pub use gpt::{Gpt, TokenBatch};
 pub use image_network::{AttentionHeads, ImageNetwork};
+pub use image_networks::{
+    ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle, Vit, VitShape,
+    saves_last_convolution,
+};
 pub use kv_cache::KvCache;
 pub use lora::{
     AdaptedLinear, FrozenLinear, is_adapter, load_adapters, merged_parameters, save_adapters,

@@ -135,7 +135,7 @@ pub(crate) const RECOVERY_STEPS: [RecoveryOption; 14] = [
     same_result(RecoveryStep::Pause, "Wait until memory is free", Freed::ActivationsFraction(1.0), 0.0),
     same_result(RecoveryStep::CheckpointBlocks, "Recompute activations instead of saving them", Freed::ActivationsFraction(0.65), RECOMPUTE_TIME_FRACTION),
     same_result(RecoveryStep::MapMoments, "Move the optimizer's moments to a file that is read and written once per step", Freed::MomentsFraction(1.0), 0.1),
-    same_result(RecoveryStep::Suspend, "Save a checkpoint, free all memory and resume automatically", Freed::Everything, 0.0),
+    same_result(RecoveryStep::Suspend, "Save a checkpoint, free all of Ebb's memory, and resume when enough memory is free", Freed::Everything, 0.0),
     same_result(RecoveryStep::Stop, "Save a checkpoint and stop", Freed::Everything, 0.0),
     other_result(RecoveryStep::LowerResolution, "Lower the image size by a third", Freed::ActivationsFraction(0.55), 0.0),
     other_result(RecoveryStep::HalvePrecision, "Use 16-bit activations", Freed::ActivationsFraction(0.5), 0.0),

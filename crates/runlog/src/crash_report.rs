@@ -248,13 +248,15 @@ impl<'a> LastMinutes<'a> {
         match highest.pressure.level() {
             // Ebb waited, so that other apps had enough memory. The decisions explain it.
             Level::Normal if self.waited => {
-                format!("The highest pressure of the last two minutes was {value:.2}, at {time}.")
+                format!(
+                    "The highest memory pressure of the last two minutes was {value:.2}, at {time}."
+                )
             }
             Level::Normal => format!(
-                "Memory was not short in the last two minutes: the highest pressure was {value:.2}, at {time}."
+                "The highest memory pressure of the last two minutes was {value:.2}, at {time}. This is the normal level."
             ),
             Level::Warning | Level::Critical => format!(
-                "The highest pressure of the last two minutes was {value:.2} at {time}, because {}.",
+                "The highest memory pressure of the last two minutes was {value:.2} at {time}, because {}.",
                 cause_text(highest.pressure.cause, &highest.memory)
             ),
         }

@@ -70,7 +70,7 @@ mod run_summary;
 mod run_index;
 mod curves_csv;
 mod live_view;
-mod report;
+mod drawn_report;
 mod chart_data;
 mod step_curves;
 
@@ -85,7 +85,7 @@ mod preset;
 mod settings;
 mod settings_check;
 mod settings_as_text;
-mod memory_tier;
+mod settings_by_memory;
 
 // Errors and text.
 mod error;
@@ -109,6 +109,7 @@ pub use choice_settings::{
 };
 pub use current_status_line::format_speed;
 pub use curves_csv::curves_csv;
+pub use drawn_report::{report, report_pages, report_pdf};
 pub use error::RunlogError;
 pub use event::{
     CheckpointReason, FULL_SPEED, MemoryLimits, MemoryPeak, NonFiniteGradient, RESTS, RunEvent,
@@ -123,7 +124,6 @@ pub use notes::RunNotes;
 pub use preset::{preset, preset_measurement, preset_name, preset_names, preset_purpose};
 pub use quantize::Quantize;
 pub use records::{BaselineRecord, PredictionRecord};
-pub use report::{report, report_pages, report_pdf};
 pub use run_archive::{ExportedRun, ImportedRun};
 pub use run_folder::{Claim, RunFolder, SavedCheckpoint};
 pub use run_index::ListedRun;

@@ -130,7 +130,9 @@ fn format_metric(name: &str, value: f64, all: &BTreeMap<String, f64>) -> Option<
     let spaced = name.replace('_', " ");
     match name {
         _ if name.starts_with("mae_of_mean.") => None,
-        "mae_standardized" => Some(format!("MAE of all targets {value:.3} standard deviations")),
+        "mae_standardized" => Some(format!(
+            "MAE averaged over all targets: {value:.3} standard deviations"
+        )),
         "bits_per_byte" => Some(format!("{value:.3} bits per byte")),
         "kept_fraction" => Some(format!("kept {:.1} %", 100.0 * value)),
         "top_5" => Some(format!("top-5 accuracy {:.1} %", 100.0 * value)),
@@ -176,7 +178,7 @@ mod tests {
     fn several_targets_have_a_common_error() {
         assert_eq!(
             format_metrics(&named([("mae_standardized", 0.5124)])),
-            "MAE of all targets 0.512 standard deviations"
+            "MAE averaged over all targets: 0.512 standard deviations"
         );
     }
 

@@ -11,8 +11,8 @@ use crate::choice_settings::{
     DuplicatesChoice, LossBalance, LossOn, MixChoice, OptimizerChoice, PackingChoice,
     PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
-use crate::memory_tier::MemoryTier;
 use crate::quantize::Quantize;
+use crate::settings_by_memory::SettingsForMemory;
 use crate::trainable_layers::TrainableLayers;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -127,7 +127,7 @@ macro_rules! settings {
             pub $key: Option<$kind>,)+
             /// Values that depend on the machine's memory; see [`RunConfig::for_memory`].
             #[serde(skip_serializing_if = "Vec::is_empty")]
-            pub by_memory: Vec<MemoryTier>,
+            pub by_memory: Vec<SettingsForMemory>,
         }
 
         /// Every setting, in the order of a config file.
@@ -278,7 +278,7 @@ settings! {
     held_out_fraction: f64 = { Allowed::Number(0.0, 0.99), Data, flag: "" "FRACTION", default: "0.2" };
     /// Device that trains: auto, metal, cuda or cpu
     device: DeviceChoice = { Allowed::Words(DeviceChoice::WORDS), Compute, flag: "device" "DEVICE", default: "auto" };
-    /// Data type of activations and gradients: f32, bf16, f16, or f64 on the CPU
+    /// Data type of activations and gradients: f32, bf16 or f16; on the CPU also f64
     precision: PrecisionChoice = { Allowed::Words(PrecisionChoice::WORDS), Compute, flag: "precision" "TYPE", default: "f32" };
     /// Maximum number of samples that are evaluated at once during training
     evaluation_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "evaluation-batch" "SAMPLES", default: "follows the free memory" };

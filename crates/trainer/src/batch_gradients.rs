@@ -5,7 +5,7 @@ use crate::checkpoint::{self, OptimizerState};
 use crate::data::{PrefetchOptions, TrainLoader};
 use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
-use crate::machine::Machine;
+use crate::machine_sources::Machine;
 use crate::plan::Plan;
 use crate::pretrained::config_of;
 use crate::sample_manifest;

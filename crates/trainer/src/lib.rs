@@ -78,7 +78,8 @@ mod train_state;
 mod keep_awake;
 mod saved_controller_state;
 mod device_check;
-mod machine;
+mod shared_device;
+mod machine_sources;
 mod memory_controller;
 mod threads;
 
@@ -108,7 +109,7 @@ pub use device_check::{BackgroundCheck, CheckObserver, DeviceCheck, Finding};
 pub use error::{Result, TrainError};
 pub use inspect_options::{inspect_options, read_dataset, text_options, with_classes};
 pub use live::LiveObserver;
-pub use machine::{Machine, MemoryScript, ScriptBy};
+pub use machine_sources::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
 pub use models::{ModelId, PretrainedFamily, TextModel, TextSize};
 pub use optimizer::OptimizerKind;

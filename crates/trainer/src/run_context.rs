@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::live::LiveObserver;
-use crate::machine::Machine;
+use crate::machine_sources::Machine;
 use crate::replay::Replay;
 use crate::run_control::Control;
 use crate::run_group::RunGroup;

@@ -19,7 +19,7 @@ use crate::event_log::{DecisionRecord, EventLog, Observer};
 use crate::gradient_accumulation::AccumulatedBatch;
 use crate::live::{LiveMemory, RunClock};
 use crate::lr_schedule::LrSchedule;
-use crate::machine::Machine;
+use crate::machine_sources::Machine;
 use crate::memory_controller::{Answer, MemoryController, ModelMemory};
 use crate::memory_reading::MemoryReading;
 use crate::pending_samples::SampleQueue;

@@ -26,7 +26,7 @@ use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
 use crate::export_inputs;
 use crate::inspect_options::{inspect_options, text_options};
-use crate::machine::Machine;
+use crate::machine_sources::Machine;
 use crate::plan::Plan;
 use crate::precision::Precision;
 use crate::pretrained::config_of;

@@ -34,4 +34,4 @@ const app: DataHost = {
 
 const replays = import.meta.env.MODE !== "production" && !("__TAURI_INTERNALS__" in window);
 
-export const dataHost: DataHost = replays ? (await import("./replay/data")).dataHost : app;
+export const dataHost: DataHost = replays ? (await import("./replay/standInData")).dataHost : app;

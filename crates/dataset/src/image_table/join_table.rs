@@ -7,7 +7,7 @@ use crate::folder_listing::Entry;
 use crate::image_groups::{BY_TIME, GAP_SECONDS, group_by_time};
 use crate::image_inspection::ImageFile;
 use crate::options::TableOptions;
-use crate::target_column::TargetColumn;
+use crate::target_statistics::TargetColumn;
 use crate::types::Split;
 use format::format_count;
 use std::collections::{BTreeMap, BTreeSet};

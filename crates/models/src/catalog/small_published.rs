@@ -3,12 +3,13 @@
 //! norms, poolers and adapters occur in no network that is trained from scratch.
 
 use super::PretrainedFamily;
-use super::convnext::ConvNextArchitecture;
-use super::resnet::{ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle};
-use super::vit::{Vit, VitPooling, VitShape, VitStyle, VitTokens};
 use crate::gpt::Gpt;
 use crate::hub_format::{HubDecoder, JsonConfig};
 use crate::image_network::ImageArchitecture;
+use crate::image_networks::{
+    ConvNextArchitecture, ResNet, ResNetBranch, ResNetNorm, ResNetShape, ResNetStem, ResNetStyle,
+    Vit, VitPooling, VitShape, VitStyle, VitTokens,
+};
 use crate::network::Network;
 use crate::parameter_builder::{AdapterShape, ParameterBuilder};
 use crate::text_backbone::SequenceShape;

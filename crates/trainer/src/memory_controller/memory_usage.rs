@@ -3,9 +3,9 @@
 
 use super::ModelMemory;
 use crate::error::{Result, TrainError};
-use crate::machine::SharedDevice;
 use crate::optimizer::has_8bit_variant;
 use crate::plan::Plan;
+use crate::shared_device::SharedDevice;
 use candle_core::Device;
 use pressure::{MemoryModel, Moments, Monitor, RecoveryReserve};
 use tape::counting_allocator::{Purge, live_bytes, release, take_peak_bytes};

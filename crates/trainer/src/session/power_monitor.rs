@@ -1,7 +1,7 @@
 //! Power of the machine during a session: rests between micro-batches, and checkpoints before sleep
 //! and at low battery. The rules are in `pressure::PowerPolicy`.
 
-use crate::machine::Machine;
+use crate::machine_sources::Machine;
 use crate::plan::Plan;
 use crate::run_control::Control;
 use pressure::{PowerPolicy, PowerPolicyChange, PowerPolicyMode, PowerSource, SleepWatch};

@@ -7,7 +7,7 @@
 
 mod policy_gradient;
 mod baseline_policies;
-mod padded;
+mod padded_batch;
 
 use super::{
     EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics, MicroBatchResult,
@@ -24,7 +24,7 @@ use baseline_policies::Purpose;
 use candle_core::Tensor;
 use dataset::DetectedDataset;
 use models::{Compressor, KeepScores, Network};
-use padded::PaddedBatch;
+use padded_batch::PaddedBatch;
 use policy_gradient::Outcome;
 use runlog::{PolicyTraining, RunFolder};
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 
 use super::{MICRO_BATCH, Progress};
 use crate::error::Result;
-use crate::machine::{Machine, SharedDevice};
+use crate::machine_sources::Machine;
+use crate::shared_device::SharedDevice;
 use candle_core::Device;
 use pressure::{Level, LevelTracker, MemorySample, MemorySource, pressure};
 use std::time::Duration;
@@ -64,7 +65,7 @@ impl MemoryGate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{MemoryScript, ScriptBy};
+    use crate::machine_sources::{MemoryScript, ScriptBy};
     use std::cell::Cell;
     use std::fmt::Write;
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Values for machines with at least this much memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct MemoryTier {
+pub struct SettingsForMemory {
     /// Physical memory, in bytes. A file may also say "8GB".
     pub at_least: u64,
     /// Samples per step.

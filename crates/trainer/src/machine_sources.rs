@@ -2,16 +2,16 @@
 //! and how cached memory is released. A script can replace the memory samples.
 
 use crate::error::Result;
+use crate::shared_device::{SharedDevice, device_readings};
 use candle_core::Device;
 use pressure::source::scripted::{Advance, Scripted};
 use pressure::{
-    BeforeSleep, DeviceReadings, MemorySource, PowerSource, SleepWatch, open_power_source,
-    open_sleep_watch, own_footprint_bytes, source, take_own_peak_bytes,
+    BeforeSleep, MemorySource, PowerSource, SleepWatch, open_power_source, open_sleep_watch,
+    own_footprint_bytes, source, take_own_peak_bytes,
 };
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tape::counting_allocator::{Purge, live_bytes};
+use tape::counting_allocator::Purge;
 
 /// How a memory script advances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,43 +92,5 @@ impl Machine {
                 .with_peak(take_own_peak_bytes)
                 .with_device(readings),
         ))
-    }
-}
-
-/// The device of a run, shared with the monitor thread, which only reads its counters. A run whose
-/// device is lost gets another one.
-#[derive(Clone)]
-pub(crate) struct SharedDevice(Arc<Mutex<Device>>);
-
-impl SharedDevice {
-    pub(crate) fn new(device: &Device) -> Self {
-        SharedDevice(Arc::new(Mutex::new(device.clone())))
-    }
-
-    /// The device now.
-    pub(crate) fn get(&self) -> Device {
-        self.lock().clone()
-    }
-
-    /// Shares another device from now on.
-    pub(crate) fn replace(&self, device: &Device) {
-        *self.lock() = device.clone();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Device> {
-        // Both changes are single assignments, so a panic elsewhere leaves a valid device.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The device's own counters.
-fn device_readings(device: &SharedDevice, idle_bytes: u64) -> DeviceReadings {
-    let (allocated, limit, peak) = (device.clone(), device.clone(), device.clone());
-    DeviceReadings {
-        live_bytes: Box::new(live_bytes),
-        allocated_bytes: Box::new(move || tape::device::allocated_bytes(&allocated.lock())),
-        take_peak_bytes: Box::new(move || tape::device::take_peak_bytes(&peak.lock())),
-        limit_bytes: Box::new(move || tape::device::limit_bytes(&limit.lock())),
-        idle_bytes: Box::new(move || idle_bytes),
     }
 }
