@@ -4,7 +4,7 @@ import { host } from "./host/selectHost";
 import { toCommandError, type Drag, type SettingChange } from "./host/host";
 import { translate } from "./strings/t";
 import { go, inspectionHash, onLeave, resultsHash, route, runHash, showHash } from "./route.svelte";
-import type { MachineView, NoticeView, Show, Welcome, WeightsView } from "./types";
+import type { MachineView, NoticeView, RunRow, Show, Welcome, WeightsView } from "./types";
 
 class Session {
   welcome = $state.raw<Welcome | null>(null);
@@ -82,11 +82,13 @@ export const openShow = (show: Show) => {
   else go(showHash(show));
 };
 
-/** Opens a run: its results once it has finished. */
+/** Whether a run has results: it has finished, or it was stopped and has a checkpoint. */
+export const hasResults = ({ status, can_resume }: Pick<RunRow, "status" | "can_resume">) => status === "finished" || (status === "stopped" && can_resume);
+
+/** Opens a run: its results if it has any. */
 export const openRun = async (id: string) => {
-  const rows = await host.runs().catch(() => []);
-  const finished = rows.some((row) => row.id === id && row.status === "finished");
-  go(finished ? resultsHash(id) : runHash(id));
+  const row = (await host.runs().catch(() => [])).find((one) => one.id === id);
+  go(row && hasResults(row) ? resultsHash(id) : runHash(id));
 };
 
 export const openSample = () => attempt(async () => go(inspectionHash(await host.openSample())));

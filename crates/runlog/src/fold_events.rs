@@ -504,6 +504,7 @@ impl Run {
             last.map_or_else(BTreeMap::new, |last| last.metrics.clone());
         let best = best_evaluation(&self.evaluations);
         self.figures.best_accuracy = best.and_then(|best| best.accuracy);
+        self.figures.best_step = best.map(|best| best.step);
     }
 
     fn effective_batch(&self) -> u32 {

@@ -92,6 +92,8 @@ pub struct Figures {
     pub accuracy: Option<f64>,
     /// Best held-out accuracy, as a fraction.
     pub best_accuracy: Option<f64>,
+    /// Step of the best evaluation.
+    pub best_step: Option<u64>,
     /// Latest learning rate.
     pub learning_rate: Option<f64>,
     /// Number of decisions that changed something in this run.

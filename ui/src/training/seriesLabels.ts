@@ -2,6 +2,8 @@
 // needed.
 import type { Band } from "../chart/layout";
 import type { Drawn, Scene, Values } from "../chart/scene";
+import { SWITCH } from "../chart/layout";
+import { pushApart } from "../chart/overlap";
 import { labelFor, seriesOf, type Drawing, type PanelId, type SeriesRow } from "../chart/series";
 import { indexAt } from "./nearest";
 
@@ -55,3 +57,8 @@ export const namesOf = (panel: PanelId, scene: Scene, band: Band, following: boo
     return { name: labelFor(row.name, scene.header), value: row.format(value, scene.header), key, color: row.color, y, hook: row.hook };
   });
 };
+
+/** Positions of the middles of names: at least a line apart, inside the panel, and below the switch
+ * of the memory shown, which is above the first panel. */
+export const placesOf = (names: Pick<Name, "y">[], { top, height }: Pick<Band, "top" | "height">) =>
+  pushApart(names.map(({ y }) => y), 17, Math.max(top + 4, SWITCH + 10), top + height - 8);
