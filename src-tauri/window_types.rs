@@ -271,6 +271,8 @@ pub struct PlanView {
     pub sample: String,
     /// Models that can be chosen, as value and label.
     pub models: Vec<(String, String)>,
+    /// The image size that Ebb suggests for each model; empty if it does not depend on the model.
+    pub model_sizes: Vec<(String, u32)>,
     /// Whether training can start from pretrained weights.
     pub can_begin: bool,
     /// Trainable parts that can be chosen, as value and label; only "everything" without pretrained

@@ -4,6 +4,7 @@ import { host } from "./host/selectHost";
 import { toCommandError, type Drag, type SettingChange } from "./host/host";
 import { translate } from "./strings/t";
 import { go, inspectionHash, onLeave, resultsHash, route, runHash, showHash } from "./route.svelte";
+import type { EpochTime } from "./plan/trainingTime";
 import type { MachineView, NoticeView, RunRow, Show, Welcome, WeightsView } from "./types";
 
 class Session {
@@ -23,6 +24,11 @@ class Session {
   inspectionOf = new Map<string, string>();
   /** What the next plan of a run changes in the settings that it takes over. */
   changeOf = new Map<string, SettingChange>();
+  /** Measured seconds per epoch by all that they depend on; `null` if they cannot be known yet. Kept
+   * here, because a plan cannot be measured while it trains. */
+  epochSeconds = $state.raw<Record<string, number | null>>({});
+  /** How they depend on the micro-batch, by the same. */
+  epochTimes = $state.raw<Record<string, EpochTime>>({});
 
   get mac() {
     return this.welcome?.platform === "macos";

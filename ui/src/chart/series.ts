@@ -38,10 +38,10 @@ export interface PanelRow {
 const thermalNames: Label[] = ["Cool", "Warm", "Hot", "Too hot"];
 /** Tokens in a sample of a language model or a compression, which is a window of them; 1 for other
  * tasks. */
-export const tokensPerSample = (started: Started | null | undefined) => (/^(language-model|token-compression)$/.test(started?.task ?? "") ? started!.input_size : 1);
+export const tokensPerSample = (started: Pick<Started, "task" | "input_size"> | null | undefined) => (/^(language-model|token-compression)$/.test(started?.task ?? "") ? started!.input_size : 1);
 /** How the speed of a run is given. */
-export const speedUnit = (started: Started | null | undefined) => (tokensPerSample(started) > 1 ? t("tokens/s") : t("samples/s"));
-export const speed = (samplesPerSecond: number | null | undefined, started: Started | null | undefined) => {
+export const speedUnit = (started: Parameters<typeof tokensPerSample>[0]) => (tokensPerSample(started) > 1 ? t("tokens/s") : t("samples/s"));
+export const speed = (samplesPerSecond: number | null | undefined, started: Parameters<typeof tokensPerSample>[0]) => {
   const tokens = tokensPerSample(started);
   return tokens > 1 && typeof samplesPerSecond === "number" ? count(samplesPerSecond * tokens) : oneDecimal(samplesPerSecond);
 };

@@ -182,7 +182,7 @@ export const host: Host = {
   },
   planWith: async (_inspection, _weights, trains) => planWith(trains ?? "all"),
   estimate: async (id, { from, trains }) => (query.has("large") ? { ...tooLarge, recovery: stepsOfPlan } : { ...estimate, learning_rate: (from ? planWith(trains) : ({ texts, table }[id] ?? inspection).plans[0]!).settings.learning_rate }),
-  epochSeconds: async () => (query.has("gpu") ? null : 48),
+  epochSeconds: async (_inspection, _settings, microBatch) => (query.has("gpu") ? null : microBatch === 1 ? 54 : 48),
   train: async () => {
     if (query.has("refuse")) throw { code: "busy", message: "Another run is training. Stop it first, then train this folder." };
     if (query.has("check")) await checkGpu();

@@ -69,7 +69,7 @@ export const inspection: InspectionView = {
       task: "image-classification", from: null, trains: "all", model: "vit_micro", resolution: 224, effective_batch: 64, epochs: 30, learning_rate: 5e-5, augment: "standard",
       checkpoint_every: "10min", max_system_fraction: 0.9, courtesy: "auto", seed: 7, other_settings: {},
     },
-    task: "Image classification", asks: "One sub-folder per class.", sample: "image", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]],
+    task: "Image classification", asks: "One sub-folder per class.", sample: "image", models: [["convnet", "ConvNet"], ["vit_micro", "ViT-Micro"]], model_sizes: [["convnet", 64], ["vit_micro", 224]],
     can_begin: true, trains: [["all", "Everything"]], resolutions: [64, 96, 128, 160, 224],
     train_samples: 972, held_out_samples: 243, machine, budget_line_bytes: 21.6 * GB, leave_least_bytes: 1.5 * GB,
   }],
@@ -83,7 +83,7 @@ export const planWith = (trains: string): PlanView => {
   return {
     ...plan!,
     settings: { ...plan!.settings, from: weights.id, trains, model: "vit", learning_rate: trains === "all" ? 1e-4 : 3e-4 },
-    models: [["vit", "ViT, 5.7 M parameters"]],
+    models: [["vit", "ViT, 5.7 M parameters"]], model_sizes: [],
     trains: [["all", "Everything"], ["last:4", "The last 4 blocks"], ["adapter:8", "Adapters of rank 8 (LoRA)"], ["head", "Only a new head"]],
   };
 };
