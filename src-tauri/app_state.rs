@@ -147,6 +147,7 @@ impl Shell {
             Some(DrillView {
                 bytes: drill.bytes,
                 seconds_left,
+                needed_bytes: drill.needed_bytes,
             })
         });
         Ok(at_work.unwrap_or_default())

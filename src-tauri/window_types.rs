@@ -464,6 +464,8 @@ pub struct DrillView {
     pub bytes: u64,
     /// Seconds until the memory is given back.
     pub seconds_left: f64,
+    /// What would make the training shrink, if that much cannot be taken safely.
+    pub needed_bytes: Option<u64>,
 }
 
 /// An error, with a code that the window may act on.

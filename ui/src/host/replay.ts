@@ -213,7 +213,7 @@ export const host: Host = {
     if (request === "begin") stressTestEnds = nowMs() + 20_000;
     if (request === "end") stressTestEnds = 0;
     const seconds_left = Math.max(0, stressTestEnds - nowMs()) / 1000;
-    return { bytes: seconds_left > 0 ? 4 * 2 ** 30 : 0, seconds_left };
+    return { bytes: seconds_left > 0 ? 4 * 2 ** 30 : 0, seconds_left, needed_bytes: null };
   },
   pull: async ({ seen }) => pullAt(nowMs(), seen),
   reportError: async (message) => console.error(toCommandError(message).message),
