@@ -92,6 +92,29 @@ test("adds a plan to the queue, and changes the queue", async ({ page }) => {
   await expect(page.locator("[data-queued]")).toHaveCount(3);
 });
 
+test("adds an ended run to the queue while another one trains", async ({ page }) => {
+  await open(page, "/?active&queue");
+  await tabTo(page, page.locator("[data-run-row=r4] .button"));
+  await expect(page.locator("[data-run-row=r4] .button")).toHaveText("Enqueue");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("main > .notice p")).toContainText("It trains after img_caltech101_20");
+  await expect(page.locator("[data-queued]")).toHaveCount(4);
+  await open(page, "/?active#/results/r3");
+  await choose(page, "#train-longer");
+  await expect(page.locator("#train-longer-dialog .primary")).toHaveText("Add to queue");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("main > .notice p")).toContainText("in the queue");
+  await expect(page).toHaveURL(/#\/results\/r3/);
+});
+
+test("compares a run of the list with another one", async ({ page }) => {
+  await open(page, "/");
+  await tabTo(page, page.locator("[data-run-row=r3] .name"));
+  await command(page, "compare with");
+  await expect(page).toHaveURL(/#\/results\/r3/);
+  await expect(page.locator("#compare")).toBeFocused();
+});
+
 test("starts the queue after a restart", async ({ page }) => {
   await open(page, "/?queue=held");
   await choose(page, "#start-queue");

@@ -2,7 +2,7 @@
 // the last error.
 import { host } from "./host/selectHost";
 import { toCommandError, type Drag, type SettingChange } from "./host/host";
-import { translate } from "./strings/t";
+import { translate, t } from "./strings/t";
 import { go, inspectionHash, onLeave, resultsHash, route, runHash, showHash } from "./route.svelte";
 import type { EpochTime } from "./plan/trainingTime";
 import type { MachineView, NoticeView, RunRow, Show, Welcome, WeightsView } from "./types";
@@ -99,11 +99,19 @@ export const openRun = async (id: string) => {
 
 export const openSample = () => attempt(async () => go(inspectionHash(await host.openSample())));
 
-export const resume = (run: string) =>
-  attempt(async () => {
-    await host.resume(run);
+/** Resumes a run, or adds it to the queue while another one trains. With `epochs`, the run ends after
+ * this many in all. */
+export const resumeOrEnqueue = async (run: string, epochs?: number) => {
+  const active = session.machine?.active;
+  if (!active) {
+    await host.resume(run, epochs);
     go(runHash(run));
-  });
+    return;
+  }
+  await host.enqueueResume(run, epochs);
+  session.notice = t("This run is in the queue. It trains after {name}.", { name: active.name });
+};
+export const resume = (run: string) => attempt(() => resumeOrEnqueue(run));
 
 /** Returns to the welcome page and shows why: an id is unknown. */
 export const leaveUnknown = (thrown: unknown) => {

@@ -191,6 +191,10 @@ export const host: Host = {
     return "demo";
   },
   enqueue: async (id) => enqueue(id === "texts" ? "reviews.csv" : "img_caltech101_20", id === "texts" ? "Text classification, Text-Mini" : "Image classification, ViT-Micro"),
+  enqueueResume: async (run) => {
+    const row = rows.find(({ id }) => id === run)!;
+    enqueue(row.name, row.what);
+  },
   resume: async (run, epochs) => {
     const done = rows.find(({ id }) => id === run)?.epochs_done ?? 0;
     if (epochs !== undefined && epochs <= done) {

@@ -6,7 +6,7 @@ import { options } from "../chart/viewOptions.svelte";
 import { noTops, type StressSpan, type Tops } from "../chart/scene";
 import { savedSpan, saveSpan } from "../chart/savedSpans";
 import { firstSpan, timeRange, type Span } from "../chart/timeRange";
-import { attempt, leaveUnknown, session } from "../appState.svelte";
+import { attempt, leaveUnknown, resumeOrEnqueue, session } from "../appState.svelte";
 import type { Mark, PullHeader, RunRequest, RunRow, RunStatus } from "../types";
 import { unpack, type Pull } from "../unpackPull";
 
@@ -197,6 +197,7 @@ export class ShownRun {
   async resume() {
     if (!this.canResume || this.pending) return;
     this.pending = "resume";
-    if (!(await attempt(() => host.resume(this.run)))) this.pending = null;
+    const waits = Boolean(session.machine?.active);
+    if (!(await attempt(() => resumeOrEnqueue(this.run))) || waits) this.pending = null;
   }
 }
