@@ -49,10 +49,7 @@ pub fn all(found: &DetectedDataset, machine: &Reported) -> trainer::Result<Vec<P
 }
 
 /// The image size that Ebb suggests for each network that trains from random weights.
-fn model_sizes(
-    wanted: &RunConfig,
-    found: &DetectedDataset,
-) -> trainer::Result<Vec<(String, u32)>> {
+fn model_sizes(wanted: &RunConfig, found: &DetectedDataset) -> trainer::Result<Vec<(String, u32)>> {
     let size = |model: ModelId| {
         let of_model = RunConfig {
             model: Some(model.name().to_owned()),

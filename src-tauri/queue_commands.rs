@@ -37,8 +37,8 @@ pub async fn enqueue(
     .await
 }
 
-/// Adds an ended run to the queue. It goes on after the running training and the runs before it, and
-/// with `epochs` it ends after this many in all.
+/// Adds an ended run to the queue. It goes on after the running training and the runs before it,
+/// and with `epochs` it ends after this many in all.
 #[tauri::command]
 pub async fn enqueue_resume(
     shell: State<'_, Arc<Shell>>,

@@ -13,10 +13,7 @@ pub fn python(modules: &str) -> Option<String> {
     let import = Command::new(&python)
         .args(["-c", &format!("import {modules}")])
         .output();
-    if import
-        .as_ref()
-        .is_ok_and(|output| output.status.success())
-    {
+    if import.as_ref().is_ok_and(|output| output.status.success()) {
         return Some(python);
     }
     let required = std::env::var("EBB_PYTHON_MODULES").unwrap_or_default();

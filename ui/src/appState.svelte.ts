@@ -24,8 +24,8 @@ class Session {
   inspectionOf = new Map<string, string>();
   /** What the next plan of a run changes in the settings that it takes over. */
   changeOf = new Map<string, SettingChange>();
-  /** Measured seconds per epoch by all that they depend on; `null` if they cannot be known yet. Kept
-   * here, because a plan cannot be measured while it trains. */
+  /** Measured seconds per epoch by all that they depend on; `null` if they cannot be known yet.
+   * Kept here, because a plan cannot be measured while it trains. */
   epochSeconds = $state.raw<Record<string, number | null>>({});
   /** How they depend on the micro-batch, by the same. */
   epochTimes = $state.raw<Record<string, EpochTime>>({});
@@ -99,8 +99,8 @@ export const openRun = async (id: string) => {
 
 export const openSample = () => attempt(async () => go(inspectionHash(await host.openSample())));
 
-/** Resumes a run, or adds it to the queue while another one trains. With `epochs`, the run ends after
- * this many in all. */
+/** Resumes a run, or adds it to the queue while another one trains. With `epochs`, the run ends
+ * after this many in all. */
 export const resumeOrEnqueue = async (run: string, epochs?: number) => {
   const active = session.machine?.active;
   if (!active) {

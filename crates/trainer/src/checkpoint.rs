@@ -328,7 +328,8 @@ pub struct Loaded {
 ///
 /// # Errors
 /// [`TrainError::NoCheckpoint`] if none is valid, [`TrainError::CheckpointVersion`] if another
-/// version of Ebb wrote one, [`TrainError::CheckpointUnreadable`] if the system refuses to read one.
+/// version of Ebb wrote one, [`TrainError::CheckpointUnreadable`] if the system refuses to read
+/// one.
 pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
     let (mut damaged, mut unusable, mut problems) = (Vec::new(), None, Vec::new());
     for checkpoint in run.checkpoints()?.into_iter().rev() {
@@ -398,8 +399,8 @@ pub fn best(run: &RunFolder) -> Result<Loaded> {
 /// Reads the state of a checkpoint and verifies its files.
 ///
 /// # Errors
-/// [`TrainError::CheckpointDamaged`] says what is wrong; [`TrainError::CheckpointVersion`] if another
-/// version of Ebb wrote it.
+/// [`TrainError::CheckpointDamaged`] says what is wrong; [`TrainError::CheckpointVersion`] if
+/// another version of Ebb wrote it.
 pub fn verify(path: &Path) -> Result<RunState> {
     let damaged = |problem: String| TrainError::CheckpointDamaged {
         path: path.to_owned(),

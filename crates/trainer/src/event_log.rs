@@ -12,6 +12,7 @@ use runlog::{EventWriter, MemoryLimits, RunEvent, RunFolder, RunlogError, StepPr
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Shortest time between two memory events without a decision, in milliseconds.
 const MEMORY_INTERVAL_MS: u64 = 1000;
@@ -282,6 +283,16 @@ impl<'a> EventLog<'a> {
             memory_cap_bytes: limits.memory_cap_bytes,
             max_system_fraction: limits.max_system_fraction,
             message,
+        })
+    }
+
+    /// Emits that a stress test took memory `at` this time, or gave it back.
+    pub fn stress_test(&mut self, step: u64, bytes: u64, seconds: u64, at: Instant) -> Result<()> {
+        self.emit(RunEvent::StressTest {
+            at_ms: self.live.clock().at_ms(at),
+            step,
+            bytes,
+            seconds,
         })
     }
 

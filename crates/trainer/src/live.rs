@@ -51,7 +51,7 @@ impl RunClock {
         self.at_ms(Instant::now())
     }
 
-    fn at_ms(&self, at: Instant) -> u64 {
+    pub fn at_ms(&self, at: Instant) -> u64 {
         self.earlier_ms + at.saturating_duration_since(self.started).as_millis() as u64
     }
 }
@@ -202,8 +202,7 @@ impl History {
     /// device counted.
     fn exact_peak(&mut self, begun_ms: u64, own_bytes: u64) {
         let during = self.waiting.iter_mut().chain(&mut self.open);
-        let during =
-            during.filter(|interval| interval.at_ms >= begun_ms && !interval.is_written);
+        let during = during.filter(|interval| interval.at_ms >= begun_ms && !interval.is_written);
         if let Some(highest) = during.max_by_key(|interval| interval.peak.own_bytes) {
             highest.peak.own_bytes = highest.peak.own_bytes.max(own_bytes);
         } else if let Some((at_ms, reading)) = self.last {

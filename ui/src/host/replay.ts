@@ -1,8 +1,9 @@
 // The window in a plain browser: it plays a recorded run. `?at=SECONDS` sets where the run's clock
 // begins, `?speed=0` stops it there, `?theme=light|dark` overrides the system, `?check` shows the
-// check of a GPU before a training, `?level=warning` another level, `?first-check` the one at the first launch, `?gpu` the time of a
-// GPU, `?machines` a group of machines, `?language=de` German, and `?state=ID` leads to a state of
-// the list in `replay/states.ts`. Never part of a production bundle.
+// check of a GPU before a training, `?first-check` the one at the first launch, `?gpu` the time of a
+// GPU, `?long` a run of 22 hours, `?level=warning` another level of the memory, `?machines` a group of
+// machines, `?language=de` German, and `?state=ID` leads to a state of the list in
+// `replay/states.ts`. Never part of a production bundle.
 import type { DeviceCheckView, MachineView, PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
 import { pack, unpack } from "../unpackPull";
 import { toCommandError, type Host } from "./host";
@@ -40,7 +41,10 @@ const recording = (await (await fetch("/recorded.json")).json()) as Recording;
 let header = {} as PullHeader;
 const pulls = recording.pulls.map((pull) => ({ header: (header = { ...header, ...pull.header }), slices: pull.slices }));
 
-const endMs = header.now_ms;
+/** With `?long`, a run of 400,000 steps, as it is drawn at once. */
+const long = query.has("long") ? ((await (await fetch("/recorded-long.json")).json()) as { header: PullHeader; arrays: Record<string, number[]> }) : null;
+
+const endMs = long?.header.now_ms ?? header.now_ms;
 let baseMs = number("at", 0) * 1000;
 let begun = performance.now();
 let speed = number("speed", 1);
@@ -79,6 +83,7 @@ const takeMemory = (arrays: Record<string, number[]>) => {
 };
 
 const pullAt = (ms: number, seen: number): ArrayBuffer => {
+  if (long) return pack({ ...long.header, unchanged: seen === long.header.version }, seen === long.header.version ? {} : long.arrays);
   const recorded = pulls.findLast((pull) => pull.header.now_ms <= ms) ?? pulls[0]!;
   const version = recorded.header.version + lines;
   const unchanged = version === seen;

@@ -1,5 +1,6 @@
-// The training time of a plan by the size of its micro-batch. It is measured with a small micro-batch
-// and with a single sample: each micro-batch takes a fixed time, and each of its samples another one.
+// The training time of a plan by the size of its micro-batch. It is measured with a small
+// micro-batch and with a single sample: each micro-batch takes a fixed time, and each of its samples
+// another one.
 
 /** A micro-batch of so many samples is measured at most, as in src-tauri/plan_page.rs. */
 const MOST_MEASURED = 4;

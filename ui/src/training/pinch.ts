@@ -7,8 +7,8 @@ export interface PinchEvent extends Event {
   clientX: number;
 }
 
-/** Calls `zoom` with the factor of the time range, which gets shorter as the fingers move apart, and
- * the position in pixels from the left of `node`. Returns a function that ends this. */
+/** Calls `zoom` with the factor of the time range, which gets shorter as the fingers move apart,
+ * and the position in pixels from the left of `node`. Returns a function that ends this. */
 export const onPinch = (node: HTMLElement, zoom: (factor: number, x: number) => void) => {
   let before = 1;
   const listen = (event: Event) => {

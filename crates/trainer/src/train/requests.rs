@@ -82,6 +82,11 @@ fn change<T: Task>(session: &mut Session<'_, T>, request: Request) -> Result<()>
                 .log
                 .memory_limits(session.state.step, session.controller.limits(), message)?;
         }
+        Request::StressTest { bytes, seconds, at } => {
+            session
+                .log
+                .stress_test(session.state.step, bytes, seconds, at)?;
+        }
         Request::Stop | Request::Pause | Request::Resume => {}
     }
     Ok(())

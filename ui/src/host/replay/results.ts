@@ -1,5 +1,6 @@
 // Made-up results for the window in a plain browser. `?results=bad|regression|language|texts|
-// evaluating|missing|empty|version|moved` shows other cases, `?suspicious` labels that may be wrong.
+// evaluating|missing|empty|version|moved` shows other cases, `?suspicious` labels that may be
+// wrong.
 import type { AnswerView, CommandError, ComparisonView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
 import type { ResultsHost } from "../results";
 import { picture } from "./standInPhoto";

@@ -70,6 +70,7 @@ export const states: Record<string, State[]> = {
   Training: [
     { id: "training", title: "Under memory pressure", at: `${still}#/run/demo`, shows: "#open-changes" },
     { id: "training-start", title: "The first seconds", at: "?at=3&speed=0#/run/demo", shows: "#pause" },
+    { id: "training-long", title: "A run of 400,000 steps", at: "?long&speed=0#/run/demo", steps: ["#time-shown > :last-child"], shows: "#time-shown > :last-child[aria-pressed=true]" },
     { id: "training-paused", title: "Paused", at: `${still}#/run/demo`, steps: ["#pause"], shows: "#pause.primary", part: ".toolbar" },
     { id: "training-stopped", title: "Stopped", at: `${still}#/run/demo`, steps: ["#stop"], shows: "#resume" },
     { id: "training-finished", title: "Finished", at: "?at=222&speed=0&status=finished#/run/demo", shows: "#show-results" },
