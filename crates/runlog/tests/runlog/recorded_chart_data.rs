@@ -150,13 +150,13 @@ impl Noise {
 struct Templates(Vec<RunEvent>);
 
 impl Templates {
-    fn of(&self, kind: impl Fn(&RunEvent) -> bool) -> RunEvent {
+    fn find(&self, kind: impl Fn(&RunEvent) -> bool) -> RunEvent {
         let found = self.0.iter().rfind(|event| kind(event));
         found.expect("the demo has every kind").clone()
     }
 
     fn started(&self) -> RunEvent {
-        let mut event = self.of(|event| matches!(event, RunEvent::Started(_)));
+        let mut event = self.find(|event| matches!(event, RunEvent::Started(_)));
         if let RunEvent::Started(started) = &mut event {
             (started.steps, started.epochs) = (STEPS, STEPS / started.steps_per_epoch);
         }
@@ -164,7 +164,7 @@ impl Templates {
     }
 
     fn step(&self, number: u64, noise: &mut Noise) -> RunEvent {
-        let mut event = self.of(|event| matches!(event, RunEvent::Step { .. }));
+        let mut event = self.find(|event| matches!(event, RunEvent::Step { .. }));
         let share = number as f64 / STEPS as f64;
         if let RunEvent::Step {
             at_ms,
@@ -192,7 +192,7 @@ impl Templates {
 
     /// Other apps come and go over hours, and tremble from sample to sample.
     fn memory(&self, number: u64, noise: &mut Noise) -> RunEvent {
-        let mut event = self.of(|event| matches!(event, RunEvent::Memory { .. }));
+        let mut event = self.find(|event| matches!(event, RunEvent::Memory { .. }));
         let share = number as f64 / STEPS as f64;
         let others = (8.5 + 2.2 * (share * 40.0).sin() + 0.7 * noise.next()) * GB;
         if let RunEvent::Memory {
@@ -236,7 +236,7 @@ impl Templates {
             Change::Shrink
         };
         let is_wanted = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == wanted);
-        let mut event = self.of(is_wanted);
+        let mut event = self.find(is_wanted);
         if let RunEvent::Decision { at_ms, step, .. } = &mut event {
             (*at_ms, *step) = (number * STEP_MS, number);
         }
@@ -244,7 +244,7 @@ impl Templates {
     }
 
     fn evaluation(&self, number: u64) -> RunEvent {
-        let mut event = self.of(|event| matches!(event, RunEvent::Evaluation { .. }));
+        let mut event = self.find(|event| matches!(event, RunEvent::Evaluation { .. }));
         let share = number as f64 / STEPS as f64;
         if let RunEvent::Evaluation {
             at_ms,
