@@ -109,6 +109,9 @@ test("the names of the first panel stay below the switch of the memory shown", (
   const top = placesOf(names, bands.memory)[0]! - 8;
   expect(top).toBeGreaterThan(22);
   expect(placesOf(names, bands.loss)[0]).toBe(bands.loss.top + 4);
+  // Seven names in a low panel are closer to each other.
+  const low = placesOf(Array.from({ length: 7 }, () => ({ y: 30 })), { top: 24, height: 106 });
+  expect([Math.min(...low) - 8 > 22, Math.max(...low)]).toEqual([true, 122]);
 });
 
 test("following shows the last minutes, and at least 30 s", () => {

@@ -58,7 +58,12 @@ export const namesOf = (panel: PanelId, scene: Scene, band: Band, following: boo
   });
 };
 
-/** Positions of the middles of names: at least a line apart, inside the panel, and below the switch
- * of the memory shown, which is above the first panel. */
-export const placesOf = (names: Pick<Name, "y">[], { top, height }: Pick<Band, "top" | "height">) =>
-  pushApart(names.map(({ y }) => y), 17, Math.max(top + 4, SWITCH + 10), top + height - 8);
+/** Height of a name. */
+const LINE = 17;
+
+/** Positions of the middles of names: a line apart, or closer in a low panel; inside the panel, and
+ * below the switch of the memory shown, which is above the first panel. */
+export const placesOf = (names: Pick<Name, "y">[], { top, height }: Pick<Band, "top" | "height">) => {
+  const [ceiling, floor] = [Math.max(top + 4, SWITCH + 10), top + height - 8];
+  return pushApart(names.map(({ y }) => y), Math.min(LINE, (floor - ceiling) / Math.max(1, names.length - 1)), ceiling, floor);
+};

@@ -39,9 +39,9 @@ export const states: Record<string, State[]> = {
     { id: "welcome-linux", title: "On Linux", at: "?platform=linux", shows: "[data-run-row=r6]" },
   ],
   Plan: [
-    { id: "plan", title: "Images in one folder per class", at: "?#/inspection/demo", shows: "#peak" },
-    { id: "plan-texts", title: "Texts in one folder per class", at: "?#/inspection/texts", shows: "#peak" },
-    { id: "plan-table", title: "A table with targets", at: "?#/inspection/table", shows: "#peak" },
+    { id: "plan", title: "Images in one folder per class", at: "?#/inspection/demo", shows: ".measured #time" },
+    { id: "plan-texts", title: "Texts in one folder per class", at: "?#/inspection/texts", shows: ".measured #time" },
+    { id: "plan-table", title: "A table with targets", at: "?#/inspection/table", shows: ".measured #time" },
     { id: "plan-reading", title: "The folder is being read", at: "?#/inspection/reading", shows: "#class-list" },
     { id: "plan-refused", title: "A folder that cannot be trained", at: "?#/inspection/refused", shows: "#layouts" },
     { id: "plan-too-large", title: "It does not fit into memory", at: "?large#/inspection/demo", shows: ".too-large" },
@@ -122,7 +122,7 @@ export const states: Record<string, State[]> = {
   ],
   German: [
     { id: "german-welcome", title: "Runs of the app and the terminal", at: "?language=de", shows: "[data-run-row=r6]" },
-    { id: "german-plan", title: "Images in one folder per class", at: "?language=de#/inspection/demo", shows: "#peak" },
+    { id: "german-plan", title: "Images in one folder per class", at: "?language=de#/inspection/demo", shows: ".measured #time" },
     { id: "german-settings", title: "All settings", at: "?language=de#/inspection/demo", steps: ["#all-settings"], shows: "#all-optimizer", part: "#all-settings-sheet" },
     { id: "german-training", title: "Under memory pressure", at: `${still}&language=de#/run/demo`, shows: "#open-changes" },
     { id: "german-machines", title: "Several machines train one run", at: `${still}&machines&language=de#/run/demo`, shows: "#machines [data-rank='2']", part: "#machines" },
