@@ -203,7 +203,7 @@ export const host: Host = {
   resume: async (run, epochs) => {
     const done = rows.find(({ id }) => id === run)?.epochs_done ?? 0;
     if (epochs !== undefined && epochs <= done) {
-      const message = `epochs = ${epochs} does not work: the run has already trained 570 steps, with 19 per epoch; choose at least ${done + 1} epochs in all`;
+      const message = `epochs = ${epochs} does not work: the run has already trained 480 steps, with 16 per epoch; choose at least ${done + 1} epochs in all`;
       throw { code: "invalid_setting", message };
     }
     here = true;

@@ -71,7 +71,7 @@ const language: ReportView = {
 };
 const reports: Record<string, ReportView | null> = { bad, regression, language, texts, evaluating: null, empty: null, version: null, moved: null };
 const problems: Record<string, CommandError> = {
-  version: { code: "failed", message: "The checkpoint /Users/ada/Library/Application Support/Ebb/runs/2026-11-20-1322-img_caltech101_20/checkpoints/step-000570 has format 2, but this version of Ebb reads format 1; use the version of Ebb that wrote it" },
+  version: { code: "failed", message: "The checkpoint /Users/ada/Library/Application Support/Ebb/runs/2026-11-20-1322-img_caltech101_20/checkpoints/step-000480 has format 2, but this version of Ebb reads format 1; use the version of Ebb that wrote it" },
   moved: { code: "failed", message: "The data of this run, img_caltech101_20, was moved or deleted. Put it back, or locate its new folder." },
 };
 const judgements: Record<string, { level: string; text: string }> = {
