@@ -82,12 +82,14 @@ const judgements: Record<string, { level: string; text: string }> = {
 const reported = state in reports ? reports[state]! : good;
 /** With the labels that may be wrong: the first mistakes, as in a real evaluation. */
 const shown: ReportView | null = reported && query.has("suspicious") ? { ...reported, suspicious: reported.mistakes.slice(0, 10), suspicious_count: 12 } : reported;
+/** Task and model of the other cases. */
+const kinds: Record<string, string> = { language: "Language model, Text-Mini", texts: "Text classification, Text-Mini", regression: "Image regression, ViT-Micro" };
 const ofClasses: [string, string][] = [["Loss", state === "bad" ? "2.98" : "0.241"], ["Largest class alone", "7.4 %"], ["Top-5 accuracy", state === "bad" ? "28.4 %" : "99.2 %"], ["Macro F1", state === "bad" ? "3.1 %" : "92.8 %"]];
 /** A language model has bits per byte instead of a loss. */
 const factsOf: Record<string, [string, string][]> = { language: [], regression: [["Loss", "0.418"]] };
 const ofTraining: [string, string][] = [["Trained for", "17:38"], ["Average speed", state === "language" ? "6,690 tokens/s" : "26.1 samples/s"], ["Largest footprint", "6.5 GB"], ["Micro-batch", "8 to 16"]];
 const view: ResultsView = {
-  run: { ...rows[2]!, unix_ms: Date.now() - 4e5, line: "Finished after 480 steps" },
+  run: { ...rows[2]!, unix_ms: Date.now() - 4e5, what: kinds[state] ?? rows[2]!.what },
   task: state === "language" ? "language-model" : state === "texts" ? "text-classification" : "image-classification", sample: state === "language" ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
   report: shown, evaluating: state === "evaluating" ? [96, 243] : null, problem: problems[state] ?? null,
   facts: [["Checkpoint", "epoch 27 of 30"], ...(factsOf[state] ?? ofClasses), ...ofTraining],
