@@ -117,6 +117,7 @@ rust-test: ui/dist/index.html
 	$(step) 'building and running every test (the first time: many minutes)'
 	scripts/with-display cargo nextest run --release --workspace
 	cargo test --release --workspace --doc --quiet
+	@scripts/test-python check
 
 fmt:
 	cargo fmt --all

@@ -135,18 +135,26 @@ impl Shell {
         let over = drill
             .as_mut()
             .is_some_and(|drill| drill.seconds_left().is_none());
-        if over || request == DrillRequest::End {
-            *drill = None;
+        let record = |bytes: u64, seconds: u64| {
+            if let Some(training) = self.active.running() {
+                training.record_stress_test(bytes, seconds);
+            }
+        };
+        if (over || request == DrillRequest::End) && drill.take().is_some() {
+            record(0, 0);
         }
         if request == DrillRequest::Begin && drill.is_none() {
             let begun = Drill::begin_for(self.active.bytes_to_shrink(), SECONDS);
-            *drill = Some(begun.map_err(|why| CommandError::new("failed", why))?);
+            let begun = begun.map_err(|why| CommandError::new("failed", why))?;
+            record(begun.bytes, SECONDS);
+            *drill = Some(begun);
         }
         let at_work = drill.as_mut().and_then(|drill| {
             let seconds_left = drill.seconds_left()?;
             Some(DrillView {
                 bytes: drill.bytes,
                 seconds_left,
+                needed_bytes: drill.needed_bytes,
             })
         });
         Ok(at_work.unwrap_or_default())

@@ -163,8 +163,9 @@ fn on_menu_event(app: &AppHandle, event: MenuEvent) {
         id if crate::recent_menu::perform(app, id) => {}
         id => {
             show_if_hidden(app);
-            let run = lock(&shell.menu_run).take();
-            crate::menu_actions::perform(app, id, run);
+            let context_run = lock(&shell.menu_run).take();
+            let (action, run) = crate::menu_actions::chosen(id, context_run);
+            crate::menu_actions::perform(app, action, run);
         }
     }
 }

@@ -58,6 +58,7 @@ const COMMANDS: &[&str] = &[
     "estimate",
     "train",
     "enqueue",
+    "enqueue_resume",
     "queue",
     "change_queue",
     "start_queue",

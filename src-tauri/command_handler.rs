@@ -31,6 +31,7 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         commands::drill,
         commands::pull,
         queue_commands::enqueue,
+        queue_commands::enqueue_resume,
         queue_commands::queue,
         queue_commands::change_queue,
         queue_commands::start_queue,

@@ -35,7 +35,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 pub type Answer<T> = Result<T, CommandError>;
 
 /// Checks the values of the settings.
-fn valid(config: &RunConfig) -> Answer<()> {
+pub fn valid(config: &RunConfig) -> Answer<()> {
     let wrong =
         |error: runlog::RunlogError| CommandError::new("invalid_setting", error.to_string());
     config.validate().map_err(wrong)
@@ -343,19 +343,21 @@ pub fn begin_run(
 /// all.
 #[tauri::command]
 pub async fn resume(shell: State<'_, Arc<Shell>>, run: String, epochs: Option<u64>) -> Answer<()> {
-    status(shell, move |shell| {
-        shell.is_free()?;
-        valid(&RunConfig {
-            epochs,
-            ..RunConfig::default()
-        })?;
-        let folder = shell.runs.folder(&run)?;
-        let (there, length) = (folder.clone(), epochs.map(RunLength::Epochs));
-        shell.active.begin(&run, folder, move |context, report| {
-            trainer::resume_to(&there, length, context, report)
-        })
+    status(shell, move |shell| resume_run(shell, &run, epochs)).await
+}
+
+/// As [`resume`], on a thread that may block.
+pub fn resume_run(shell: &Shell, run: &str, epochs: Option<u64>) -> Answer<()> {
+    shell.is_free()?;
+    valid(&RunConfig {
+        epochs,
+        ..RunConfig::default()
+    })?;
+    let folder = shell.runs.folder(run)?;
+    let (there, length) = (folder.clone(), epochs.map(RunLength::Epochs));
+    shell.active.begin(run, folder, move |context, report| {
+        trainer::resume_to(&there, length, context, report)
     })
-    .await
 }
 
 /// Sends a request to the training.

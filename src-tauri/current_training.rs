@@ -305,6 +305,15 @@ impl Training {
         });
     }
 
+    /// Records in the run that a stress test holds memory from now on, or none with 0 bytes.
+    pub fn record_stress_test(&self, bytes: u64, seconds: u64) {
+        self.control.send(Request::StressTest {
+            bytes,
+            seconds,
+            at: Instant::now(),
+        });
+    }
+
     /// Requests a stop and waits until the checkpoint is on disk.
     pub fn stop_and_wait(&self) {
         self.ask(RunRequest::Stop);

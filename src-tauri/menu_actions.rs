@@ -9,6 +9,9 @@ use tauri::{AppHandle, Emitter, Runtime, Wry};
 /// The event that asks the page to perform an action.
 const ACTION: &str = "action";
 
+/// Begins the id of an item of a context menu. The menu bar has the same actions.
+const CONTEXT: &str = "context:";
+
 /// One action.
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(
@@ -69,6 +72,16 @@ pub fn perform<R: Runtime>(app: &AppHandle<R>, id: &str, run: Option<String>) {
     let _ = app.emit(ACTION, serde_json::json!({"id": id, "run": run}));
 }
 
+/// The action of a menu item, and the run that it is about. `context_run` is the run of the context
+/// menu that was opened last. An item of the menu bar is about the run that the page shows, so a
+/// context menu that was closed without a choice must not change it.
+pub fn chosen(item: &str, context_run: Option<String>) -> (&str, Option<String>) {
+    match item.strip_prefix(CONTEXT) {
+        Some(action) => (action, context_run),
+        None => (item, None),
+    }
+}
+
 /// The actions of the context menu of a "run", "chart", "class" or "sample".
 fn about(on: &str) -> impl Iterator<Item = Action> {
     let about = move |action: &Action| action.on.as_deref() == Some(on);
@@ -85,7 +98,8 @@ pub fn context_menu(
     let menu = Menu::new(app)?;
     for action in about(on) {
         let is_enabled = enabled.contains(&action.id);
-        let item = MenuItem::with_id(app, &action.id, action.label(), is_enabled, None::<&str>)?;
+        let id = format!("{CONTEXT}{}", action.id);
+        let item = MenuItem::with_id(app, id, action.label(), is_enabled, None::<&str>)?;
         menu.append(&item)?;
     }
     Ok(menu)
@@ -129,6 +143,14 @@ mod tests {
         let again = actions.iter().find(|action| action.id == "repeat-run");
         let shortcut = again.and_then(Action::accelerator);
         assert_eq!(shortcut.as_deref(), Some("CmdOrCtrl+Shift+D"));
+    }
+
+    #[test]
+    fn only_an_item_of_a_context_menu_is_about_its_run() {
+        let run = || Some("run-a".to_owned());
+        assert_eq!(chosen("context:trash-run", run()), ("trash-run", run()));
+        assert_eq!(chosen("trash-run", run()), ("trash-run", None));
+        assert_eq!(chosen("context:copy-class", None), ("copy-class", None));
     }
 
     #[test]

@@ -35,9 +35,30 @@ pub fn all(found: &DetectedDataset, machine: &Reported) -> trainer::Result<Vec<P
             ..RunConfig::default()
         };
         let plan = Plan::resolve(&wanted, found)?;
-        Ok(view(&plan, None, has_table(found), machine))
+        let model_sizes = match task {
+            Task::ImageClassification => model_sizes(&wanted, found)?,
+            _ => Vec::new(),
+        };
+        let view = view(&plan, None, has_table(found), machine);
+        Ok(PlanView {
+            model_sizes,
+            ..view
+        })
     };
     tasks.into_iter().map(suggested).collect()
+}
+
+/// The image size that Ebb suggests for each network that trains from random weights.
+fn model_sizes(wanted: &RunConfig, found: &DetectedDataset) -> trainer::Result<Vec<(String, u32)>> {
+    let size = |model: ModelId| {
+        let of_model = RunConfig {
+            model: Some(model.name().to_owned()),
+            ..wanted.clone()
+        };
+        let plan = Plan::resolve(&of_model, found)?;
+        Ok((model.name().to_owned(), plan.input_size))
+    };
+    ModelId::image_models().map(size).collect()
 }
 
 /// The plan that starts from pretrained weights, given by their id and folder. All of them train
@@ -103,6 +124,7 @@ fn view(plan: &Plan, from: Option<&str>, table: bool, machine: &Reported) -> Pla
         asks: asks(task, classes, numbers, table).to_owned(),
         sample: task.step_noun().to_owned(),
         models: models(plan),
+        model_sizes: Vec::new(),
         can_begin: PretrainedFamily::for_task(model_task(task))
             .next()
             .is_some(),

@@ -1,10 +1,10 @@
 //! Commands about the runs that wait for their turn, and the start of the next one.
 
 use crate::app_state::Shell;
-use crate::commands::{Answer, begin_run, checked_plan, config_of, status};
+use crate::commands::{Answer, begin_run, checked_plan, config_of, resume_run, status, valid};
 use crate::current_training::Training;
 use crate::run_row;
-use crate::training_queue::{QueueChange, QueueView, QueuedRun, TrainingQueue};
+use crate::training_queue::{QueueChange, QueueView, QueuedResume, QueuedRun, TrainingQueue};
 use crate::window_types::{CommandError, PlanSettings};
 use runlog::{RunConfig, RunStatus};
 use std::sync::Arc;
@@ -31,8 +31,39 @@ pub async fn enqueue(
                 ..config
             },
             estimated_peak_bytes,
-        });
-        Ok(())
+            resume: None,
+        })
+    })
+    .await
+}
+
+/// Adds an ended run to the queue. It goes on after the running training and the runs before it,
+/// and with `epochs` it ends after this many in all.
+#[tauri::command]
+pub async fn enqueue_resume(
+    shell: State<'_, Arc<Shell>>,
+    run: String,
+    epochs: Option<u64>,
+) -> Answer<()> {
+    status(shell, move |shell| {
+        valid(&RunConfig {
+            epochs,
+            ..RunConfig::default()
+        })?;
+        let name = shell.runs.name(&run)?;
+        let what = shell.runs.with_run(&run, |it| {
+            it.started().map(|started| {
+                let (classes, targets) = (started.classes.len(), started.targets.len());
+                run_row::describe(&started.task, &started.model, classes, targets)
+            })
+        })?;
+        shell.queue.add(QueuedRun {
+            name,
+            what: what.unwrap_or_default(),
+            config: RunConfig::default(),
+            estimated_peak_bytes: 0,
+            resume: Some(QueuedResume { run, epochs }),
+        })
     })
     .await
 }
@@ -92,6 +123,10 @@ pub fn advance(shell: &Arc<Shell>) {
 }
 
 fn begin(shell: &Shell, run: &QueuedRun) -> Result<String, CommandError> {
+    if let Some(QueuedResume { run, epochs }) = &run.resume {
+        resume_run(shell, run, *epochs)?;
+        return Ok(run.clone());
+    }
     let config = &run.config;
     let folder = config.folder.as_deref();
     let folder = folder.ok_or_else(|| CommandError::unknown("folder"))?;

@@ -75,13 +75,14 @@ fn text_headline(report: &EvaluationReport) -> Option<Headline> {
         });
     }
     let kept = metric("kept_fraction")?;
-    let lost = metric("loss_per_dropped").unwrap_or(f64::NAN);
+    // A token of this task is a byte.
+    let bits = metric("loss_per_dropped").unwrap_or(f64::NAN) / std::f64::consts::LN_2;
     Some(Headline {
         title: "compression".to_owned(),
         value: format!("{:.1}", 100.0 * kept),
         unit: "%".to_owned(),
         note: format!(
-            "of the tokens are kept. Filling in a dropped token costs {lost:.2} nats. {windows} windows were evaluated."
+            "of the tokens are kept. Filling in a dropped byte costs {bits:.2} bits. {windows} windows were evaluated."
         ),
     })
 }
@@ -164,7 +165,7 @@ mod tests {
             (&*kept.title, &*kept.value),
             ("Held-out compression", "50.0")
         );
-        assert!(kept.note.contains("costs 1.25 nats"), "{}", kept.note);
+        assert!(kept.note.contains("costs 1.80 bits"), "{}", kept.note);
     }
 
     #[test]

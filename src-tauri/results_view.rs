@@ -180,36 +180,8 @@ pub fn view(sources: &Sources) -> ResultsView {
 /// The rows beside the headline.
 fn facts(sources: &Sources) -> Vec<(String, String)> {
     let run = sources.run;
-    let mut rows: Vec<(&str, String)> = Vec::new();
-    if let Some(results) = sources.results {
-        let report = &results.report;
-        rows.push(("Checkpoint", best_checkpoint(run, report.step)));
-        rows.push(("Loss", format!("{:.3}", report.loss)));
-        if let Some(guessing) = results.guessing_accuracy {
-            rows.push(("Largest class alone", format_percent(guessing)));
-        }
-        let baseline = run.baseline().and_then(|baseline| baseline.accuracy);
-        let (alone, weight) = match run.started().and_then(Started::known_task) {
-            Some(TaskChoice::ImageClassification) => {
-                ("Edges and colors alone", "Weight of edges and colors")
-            }
-            _ => ("Word counts alone", "Weight of the word counts"),
-        };
-        rows.extend(baseline.map(|accuracy| (alone, format_percent(accuracy))));
-        let network = report.metrics.get("network_accuracy");
-        rows.extend(network.map(|accuracy| ("Network alone", format_percent(*accuracy))));
-        let share = report.metrics.get("baseline_share");
-        rows.extend(share.map(|share| (weight, format_percent(*share))));
-        for (name, label) in [("top_5", "Top-5 accuracy"), ("macro_f1", "Macro F1")] {
-            let value = report.metrics.get(name);
-            let many = name != "top_5" || report.classes.len() > 5;
-            rows.extend(
-                value
-                    .filter(|_| many)
-                    .map(|value| (label, format_percent(*value))),
-            );
-        }
-    }
+    let results = sources.results;
+    let mut rows = results.map_or_else(Vec::new, |results| facts_of_results(run, results));
     let seconds = run.now_ms() as f64 / 1000.0;
     rows.push(("Trained for", format_duration(seconds)));
     let speed = run.started().filter(|_| seconds > 0.0).map(|started| {
@@ -227,6 +199,49 @@ fn facts(sources: &Sources) -> Vec<(String, String)> {
         .into_iter()
         .map(|(label, value)| (label.to_owned(), value));
     owned.collect()
+}
+
+/// The rows beside the headline that the evaluation knows.
+fn facts_of_results(run: &Run, results: &Results) -> Vec<(&'static str, String)> {
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    let report = &results.report;
+    rows.push(("Checkpoint", best_checkpoint(run, report.step)));
+    if !is_on_bytes(report) {
+        rows.push(("Loss", format!("{:.3}", report.loss)));
+    }
+    if let Some(guessing) = results.guessing_accuracy {
+        rows.push(("Largest class alone", format_percent(guessing)));
+    }
+    let baseline = run.baseline().and_then(|baseline| baseline.accuracy);
+    let (alone, weight) = match run.started().and_then(Started::known_task) {
+        Some(TaskChoice::ImageClassification) => {
+            ("Edges and colors alone", "Weight of edges and colors")
+        }
+        _ => ("Word counts alone", "Weight of the word counts"),
+    };
+    rows.extend(baseline.map(|accuracy| (alone, format_percent(accuracy))));
+    let network = report.metrics.get("network_accuracy");
+    rows.extend(network.map(|accuracy| ("Network alone", format_percent(*accuracy))));
+    let share = report.metrics.get("baseline_share");
+    rows.extend(share.map(|share| (weight, format_percent(*share))));
+    for (name, label) in [("top_5", "Top-5 accuracy"), ("macro_f1", "Macro F1")] {
+        let value = report.metrics.get(name);
+        let many = name != "top_5" || report.classes.len() > 5;
+        rows.extend(
+            value
+                .filter(|_| many)
+                .map(|value| (label, format_percent(*value))),
+        );
+    }
+    rows
+}
+
+/// Whether bytes are predicted. The headline has their bits per byte, or says what a dropped byte
+/// costs; the loss beside it would be another unit for the same value.
+fn is_on_bytes(report: &EvaluationReport) -> bool {
+    ["bits_per_byte", "loss_per_dropped"]
+        .iter()
+        .any(|metric| report.metrics.contains_key(*metric))
 }
 
 /// "epoch 27 of 30".
@@ -478,6 +493,30 @@ mod tests {
                 .starts_with("The model is less sure than it could be, by 3.0 percentage points")
         );
         assert!(note(0.0).starts_with("The model is right about as often as its confidence says"));
+    }
+
+    /// A loss in nats beside the same in bits would be a riddle.
+    #[test]
+    fn a_language_model_and_a_compression_have_no_loss_in_nats() {
+        let labels = |task: &str, metrics: serde_json::Value| {
+            let results = json!({
+                "version": 1, "task": task, "guessing_accuracy": null, "calibration": null,
+                "samples": [], "report": {
+                    "step": 3, "part": "held-out", "samples": 243, "loss": 0.301,
+                    "metrics": metrics, "accuracy_interval": null, "classes": [], "confusion": [],
+                    "numbers": [],
+                },
+            });
+            let results = serde_json::from_value(results).expect("it is written like a run's");
+            let rows = facts_of_results(&Run::default(), &results);
+            rows.into_iter().map(|(label, _)| label).collect::<Vec<_>>()
+        };
+        let bits = json!({"bits_per_byte": 2.25});
+        assert_eq!(labels("language-model", bits), ["Checkpoint"]);
+        let kept = json!({"kept_fraction": 0.5, "loss_per_dropped": 1.25});
+        assert_eq!(labels("token-compression", kept), ["Checkpoint"]);
+        let accuracy = labels("image-classification", json!({"accuracy": 0.9}));
+        assert_eq!(accuracy, ["Checkpoint", "Loss"]);
     }
 
     /// 60 ants and 60 bees. The model recognizes all except 12 of the ants. It predicts that these

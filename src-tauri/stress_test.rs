@@ -22,6 +22,9 @@ pub struct Drill {
     child: Child,
     /// Memory that it takes.
     pub bytes: u64,
+    /// What would make a running training shrink, if that much cannot be taken safely.
+    #[cfg(feature = "desktop")]
+    pub needed_bytes: Option<u64>,
     ends: Instant,
 }
 
@@ -43,10 +46,10 @@ impl Drill {
     /// A sentence, for example if the test would endanger the machine.
     #[cfg(feature = "desktop")]
     pub fn begin_for(enough: Option<u64>, seconds: u64) -> Result<Drill, String> {
-        let sample = reading()?;
-        let bytes =
-            stress_test_bytes(&sample, enough).or_else(|_| stress_test_bytes(&sample, None));
-        Drill::take(bytes.map_err(|error| error.to_string())?, seconds)
+        let (bytes, needed_bytes) = safe_bytes(&reading()?, enough)?;
+        let mut drill = Drill::take(bytes, seconds)?;
+        drill.needed_bytes = needed_bytes;
+        Ok(drill)
     }
 
     fn take(bytes: u64, seconds: u64) -> Result<Drill, String> {
@@ -61,7 +64,13 @@ impl Drill {
             .spawn()
             .map_err(failed)?;
         let ends = Instant::now() + Duration::from_secs(seconds);
-        Ok(Drill { child, bytes, ends })
+        Ok(Drill {
+            child,
+            bytes,
+            #[cfg(feature = "desktop")]
+            needed_bytes: None,
+            ends,
+        })
     }
 
     /// Waits for the end. Returns true if the memory was held for the whole time.
@@ -87,6 +96,16 @@ impl Drop for Drill {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The bytes to take, and `enough` if that much cannot be taken safely.
+#[cfg(feature = "desktop")]
+fn safe_bytes(sample: &MemorySample, enough: Option<u64>) -> Result<(u64, Option<u64>), String> {
+    if let Ok(bytes) = stress_test_bytes(sample, enough) {
+        return Ok((bytes, None));
+    }
+    let bytes = stress_test_bytes(sample, None).map_err(|error| error.to_string())?;
+    Ok((bytes, enough))
 }
 
 fn reading() -> Result<MemorySample, String> {
@@ -138,4 +157,24 @@ fn noise(bytes: u64, seed: u64) -> Vec<u64> {
     std::iter::repeat_with(next)
         .take(bytes.div_ceil(8) as usize)
         .collect()
+}
+
+#[cfg(all(test, feature = "desktop"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_takes_too_little_to_shrink_the_training_says_how_much_would_be_needed() {
+        const GB: u64 = 1 << 30;
+        let sample = MemorySample {
+            total_bytes: 32 * GB,
+            available_bytes: 16 * GB,
+            ..MemorySample::default()
+        };
+        assert_eq!(safe_bytes(&sample, Some(5 * GB)), Ok((5 * GB, None)));
+        assert_eq!(safe_bytes(&sample, None), Ok((4 * GB, None)));
+        let unsafe_size = Some(20 * GB);
+        assert_eq!(safe_bytes(&sample, unsafe_size), Ok((4 * GB, unsafe_size)));
+        assert!(safe_bytes(&MemorySample::default(), Some(GB)).is_err());
+    }
 }

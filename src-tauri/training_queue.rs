@@ -48,6 +48,18 @@ pub struct QueuedRun {
     /// The peak memory that was estimated when it was added, in bytes; 0 without an estimate.
     #[serde(default)]
     pub estimated_peak_bytes: u64,
+    /// The ended run that goes on, instead of a new one.
+    #[serde(default)]
+    pub resume: Option<QueuedResume>,
+}
+
+/// An ended run that goes on when it is its turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedResume {
+    /// Its id.
+    pub run: String,
+    /// The run ends after this many epochs in all; `None` if it ends as planned.
+    pub epochs: Option<u64>,
 }
 
 /// Result of `queue`.
@@ -136,12 +148,22 @@ impl TrainingQueue {
     }
 
     /// Adds a run at the end, and starts the queue.
-    pub fn add(&self, run: QueuedRun) {
+    ///
+    /// # Errors
+    /// The ended run that is to go on waits already.
+    pub fn add(&self, run: QueuedRun) -> Result<(), CommandError> {
         let waiting = self.waiting(run);
         let mut state = lock(&self.state);
+        let resumed = |waiting: &Waiting| waiting.run.resume.as_ref().map(|it| it.run.clone());
+        let id = resumed(&waiting);
+        if id.is_some() && state.runs.iter().any(|other| resumed(other) == id) {
+            let why = "This run is already in the queue. Remove it there to change its epochs.";
+            return Err(CommandError::new("busy", why));
+        }
         state.runs.push(waiting);
         state.holds = false;
         self.save(&state);
+        Ok(())
     }
 
     /// Moves or removes a run.
@@ -249,6 +271,19 @@ mod tests {
                 ..RunConfig::default()
             },
             estimated_peak_bytes: 3 << 30,
+            resume: None,
+        }
+    }
+
+    fn resumed(run_id: &str, epochs: Option<u64>) -> QueuedRun {
+        QueuedRun {
+            config: RunConfig::default(),
+            estimated_peak_bytes: 0,
+            resume: Some(QueuedResume {
+                run: run_id.to_owned(),
+                epochs,
+            }),
+            ..run(run_id)
         }
     }
 
@@ -259,7 +294,9 @@ mod tests {
 
     fn queue_of(home: &Path, names: &[&str]) -> TrainingQueue {
         let queue = TrainingQueue::from_file(home.join("ebb/queue.json"));
-        names.iter().for_each(|name| queue.add(run(name)));
+        for name in names {
+            queue.add(run(name)).expect("a new run waits only once");
+        }
         queue
     }
 
@@ -281,6 +318,23 @@ mod tests {
         queue.began(&first, None);
         assert_eq!(names(&queue), ["b"]);
         assert!(queue.next().is_some());
+    }
+
+    #[test]
+    fn an_ended_run_waits_once_and_survives_a_restart() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let queue = queue_of(home.path(), &["a"]);
+        queue.add(resumed("r1", Some(40))).expect("it waits");
+        let again = queue.add(resumed("r1", None));
+        assert_eq!(again.map_err(|error| error.code), Err("busy".to_owned()));
+        queue.add(resumed("r2", None)).expect("it waits");
+        let restarted = queue_of(home.path(), &[]);
+        assert_eq!(names(&restarted), ["a", "r1", "r2"]);
+        restarted.start();
+        let (first, _) = restarted.next().expect("it starts");
+        restarted.began(&first, None);
+        let next = restarted.next().map(|(_, run)| run);
+        assert_eq!(next, Some(resumed("r1", Some(40))));
     }
 
     #[test]

@@ -271,6 +271,8 @@ pub struct PlanView {
     pub sample: String,
     /// Models that can be chosen, as value and label.
     pub models: Vec<(String, String)>,
+    /// The image size that Ebb suggests for each model; empty if it does not depend on the model.
+    pub model_sizes: Vec<(String, u32)>,
     /// Whether training can start from pretrained weights.
     pub can_begin: bool,
     /// Trainable parts that can be chosen, as value and label; only "everything" without pretrained
@@ -471,6 +473,8 @@ pub struct DrillView {
     pub bytes: u64,
     /// Seconds until the memory is given back.
     pub seconds_left: f64,
+    /// What would make the training shrink, if that much cannot be taken safely.
+    pub needed_bytes: Option<u64>,
 }
 
 /// An error, with a code that the window may act on.

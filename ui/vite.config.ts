@@ -6,13 +6,15 @@ import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig, type Connect, type Plugin } from "vite";
 import { trimUPlot } from "./uplot.trim.ts";
 
-const recorded = fileURLToPath(new URL("./recorded/pulls.json", import.meta.url));
+/** Recorded runs by their address. */
+const recorded: Record<string, string> = { "/recorded.json": "pulls", "/recorded-long.json": "long" };
 
 const serveRecorded: Connect.NextHandleFunction = (request, response, next) => {
   if (request.url === "/favicon.ico") return response.writeHead(204).end(); // or a browser logs an error
-  if (request.url?.split("?")[0] !== "/recorded.json") return next();
+  const name = recorded[request.url?.split("?")[0] ?? ""];
+  if (!name) return next();
   response.setHeader("content-type", "application/json");
-  createReadStream(recorded).pipe(response);
+  createReadStream(fileURLToPath(new URL(`./recorded/${name}.json`, import.meta.url))).pipe(response);
 };
 
 const replay: Plugin = {

@@ -115,7 +115,7 @@ impl Progress {
                 self.memory = Some(*sample);
                 self.refresh();
             }
-            RunEvent::Prediction { .. } => {}
+            RunEvent::Prediction { .. } | RunEvent::StressTest { .. } => {}
             RunEvent::Decision {
                 message: sentence, ..
             } => self.print(sentence),

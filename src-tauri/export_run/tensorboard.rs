@@ -128,6 +128,10 @@ fn checksum(bytes: &[u8]) -> u32 {
 }
 
 #[cfg(test)]
+#[path = "../../tests/support/python.rs"]
+mod python;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
@@ -162,6 +166,66 @@ mod tests {
         };
         assert_eq!(curves(Some(3.5)), [true, true]);
         assert_eq!(curves(None), [true, false]);
+    }
+
+    /// Prints step and value of each curve of an event file.
+    const READ: &str = "
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+file = EventAccumulator(sys.argv[1])
+file.Reload()
+curves = {tag: [[s.step, s.value, s.wall_time] for s in file.Scalars(tag)] for tag in file.Tags()['scalars']}
+print(json.dumps(curves))";
+
+    #[test]
+    fn tensorboard_opens_the_file() {
+        let Some(python) = python::python("tensorboard") else {
+            return;
+        };
+        let step = |step: u64, loss: f64| RunEvent::Step {
+            at_ms: 1000 * step,
+            step,
+            epoch: 0,
+            loss,
+            learning_rate: 0.125,
+            gradient_norm: f64::INFINITY,
+            samples_per_second: 8.0,
+            wait_ms: 0.0,
+            command_buffer_ms: None,
+            micro_batches: vec![8],
+            checkpoint_blocks: Vec::new(),
+            ledger: Vec::new(),
+            metrics: BTreeMap::new(),
+        };
+        let evaluation = RunEvent::Evaluation {
+            at_ms: 300_000,
+            step: 300,
+            epoch: 1,
+            samples: 10,
+            loss: 0.5,
+            metrics: BTreeMap::from([("accuracy".to_owned(), 0.75)]),
+            best: true,
+        };
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("events.out.tfevents.ebb");
+        let bytes = tensorboard(&[step(1, 2.0), step(300, 1.5), evaluation]);
+        std::fs::write(&file, bytes).expect("the file can be written");
+        let output = std::process::Command::new(python)
+            .args(["-c", READ])
+            .arg(&file)
+            .output()
+            .expect("Python runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        let curves: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let expected = serde_json::json!({
+            "train/loss": [[1, 2.0, 1.0], [300, 1.5, 300.0]],
+            "train/learning_rate": [[1, 0.125, 1.0], [300, 0.125, 300.0]],
+            "train/samples_per_second": [[1, 8.0, 1.0], [300, 8.0, 300.0]],
+            "held_out/loss": [[300, 0.5, 300.0]],
+            "held_out/accuracy": [[300, 0.75, 300.0]],
+        });
+        assert_eq!(curves, expected);
     }
 
     #[test]

@@ -65,6 +65,28 @@ fn planned(
 }
 
 #[test]
+fn every_model_has_the_image_size_that_the_terminal_plans_for_it() {
+    let place = Place::new();
+    let found = place.found();
+    let views = all(&found, &Reported::default()).expect("it can be planned");
+    let sizes = &views[0].model_sizes;
+    let models: Vec<&str> = views[0].models.iter().map(|(name, _)| &**name).collect();
+    let sized: Vec<&str> = sizes.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(sized, models);
+    for (model, size) in sizes {
+        let wanted = RunConfig {
+            model: Some(model.clone()),
+            ..RunConfig::default()
+        };
+        let plan = Plan::resolve(&wanted, &found).expect("it can be planned");
+        assert_eq!(plan.input_size, *size, "{model}");
+    }
+    let suggested = &views[0].settings;
+    let own = sizes.iter().find(|(name, _)| *name == suggested.model);
+    assert_eq!(own.map(|(_, size)| *size), Some(suggested.resolution));
+}
+
+#[test]
 fn what_is_chosen_in_the_window_is_what_the_terminal_plans() {
     let place = Place::new();
     let (found, vit) = (place.found(), place.published("vit"));

@@ -3,13 +3,13 @@
 use crate::support::home::Home;
 use crate::support::window::Window;
 
-/// Waits until the figures belong to another question than `before`, and returns peak, state and
-/// parameters as shown.
+/// Waits until the figures belong to another question than `before`, and returns micro-batch, peak
+/// and the model's parameters as shown.
 fn figures(window: &Window, before: &str) -> String {
     let script = format!(
         "const text = (id) => document.querySelector(id)?.textContent.trim() ?? '–'; \
          if (document.querySelector('.figures.stale') || text('#peak').startsWith('–')) return null; \
-         const all = ['#micro-batch', '#peak', '#state', '#parameters'].map(text).join(' | '); \
+         const all = ['#micro-batch', '#peak', '#hint-model'].map(text).join(' | '); \
          return all === {before:?} ? null : all"
     );
     let shown = window.wait_for("an estimate", &script);

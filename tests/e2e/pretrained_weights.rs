@@ -59,7 +59,7 @@ fn begins(window: &Window) -> [String; 4] {
         "const text = (selector) => document.querySelector(selector)?.textContent.trim() ?? ''; \
          if (document.querySelector('.figures.stale') || text('#peak').startsWith('–') || !text('#peak')) return null; \
          const value = (id) => document.querySelector(id)?.selectedOptions?.[0].textContent ?? text(id); \
-         return [value('#setting-from'), value('#setting-trains'), value('#setting-model'), text('#parameters')]",
+         return [value('#setting-from'), value('#setting-trains'), value('#setting-model'), text('#hint-model')]",
     );
     [0, 1, 2, 3].map(|i| shown[i].as_str().unwrap_or_default().to_owned())
 }
@@ -73,7 +73,7 @@ fn a_training_starts_from_chosen_weights() {
     let _manager = xdotool::manager();
     let window = Window::open(&["app", &sample().display().to_string()], home.path());
     let anew = begins(&window);
-    assert_eq!(anew[..2], ["Random weights", "Everything"]);
+    assert_eq!(anew[..2], ["Random weights", ""], "all of it trains");
     window.set(&[("from", "…")]);
     answer(TITLE, "", "Escape");
     assert_eq!(begins(&window), anew, "who cancels changes nothing");

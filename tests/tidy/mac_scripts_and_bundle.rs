@@ -16,6 +16,7 @@ const SCRIPTS: &[&str] = &[
     "scripts/mac-report",
     "scripts/say",
     "scripts/setup",
+    "scripts/test-python",
     "scripts/third-party-licences",
     "scripts/with-display",
 ];
@@ -500,4 +501,27 @@ fn one_oldest_system_is_named_everywhere() {
     assert_eq!(bundle["signingIdentity"], "-", "signed ad hoc by default");
     assert!(text("README.md").contains(&format!("macOS {oldest}")));
     assert!(text("docs/guide/mac.md").contains(&format!("macOS {oldest} or later")));
+}
+
+/// A file manager of Linux offers Ebb for folders and for exported runs, as Finder does.
+#[test]
+fn the_linux_bundle_opens_folders_and_exported_runs() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("it is in the repository");
+    let config: Value = serde_json::from_str(&read("tauri.conf.json")).expect("it is JSON");
+    let deb = &config["bundle"]["linux"]["deb"];
+    let template = read(deb["desktopTemplate"].as_str().expect("a path"));
+    let line = |key: &str| {
+        let found = template.lines().find_map(|line| line.strip_prefix(key));
+        found.unwrap_or_else(|| panic!("{key} in {template}"))
+    };
+    assert_eq!(line("Exec="), "{{exec}} app %f");
+    let types: Vec<&str> = line("MimeType=").split_terminator(';').collect();
+    assert_eq!(types, ["application/x-ebb-run", "inode/directory"]);
+    let mime = deb["files"]["/usr/share/mime/packages/ebb.xml"].as_str();
+    let mime = read(mime.expect("a path"));
+    assert!(mime.contains(&format!("<mime-type type=\"{}\">", types[0])));
+    let import = read("src-tauri/import_run.rs");
+    let ending = import.split_once("ENDING: &str = \"").expect("the ending");
+    let ending = ending.1.split_once('"').expect("the ending").0;
+    assert!(mime.contains(&format!("<glob pattern=\"*.{ending}\"/>")));
 }

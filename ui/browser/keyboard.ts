@@ -92,6 +92,29 @@ test("adds a plan to the queue, and changes the queue", async ({ page }) => {
   await expect(page.locator("[data-queued]")).toHaveCount(3);
 });
 
+test("adds an ended run to the queue while another one trains", async ({ page }) => {
+  await open(page, "/?active&queue");
+  await tabTo(page, page.locator("[data-run-row=r4] .button"));
+  await expect(page.locator("[data-run-row=r4] .button")).toHaveText("Enqueue");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("main > .notice p")).toContainText("It trains after img_caltech101_20");
+  await expect(page.locator("[data-queued]")).toHaveCount(4);
+  await open(page, "/?active#/results/r3");
+  await choose(page, "#train-longer");
+  await expect(page.locator("#train-longer-dialog .primary")).toHaveText("Add to queue");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("main > .notice p")).toContainText("in the queue");
+  await expect(page).toHaveURL(/#\/results\/r3/);
+});
+
+test("compares a run of the list with another one", async ({ page }) => {
+  await open(page, "/");
+  await tabTo(page, page.locator("[data-run-row=r3] .name"));
+  await command(page, "compare with");
+  await expect(page).toHaveURL(/#\/results\/r3/);
+  await expect(page.locator("#compare")).toBeFocused();
+});
+
 test("starts the queue after a restart", async ({ page }) => {
   await open(page, "/?queue=held");
   await choose(page, "#start-queue");
@@ -298,6 +321,42 @@ test("tries images", async ({ page }) => {
   await choose(page, "#choose-file");
   await choose(page, "#save-answers");
   await expect(page.locator("#try-it")).toContainText("Saved as predictions.csv");
+});
+
+test("tries a pasted image and a pasted text", async ({ page, context }) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await open(page, results);
+  await expect(page.locator("#choose-file")).toBeVisible();
+  await page.evaluate(async () => {
+    const canvas = document.createElement("canvas");
+    canvas.getContext("2d")!.fillRect(0, 0, 40, 40);
+    const picture = await new Promise<Blob | null>((done) => canvas.toBlob(done, "image/png"));
+    await navigator.clipboard.write([new ClipboardItem({ "image/png": picture! })]);
+  });
+  await page.keyboard.press("ControlOrMeta+v");
+  await expect(page.locator("#try-it")).toContainText("Picture");
+  await expect(page.locator("#try-it")).toContainText("91 %");
+
+  await open(page, "/?results=language#/results/r3");
+  await expect(page.locator("#try-go")).toBeDisabled();
+  await page.evaluate(() => navigator.clipboard.writeText("The harbour "));
+  await page.keyboard.press("ControlOrMeta+v");
+  await expect(page.locator("#try-text")).toHaveValue("The harbour ");
+  // Into the field itself, the system pastes.
+  await tabTo(page, page.locator("#try-text"));
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.press("ControlOrMeta+v");
+  await expect(page.locator("#try-text")).toHaveValue("The harbour ");
+  await choose(page, "#try-go");
+  await expect(page.locator(".generated")).toContainText("The harbour lay still");
+});
+
+test("a model of another version cannot be helped by locating its data", async ({ page }) => {
+  await open(page, "/?results=version#/results/r3");
+  await expect(page.locator(".waiting .problem")).toContainText("use the version of Ebb that wrote it");
+  await expect(page.locator("#locate-folder")).toHaveCount(0);
+  await open(page, "/?results=moved&moved#/results/r3");
+  await expect(page.locator("#locate-folder")).toBeVisible();
 });
 
 /** A page with a camera. It films a drawing, or is refused with this error. */

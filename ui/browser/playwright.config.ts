@@ -25,7 +25,7 @@ const pixels = ["--font-render-hinting=none", "--disable-lcd-text", "--disable-f
 
 export default defineConfig({
   testDir: ".",
-  testMatch: ["states.ts", "keyboard.ts"],
+  testMatch: ["states.ts", "keyboard.ts", "pointer.ts"],
   outputDir: `${root}target/browser`,
   snapshotPathTemplate: "{testDir}/../pictures/{arg}{ext}",
   // A picture is only missing if a state was added; then `npm run pictures` takes it.

@@ -2,9 +2,10 @@
 // the last error.
 import { host } from "./host/selectHost";
 import { toCommandError, type Drag, type SettingChange } from "./host/host";
-import { translate } from "./strings/t";
+import { translate, t } from "./strings/t";
 import { go, inspectionHash, onLeave, resultsHash, route, runHash, showHash } from "./route.svelte";
-import type { MachineView, NoticeView, Show, Welcome, WeightsView } from "./types";
+import type { EpochTime } from "./plan/trainingTime";
+import type { MachineView, NoticeView, RunRow, Show, Welcome, WeightsView } from "./types";
 
 class Session {
   welcome = $state.raw<Welcome | null>(null);
@@ -23,9 +24,11 @@ class Session {
   inspectionOf = new Map<string, string>();
   /** What the next plan of a run changes in the settings that it takes over. */
   changeOf = new Map<string, SettingChange>();
-  /** Measured seconds per epoch by all that they depend on; `null` if they cannot be known yet. Kept
-   * here, because a plan cannot be measured while it trains. */
+  /** Measured seconds per epoch by all that they depend on; `null` if they cannot be known yet.
+   * Kept here, because a plan cannot be measured while it trains. */
   epochSeconds = $state.raw<Record<string, number | null>>({});
+  /** How they depend on the micro-batch, by the same. */
+  epochTimes = $state.raw<Record<string, EpochTime>>({});
 
   get mac() {
     return this.welcome?.platform === "macos";
@@ -85,20 +88,30 @@ export const openShow = (show: Show) => {
   else go(showHash(show));
 };
 
-/** Opens a run: its results once it has finished. */
+/** Whether a run has results: it has finished, or it was stopped and has a checkpoint. */
+export const hasResults = ({ status, can_resume }: Pick<RunRow, "status" | "can_resume">) => status === "finished" || (status === "stopped" && can_resume);
+
+/** Opens a run: its results if it has any. */
 export const openRun = async (id: string) => {
-  const rows = await host.runs().catch(() => []);
-  const finished = rows.some((row) => row.id === id && row.status === "finished");
-  go(finished ? resultsHash(id) : runHash(id));
+  const row = (await host.runs().catch(() => [])).find((one) => one.id === id);
+  go(row && hasResults(row) ? resultsHash(id) : runHash(id));
 };
 
 export const openSample = () => attempt(async () => go(inspectionHash(await host.openSample())));
 
-export const resume = (run: string) =>
-  attempt(async () => {
-    await host.resume(run);
+/** Resumes a run, or adds it to the queue while another one trains. With `epochs`, the run ends
+ * after this many in all. */
+export const resumeOrEnqueue = async (run: string, epochs?: number) => {
+  const active = session.machine?.active;
+  if (!active) {
+    await host.resume(run, epochs);
     go(runHash(run));
-  });
+    return;
+  }
+  await host.enqueueResume(run, epochs);
+  session.notice = t("This run is in the queue. It trains after {name}.", { name: active.name });
+};
+export const resume = (run: string) => attempt(() => resumeOrEnqueue(run));
 
 /** Returns to the welcome page and shows why: an id is unknown. */
 export const leaveUnknown = (thrown: unknown) => {

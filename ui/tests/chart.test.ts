@@ -1,6 +1,6 @@
 // Axes, names, time ranges and marks of the charts, and the table of series.
 import { expect, test } from "vitest";
-import { keepNewest, pushApart } from "../src/chart/overlap";
+import { keepNewest, placeLabels, pushApart } from "../src/chart/overlap";
 import { isOverFirst, layout, leastHeight } from "../src/chart/layout";
 import { labelOf, shapeOf } from "../src/chart/changeMarks";
 import { noTops, prepareScene } from "../src/chart/scene";
@@ -11,7 +11,7 @@ import { defaultOptions, parseOptions, smoothedSteps, type ChartOptions } from "
 import { logScale, lossScale, memoryScale, microScale, roundTicks, timeTicks } from "../src/chart/ticks";
 import { tickClock } from "../src/format";
 import type { Colors } from "../src/chart/canvasTheme";
-import { namesOf } from "../src/training/seriesLabels";
+import { namesOf, placesOf } from "../src/training/seriesLabels";
 import { indexAt, nearestMark } from "../src/training/nearest";
 import { readingAt } from "../src/training/valuesAtCursor";
 import type { Mark, PullHeader, Started } from "../src/types";
@@ -89,6 +89,29 @@ test("overlapping names are moved apart and stay inside", () => {
 
 test("of two overlapping texts the newer one is drawn", () => {
   expect(keepNewest([{ left: 0, right: 50 }, { left: 40, right: 90 }, { left: 95, right: 120 }])).toEqual([false, true, true]);
+});
+
+test("the label of a change covers no other change and no newer label", () => {
+  const lines = [80, 96, 120, 151, 812];
+  const changes = lines.map((x) => ({ x, width: 40 }));
+  expect(placeLabels(changes, lines, 64, 1008)).toEqual([null, null, null, 161, 822]);
+  // Changes that have no label of their own, too.
+  expect(placeLabels([{ x: 100, width: 40 }], [100, 130], 64, 1008)).toEqual([null]);
+  expect(placeLabels([{ x: 100, width: 40 }, { x: 170, width: 40 }], [100, 170], 64, 1008)).toEqual([110, 180]);
+  // At the end of the plot it stands at the left, if it is free there.
+  expect(placeLabels([{ x: 990, width: 40 }], [990], 64, 1008)).toEqual([940]);
+  expect(placeLabels([{ x: 950, width: 20 }, { x: 990, width: 40 }], [950, 990], 64, 1008)).toEqual([960, null]);
+});
+
+test("the names of the first panel stay below the switch of the memory shown", () => {
+  const { bands } = layout(1132, 470);
+  const names = [0, 0, 0].map((y) => ({ y }));
+  const top = placesOf(names, bands.memory)[0]! - 8;
+  expect(top).toBeGreaterThan(22);
+  expect(placesOf(names, bands.loss)[0]).toBe(bands.loss.top + 4);
+  // Seven names in a low panel are closer to each other.
+  const low = placesOf(Array.from({ length: 7 }, () => ({ y: 30 })), { top: 24, height: 106 });
+  expect([Math.min(...low) - 8 > 22, Math.max(...low)]).toEqual([true, 122]);
 });
 
 test("following shows the last minutes, and at least 30 s", () => {
@@ -173,7 +196,7 @@ const drawnBy = (scene: ReturnType<typeof sample>, name: string) => [...scene.se
 test("layers are stacked and axes reach the highest value", () => {
   const scene = sample();
   const high = seriesOf("memory").filter((row) => scene.series.has(row)).map((row) => [row.name, scene.series.get(row)!.high[1]]);
-  expect(high).toEqual([["Your limit", 14], ["Budget line", 12], ["Ebb activations", 9], ["Ebb state", 7], ["Other apps", 6], ["System", 2]]);
+  expect(high).toEqual([["Your limit", 14], ["Budget line", 12], ["Ebb activations", 9], ["Ebb state", 7], ["Other apps", 6], ["System", 2], ["Swap", 1]]);
   expect([scene.scales.memory.top, scene.scales.micro.top, scene.scales.loss.top]).toEqual([16, 9, 2]);
 });
 
@@ -229,11 +252,11 @@ test("names show the values at the right edge, whether now or earlier", () => {
     return scene.panels.flatMap(({ id }) => namesOf(id, scene, bands[id], following).map(({ name, value }) => `${name} ${value}`));
   };
   expect(named(true)).toEqual([
-    "Your limit 14.0", "Budget line 12.0", "Ebb activations 2.0", "Ebb state 1.0", "Other apps 4.0", "System 2.0", "Micro-batch 8", "Per step 2",
+    "Your limit 14.0", "Budget line 12.0", "Ebb activations 2.0", "Ebb state 1.0", "Other apps 4.0", "System 2.0", "Swap 1.0", "Micro-batch 8", "Per step 2",
     "Evaluation 1.25", "Smoothed 1.50", "Raw –", "Learning rate 2.5e-4",
   ]);
   expect(named(false, { fromMs: 0, toMs: 500 })).toEqual([
-    "Your limit 14.0", "Budget line 12.0", "Ebb activations 1.0", "Ebb state 1.0", "Other apps 3.0", "System 2.0", "Micro-batch 4", "Per step 4",
+    "Your limit 14.0", "Budget line 12.0", "Ebb activations 1.0", "Ebb state 1.0", "Other apps 3.0", "System 2.0", "Swap 0.0", "Micro-batch 4", "Per step 4",
     "Evaluation –", "Smoothed 2.00", "Raw 2.00", "Learning rate 1.0e-3",
   ]);
 });
@@ -245,6 +268,21 @@ test("further panels are shown on request, with their values", () => {
   const names = ["metric", "swap", "thermal"] as const;
   expect(names.flatMap((id) => namesOf(id, scene, bands[id], true).map(({ value }) => value))).toEqual(["50.0 %", "1.0", "Warm"]);
   expect(leastHeight(scene.panels)).toBeGreaterThan(leastHeight(sample().panels));
+});
+
+test("the learning rate is drawn only if it is wanted", () => {
+  const named = (learningRate: boolean) => [...sample({ learningRate }).series.keys()].map(({ name }) => name);
+  expect(named(true)).toContain("Learning rate");
+  expect(named(false)).not.toContain("Learning rate");
+  expect(parseOptions('{"log":true}').learningRate).toBe(true);
+});
+
+test("swap is a line in the memory panel once there is some, and counts once beside its own panel", () => {
+  const swap = (values: number[]) => prepareScene(unpack(pack(header, { ...arrays, "memory.swap": values })), all, {} as Colors, noTops(), { ...defaultOptions, panels: ["swap"] });
+  const inMemory = (scene: ReturnType<typeof swap>) => [...scene.series.keys()].some(({ panel, name }) => panel === "memory" && name === "Swap");
+  expect([inMemory(swap([0, 0])), inMemory(swap([0, GB]))]).toEqual([false, true]);
+  const rows = readingAt(swap([GB, GB]), 500, 10).rows.filter(([name]) => name === "Swap");
+  expect(rows).toEqual([["Swap", "1.0 GB"]]);
 });
 
 test("the GPU's time is offered and shown only if the run has it", () => {
@@ -265,8 +303,9 @@ test("the GPU's time is offered and shown only if the run has it", () => {
 test("the cursor shows the values known at its time, and why the budget is held back", () => {
   const reading = readingAt(sample(), 500, 10);
   expect(reading.rows).toEqual([
-    ["Your limit", "14.0 GB"], ["Budget line", "12.0 GB"], ["In use", "7.0 GB"], ["Ebb", "2.0 GB"], ["activations", "1.0 GB"], ["state", "1.0 GB"],
+    ["Your limit", "14.0 GB"], ["Budget line", "12.0 GB"], ["In use", "7.0 GB"], ["Ebb", "2.0 GB"], ["activations", "1.0 GB"], ["state", "1.0 GB"], ["Swap", "0.0 GB"],
     ["Micro-batch", "4"], ["Loss, held out", "–"], ["Loss, smoothed", "2.00"], ["Loss", "2.00"], ["Learning rate", "1.0e-3"], ["Step", "1"],
+    ["Samples/s", "10.0"],
   ]);
   expect(reading.reason).toContain("2.0 GB below your limit");
   expect(readingAt(sample(), -1, 10).rows[0]).toEqual(["Your limit", "–"]);

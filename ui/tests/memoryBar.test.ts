@@ -32,3 +32,8 @@ test("no name in the memory bar crosses the budget line, and no part of 0.0 GB i
     for (const { name, text } of names) expect(text! > x || text! + Math.max(46, name.length * 5.8) < x).toBe(true);
   }
 });
+
+test("what does not fit does not extend beyond the bar", () => {
+  const placed = place(parts(plan.budget_line_bytes, { ...estimate, activations_bytes: 15 * GB }, machine), 24 * GB, 700);
+  expect(Math.max(...placed.map(({ left, width }) => left + width))).toBeCloseTo(700);
+});

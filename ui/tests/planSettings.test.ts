@@ -1,6 +1,6 @@
 // The settings of a plan: their checks, and how they are shown.
 import { expect, test } from "vitest";
-import { OTHER, startingPoints, checkpointName, fieldErrors, rate, steps } from "../src/plan/settings";
+import { OTHER, hasFewSamples, startingPoints, suggestedFor, checkpointName, fieldErrors, rate, steps } from "../src/plan/settings";
 import type { PlanSettings } from "../src/types";
 
 const settings: PlanSettings = {
@@ -23,4 +23,19 @@ test("the short last batch of an epoch is a step", () => expect(steps(settings, 
 
 test("settings are shown in readable form", () => {
   expect([rate(5e-5), rate(0.001), checkpointName("10min"), checkpointName("odd")]).toEqual(["5e-5", "0.001", "Every 10 minutes", "odd"]);
+});
+
+test("another model brings its own image size, which a changed field keeps", () => {
+  const plan = { model_sizes: [["convnet", 64], ["vit", 224]] as [string, number][] };
+  expect(suggestedFor(plan, "vit")).toEqual({ resolution: 224 });
+  expect([suggestedFor(plan, undefined), suggestedFor(plan, "text_mini")]).toEqual([{}, {}]);
+  const changed = { model: "vit", resolution: 96 };
+  expect({ ...settings, ...suggestedFor(plan, changed.model), ...changed }.resolution).toBe(96);
+});
+
+test("few samples per class are too few to train from scratch", () => {
+  expect(hasFewSamples(settings, 972, 20)).toBe(true);
+  expect(hasFewSamples(settings, 2000, 20)).toBe(false);
+  expect(hasFewSamples({ ...settings, from: "weights-1" }, 972, 20)).toBe(false);
+  expect(hasFewSamples(settings, 50, 0)).toBe(false);
 });

@@ -7,9 +7,10 @@ import { pack } from "../src/unpackPull";
 const pulled: number[] = [];
 let status: RunStatus = "training";
 let version = 1;
+let stress_tests: PullHeader["stress_tests"] = [];
 const header = () => ({
   version, unchanged: false, status, now_ms: 60_000 + version, figures: { step: 5, level: "normal", changes: 0, own_bytes: version },
-  status_line: { message: "Training", level: "normal" }, notes: [], marks: [], spans: [],
+  status_line: { message: "Training", level: "normal" }, notes: [], marks: [], spans: [], stress_tests,
 }) as unknown as PullHeader;
 
 vi.mock("../src/host/selectHost", () => ({
@@ -74,4 +75,17 @@ test("a range that the reader chooses is pulled at once", async () => {
   vi.advanceTimersByTime(200);
   live.show({ follow: true, lengthMs: 120_000 });
   await vi.waitFor(() => expect(pulled).toEqual([800]));
+});
+
+test("a stress test is the run's own: it is there after a reload, and only once", async () => {
+  stress_tests = [{ from_ms: 1_000, to_ms: 21_000, bytes: 4 }];
+  const live = await opened("s");
+  expect(live.stress).toEqual([{ fromMs: 1_000, toMs: 21_000, bytes: 4 }]);
+  // A second test, of which the run has not told yet.
+  live.stressed(5);
+  expect(live.stress.map(({ bytes }) => bytes)).toEqual([4, 5]);
+  stress_tests = [...stress_tests, { from_ms: live.nowMs - 300, to_ms: live.nowMs, bytes: 5 }];
+  await after(500, live);
+  expect(live.stress.map(({ bytes }) => bytes)).toEqual([4, 5]);
+  stress_tests = [];
 });

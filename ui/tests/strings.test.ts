@@ -7,6 +7,7 @@ import settings from "../src/generated/settings.json";
 import { title } from "../src/plan/settingTitle";
 import { count, plural, samples, size } from "../src/format";
 import { isGerman, translate, setLanguage, t } from "../src/strings/t";
+import examples from "./composedSentences.json";
 import pairs from "./sentences.json";
 
 type Entry = string | { one: string; other: string };
@@ -72,7 +73,7 @@ const rust = () => {
 };
 
 /** Where Rust may join pieces of a sentence; each piece must be there. */
-const JOINTS = /\{\w+\}|\b(?:image|text|document|sample)s?\b|, |; |: |\. |\.$| in the terminal| at step|paused in|on this Mac|left out| reduced | increased | from |per dropped| accuracy$| error$| epochs(?= in all)|(?<=Memory) (?:normal|warning|critical)$/;
+const JOINTS = /\{\w+\}|\b(?:image|text|document|sample)s?\b|, |; |: |\. |\.$| in the terminal| at step|paused in|on this Mac|left out| reduced | increased | from |per dropped| accuracy$| error$| epochs(?= in all)|(?<=Memory) (?:normal|warning|critical)$|\bconversations?\b|\bbytes?(?= could)|\bclass(?:es)?(?= \()|(?<=(?:read this|of the|This|Copy the) )(?:file|folder)\b| (?:is|are|has|have) (?=not used|not UTF|larger|in two sets|too few|left out|a different)| (?:was|were) (?=replaced)| (?:it|them) (?=as|in parts)| (?=not ASCII|with a byte-order|as missing)/;
 
 test("every sentence of Rust is still written there", () => {
   const source = rust();
@@ -85,6 +86,31 @@ test("every sentence of Rust is still written there", () => {
   });
   expect(gone.map(([, english]) => english)).toEqual([]);
 });
+
+/** What only developers and the terminal see. */
+const NOT_SHOWN = /src-tauri\/(cli|build)|crates\/(tape|format)\/|check_typescript_bindings|docs\/guide|^The memory script|^\{\}, line \{line\}/;
+
+/** Errors of the crates, and whole sentences. */
+const shownByRust = () => {
+  const all = import.meta.glob<string>(["../../src-tauri/**/*.rs", "../../crates/*/src/**/*.rs", "!**/{tests,*_tests}.rs", "!**/tests/**"], { query: "?raw", import: "default", eager: true });
+  const found = Object.entries(all).filter(([path]) => !NOT_SHOWN.test(path)).flatMap(([, source]) => {
+    const code = source.split("#[cfg(test)]")[0]!.replace(/^\s*\/\/.*$/gm, "").replace(/\\\n\s*/g, "");
+    const errors = [...code.matchAll(/#\[error\(\s*"((?:[^"\\]|\\.)*)"/g)].map(([, text]) => text!);
+    const texts = [...code.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, text]) => text!);
+    return [...errors, ...texts.filter((text) => /^[A-Z{].*[a-z]+ .*\.$/s.test(text) && text.split(" ").length > 3)];
+  });
+  return [...new Set(found.map((text) => text.replaceAll('\\"', '"').replaceAll("{{", "{")))].filter((text) => !NOT_SHOWN.test(text) && text.replace(/\{[^}]*\}/g, "").match(/[a-z]{2}/));
+};
+
+/** What Rust may write for a literal: each value is a number, a name, or a noun. */
+const sentencesOf = (literal: string) => {
+  const values = ["7", "Xyz", "image"];
+  const places = Math.min((literal.match(/\{[^}]*\}/g) ?? []).length, 6);
+  return Array.from({ length: values.length ** places }, (_, choice) => {
+    let place = 0;
+    return literal.replace(/\{[^}]*\}/g, () => values[Math.floor(choice / values.length ** Math.min(place++, 5)) % values.length]!);
+  });
+};
 
 /** What a reader sees of a component, but no translation: texts, and attributes with words. */
 const literals = (component: string): string[] => {
@@ -132,6 +158,17 @@ describe("German", () => {
     await setLanguage("de");
     expect([isGerman(), t("Done"), document.documentElement.lang]).toEqual([true, "Fertig", "de"]);
     expect([t("{time} left", { time: "9:04" }), translate("by you")]).toEqual(["noch 9:04", "auf Wunsch"]);
+  });
+
+  test("every error and sentence of Rust has German", async () => {
+    await setLanguage("de");
+    const hasGerman = (text: string) => [text, text.replace(/^[a-z]/, (letter) => letter.toUpperCase())].some((one) => translate(one) !== one);
+    const literals = shownByRust();
+    expect(literals.length).toBeGreaterThan(300);
+    const composed = examples as Record<string, string[]>;
+    const missing = literals.filter((literal) => !sentencesOf(literal).some(hasGerman) && !composed[literal]?.every(hasGerman));
+    expect(missing).toEqual([]);
+    expect(Object.keys(composed).filter((literal) => !literals.includes(literal)), "examples of sentences that Rust no longer has").toEqual([]);
   });
 
   test("has its own numbers and forms", async () => {

@@ -6,7 +6,7 @@ use crate::fold_events::Run;
 use crate::live_state::MEMORY_COLUMNS;
 use crate::loss_smoothing::smoothed;
 use crate::metric_text::{describe_metrics, metric_name, metric_value};
-use crate::run_view::{Mark, PackedArray, PullHeader};
+use crate::run_view::{Mark, PackedArray, PullHeader, StressTestSpan};
 use crate::step_series::{LOSS_COLUMNS, STEP_COLUMNS};
 use crate::time_series::{Columns, Series};
 
@@ -255,6 +255,15 @@ impl Run {
                 .live_spans()
                 .into_iter()
                 .filter(|span| inside(span.from_ms, span.to_ms))
+                .collect(),
+            stress_tests: self
+                .stress_tests
+                .iter()
+                .map(|test| StressTestSpan {
+                    to_ms: test.to_ms.min(self.now_ms.max(test.from_ms)),
+                    ..*test
+                })
+                .filter(|test| inside(test.from_ms, test.to_ms))
                 .collect(),
             notes: self.notes.iter().cloned().collect(),
             metrics_text: describe_metrics(&self.figures),

@@ -262,6 +262,17 @@ pub enum RunEvent {
         /// The change: "Memory cap set to 4.0 GB".
         message: String,
     },
+    /// The stress test of the window takes memory of the machine, or has given it back.
+    StressTest {
+        /// Milliseconds on the run's clock.
+        at_ms: u64,
+        /// Completed optimizer steps.
+        step: u64,
+        /// Memory that it holds from now on; 0 if it has given it back.
+        bytes: u64,
+        /// Seconds after which it gives the memory back by itself.
+        seconds: u64,
+    },
     /// From now on, these processes train the run together. Runs on one machine have none.
     Group {
         /// Milliseconds on the run's clock.
@@ -546,6 +557,7 @@ impl RunEvent {
             | RunEvent::Skipped { at_ms, .. }
             | RunEvent::Warning { at_ms, .. }
             | RunEvent::MemoryLimits { at_ms, .. }
+            | RunEvent::StressTest { at_ms, .. }
             | RunEvent::Group { at_ms, .. }
             | RunEvent::Machines { at_ms, .. }
             | RunEvent::Machine { at_ms, .. }

@@ -10,12 +10,13 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The kinds of events in this version. Other kinds come from a later version and are skipped.
-const KINDS: [&str; 18] = [
+const KINDS: [&str; 19] = [
     "started",
     "device_check",
     "baseline",
     "memory",
     "memory_limits",
+    "stress_test",
     "decision",
     "prediction",
     "step",

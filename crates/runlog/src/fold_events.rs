@@ -11,7 +11,7 @@ use crate::non_finite_gradients::NonFiniteGradients;
 use crate::records::{
     BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation,
 };
-use crate::run_view::{Figures, Mark, RunStatus, StatusLine};
+use crate::run_view::{Figures, Mark, RunStatus, StatusLine, StressTestSpan};
 use crate::status_text::{self, StatusText};
 use crate::step_series::StepSeries;
 use crate::throughput::Throughput;
@@ -49,6 +49,8 @@ pub struct Run {
     pub(crate) predictions: Vec<PredictionRecord>,
     /// The memory limits of the config, once the user has changed them.
     pub(crate) limits: Option<MemoryLimits>,
+    /// With their planned ends, which may be in the future.
+    pub(crate) stress_tests: Vec<StressTestSpan>,
     /// The crash report of a run whose process exited; empty otherwise.
     pub(crate) last_minutes: Vec<String>,
     /// See `live_state::memory_values`.
@@ -100,6 +102,12 @@ impl Run {
             }
             RunEvent::Warning { code, message, .. } => self.apply_warning(code, message),
             RunEvent::MemoryLimits { .. } => self.apply_limits(event),
+            RunEvent::StressTest {
+                at_ms,
+                bytes,
+                seconds,
+                ..
+            } => self.apply_stress_test(*at_ms, *bytes, *seconds),
             RunEvent::Group { .. } | RunEvent::Machines { .. } | RunEvent::Machine { .. } => {
                 self.apply_group(event);
             }
@@ -305,6 +313,20 @@ impl Run {
         }
     }
 
+    fn apply_stress_test(&mut self, at_ms: u64, bytes: u64, seconds: u64) {
+        // The one before has ended, at the latest now.
+        if let Some(last) = self.stress_tests.last_mut() {
+            last.to_ms = last.to_ms.min(at_ms.max(last.from_ms));
+        }
+        if bytes > 0 {
+            self.stress_tests.push(StressTestSpan {
+                from_ms: at_ms,
+                to_ms: at_ms.saturating_add(seconds.saturating_mul(1000)),
+                bytes,
+            });
+        }
+    }
+
     fn apply_limits(&mut self, event: &RunEvent) {
         let RunEvent::MemoryLimits {
             at_ms,
@@ -446,6 +468,7 @@ impl Run {
         self.memory.truncate_after(at_ms as f64);
         self.micro.truncate_after(at_ms as f64);
         self.marks.retain(|mark| mark.at_ms <= at_ms);
+        self.stress_tests.retain(|test| test.from_ms <= at_ms);
         self.spans.truncate_after(at_ms);
         self.throughput.reset();
         self.stop_reason = None;
@@ -504,6 +527,7 @@ impl Run {
             last.map_or_else(BTreeMap::new, |last| last.metrics.clone());
         let best = best_evaluation(&self.evaluations);
         self.figures.best_accuracy = best.and_then(|best| best.accuracy);
+        self.figures.best_step = best.map(|best| best.step);
     }
 
     fn effective_batch(&self) -> u32 {

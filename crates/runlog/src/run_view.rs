@@ -92,6 +92,8 @@ pub struct Figures {
     pub accuracy: Option<f64>,
     /// Best held-out accuracy, as a fraction.
     pub best_accuracy: Option<f64>,
+    /// Step of the best evaluation.
+    pub best_step: Option<u64>,
     /// Latest learning rate.
     pub learning_rate: Option<f64>,
     /// Number of decisions that changed something in this run.
@@ -194,6 +196,17 @@ pub struct PackedArray {
     pub len: u32,
 }
 
+/// A time in which the stress test of the window held memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, TS)]
+pub struct StressTestSpan {
+    /// Start, on the run's clock.
+    pub from_ms: u64,
+    /// End, or the run's clock while it holds the memory.
+    pub to_ms: u64,
+    /// The memory.
+    pub bytes: u64,
+}
+
 /// The header of one pull. On the wire: the length of this header as JSON (u32, little endian), the
 /// JSON, zeros up to a multiple of 8 bytes, then the packed arrays as little-endian 64-bit floats.
 /// An array has at most two points per pixel column.
@@ -227,6 +240,8 @@ pub struct PullHeader {
     pub marks: Vec<Mark>,
     /// Periods of warning and critical level within the time range.
     pub spans: Vec<LevelSpan>,
+    /// Stress tests within the time range.
+    pub stress_tests: Vec<StressTestSpan>,
     /// Metrics beside the loss as text: those of the latest evaluation, then those of the latest
     /// step.
     pub metrics_text: Vec<String>,

@@ -327,10 +327,11 @@ pub struct Loaded {
 /// The newest valid checkpoint, and one message per newer checkpoint that is damaged.
 ///
 /// # Errors
-/// [`TrainError::NoCheckpoint`] if none is valid, [`TrainError::CheckpointUnreadable`] if the
-/// system refuses to read one.
+/// [`TrainError::NoCheckpoint`] if none is valid, [`TrainError::CheckpointVersion`] if another
+/// version of Ebb wrote one, [`TrainError::CheckpointUnreadable`] if the system refuses to read
+/// one.
 pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
-    let (mut damaged, mut unreadable, mut problems) = (Vec::new(), None, Vec::new());
+    let (mut damaged, mut unusable, mut problems) = (Vec::new(), None, Vec::new());
     for checkpoint in run.checkpoints()?.into_iter().rev() {
         match verify(&checkpoint.path) {
             Ok(state) => {
@@ -345,7 +346,7 @@ pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
             Err(error) => {
                 damaged.push(error.to_string());
                 problems.push(short_problem(&checkpoint.path, &error));
-                unreadable = unreadable.or_else(|| unreadable_file(error));
+                unusable = unusable.or_else(|| intact_but_unusable(error));
             }
         }
     }
@@ -353,7 +354,7 @@ pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
         [] => String::new(),
         problems => format!(" ({})", problems.join("; ")),
     };
-    Err(unreadable.unwrap_or_else(|| TrainError::NoCheckpoint {
+    Err(unusable.unwrap_or_else(|| TrainError::NoCheckpoint {
         run: run.path.clone(),
         damage,
     }))
@@ -368,10 +369,11 @@ fn short_problem(checkpoint: &Path, error: &TrainError) -> String {
     }
 }
 
-/// The error of a file that exists but that the system refuses to read, for example because the run
-/// belongs to another user.
-fn unreadable_file(error: TrainError) -> Option<TrainError> {
+/// The error of a checkpoint that is not damaged: another version of Ebb wrote it, or the system
+/// refuses to read a file that exists, for example because the run belongs to another user.
+fn intact_but_unusable(error: TrainError) -> Option<TrainError> {
     match error {
+        TrainError::CheckpointVersion { .. } => Some(error),
         TrainError::File { path, source } if source.kind() != io::ErrorKind::NotFound => {
             Some(TrainError::CheckpointUnreadable { path, source })
         }
@@ -397,7 +399,8 @@ pub fn best(run: &RunFolder) -> Result<Loaded> {
 /// Reads the state of a checkpoint and verifies its files.
 ///
 /// # Errors
-/// [`TrainError::CheckpointDamaged`] says what is wrong.
+/// [`TrainError::CheckpointDamaged`] says what is wrong; [`TrainError::CheckpointVersion`] if
+/// another version of Ebb wrote it.
 pub fn verify(path: &Path) -> Result<RunState> {
     let damaged = |problem: String| TrainError::CheckpointDamaged {
         path: path.to_owned(),
@@ -405,10 +408,11 @@ pub fn verify(path: &Path) -> Result<RunState> {
     };
     let file = state_json(path)?;
     if file.format != FORMAT {
-        return Err(damaged(format!(
-            "the checkpoint has format {}, but this version of Ebb reads format {FORMAT}",
-            file.format
-        )));
+        return Err(TrainError::CheckpointVersion {
+            path: path.to_owned(),
+            found: file.format,
+            read: FORMAT,
+        });
     }
     let others = file.files.keys().map(String::as_str);
     let others = others.filter(|name| ![MODEL, OPTIMIZER].contains(name));
@@ -443,9 +447,14 @@ fn state_json(path: &Path) -> Result<StateJson> {
     let file = path.join(STATE);
     expect_file(&file).map_err(at(&file))?;
     let bytes = disk::read_limited(&file, MAX_STATE_BYTES).map_err(at(&file))?;
-    StateJson::parse(&bytes).map_err(|problem| TrainError::CheckpointDamaged {
-        path: path.to_owned(),
-        problem,
+    let path = path.to_owned();
+    StateJson::parse(&bytes).map_err(|problem| match StateJson::later_format(&bytes) {
+        Some(found) => TrainError::CheckpointVersion {
+            path,
+            found,
+            read: FORMAT,
+        },
+        None => TrainError::CheckpointDamaged { path, problem },
     })
 }
 

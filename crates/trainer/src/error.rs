@@ -141,6 +141,18 @@ pub enum TrainError {
         /// Which file does not match.
         problem: String,
     },
+    /// Another version of Ebb wrote the checkpoint.
+    #[error(
+        "the checkpoint {path} has format {found}, but this version of Ebb reads format {read}; use the version of Ebb that wrote it"
+    )]
+    CheckpointVersion {
+        /// Folder of the checkpoint.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The format that can be read.
+        read: u32,
+    },
     /// The run has no valid checkpoint.
     #[error(
         "{run} has no usable checkpoint to resume from{damage}; start it again with `ebb train`"
@@ -256,6 +268,7 @@ impl TrainError {
             TrainError::NoData { .. } => "no_data",
             TrainError::CheckpointWrite { .. } => "checkpoint_write",
             TrainError::CheckpointDamaged { .. } => "checkpoint_damaged",
+            TrainError::CheckpointVersion { .. } => "checkpoint_version",
             TrainError::NoCheckpoint { .. } => "no_checkpoint",
             TrainError::TensorMismatch { .. } => "weights_mismatch",
             TrainError::Group { .. } => "group",

@@ -2,7 +2,7 @@
 //! and limits how often memory readings and predictions are emitted.
 
 use crate::error::Result;
-use crate::live::LiveMemory;
+use crate::live::{LiveMemory, SharedWriter};
 use crate::memory_controller::Prediction;
 use crate::memory_reading::MemoryReading;
 use crate::skipped_steps::Skipped;
@@ -11,6 +11,8 @@ use pressure::{Change, Decision, Phase, describe_decision, describe_evaluation_d
 use runlog::{EventWriter, MemoryLimits, RunEvent, RunFolder, RunlogError, StepProgress, counted};
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Shortest time between two memory events without a decision, in milliseconds.
 const MEMORY_INTERVAL_MS: u64 = 1000;
@@ -45,7 +47,7 @@ pub struct DecisionRecord {
 /// Writes and forwards the events of one run. A run does not end because its disk is full or fails:
 /// the events then wait in memory.
 pub struct EventLog<'a> {
-    writer: EventWriter,
+    writer: SharedWriter,
     /// Events that could not be written yet, the oldest first.
     waiting: VecDeque<RunEvent>,
     /// The number of older ones that were dropped.
@@ -64,8 +66,10 @@ pub struct EventLog<'a> {
 impl<'a> EventLog<'a> {
     /// Appends to the events of a run folder.
     pub(crate) fn open(run: &RunFolder, observer: Observer<'a>, live: LiveMemory) -> Result<Self> {
+        let writer = Arc::new(Mutex::new(EventWriter::append(run)?));
+        live.write_to(Arc::clone(&writer));
         Ok(EventLog {
-            writer: EventWriter::append(run)?,
+            writer,
             waiting: VecDeque::new(),
             dropped: 0,
             observer,
@@ -120,9 +124,10 @@ impl<'a> EventLog<'a> {
     /// observer gets a warning.
     pub fn emit(&mut self, event: RunEvent) -> Result<()> {
         self.keep_message(&event);
-        let written = self
-            .write_waiting()
-            .and_then(|()| self.writer.write(&event));
+        if matches!(event, RunEvent::Stopped { .. } | RunEvent::Failed { .. }) {
+            self.live.stop_writing();
+        }
+        let written = self.write_waiting().and_then(|()| self.write(&event));
         (self.observer)(&event);
         if let Err(error) = written {
             let is_first = self.waiting.is_empty();
@@ -142,16 +147,23 @@ impl<'a> EventLog<'a> {
     /// It cannot be written: a session that leaves no trace must not begin.
     pub(crate) fn emit_beginning(&mut self, event: RunEvent) -> Result<()> {
         self.write_waiting()?;
-        self.writer.write(&event)?;
+        self.write(&event)?;
         (self.observer)(&event);
         Ok(())
+    }
+
+    fn write(&self, event: &RunEvent) -> std::result::Result<(), RunlogError> {
+        let writer = self.writer.lock();
+        // Every write leaves whole lines, or knows that it did not.
+        let mut writer = writer.unwrap_or_else(PoisonError::into_inner);
+        writer.write(event)
     }
 
     fn write_waiting(&mut self) -> std::result::Result<(), RunlogError> {
         if self.dropped > 0 {
             let lost = counted(self.dropped, "event was", "events were");
             let at_ms = self.now_ms();
-            self.writer.write(&RunEvent::Warning {
+            self.write(&RunEvent::Warning {
                 at_ms,
                 code: "events_lost".to_owned(),
                 message: format!("{lost} lost, because too many events were waiting to be written"),
@@ -159,8 +171,11 @@ impl<'a> EventLog<'a> {
             self.dropped = 0;
         }
         while let Some(event) = self.waiting.front() {
-            self.writer.write(event)?;
+            self.write(event)?;
             self.waiting.pop_front();
+            if self.waiting.is_empty() {
+                self.live.write_to(Arc::clone(&self.writer));
+            }
         }
         Ok(())
     }
@@ -189,7 +204,12 @@ impl<'a> EventLog<'a> {
         let at_ms = self.now_ms();
         let (waiting, peak) = self.live.end_interval(at_ms, reading);
         for earlier in waiting {
-            self.emit(earlier.reading.event(earlier.at_ms, Some(earlier.peak)))?;
+            let event = earlier.reading.event(earlier.at_ms, Some(earlier.peak));
+            if earlier.is_written {
+                (self.observer)(&event);
+            } else {
+                self.emit(event)?;
+            }
         }
         self.last_memory_ms = Some(at_ms);
         self.emit(reading.event(at_ms, Some(peak)))
@@ -263,6 +283,16 @@ impl<'a> EventLog<'a> {
             memory_cap_bytes: limits.memory_cap_bytes,
             max_system_fraction: limits.max_system_fraction,
             message,
+        })
+    }
+
+    /// Emits that a stress test took memory `at` this time, or gave it back.
+    pub fn stress_test(&mut self, step: u64, bytes: u64, seconds: u64, at: Instant) -> Result<()> {
+        self.emit(RunEvent::StressTest {
+            at_ms: self.live.clock().at_ms(at),
+            step,
+            bytes,
+            seconds,
         })
     }
 

@@ -1,10 +1,11 @@
 //! What a run shows between two events. The monitor's thread passes every memory sample on, so that
 //! the display is current during a slow micro-batch. The highest footprint is kept for the next
-//! memory event.
+//! memory event. Readings of a slow micro-batch are also written to the run folder, for other
+//! processes that show the run.
 
 use crate::memory_reading::MemoryReading;
 use pressure::{LevelTracker, MemorySample, pressure};
-use runlog::{MemoryPeak, RunEvent, StepProgress};
+use runlog::{EventWriter, MemoryPeak, RunEvent, StepProgress};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,6 +28,9 @@ pub trait LiveObserver: fmt::Debug + Send + Sync {
     fn preparing(&self, _message: &str, _elapsed: Duration, _left: Option<Duration>) {}
 }
 
+/// Writes the events of a run on two threads.
+pub(crate) type SharedWriter = Arc<Mutex<EventWriter>>;
+
 /// The run's clock: milliseconds of training, over all sessions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunClock {
@@ -47,7 +51,7 @@ impl RunClock {
         self.at_ms(Instant::now())
     }
 
-    fn at_ms(&self, at: Instant) -> u64 {
+    pub fn at_ms(&self, at: Instant) -> u64 {
         self.earlier_ms + at.saturating_duration_since(self.started).as_millis() as u64
     }
 }
@@ -60,6 +64,8 @@ pub(crate) struct Interval {
     pub at_ms: u64,
     pub reading: MemoryReading,
     pub peak: MemoryPeak,
+    /// Whether its event is in the run folder already. The observer has not seen it.
+    pub is_written: bool,
 }
 
 /// The memory samples since the newest memory event, shared with the monitor's thread.
@@ -87,6 +93,7 @@ impl LiveMemory {
     pub fn sample(&self, sample: &MemorySample) {
         let at_ms = self.clock.now_ms();
         let reading = self.history().sample(at_ms, sample);
+        self.write_waiting();
         if let (Some(observer), Some(reading)) = (&self.observer, reading) {
             observer.memory(&reading.event(at_ms, None));
         }
@@ -101,6 +108,38 @@ impl LiveMemory {
     /// Ends the interval with an event, and returns its peak and the readings before it.
     pub fn end_interval(&self, at_ms: u64, reading: &MemoryReading) -> (Vec<Interval>, MemoryPeak) {
         self.history().end(at_ms, reading)
+    }
+
+    /// From now on, readings that wait for an event are written at once.
+    pub fn write_to(&self, writer: SharedWriter) {
+        self.history().writer = Some(writer);
+    }
+
+    /// Ends what [`LiveMemory::write_to`] began: the run has ended.
+    pub fn stop_writing(&self) {
+        self.history().writer = None;
+    }
+
+    /// Writes the readings that wait, so that other processes that show the run see them. They wait
+    /// for the next event if an event is being written. A disk that refuses them is left alone
+    /// until it has accepted an event.
+    fn write_waiting(&self) {
+        let mut history = self.history();
+        let Some(shared) = history.writer.clone() else {
+            return;
+        };
+        let Ok(mut writer) = shared.try_lock() else {
+            return;
+        };
+        let waiting = history.waiting.iter_mut();
+        for interval in waiting.filter(|interval| !interval.is_written) {
+            let event = interval.reading.event(interval.at_ms, Some(interval.peak));
+            interval.is_written = writer.write(&event).is_ok();
+            if !interval.is_written {
+                history.writer = None;
+                return;
+            }
+        }
     }
 
     pub fn progress(&self, progress: StepProgress) {
@@ -122,6 +161,7 @@ struct History {
     last: Option<(u64, MemoryReading)>,
     waiting: Vec<Interval>,
     open: Option<Interval>,
+    writer: Option<SharedWriter>,
 }
 
 impl History {
@@ -153,14 +193,16 @@ impl History {
             at_ms,
             reading,
             peak,
+            is_written: false,
         });
         Some(reading)
     }
 
-    /// Raises the highest interval since `begun_ms` to the peak that the device counted.
+    /// Raises the highest interval since `begun_ms` that is not written yet to the peak that the
+    /// device counted.
     fn exact_peak(&mut self, begun_ms: u64, own_bytes: u64) {
         let during = self.waiting.iter_mut().chain(&mut self.open);
-        let during = during.filter(|interval| interval.at_ms >= begun_ms);
+        let during = during.filter(|interval| interval.at_ms >= begun_ms && !interval.is_written);
         if let Some(highest) = during.max_by_key(|interval| interval.peak.own_bytes) {
             highest.peak.own_bytes = highest.peak.own_bytes.max(own_bytes);
         } else if let Some((at_ms, reading)) = self.last {
@@ -174,6 +216,7 @@ impl History {
                 at_ms: begun_ms.max(at_ms),
                 reading,
                 peak,
+                is_written: false,
             });
         }
     }
@@ -191,6 +234,7 @@ impl History {
 mod tests {
     use super::*;
     use pressure::{Component, Level, Reading};
+    use runlog::RunFolder;
 
     fn sample(own_bytes: u64) -> MemorySample {
         MemorySample {
@@ -246,6 +290,45 @@ mod tests {
         let at_ms: Vec<u64> = waiting.iter().map(|interval| interval.at_ms).collect();
         assert_eq!(at_ms, [1200, 2500, 3800, 5100, 6400, 7700, 9000]);
         assert_eq!(waiting[0].peak.own_bytes, 112);
+    }
+
+    #[test]
+    fn other_processes_see_a_slow_micro_batch_while_it_runs() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let run = RunFolder {
+            path: folder.path().to_owned(),
+        };
+        let writer = EventWriter::append(&run).expect("it can be written");
+        let writer = Arc::new(Mutex::new(writer));
+        let live = LiveMemory::new(RunClock::start(0), None);
+        live.write_to(Arc::clone(&writer));
+        live.end_interval(0, &reading(100));
+        let sample_until = |tenths: std::ops::RangeInclusive<u64>| {
+            for tenth in tenths {
+                live.history().sample(tenth * 100, &sample(100 + tenth));
+                live.write_waiting();
+            }
+        };
+        let written = || -> Vec<u64> {
+            let events = runlog::read_events(&run.events_path()).expect("they can be read");
+            events.iter().map(RunEvent::at_ms).collect()
+        };
+        sample_until(1..=30);
+        assert_eq!(written(), [1200, 2500]);
+        let busy = writer.lock().expect("no thread panicked");
+        sample_until(31..=45);
+        drop(busy);
+        assert_eq!(written(), [1200, 2500], "an event is being written");
+        sample_until(46..=46);
+        assert_eq!(written(), [1200, 2500, 3800]);
+        // What is written already keeps its peak.
+        live.history().exact_peak(100, 900);
+        let (waiting, peak) = live.end_interval(4700, &reading(100));
+        assert!(waiting.iter().all(|interval| interval.is_written));
+        assert_eq!(peak.own_bytes, 900);
+        live.stop_writing();
+        sample_until(47..=80);
+        assert_eq!(written().len(), 3, "the run has ended");
     }
 
     #[test]

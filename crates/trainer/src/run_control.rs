@@ -5,7 +5,7 @@ use runlog::PowerPolicyChoice;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tape::Cancel;
 
 /// A request to a running training.
@@ -28,6 +28,15 @@ pub enum Request {
     SetMaxSystemFraction(f64),
     /// Set when the training rests.
     SetCourtesy(PowerPolicyChoice),
+    /// Record a stress test of the machine's memory.
+    StressTest {
+        /// Memory that it holds from now on; 0 if it has given it back.
+        bytes: u64,
+        /// Seconds after which it gives the memory back by itself.
+        seconds: u64,
+        /// When it took the memory, or gave it back.
+        at: Instant,
+    },
 }
 
 /// Handle on a running training; clones share it.

@@ -1,7 +1,7 @@
 // Performs actions: by the button that does the same, or here if no page has one.
 import type { MenuPosition } from "../host/host";
 import { host } from "../host/selectHost";
-import { go, inspectionHash, route, runHash } from "../route.svelte";
+import { go, inspectionHash, resultsHash, route, runHash } from "../route.svelte";
 import { attempt, chooseFolder, openRun, openSample, session } from "../appState.svelte";
 import type { Language, RunRequest, RunRow } from "../types";
 import { actions } from "./actionTable";
@@ -44,13 +44,14 @@ const trash = (run: string) =>
     if (at.view !== "welcome" && at.id === run) go("#/");
   });
 
-/** Focuses a part of the welcome page. The page is drawn first, and its lists are loaded. */
-const focus = (selector: string) => {
-  go("#/");
+/** Focuses a part of a page, once the page is drawn and its lists are loaded. */
+const focus = (selector: string, hash = "#/") => {
+  go(hash);
+  const { view } = route();
   const tryToFocus = (attempts: number) => {
     const part = document.querySelector<HTMLElement>(selector);
     if (part) part.focus();
-    else if (attempts > 0 && route().view === "welcome") setTimeout(tryToFocus, 50, attempts - 1);
+    else if (attempts > 0 && route().view === view) setTimeout(tryToFocus, 50, attempts - 1);
   };
   // The palette gives the focus back when it closes.
   setTimeout(tryToFocus, 100, 60);
@@ -123,7 +124,8 @@ const handlers: Record<string, Handler> = {
   "show-active": { run: () => go(runHash(active()!.run)), enabled: isActive },
   "open-run": aboutRun(openRun),
   "edit-run": aboutRun(dialog("edit")),
-  "train-longer": aboutRun(dialog("longer"), () => !isActive()),
+  "train-longer": aboutRun(dialog("longer"), (run) => run !== active()?.run),
+  "compare-runs": aboutRun((run) => focus("#compare", resultsHash(run)), (run) => run !== active()?.run),
   "repeat-run": aboutRun(repeat),
   "reveal-run": aboutRun((id) => attempt(() => host.reveal({ kind: "run", id }))),
   "trash-run": aboutRun(trash, (run) => run !== active()?.run),

@@ -3,7 +3,7 @@
 // square marks any other change.
 import { translate, t } from "../strings/t";
 import type { Mark } from "../types";
-import { keepNewest } from "./overlap";
+import { keepNewest, placeLabels } from "./overlap";
 import type { Plot } from "./panel";
 
 const marksInRange = (plot: Plot) => plot.scene.marks.filter((m) => m.at_ms >= plot.scene.range.fromMs && m.at_ms <= plot.scene.range.toMs);
@@ -96,16 +96,13 @@ export const changeShapes = (plot: Plot) => {
   // On a halo, so that no line strikes a text through.
   ctx.strokeStyle = scene.colors.bg;
   ctx.lineWidth = 3;
-  const texts = marks.map((mark) => {
-    const text = labelOf(mark);
-    const width = ctx.measureText(text).width;
-    const x = plot.x(mark.at_ms);
-    const left = x + 10 + width > plot.left + plot.width ? x - 10 - width : x + 10;
-    return { text, left, right: left + width + 8 };
-  });
-  const keep = keepNewest(texts);
-  texts.forEach(({ text, left }, i) => {
-    if (!keep[i] || left < plot.left) return;
+  const texts = marks.map(labelOf);
+  const widths = texts.map((text) => ctx.measureText(text).width);
+  const lines = marksInRange(plot).map(({ at_ms }) => plot.x(at_ms));
+  const places = placeLabels(marks.map(({ at_ms }, i) => ({ x: plot.x(at_ms), width: widths[i]! })), lines, plot.left, plot.left + plot.width);
+  texts.forEach((text, i) => {
+    const left = places[i] ?? null;
+    if (left === null) return;
     ctx.strokeText(text, left, plot.top + plot.height - 8);
     ctx.fillText(text, left, plot.top + plot.height - 8);
   });

@@ -8,6 +8,8 @@ export const AXIS = 22;
 /** How far the canvases extend to the right of the plots, for the last time label. */
 export const SPILL = 40;
 const HEAD = 24;
+/** Height of the switch of the memory shown, above the names of the first panel. */
+export const SWITCH = 24;
 const GAP = 14;
 export const FOOT = 8;
 

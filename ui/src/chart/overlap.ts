@@ -31,3 +31,23 @@ export const keepNewest = (texts: { left: number; right: number }[]): boolean[] 
   }
   return keep;
 };
+
+/** Distance of a label from its change. */
+const BESIDE = 10;
+/** Half the width of a triangle, and a little space. */
+const SHAPE = 7;
+
+/** The left ends of the labels of changes, oldest first; `null` for one that has no space. A label
+ * is right of its change, or left of it at the end of the plot. It covers neither a newer label nor
+ * another change: `lines` are the positions of all. */
+export const placeLabels = (changes: { x: number; width: number }[], lines: number[], from: number, to: number): (number | null)[] => {
+  const ends = changes.map(({ x, width }) => {
+    const left = x + BESIDE + width > to ? x - BESIDE - width : x + BESIDE;
+    return { x, left, right: left + width };
+  });
+  const free = ends.map(({ x, left, right }) => left >= from && !lines.some((line) => line !== x && line + SHAPE > left && line - SHAPE < right));
+  const shown = ends.filter((_, i) => free[i]).map(({ left, right }) => ({ left, right: right + 8 }));
+  const keep = keepNewest(shown);
+  let place = 0;
+  return ends.map(({ left }, i) => (free[i] && keep[place++] ? left : null));
+};

@@ -48,7 +48,7 @@ export interface Scene {
   marks: Mark[];
   spans: LevelSpan[];
   stress: StressSpan[];
-  /** The series that are shown. */
+  /** The series that are shown, and those whose values are always in the cursor's box. */
   series: Map<SeriesRow, Drawn>;
   scales: Record<PanelId, PanelScale>;
 }
@@ -79,8 +79,8 @@ const withPauses = (pull: Pull): Arrays => {
   };
 };
 
-const isShown = (row: SeriesRow, values: Float64Array, { memory }: ChartOptions) => {
-  if (row.whole && memory === "ebb") return false;
+const isShown = (row: SeriesRow, values: Float64Array, { memory, learningRate }: ChartOptions) => {
+  if ((row.whole && memory === "ebb") || (row.rate && !learningRate)) return false;
   return !row.optional || values.some((value) => value > 0);
 };
 
@@ -153,7 +153,7 @@ export const prepareScene = (pull: Pull, range: TimeRange, colors: Colors, tops:
   const panels = panelsOf(options, possiblePanels(header));
   const series: Scene["series"] = new Map();
   const arrays = withPauses(pull);
-  for (const panel of panels) addPanel(panel.id, arrays, header, options, series);
+  for (const { id } of PANELS) if (panels.some((panel) => panel.id === id) || seriesOf(id).some(({ always }) => always)) addPanel(id, arrays, header, options, series);
   for (const panel of panels) tops[panel.id] = Math.max(tops[panel.id], panelTop(panel, series, header, options));
   const axis = axisOf(pull, options, range);
   const scene = { range, axis, panels, options, header, colors, marks: header.marks, spans: header.spans, stress, series };

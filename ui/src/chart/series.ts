@@ -38,10 +38,10 @@ export interface PanelRow {
 const thermalNames: Label[] = ["Cool", "Warm", "Hot", "Too hot"];
 /** Tokens in a sample of a language model or a compression, which is a window of them; 1 for other
  * tasks. */
-export const tokensPerSample = (started: Started | null | undefined) => (/^(language-model|token-compression)$/.test(started?.task ?? "") ? started!.input_size : 1);
+export const tokensPerSample = (started: Pick<Started, "task" | "input_size"> | null | undefined) => (/^(language-model|token-compression)$/.test(started?.task ?? "") ? started!.input_size : 1);
 /** How the speed of a run is given. */
-export const speedUnit = (started: Started | null | undefined) => (tokensPerSample(started) > 1 ? t("tokens/s") : t("samples/s"));
-export const speed = (samplesPerSecond: number | null | undefined, started: Started | null | undefined) => {
+export const speedUnit = (started: Parameters<typeof tokensPerSample>[0]) => (tokensPerSample(started) > 1 ? t("tokens/s") : t("samples/s"));
+export const speed = (samplesPerSecond: number | null | undefined, started: Parameters<typeof tokensPerSample>[0]) => {
   const tokens = tokensPerSample(started);
   return tokens > 1 && typeof samplesPerSecond === "number" ? count(samplesPerSecond * tokens) : oneDecimal(samplesPerSecond);
 };
@@ -120,6 +120,10 @@ export interface SeriesRow {
   ownScale?: true;
   /** The name belongs directly below the name of the row above. */
   below?: true;
+  /** Has its value in the cursor's box even if its panel is not shown. */
+  always?: true;
+  /** Drawn only if the reader wants the learning rate. */
+  rate?: true;
   /** Rows of the cursor's box that this value is added to. */
   cursor?: Label[];
   /** `data-value` of the name, for scripts. */
@@ -139,6 +143,7 @@ export const SERIES: SeriesRow[] = [
   { ...inEbb, name: "Ebb state", array: "memory.state", drawing: "layer", color: "series-state", cursor: ["In use", "Ebb", "state"] },
   { ...inMemory, name: "Other apps", array: "memory.others", drawing: "layer", color: "series-others", edge: true, cursor: ["In use"], whole: true },
   { ...inMemory, name: "System", array: "memory.system", drawing: "layer", color: "series-system", edge: true, cursor: ["In use"], whole: true },
+  { ...inMemory, name: "Swap", array: "memory.swap", drawing: "thin", color: "series-evaluation", cursor: ["Swap"], whole: true, optional: true },
   {
     panel: "micro", name: "Micro-batch", array: "micro.value", drawing: "steps", color: "series-state", format: count,
     current: (figures) => figures.micro_batch, cursor: ["Micro-batch"],
@@ -154,7 +159,7 @@ export const SERIES: SeriesRow[] = [
     cursor: ["Loss"], hook: "raw-loss",
   },
   {
-    ...inLoss, name: "Learning rate", array: "loss.learning_rate", drawing: "dash", color: "series-system", format: rate, ownScale: true,
+    ...inLoss, name: "Learning rate", array: "loss.learning_rate", drawing: "dash", color: "series-system", format: rate, ownScale: true, rate: true,
     cursor: ["Learning rate"],
   },
   { panel: "loss", name: "Step", array: "loss.step", color: "series-raw", format: count, cursor: ["Step"] },
@@ -162,7 +167,7 @@ export const SERIES: SeriesRow[] = [
     panel: "metric", name: "Evaluation", array: "evaluation.metric", drawing: "line", color: "series-smoothed", cursor: ["Metric"],
     format: (value, header) => (header && isFraction(header) ? percent(value) : loss(value)),
   },
-  { panel: "speed", name: "Samples/s", array: "loss.samples_per_second", drawing: "thin", color: "series-smoothed", format: (value, header) => (tokensPerSample(header?.started) > 1 ? count(value) : oneDecimal(value)), noisy: true, cursor: ["Samples/s"] },
+  { panel: "speed", name: "Samples/s", array: "loss.samples_per_second", drawing: "thin", color: "series-smoothed", format: (value, header) => (tokensPerSample(header?.started) > 1 ? count(value) : oneDecimal(value)), noisy: true, always: true, cursor: ["Samples/s"] },
   { panel: "gradient", name: "Norm", array: "loss.gradient_norm", drawing: "thin", color: "series-smoothed", format: loss, noisy: true, cursor: ["Gradient norm"] },
   { panel: "wait", name: "Waited", array: "loss.wait_ms", drawing: "thin", color: "series-smoothed", format: oneDecimal, suffix: " ms", noisy: true, cursor: ["Waited for data"] },
   { panel: "gpu", name: "Mean", array: "loss.command_buffer_ms", drawing: "thin", color: "series-smoothed", format: oneDecimal, suffix: " ms", noisy: true, cursor: ["GPU, per command buffer"] },

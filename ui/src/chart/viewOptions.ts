@@ -7,13 +7,15 @@ export interface ChartOptions {
   axis: "time" | "step" | "epoch";
   /** Whether the loss has a logarithmic scale. */
   log: boolean;
+  /** Whether the learning rate is drawn in the panel of the loss. */
+  learningRate: boolean;
   /** Position of the slider, 0 (every step) to 100 (a quarter of the run). */
   smoothing: number;
   /** Panels beyond those that are always there. */
   panels: PanelId[];
 }
 
-export const defaultOptions: ChartOptions = { memory: "all", axis: "time", log: false, smoothing: 55, panels: [] };
+export const defaultOptions: ChartOptions = { memory: "all", axis: "time", log: false, learningRate: true, smoothing: 55, panels: [] };
 
 /** Number of steps that the smoothed loss covers: a share of the run, so that a long run is as
  * readable as a short one. It changes in jumps, so that the curve does not tremble. */

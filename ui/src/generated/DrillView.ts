@@ -11,4 +11,8 @@ bytes: number,
 /**
  * Seconds until the memory is given back.
  */
-seconds_left: number, };
+seconds_left: number, 
+/**
+ * What would make the training shrink, if that much cannot be taken safely.
+ */
+needed_bytes: number | null, };

@@ -74,6 +74,10 @@ accuracy: number | null,
  */
 best_accuracy: number | null, 
 /**
+ * Step of the best evaluation.
+ */
+best_step: number | null, 
+/**
  * Latest learning rate.
  */
 learning_rate: number | null, 

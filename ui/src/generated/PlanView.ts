@@ -27,6 +27,10 @@ sample: string,
  */
 models: Array<[string, string]>, 
 /**
+ * The image size that Ebb suggests for each model; empty if it does not depend on the model.
+ */
+model_sizes: Array<[string, number]>, 
+/**
  * Whether training can start from pretrained weights.
  */
 can_begin: boolean, 

@@ -8,6 +8,7 @@ import type { RunStatus } from "./RunStatus";
 import type { Started } from "./Started";
 import type { StatusLine } from "./StatusLine";
 import type { StepProgress } from "./StepProgress";
+import type { StressTestSpan } from "./StressTestSpan";
 
 /**
  * The header of one pull. On the wire: the length of this header as JSON (u32, little endian), the
@@ -71,6 +72,10 @@ marks: Array<Mark>,
  * Periods of warning and critical level within the time range.
  */
 spans: Array<LevelSpan>, 
+/**
+ * Stress tests within the time range.
+ */
+stress_tests: Array<StressTestSpan>, 
 /**
  * Metrics beside the loss as text: those of the latest evaluation, then those of the latest
  * step.

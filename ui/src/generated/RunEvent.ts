@@ -322,7 +322,23 @@ max_system_fraction: number,
 /**
  * The change: "Memory cap set to 4.0 GB".
  */
-message: string, } | { "kind": "group", 
+message: string, } | { "kind": "stress_test", 
+/**
+ * Milliseconds on the run's clock.
+ */
+at_ms: number, 
+/**
+ * Completed optimizer steps.
+ */
+step: number, 
+/**
+ * Memory that it holds from now on; 0 if it has given it back.
+ */
+bytes: number, 
+/**
+ * Seconds after which it gives the memory back by itself.
+ */
+seconds: number, } | { "kind": "group", 
 /**
  * Milliseconds on the run's clock.
  */

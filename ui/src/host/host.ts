@@ -59,6 +59,8 @@ export interface Host {
   train(inspection: string, settings: PlanSettings): Promise<string>;
   /** Adds a plan to the queue. It trains after the running training. */
   enqueue(inspection: string, settings: PlanSettings): Promise<void>;
+  /** Adds an ended run to the queue. It goes on after the running training. */
+  enqueueResume(run: string, epochs?: number): Promise<void>;
   /** With `epochs`, the run ends after this many in all. */
   resume(run: string, epochs?: number): Promise<void>;
   control(run: string, request: RunRequest): Promise<void>;

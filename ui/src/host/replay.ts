@@ -1,10 +1,11 @@
 // The window in a plain browser: it plays a recorded run. `?at=SECONDS` sets where the run's clock
 // begins, `?speed=0` stops it there, `?theme=light|dark` overrides the system, `?check` shows the
 // check of a GPU before a training, `?first-check` the one at the first launch, `?gpu` the time of a
-// GPU, `?machines` a group of machines, `?language=de` German, and `?state=ID` leads to a state of
-// the list in `replay/states.ts`. Never part of a production bundle.
-import type { DeviceCheckView, PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
-import { pack } from "../unpackPull";
+// GPU, `?long` a run of 22 hours, `?level=warning` another level of the memory, `?machines` a group of
+// machines, `?language=de` German, and `?state=ID` leads to a state of the list in
+// `replay/states.ts`. Never part of a production bundle.
+import type { DeviceCheckView, MachineView, PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
+import { pack, unpack } from "../unpackPull";
 import { toCommandError, type Host } from "./host";
 import { table, texts } from "./replay/textAndTableInspections";
 import { changeLimits } from "./replay/limits";
@@ -13,7 +14,7 @@ import { enqueue, queued } from "./replay/queue";
 import { stepsOfPlan } from "./replay/recoverySteps";
 import { allStates } from "./replay/states";
 import { pinFont, reach } from "./replay/reachState";
-import { estimate, inspection, machine, planWith, recentFolders, refused, repeated, repeatedWith, rows, uncheckedGpu, weights, welcome, wrongGpu } from "./replay/standInViews";
+import { crowded, estimate, inspection, machine, planWith, recentFolders, refused, repeated, repeatedWith, rows, tooLarge, uncheckedGpu, weights, welcome, wrongGpu } from "./replay/standInViews";
 
 /** Written by crates/runlog/tests/recorded_chart_data.rs: pulls of the whole run so far, one every
  * two seconds of its clock. */
@@ -40,17 +41,27 @@ const recording = (await (await fetch("/recorded.json")).json()) as Recording;
 let header = {} as PullHeader;
 const pulls = recording.pulls.map((pull) => ({ header: (header = { ...header, ...pull.header }), slices: pull.slices }));
 
-const endMs = header.now_ms;
+/** With `?long`, a run of 400,000 steps, as it is drawn at once. */
+const long = query.has("long") ? ((await (await fetch("/recorded-long.json")).json()) as { header: PullHeader; arrays: Record<string, number[]> }) : null;
+
+const endMs = long?.header.now_ms ?? header.now_ms;
 let baseMs = number("at", 0) * 1000;
 let begun = performance.now();
 let speed = number("speed", 1);
 let status = (query.get("status") ?? "training") as RunStatus;
-const endings: Partial<Record<RunStatus, StatusLine>> = {
-  finished: { at_ms: baseMs, message: "Finished after 480 steps", detail: "The best checkpoint is that of epoch 27.", level: "normal" },
-  ended_early: { at_ms: baseMs, message: "Ended early at step 112: the process exited", detail: "Choose Resume to continue from the checkpoint at step 96; 16 steps are repeated.", level: "normal" },
-  failed: query.has("short") ? { at_ms: baseMs, message: "A micro-batch of 1 needs 1.9 GB, but only 0.4 GB is available to Ebb", detail: "Close other apps, or choose a setting below.", level: "critical" } : { at_ms: baseMs, message: "The disk is full, so no checkpoint could be saved", detail: "Free 1.4 GB, then resume from step 96.", level: "critical" },
+/** The end of the run at this moment, in the words of Rust. */
+const endingOf = ({ figures }: PullHeader): Partial<StatusLine> | undefined => {
+  const [step, accuracy] = [figures.step, `${((figures.best_accuracy ?? 0) * 100).toFixed(1)} %`];
+  const saved = step - (step % 32);
+  if (status === "finished") return { message: `Finished at step ${step}: best held-out accuracy ${accuracy}`, detail: `Best held-out accuracy: ${accuracy} at step ${figures.best_step}.` };
+  const resume = `Choose Resume to continue from the checkpoint at step ${saved}; ${step - saved} steps are repeated.`;
+  if (status === "ended_early") return { message: `Ended early at step ${step} while memory was short: the process exited`, detail: resume };
+  if (status !== "failed") return undefined;
+  const message = query.has("short") ? "A micro-batch of 1 needs 1.9 GB, but only 0.4 GB is available to Ebb; close other apps, then resume" : "The checkpoint step-000128 could not be saved: the disk is full; the checkpoint needs 1.4 GB, and 0.4 GB are free on this disk; free 1.0 GB and resume";
+  return { message, detail: resume, level: "critical" };
 };
-let lastLine = endings[status];
+/** What was done on the page last. */
+let lastLine: StatusLine | undefined;
 /** Grows with each line, so that it is shown. */
 let lines = 0;
 let stressTestEnds = 0;
@@ -61,7 +72,18 @@ let recent = recentFolders;
 
 const nowMs = () => Math.min(endMs, Math.round(baseMs + (performance.now() - begun) * speed));
 
+/** In the last seconds, other apps take all but 0.4 GB below the budget line, and Ebb has given its
+ * memory back. */
+const takeMemory = (arrays: Record<string, number[]>) => {
+  const [system, budget, others] = ["system", "budget", "others"].map((name) => arrays[`memory.${name}`]!);
+  for (let i = Math.max(0, others!.length - 8); i < others!.length; i++) {
+    others![i] = budget![i]! - system![i]! - 0.4 * 2 ** 30;
+    for (const own of ["state", "activations", "cached"]) arrays[`memory.${own}`]![i] = 0;
+  }
+};
+
 const pullAt = (ms: number, seen: number): ArrayBuffer => {
+  if (long) return pack({ ...long.header, unchanged: seen === long.header.version }, seen === long.header.version ? {} : long.arrays);
   const recorded = pulls.findLast((pull) => pull.header.now_ms <= ms) ?? pulls[0]!;
   const version = recorded.header.version + lines;
   const unchanged = version === seen;
@@ -69,18 +91,43 @@ const pullAt = (ms: number, seen: number): ArrayBuffer => {
     const [name, values] = recording.pools[i]!;
     return [name, values.slice(offset, offset + length)];
   });
+  if (query.has("short")) takeMemory(Object.fromEntries(arrays));
   // A stand-in for the GPU's time, which the recorded run does not have.
   const waited = arrays.find(([name]) => name === "loss.wait_ms");
   if (query.has("gpu") && waited) arrays.push(["loss.command_buffer_ms", waited[1].map((ms) => 4 + ms)]);
-  const header = { ...recorded.header, version, unchanged, status, status_line: lastLine ?? recorded.header.status_line, ...(query.has("machines") && { group: machines }) };
+  const active = status === "training" || status === "paused";
+  const ending = endingOf(recorded.header);
+  const status_line = lastLine ?? (ending ? { at_ms: ms, level: "normal" as const, message: "", detail: "", ...ending } : recorded.header.status_line);
+  const { started, figures } = recorded.header;
+  const header = {
+    ...recorded.header, version, unchanged, status, status_line,
+    // What was decided before matters only while the run trains.
+    ...(!active && { last_decision: null, progress: null }),
+    ...(status === "finished" && started && { started: { ...started, steps: figures.step, epochs: figures.epoch } }),
+    ...(query.has("machines") && { group: machines }),
+  };
   return pack(header, unchanged ? {} : Object.fromEntries(arrays));
 };
 
-const setStatus = (next: RunStatus, nextSpeed: number, message?: string, detail = "Nothing is lost. Resume continues from here.") => {
+const stepNow = () => unpack(pullAt(nowMs(), 0)).header.figures.step;
+
+const setStatus = (next: RunStatus, nextSpeed: number, message?: string, detail = "") => {
   baseMs = nowMs();
   [begun, speed, status] = [performance.now(), nextSpeed, next];
   lines += 1;
   lastLine = message ? { at_ms: baseMs, message, detail, level: "normal" } : undefined;
+};
+
+/** The memory that the status bar shows: that of the run, if one is shown. */
+const machineNow = (): MachineView => {
+  if (query.has("large")) return crowded;
+  const level = query.get("level") as MachineView["level"] | null;
+  if (level) return { ...machine, level, used_bytes: (level === "critical" ? 23.4 : 21.9) * 2 ** 30, swap_bytes: (level === "critical" ? 1.2 : 0) * 2 ** 30 };
+  if (!location.hash.startsWith("#/run/")) return machine;
+  const { header, array } = unpack(pullAt(nowMs(), 0));
+  const last = (name: string) => array(`memory.${name}`).at(-1) ?? 0;
+  const [system_bytes, others_bytes, own_bytes] = [last("system"), last("others"), last("state") + last("activations") + last("cached")];
+  return { ...machine, level: header.figures.level, pressure: header.figures.pressure ?? 0, system_bytes, others_bytes, own_bytes, used_bytes: system_bytes + others_bytes + own_bytes, swap_bytes: last("swap") };
 };
 
 /** Counts through the check of a GPU until it is done or stopped. */
@@ -96,10 +143,10 @@ const checkGpu = async () => {
 };
 
 const requests: Record<Exclude<RunRequest, object>, () => void> = {
-  stop: () => setStatus("stopped", 0, "Stopped. Checkpoint saved in 0.8 s"),
-  pause: () => setStatus("paused", 0, "Paused by you"),
+  stop: () => setStatus("stopped", 0, `Stopped at step ${stepNow()}. Checkpoint saved in 0.8 s`, `Choose Resume to continue at step ${stepNow()}.`),
+  pause: () => setStatus("paused", 0, `Paused by you at step ${stepNow()}`, `Nothing is lost. Choose Continue to resume at step ${stepNow()}.`),
   continue: () => setStatus("training", number("speed", 1)),
-  checkpoint: () => setStatus(status, speed, "Checkpoint saved in 0.8 s", "The training goes on."),
+  checkpoint: () => setStatus(status, speed, `Checkpoint saved at step ${stepNow()} in 0.8 s`, `The run can be resumed from step ${stepNow()}.`),
 };
 
 /** Two folders were dropped. */
@@ -113,7 +160,7 @@ let [shownRows, listVersion] = [runRows(), 1];
 export const host: Host = {
   welcome: async () => ({ ...welcome, platform: query.get("platform") ?? welcome.platform, language: query.get("language") === "de" ? ("de" as const) : welcome.language, ...(query.has("launched-with-two") && launchedWithTwo) }),
   machine: async () => ({
-    ...machine,
+    ...machineNow(),
     device: query.has("wrong-gpu") ? wrongGpu : check?.run === null ? uncheckedGpu : machine.device,
     device_check: check,
     queued: queued(),
@@ -139,8 +186,8 @@ export const host: Host = {
     return { refused, texts, table }[id] ?? inspection;
   },
   planWith: async (_inspection, _weights, trains) => planWith(trains ?? "all"),
-  estimate: async (id, { from, trains }) => (query.has("large") ? { ...estimate, micro_batch: 0, refusal: { needed_bytes: 4 * 2 ** 30, available_bytes: 0.4 * 2 ** 30 }, recovery: stepsOfPlan } : { ...estimate, learning_rate: (from ? planWith(trains) : ({ texts, table }[id] ?? inspection).plans[0]!).settings.learning_rate }),
-  epochSeconds: async () => (query.has("gpu") ? null : 48),
+  estimate: async (id, { from, trains }) => (query.has("large") ? { ...tooLarge, recovery: stepsOfPlan } : { ...estimate, learning_rate: (from ? planWith(trains) : ({ texts, table }[id] ?? inspection).plans[0]!).settings.learning_rate }),
+  epochSeconds: async (_inspection, _settings, microBatch) => (query.has("gpu") ? null : microBatch === 1 ? 54 : 48),
   train: async () => {
     if (query.has("refuse")) throw { code: "busy", message: "Another run is training. Stop it first, then train this folder." };
     if (query.has("check")) await checkGpu();
@@ -149,10 +196,14 @@ export const host: Host = {
     return "demo";
   },
   enqueue: async (id) => enqueue(id === "texts" ? "reviews.csv" : "img_caltech101_20", id === "texts" ? "Text classification, Text-Mini" : "Image classification, ViT-Micro"),
+  enqueueResume: async (run) => {
+    const row = rows.find(({ id }) => id === run)!;
+    enqueue(row.name, row.what);
+  },
   resume: async (run, epochs) => {
     const done = rows.find(({ id }) => id === run)?.epochs_done ?? 0;
     if (epochs !== undefined && epochs <= done) {
-      const message = `epochs = ${epochs} does not work: the run has already trained 570 steps, with 19 per epoch; choose at least ${done + 1} epochs in all`;
+      const message = `epochs = ${epochs} does not work: the run has already trained 480 steps, with 16 per epoch; choose at least ${done + 1} epochs in all`;
       throw { code: "invalid_setting", message };
     }
     here = true;
@@ -171,7 +222,7 @@ export const host: Host = {
     if (request === "begin") stressTestEnds = nowMs() + 20_000;
     if (request === "end") stressTestEnds = 0;
     const seconds_left = Math.max(0, stressTestEnds - nowMs()) / 1000;
-    return { bytes: seconds_left > 0 ? 4 * 2 ** 30 : 0, seconds_left };
+    return { bytes: seconds_left > 0 ? 4 * 2 ** 30 : 0, seconds_left, needed_bytes: null };
   },
   pull: async ({ seen }) => pullAt(nowMs(), seen),
   reportError: async (message) => console.error(toCommandError(message).message),

@@ -32,6 +32,7 @@ export const host: Host = {
   estimate: (inspection, settings) => invoke("estimate", { inspection, settings }),
   train: (inspection, settings) => invoke("train", { inspection, settings }),
   enqueue: (inspection, settings) => invoke("enqueue", { inspection, settings }),
+  enqueueResume: (run, epochs) => invoke("enqueue_resume", { run, epochs }),
   resume: (run, epochs) => invoke("resume", { run, epochs }),
   control: (run, request) => invoke("control", { run, request }),
   stopDeviceCheck: () => invoke("stop_device_check"),

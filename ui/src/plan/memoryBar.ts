@@ -42,7 +42,8 @@ export const place = (all: Part[], totalBytes: number, width: number, line = -In
   let left = 0;
   let taken = -8;
   return all.map((part) => {
-    const share = (part.bytes / totalBytes) * width;
+    // What does not fit would extend beyond the bar.
+    const share = Math.min((part.bytes / totalBytes) * width, Math.max(0, width - left));
     const free = Math.max(left + (part.name === "Reserve" ? 7 : 0), taken + 8);
     const crosses = free < line + 6 && free + nameWidth(t(part.name)) > line - 6;
     const wanted = crosses ? line + 7 : free;

@@ -3,7 +3,7 @@
 import { count, plural } from "../format";
 import { decimal, t } from "../strings/t";
 import table from "../generated/limits.json";
-import type { PlanSettings, WeightsView } from "../types";
+import type { PlanSettings, PlanView, WeightsView } from "../types";
 
 export type FieldErrors = Partial<Record<keyof PlanSettings, string>>;
 
@@ -51,6 +51,18 @@ export const samplesPerStep = (settings: PlanSettings, samples: number) => Math.
 
 /** Number and unit of the parameters: "5.5", "M"; a small model has no unit. */
 export const parameters = (all: number): [string, string] => (all < 1e5 ? [count(all), ""] : [decimal((all / 1e6).toFixed(all < 1e6 ? 2 : 1)), t("M")]);
+
+/** What Ebb suggests for another model, as long as the field was not changed. */
+export const suggestedFor = ({ model_sizes }: Pick<PlanView, "model_sizes">, model: string | undefined): Partial<PlanSettings> => {
+  const size = model_sizes.find(([name]) => name === model);
+  return size ? { resolution: size[1] } : {};
+};
+
+/** With fewer samples to train on per class, a network that starts untrained learns little. */
+const FEW_PER_CLASS = 100;
+
+/** Whether a training from random weights has too few samples. */
+export const hasFewSamples = ({ from }: Pick<PlanSettings, "from">, trainSamples: number, classes: number) => from === null && classes > 1 && trainSamples / classes < FEW_PER_CLASS;
 
 /** Passes over the samples: the epochs, unless all settings have a number of steps. */
 export const passes = (settings: PlanSettings, samples: number) =>

@@ -2,6 +2,8 @@
 // needed.
 import type { Band } from "../chart/layout";
 import type { Drawn, Scene, Values } from "../chart/scene";
+import { SWITCH } from "../chart/layout";
+import { pushApart } from "../chart/overlap";
 import { labelFor, seriesOf, type Drawing, type PanelId, type SeriesRow } from "../chart/series";
 import { indexAt } from "./nearest";
 
@@ -54,4 +56,14 @@ export const namesOf = (panel: PanelId, scene: Scene, band: Band, following: boo
     if (!row.below) y = band.top + band.height * (1 - Math.min(Math.max(share, 0), 1));
     return { name: labelFor(row.name, scene.header), value: row.format(value, scene.header), key, color: row.color, y, hook: row.hook };
   });
+};
+
+/** Height of a name. */
+const LINE = 17;
+
+/** Positions of the middles of names: a line apart, or closer in a low panel; inside the panel, and
+ * below the switch of the memory shown, which is above the first panel. */
+export const placesOf = (names: Pick<Name, "y">[], { top, height }: Pick<Band, "top" | "height">) => {
+  const [ceiling, floor] = [Math.max(top + 4, SWITCH + 10), top + height - 8];
+  return pushApart(names.map(({ y }) => y), Math.min(LINE, (floor - ceiling) / Math.max(1, names.length - 1)), ceiling, floor);
 };

@@ -6,12 +6,14 @@ import { options } from "../chart/viewOptions.svelte";
 import { noTops, type StressSpan, type Tops } from "../chart/scene";
 import { savedSpan, saveSpan } from "../chart/savedSpans";
 import { firstSpan, timeRange, type Span } from "../chart/timeRange";
-import { attempt, leaveUnknown, session } from "../appState.svelte";
+import { attempt, leaveUnknown, resumeOrEnqueue, session } from "../appState.svelte";
 import type { Mark, PullHeader, RunRequest, RunRow, RunStatus } from "../types";
 import { unpack, type Pull } from "../unpackPull";
 
 /** A pull reaches this far beyond the last known time, to include what has happened since. */
 const AHEAD_MS = 2000;
+/** The page's own times of a stress test differ from those of the run by at most so much. */
+const RECORDED_MS = 1500;
 /** How long a button waits for the run to respond. */
 const TIMEOUT_MS = 5000;
 
@@ -43,8 +45,8 @@ export class ShownRun {
   /** Pixel columns of the plots. */
   columns = 800;
   tops: Tops = noTops();
-  /** Stress tests since the page was loaded. */
-  stress = $state.raw<StressSpan[]>([]);
+  /** Stress tests since the page was loaded: the run records one between two micro-batches. */
+  #stressed = $state.raw<StressSpan[]>([]);
   #drawn = "";
   #busy = false;
   /** When everything was pulled last, and for which range and smoothing. */
@@ -73,6 +75,13 @@ export class ShownRun {
   }
   get canResume() {
     return !this.active && this.status !== "finished" && (this.row?.can_resume ?? true);
+  }
+
+  /** The stress tests of the run, also those that it has not recorded yet. */
+  get stress(): StressSpan[] {
+    const recorded = (this.header?.stress_tests ?? []).map(({ from_ms, to_ms, bytes }) => ({ fromMs: from_ms, toMs: to_ms, bytes }));
+    const isRecorded = (own: StressSpan) => recorded.some(({ fromMs, toMs }) => fromMs <= own.toMs && own.fromMs <= toMs + RECORDED_MS);
+    return [...recorded, ...this.#stressed.filter((own) => !isRecorded(own))];
   }
 
   /** Pulls once: everything, if that is due or the reader chose another range; otherwise only the
@@ -136,10 +145,10 @@ export class ShownRun {
 
   /** A stress test holds memory now. */
   stressed(bytes: number) {
-    const last = this.stress.at(-1);
+    const last = this.#stressed.at(-1);
     const goesOn = last && last.bytes === bytes && this.nowMs - last.toMs < 2000;
     const span = { fromMs: goesOn ? last.fromMs : this.nowMs, toMs: this.nowMs, bytes };
-    this.stress = [...(goesOn ? this.stress.slice(0, -1) : this.stress), span];
+    this.#stressed = [...(goesOn ? this.#stressed.slice(0, -1) : this.#stressed), span];
   }
 
   show(span: Span) {
@@ -197,6 +206,7 @@ export class ShownRun {
   async resume() {
     if (!this.canResume || this.pending) return;
     this.pending = "resume";
-    if (!(await attempt(() => host.resume(this.run)))) this.pending = null;
+    const waits = Boolean(session.machine?.active);
+    if (!(await attempt(() => resumeOrEnqueue(this.run))) || waits) this.pending = null;
   }
 }

@@ -6,9 +6,13 @@ import { t } from "../strings/t";
 /** A change follows its cause within so many milliseconds. */
 const REACTION_MS = 1000;
 
-export const stressReaction = (marks: Mark[], { fromMs, toMs }: StressSpan): string => {
+export const stressReaction = (marks: Mark[], { fromMs, toMs }: Pick<StressSpan, "fromMs" | "toMs">): string => {
   const during = marks.filter(({ at_ms }) => at_ms >= fromMs && at_ms <= toMs + REACTION_MS);
   const shrunk = during.find(({ from, to }) => to < from);
   if (!shrunk) return t("Ebb had enough memory and did not reduce the micro-batch.");
-  return shrunk.to === 0 ? t("Ebb waited for memory. This does not change the result of the training.") : t("Ebb reduced the micro-batch from {from} to {to}. This does not change the result of the training.", { from: shrunk.from, to: shrunk.to });
+  if (shrunk.to === 0) return t("Ebb waited for memory. This does not change the result of the training.");
+  const sizes = { from: shrunk.from, to: shrunk.to };
+  const back = marks.find(({ at_ms, to }) => at_ms > toMs && to >= shrunk.from);
+  if (!back) return t("Ebb reduced the micro-batch from {from} to {to}. This does not change the result of the training.", sizes);
+  return t("Ebb reduced the micro-batch from {from} to {to} and grew it back in {seconds} s. This does not change the result of the training.", { ...sizes, seconds: Math.max(1, Math.round((back.at_ms - toMs) / 1000)) });
 };

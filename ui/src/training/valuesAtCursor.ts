@@ -17,9 +17,12 @@ export interface Reading {
 /** Sums of the series by the rows of the cursor's box that they belong to. */
 const rowsAt = (scene: Scene, ms: number): Reading["rows"] => {
   const sums = new Map<Label, { total: number; text: string }>();
+  const seen = new Set<string | undefined>();
   for (const row of SERIES) {
     const drawn = scene.series.get(row);
-    if (!drawn || !scene.panels.some(({ id }) => id === row.panel)) continue;
+    // Swap may be drawn in two panels.
+    if (!drawn || seen.has(row.array)) continue;
+    seen.add(row.array);
     const value = drawn.values[indexAt(drawn.at, ms)] ?? Number.NaN;
     for (const label of row.cursor ?? []) {
       if (label === "In use" && scene.options.memory === "ebb") continue;

@@ -550,3 +550,35 @@ fn a_run_is_summarized_in_a_line() {
     assert_eq!(run.sparkline(40).len(), 40);
     assert!(run.sparkline(40).first() > run.sparkline(40).last());
 }
+
+#[test]
+fn a_stress_test_is_marked_until_it_gives_the_memory_back() {
+    let mut run = fold(&demo::events());
+    let now_ms = run.now_ms();
+    let mut reported = |at_ms: u64, bytes: u64, seconds: u64| {
+        run.apply(&RunEvent::StressTest {
+            at_ms,
+            step: 257,
+            bytes,
+            seconds,
+        });
+        let spans = run.window(None, None, 800, 0).header.stress_tests;
+        spans
+            .iter()
+            .map(|span| (span.from_ms, span.to_ms, span.bytes))
+            .collect::<Vec<_>>()
+    };
+    // It holds the memory now: the planned end is in the future.
+    let begun = now_ms - 3_000;
+    assert_eq!(reported(begun, 4, 20), [(begun, now_ms, 4)]);
+    let ended = now_ms - 1_000;
+    assert_eq!(reported(ended, 0, 0), [(begun, ended, 4)]);
+    // The end of a test that nobody looked at is the planned one.
+    let first = (begun, ended, 4);
+    assert_eq!(reported(now_ms, 5, 20), [first, (now_ms, now_ms, 5)]);
+    let late = now_ms + 90_000;
+    assert_eq!(
+        reported(late, 6, 20),
+        [first, (now_ms, now_ms + 20_000, 5), (late, late, 6)]
+    );
+}

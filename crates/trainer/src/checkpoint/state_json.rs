@@ -58,6 +58,16 @@ impl StateJson {
         }
         Ok(file)
     }
+
+    /// The format of a file that a later version of Ebb wrote, which may have other fields.
+    pub fn later_format(bytes: &[u8]) -> Option<u32> {
+        #[derive(Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let Format { format } = serde_json::from_slice(bytes).ok()?;
+        Some(format).filter(|format| *format > FORMAT)
+    }
 }
 
 #[cfg(test)]

@@ -85,6 +85,11 @@ fn change<T: Task>(session: &mut Session<'_, T>, request: Request) -> Result<()>
                 .memory_limits(session.state.step, session.controller.limits(), message)?;
         }
         Request::SetCourtesy(when) => session.set_courtesy(courtesy(Some(when))),
+        Request::StressTest { bytes, seconds, at } => {
+            session
+                .log
+                .stress_test(session.state.step, bytes, seconds, at)?;
+        }
         Request::Stop | Request::Pause | Request::Resume => {}
     }
     Ok(())

@@ -404,6 +404,31 @@ fn drafts_are_ignored_and_damaged_checkpoints_reported() {
 }
 
 #[test]
+fn a_checkpoint_of_another_version_names_the_next_move() {
+    let (_folder, run) = run();
+    let train_state = train_state(&plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10));
+    checkpoint::write(&run, &train_state, &at(1)).unwrap();
+    let file = run.path.join(RunFolder::checkpoint_name(1));
+    let file = file.join("state.json");
+    let written: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let state = &written["state"];
+    // An earlier version with the same fields and no checksum, and a later one with other fields.
+    for other in [
+        serde_json::json!({"format": 0, "state": state, "files": {}}),
+        serde_json::json!({"format": 7, "position": 400}),
+    ] {
+        fs::write(&file, other.to_string()).unwrap();
+        let error = checkpoint::newest(&run).err().unwrap();
+        assert_eq!(error.code(), "checkpoint_version");
+        let expected = format!(
+            "step-000001 has format {}, but this version of Ebb reads format 1; use the version of Ebb that wrote it",
+            other["format"]
+        );
+        assert!(error.to_string().ends_with(&expected), "{error}");
+    }
+}
+
+#[test]
 fn a_damaged_average_invalidates_its_checkpoint() {
     let (_folder, run) = run();
     let mut plan = plan(ModelId::VIT_MICRO, ADAMW, DType::F32, 10);

@@ -1,8 +1,8 @@
 // Made-up results for the window in a plain browser. `?results=bad|regression|language|texts|
-// evaluating|missing|empty` shows other cases, `?suspicious` labels that may be wrong.
-import type { AnswerView, ComparisonView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
+// evaluating|missing|empty|version|moved` shows other cases, `?suspicious` labels that may be
+// wrong.
+import type { AnswerView, CommandError, ComparisonView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
 import type { ResultsHost } from "../results";
-import { inCurrentWording } from "./currentWording";
 import { picture } from "./standInPhoto";
 import { inspection, rows } from "./standInViews";
 
@@ -37,10 +37,10 @@ const none: ReportView = {
 const curve = Array.from({ length: 30 }, (_, i): [number, number] => [i + 1, i === 26 ? 0.934 : 0.92 - 0.8 * Math.exp(-(i + 1) / 3.4) + 0.008 * Math.sin(i * 2.3)]);
 const good: ReportView = {
   ...none, title: "Held-out accuracy", value: "93.4", unit: "%",
-  note: "227 of 243 images. With this many, the true value is likely between 89.6 and 95.9 %.",
+  note: "227 of 243 images. With this many samples, the true accuracy is likely between 89.6 and 95.9 %.",
   classes, confusion, mistakes, mistake_count: 16, curve, curve_title: "Accuracy by epoch", best_epoch: 27,
   calibration: [0, 0, 0, 4, 6, 9, 12, 18, 44, 150].map((count, i): [number, number, number] => [count, 0.05 + i / 10, Math.min(1, 0.02 + i / 11)]),
-  calibration_note: "Too sure of itself by 4.2 points; the expected calibration error is 5.1 %.",
+  calibration_note: "The model is too sure of itself, by 4.2 percentage points; the expected calibration error is 5.1 %.",
 };
 const texts: ReportView = {
   ...good,
@@ -48,7 +48,7 @@ const texts: ReportView = {
   mistake_count: 4,
 };
 const bad: ReportView = {
-  ...good, value: "7.0", note: "17 of 243 images. With this many, the true value is likely between 4.4 and 10.9 %.",
+  ...good, value: "7.0", note: "17 of 243 images. With this many samples, the true accuracy is likely between 4.4 and 10.9 %.",
 };
 const points = (scale: number) => Array.from({ length: 90 }, (_, i): [number, number] => {
   const value = scale * (1 + (i % 30) / 6);
@@ -56,7 +56,7 @@ const points = (scale: number) => Array.from({ length: 90 }, (_, i): [number, nu
 });
 const regression: ReportView = {
   ...none, title: "Held-out error", value: "80.1", unit: "calories",
-  note: "calories is off by this much on average; always predicting its mean is off by 89.5. 90 images were evaluated.",
+  note: "Predictions of calories are off by this much on average. Always predicting the mean would be off by 89.5. 90 images were evaluated.",
   curve: curve.map(([epoch, value]) => [epoch, 1.2 - value]), curve_title: "Held-out loss by epoch", best_epoch: 27,
   mistakes: mistakes.map((mistake) => ({ ...mistake, title: "120.0", detail: "predicted 310.0" })), mistake_count: 90,
   targets: [
@@ -66,28 +66,35 @@ const regression: ReportView = {
 };
 const language: ReportView = {
   ...none, title: "Held-out text", value: "2.13", unit: "bits per byte",
-  note: "Bits that the model needs for one byte of text that it has not seen; 8 without a model. 412 windows were evaluated.",
+  note: "The model needs this many bits for one byte of unseen text; without a model, one byte takes 8 bits. 412 windows were evaluated.",
   curve: curve.map(([epoch, value]) => [epoch, 5 - 3 * value]), curve_title: "Bits per byte by epoch", best_epoch: 27,
 };
-const reports: Record<string, ReportView | null> = { bad, regression, language, texts, evaluating: null, empty: null };
+const reports: Record<string, ReportView | null> = { bad, regression, language, texts, evaluating: null, empty: null, version: null, moved: null };
+const problems: Record<string, CommandError> = {
+  version: { code: "failed", message: "The checkpoint /Users/ada/Library/Application Support/Ebb/runs/2026-11-20-1322-img_caltech101_20/checkpoints/step-000480 has format 2, but this version of Ebb reads format 1; use the version of Ebb that wrote it" },
+  moved: { code: "failed", message: "The data of this run, img_caltech101_20, was moved or deleted. Put it back, or locate its new folder." },
+};
 const judgements: Record<string, { level: string; text: string }> = {
   bad: { level: "warning", text: "Not learning: no better than guessing. The learning rate 1 is probably too high; 0.001 is usual." },
   language: { level: "normal", text: "Learning: 2.13 bits per byte; guessing by byte frequency needs 4.45." },
-  regression: { level: "normal", text: "Better than predicting the mean: calories is off by 80.1 instead of 89.5." },
+  regression: { level: "normal", text: "Better than always predicting the mean: the average error of calories is 80.1 instead of 89.5." },
 };
 const reported = state in reports ? reports[state]! : good;
 /** With the labels that may be wrong: the first mistakes, as in a real evaluation. */
 const shown: ReportView | null = reported && query.has("suspicious") ? { ...reported, suspicious: reported.mistakes.slice(0, 10), suspicious_count: 12 } : reported;
-const view: ResultsView = inCurrentWording({
-  run: { ...rows[2]!, unix_ms: Date.now() - 4e5, line: "Finished after 480 steps" },
+/** Task and model of the other cases. */
+const kinds: Record<string, string> = { language: "Language model, Text-Mini", texts: "Text classification, Text-Mini", regression: "Image regression, ViT-Micro" };
+const ofClasses: [string, string][] = [["Loss", state === "bad" ? "2.98" : "0.241"], ["Largest class alone", "7.4 %"], ["Top-5 accuracy", state === "bad" ? "28.4 %" : "99.2 %"], ["Macro F1", state === "bad" ? "3.1 %" : "92.8 %"]];
+/** A language model has bits per byte instead of a loss. */
+const factsOf: Record<string, [string, string][]> = { language: [], regression: [["Loss", "0.418"]] };
+const ofTraining: [string, string][] = [["Trained for", "17:38"], ["Average speed", state === "language" ? "6,690 tokens/s" : "26.1 samples/s"], ["Largest footprint", "6.5 GB"], ["Micro-batch", "8 to 16"]];
+const view: ResultsView = {
+  run: { ...rows[2]!, unix_ms: Date.now() - 4e5, what: kinds[state] ?? rows[2]!.what },
   task: state === "language" ? "language-model" : state === "texts" ? "text-classification" : "image-classification", sample: state === "language" ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
-  report: shown, evaluating: state === "evaluating" ? [96, 243] : null, problem: null,
-  facts: [
-    ["Checkpoint", "epoch 27 of 30"], ["Loss", "0.241"], ["Largest class alone", "7.4 %"], ["Top-5 accuracy", "99.2 %"], ["Trained for", "17:38"],
-    ["Average speed", "26.1/s"], ["Largest footprint", "6.5 GB"], ["Micro-batch", "8 to 16"],
-  ],
+  report: shown, evaluating: state === "evaluating" ? [96, 243] : null, problem: problems[state] ?? null,
+  facts: [["Checkpoint", "epoch 27 of 30"], ...(factsOf[state] ?? ofClasses), ...ofTraining],
   judgement: judgements[state] ?? { level: "normal", text: "Better than guessing: 93.4 % right instead of 7.4 %." },
-});
+};
 
 const answer = (id: number, name: string): AnswerView => {
   const unread = name.includes("bad");
@@ -133,7 +140,7 @@ export const resultsHost: ResultsHost = {
   samples: async (_run, cls, predicted) =>
     Array.from({ length: 4 }, (_, i) => ({ id: 7 * i + cls, file: `${names[cls]}/image_${i}.jpg`, title: names[cls]!, detail: `${names[predicted]} ${91 - 8 * i} %`, text: null })),
   thumbnail: async (_run, sample) => {
-    if (state === "missing") throw { code: "data_missing", message: "The folder img_caltech101_20 is not where it was. Put it back, or locate it to see the images." };
+    if (state === "missing") throw { code: "data_missing", message: "The folder img_caltech101_20 was moved or deleted. Put the folder back, or choose Locate folder to see the images." };
     return picture(sample);
   },
   compare: async () => comparison,
@@ -162,7 +169,7 @@ export const resultsHost: ResultsHost = {
   inputPicture: async (input) => picture(input + 3),
   saliency: async () => Uint8Array.from({ length: 64 * 64 }, (_, i) => 255 * Math.exp(-((i % 64 - 32) ** 2 + (Math.floor(i / 64) - 34) ** 2) / 200)).buffer,
   saveAnswers: async () => "predictions.csv",
-  evaluateInput: async () => ({ ...good, title: "Folder accuracy", value: "88.0", note: "44 of 50 images. With this many, the true value is likely between 76.2 and 94.4 %." }),
+  evaluateInput: async () => ({ ...good, title: "Folder accuracy", value: "88.0", note: "44 of 50 images. With this many samples, the true accuracy is likely between 76.2 and 94.4 %." }),
   openInput: async () => ({ kind: "inspection", id: "demo", weights: null }),
   onDropped: (listener) => {
     const name = query.get("dropped");

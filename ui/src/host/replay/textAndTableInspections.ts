@@ -6,7 +6,7 @@ const [images] = inspection.plans;
 const none = { typical_size: null, skipped: [], notes: [] };
 
 const textPlan: PlanView = {
-  ...images!, task: "Text classification", asks: "One subfolder per class.", sample: "text", models: [["text_transformer", "Transformer, 4 blocks"]],
+  ...images!, task: "Text classification", asks: "One sub-folder per class.", sample: "text", models: [["text_transformer", "Transformer, 4 blocks"]], model_sizes: [],
   settings: { ...images!.settings, task: "text-classification", model: "text_transformer", resolution: 256, effective_batch: 32, epochs: 10, learning_rate: 3e-4, augment: null },
   resolutions: [128, 256, 512], train_samples: 6400, held_out_samples: 1600,
 };
