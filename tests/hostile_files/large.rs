@@ -151,12 +151,16 @@ const LARGE_FILES: &[LargeFile] = &[
     }),
     ("parquet", "a footer of many columns", || {
         let column = [0x15, 2, 0x25, 0, 0x18, 1, b'a', 0];
-        parquet(&column, &[], &[], 16 * MB)
+        parquet(&column, &[], &[], 79_000)
     }),
     ("parquet", "a footer of many row groups", || {
-        parquet(&[], &[0x19, 0x0C, 0x16, 0, 0x16, 0, 0], &[], 16 * MB)
+        parquet(&[], &[0x19, 0x0C, 0x16, 0, 0x16, 0, 0], &[], 3_400_000)
     }),
     ("parquet", "a footer of many notes", || {
+        let note = [[0x18, 28].as_slice(), &[b'k'; 28], &[0]].concat();
+        parquet(&[], &[], &note, 15 * MB)
+    }),
+    ("parquet", "a footer of too many notes", || {
         parquet(&[], &[], &[0x18, 1, b'k', 0], 16 * MB)
     }),
     ("parquet", "a footer that is too long", || {
