@@ -32,8 +32,8 @@ check: setup-test $(ui_passed) lint
 	cargo nextest run --release --workspace --lib --bins --test tidy
 
 # Slow tests that CI runs at night: every test of `make test` three times, 10,000 fault schedules, all faults of a disk, 1,000 kills
-# of the process, a minute of mutated files for each reader, 200 random schedules of groups, 100 killed ranks, and runs under real
-# memory pressure.
+# of the process, a minute of mutated files and a minute of fuzzing for each reader, 200 random schedules of groups, 100 killed
+# ranks, and runs under real memory pressure. Fuzzing needs a nightly compiler; scripts/fuzz installs one.
 test-long: setup-test ui/dist/index.html
 	$(step) 'running every test three times'
 	scripts/with-display cargo nextest run --release --workspace --stress-count 3
@@ -47,6 +47,8 @@ test-long: setup-test ui/dist/index.html
 	EBB_ALL_MACHINES=1 cargo nextest run --release --workspace -E 'test(machines_of_all_sizes)' --no-capture
 	$(step) 'reading mutated files for a minute each'
 	EBB_MUTATION_SECONDS=60 cargo nextest run --release --workspace -E 'binary(hostile_files)'
+	$(step) 'fuzzing every reader for a minute each, with a nightly compiler'
+	scripts/fuzz 60
 	$(step) 'training in groups with 200 random schedules'
 	EBB_GROUP_SCHEDULES=200 cargo nextest run --release --workspace -E 'test(/^distributed_random_schedules::/)' --no-capture
 	$(step) 'training under real memory pressure'

@@ -1,7 +1,6 @@
 //! Installs `ebb` for the terminal: a link to the program inside the app, in a folder that needs no
 //! administrator rights.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -22,7 +21,7 @@ const OWN: &str = ".local/bin";
 pub fn install_here() -> Result<String, String> {
     // Started through the link, the program is known by the link.
     let program = std::env::current_exe()
-        .and_then(fs::canonicalize)
+        .and_then(std::fs::canonicalize)
         .map_err(|error| {
             format!("Ebb does not know where it is installed: {error}. Install it again.")
         })?;
@@ -48,7 +47,8 @@ fn install(program: &Path, shared: &[PathBuf], home: &Path) -> Result<String, St
         }
     }
     let own = home.join(OWN);
-    let made = fs::create_dir_all(&own).and_then(|()| link(program, &own));
+    // tidy: not durable: an empty folder
+    let made = std::fs::create_dir_all(&own).and_then(|()| link(program, &own));
     match made {
         Ok(()) => Ok(format!(
             "{} If your shell does not find `ebb`, add this line to ~/.zprofile and open a new terminal: export PATH=\"$HOME/{OWN}:$PATH\"",
@@ -110,14 +110,16 @@ fn link(program: &Path, folder: &Path) -> std::io::Result<()> {
     }
     let draft = folder.join(format!(".{NAME}.{}", std::process::id()));
     symlink(program, &draft)?;
-    fs::rename(&draft, &path).inspect_err(|_| {
-        let _ = fs::remove_file(&draft);
-    })
+    ::disk::rename(&draft, &path).inspect_err(|_| {
+        let _ = ::disk::remove_file(&draft);
+    })?;
+    ::disk::sync_parent(&path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     struct Place {
         _root: tempfile::TempDir,

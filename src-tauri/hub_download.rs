@@ -252,8 +252,9 @@ fn download(
 
 /// Waits until no other process downloads into `place`: two would write to the same partial files.
 fn lock(place: &Path, name: &str, print: &dyn Fn(&str)) -> Result<File, HubError> {
-    fs::create_dir_all(place).map_err(disk(place))?;
+    ::disk::create_dir_all(place).map_err(disk(place))?;
     let path = place.join(LOCK);
+    // tidy: not durable: the lock of a process
     let mut options = File::options();
     let file = options.create(true).append(true).open(&path);
     let file = file.map_err(disk(&path))?;
@@ -295,7 +296,7 @@ fn disk(path: &Path) -> impl FnOnce(std::io::Error) -> HubError + '_ {
 
 /// Removes a file if it exists.
 fn remove(path: &Path) -> Result<(), HubError> {
-    match fs::remove_file(path) {
+    match ::disk::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(disk(path)(error)),
         _ => Ok(()),
     }

@@ -4,7 +4,6 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +19,8 @@ pub enum Language {
     German,
 }
 
+/// Most bytes of the file with the user's choice.
+const MAX_BYTES: u64 = 1 << 10;
 /// The sections of the strings whose keys are patterns: sentences of Rust.
 const OF_RUST: &str = "rust: ";
 static FILE_PATH: OnceLock<PathBuf> = OnceLock::new();
@@ -61,7 +62,7 @@ pub fn current() -> Language {
 
 /// What the user chose; `None` follows the system.
 pub fn choice() -> Option<Language> {
-    let text = fs::read(FILE_PATH.get()?).ok()?;
+    let text = ::disk::read_limited(FILE_PATH.get()?, MAX_BYTES).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -69,8 +70,8 @@ pub fn choice() -> Option<Language> {
 pub fn choose(choice: Option<Language>) -> io::Result<()> {
     if let Some(path) = FILE_PATH.get() {
         match choice {
-            Some(language) => fs::write(path, serde_json::to_vec(&language)?)?,
-            None => match fs::remove_file(path) {
+            Some(language) => ::disk::write_atomic(path, &serde_json::to_vec(&language)?)?,
+            None => match ::disk::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             },
@@ -286,6 +287,7 @@ fn german_number(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn german_is_used_only_for_german_locales() {

@@ -11,9 +11,11 @@ use crate::recovery_view::{self, INPUT_SIZE, RecoveryView, TRAINED_PART};
 use crate::window_types::{ChangedSettings, CommandError, RepeatView, Show};
 use crate::{context_menu, import_run, menu_actions, os_integration};
 use runlog::{
-    CheckpointBlocks, RunConfig, RunFolder, RunNotes, Started, TrainableLayers, parse_tags,
+    CheckpointBlocks, RunConfig, RunFolder, RunNotes, RunlogError, Started, TrainableLayers,
+    parse_tags,
 };
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tauri::{LogicalPosition, State, WebviewWindow};
@@ -294,23 +296,55 @@ pub async fn run_location(shell: State<'_, Arc<Shell>>, run: String) -> Answer<S
 pub async fn trash_run(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
-        if folder.is_alive() {
-            let why = "This run is training. Stop the run first, then move it to the trash.";
-            return Err(CommandError::new("busy", why));
-        }
-        os_integration::move_to_trash(&folder.path).map_err(|error| {
-            let why = format!("{run} cannot be moved to the trash: {error}.");
-            CommandError::new("failed", why)
-        })?;
+        trash_by(os_integration::move_to_trash, &folder)?;
         shell.runs.forget(&run);
         Ok(())
     })
     .await
 }
 
+/// Moves a run to the trash by `move_to_trash`. Meanwhile no process can begin to train it.
+fn trash_by<E: Display>(
+    move_to_trash: impl FnOnce(&Path) -> Result<(), E>,
+    folder: &RunFolder,
+) -> Answer<()> {
+    let claim = folder.claim();
+    if matches!(claim, Err(RunlogError::Busy { .. })) {
+        let why = "This run is training. Stop the run first, then move it to the trash.";
+        return Err(CommandError::new("busy", why));
+    }
+    // A folder that cannot be locked, because it is read-only or damaged, may still be moved.
+    move_to_trash(&folder.path).map_err(|error| {
+        let why = format!("{} cannot be moved to the trash: {error}.", folder.id());
+        CommandError::new("failed", why)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_is_locked_while_it_moves_to_the_trash() {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let folder = RunFolder {
+            path: home.path().join("r1"),
+        };
+        std::fs::create_dir(&folder.path).expect("it can be made");
+        let trash = home.path().join("trash");
+        let moves = |path: &Path| {
+            let refused = folder.claim().expect_err("it is locked");
+            assert!(matches!(refused, RunlogError::Busy { .. }), "{refused}");
+            std::fs::rename(path, &trash)
+        };
+        let claim = folder.claim().expect("it is free");
+        let refused = trash_by(moves, &folder).expect_err("it is training");
+        assert_eq!(refused.code, "busy");
+        assert!(folder.path.is_dir() && !trash.exists());
+        drop(claim);
+        trash_by(moves, &folder).expect("it moves");
+        assert!(!folder.path.exists() && trash.join("lock").is_file());
+    }
 
     #[test]
     fn a_name_that_another_run_has_is_taken() {

@@ -250,7 +250,7 @@ impl Followed {
 }
 
 fn watch(root: &Path, changed: Arc<Changed>) -> notify::Result<RecommendedWatcher> {
-    std::fs::create_dir_all(root).map_err(notify::Error::io)?;
+    ::disk::create_dir_all(root).map_err(notify::Error::io)?;
     let root: PathBuf = root.canonicalize().map_err(notify::Error::io)?;
     let place = root.clone();
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {

@@ -122,7 +122,9 @@ fn the_windows_table_of_settings_is_current() {
         let json = |rows: serde_json::Result<String>| rows.expect("a table is JSON") + "\n";
         let table = json(serde_json::to_string_pretty(&table()));
         let limits = json(serde_json::to_string_pretty(&plan_limits()));
+        // tidy: not durable: a file of this project
         std::fs::write(config.out_dir().join("settings.json"), table).map_err(ExportError::Io)?;
+        // tidy: not durable: a file of this project
         std::fs::write(config.out_dir().join("limits.json"), limits).map_err(ExportError::Io)
     });
 }

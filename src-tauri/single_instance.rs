@@ -80,7 +80,8 @@ fn hand_over(folder: &Path, target: Option<&Path>) -> io::Result<()> {
 impl First {
     /// `None` if another process is the first one.
     fn claim(folder: &Path) -> io::Result<Option<First>> {
-        fs::create_dir_all(folder)?;
+        ::disk::create_dir_all(folder)?;
+        // tidy: not durable: the lock of a process
         let lock = File::options()
             .create(true)
             .append(true)
@@ -92,6 +93,7 @@ impl First {
         }
         let socket = folder.join(SOCKET);
         // A process that was killed leaves its socket behind.
+        // tidy: not durable: the socket of a process
         match fs::remove_file(&socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

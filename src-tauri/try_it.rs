@@ -141,6 +141,7 @@ impl TryIt {
         for input in lock(&self.inputs).drain(..) {
             if let Input::Pasted(path) = input {
                 // A file that stays behind is in the system's temporary folder.
+                // tidy: not durable: the system's temporary folder
                 let _ = std::fs::remove_file(path);
             }
         }
@@ -178,6 +179,7 @@ impl TryIt {
         let number = self.pasted.fetch_add(1, Ordering::Relaxed);
         let name = format!("ebb-{}-{number}.pasted", std::process::id());
         let path = std::env::temp_dir().join(name);
+        // tidy: not durable: the system's temporary folder
         std::fs::write(&path, bytes).map_err(|error| {
             let why =
                 format!("The picture cannot be stored: {error}. Save the picture as a file and drop the file.");

@@ -41,7 +41,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
         || Failure::new("a run ended unexpectedly"),
     );
     // A model trained for a few steps is of no use.
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = ::disk::remove_dir_all(&folder);
     let times = times?;
     if times.iter().any(|one| one.seconds.len() < steps as usize) {
         return Err(Failure::stopped(

@@ -93,7 +93,7 @@ fn range_test(
             }
         },
     );
-    let _ = std::fs::remove_dir_all(&place);
+    let _ = ::disk::remove_dir_all(&place);
     let Attempt { plan, failed, .. } = tried?;
     if let Some(error) = failed {
         status!("The test ended because the training diverged: {error}");

@@ -161,7 +161,7 @@ pub fn report(args: &args::Report) -> Result<(), Failure> {
         .out
         .clone()
         .map_or_else(|| folder.clone(), |path| RunFolder { path });
-    std::fs::create_dir_all(&out.path).map_err(|error| {
+    ::disk::create_dir_all(&out.path).map_err(|error| {
         Failure::new(format!(
             "{} cannot be created: {}; choose another folder",
             out.path.display(),

@@ -206,7 +206,7 @@ fn measure(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
     );
     let peak_bytes = pressure::take_own_peak_bytes().unwrap_or_else(pressure::own_footprint_bytes);
     // A model trained for a few steps is of no use.
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = ::disk::remove_dir_all(&folder);
     Ok(Row {
         peak_bytes: Some(peak_bytes),
         ..row_from_events(&tried?, batch)

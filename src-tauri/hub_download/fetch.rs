@@ -5,7 +5,7 @@ use super::verify_checksum::RemoteFile;
 use super::{HubError, Repository, disk, remove};
 use indicatif::{ProgressBar, ProgressStyle};
 use runlog::format_bytes;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -95,7 +95,7 @@ impl<'a> Hub<'a> {
             return Ok(());
         }
         let parent = path.parent().unwrap_or(folder);
-        fs::create_dir_all(parent).map_err(disk(parent))?;
+        ::disk::create_dir_all(parent).map_err(disk(parent))?;
         let draft = path.with_added_extension("part");
         let there = fs::metadata(&draft).map_or(0, |found| found.len());
         let rest = match there {
@@ -192,7 +192,8 @@ impl<'a> Hub<'a> {
         draft: &Path,
         there: u64,
     ) -> Result<Attempt, HubError> {
-        let to = OpenOptions::new().create(true).append(true).open(draft);
+        // tidy: not durable: the sum of a download is checked before it is renamed
+        let to = File::options().create(true).append(true).open(draft);
         let mut to = to.map_err(disk(draft))?;
         let style = ProgressStyle::with_template("  {bytes} of {total_bytes}, {bytes_per_sec}");
         let bar = ProgressBar::new(file.size).with_position(there);
@@ -259,5 +260,39 @@ impl<'a> Hub<'a> {
             endpoint: self.repository.endpoint.to_owned(),
             reason,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A hub that is not on this machine redirects to an address without encryption, or has one
+    /// itself: the request fails before anything is sent, so the token is not either.
+    #[test]
+    fn nothing_is_fetched_without_encryption() {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        server.set_nonblocking(true).expect("it can be set");
+        let url = format!("http://{}/model", server.local_addr().expect("it has one"));
+        let hub = |is_local| {
+            let access = Access {
+                is_local,
+                token: Some("secret".to_owned()),
+            };
+            let repository = Repository {
+                name: "org/name",
+                endpoint: "https://example.org",
+            };
+            Hub::new(repository, access)
+        };
+        let refused = hub(false).get(&url).call();
+        let refused = refused.expect_err("it is not encrypted");
+        assert!(
+            matches!(refused, ureq::Error::RequireHttpsOnly(_)),
+            "{refused:?}"
+        );
+        let asked = server.accept().expect_err("nothing has connected");
+        assert_eq!(asked.kind(), io::ErrorKind::WouldBlock);
     }
 }

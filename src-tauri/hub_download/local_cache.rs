@@ -5,7 +5,6 @@ use super::listing::{CONFIG, INDEX, MAX_INDEX_BYTES, MODEL, TOKENIZER};
 use dataset::Task;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use trainer::{PretrainedFamily, model_task};
 
@@ -15,6 +14,9 @@ const HOME: &str = "HF_HOME";
 
 /// Most bytes of `config.json`. Those of published models have a few thousand.
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
+
+/// Most bytes of a file with the name of a commit, which has forty.
+const MAX_COMMIT_BYTES: u64 = 1 << 10;
 
 /// The part of `config.json` that names the network.
 #[derive(Deserialize)]
@@ -55,7 +57,7 @@ pub(super) fn snapshot(name: &str) -> Option<Snapshot> {
 
 fn cached(root: &Path, name: &str) -> Option<Snapshot> {
     let place = root.join(format!("models--{}", name.replace('/', "--")));
-    let commit = fs::read_to_string(place.join("refs/main")).ok()?;
+    let commit = ::disk::read_text_limited(&place.join("refs/main"), MAX_COMMIT_BYTES).ok()?;
     let commit = commit.trim();
     let is_plain = !commit.is_empty() && commit.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let folder = place.join("snapshots").join(commit);
@@ -105,6 +107,7 @@ fn missing_weights(folder: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn write(path: &Path, text: &str) {
         fs::create_dir_all(path.parent().expect("a folder")).expect("it can be created");

@@ -1,5 +1,6 @@
-//! The disk becomes full while the window trains: the run ends with a checkpoint while one still
-//! fits, the window says what to do, and the run resumes once there is space again.
+//! The disk becomes full while the window trains: one checkpoint is saved while one still fits, a
+//! warning says so, and the run trains on, even without any free space. Once there is space again,
+//! its events are complete.
 
 use crate::SOON;
 use crate::support::driver::{SmallDisk, fill};
@@ -7,7 +8,8 @@ use crate::support::home::{Home, events_in};
 use crate::support::until;
 use crate::support::window::Window;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 const DISK_MB: u64 = 256;
@@ -20,8 +22,15 @@ fn newest(run: &Path, kind: &str) -> Option<Value> {
     events.find(|event| event["kind"] == kind)
 }
 
+/// Fills the disk to its last byte.
+fn fill_completely(disk: &Path) {
+    let mut file = File::create(disk.join("rest")).expect("it can be created");
+    let full = io::copy(&mut io::repeat(0), &mut file).expect_err("it is full");
+    assert_eq!(full.kind(), ErrorKind::StorageFull);
+}
+
 #[test]
-fn a_disk_that_becomes_full_ends_the_run_with_a_checkpoint() {
+fn a_run_trains_on_while_its_disk_is_full() {
     let home = Home::new();
     let Some(small) = SmallDisk::allowed(DISK_MB) else {
         return println!("skipped: no disk can be mounted here (unshare -m, mount -t tmpfs)");
@@ -34,31 +43,38 @@ fn a_disk_that_becomes_full_ends_the_run_with_a_checkpoint() {
     let run = disk.join("runs").join(window.run_id());
     until("it trains", SOON, || newest(&run, "step"));
     fill(&disk, LEFT_BYTES).expect("the disk has space for the filler");
-    let advice = window.wait_for(
-        "the window says what to do",
-        "const shown = document.querySelector('#status-line')?.textContent ?? ''; return shown.includes('Free some disk space') ? shown : null",
-    );
-    let advice = advice.as_str().unwrap_or_default();
-    assert!(advice.contains("choose Resume"), "{advice}");
-    window.screenshot("full-disk");
-    let stopped = newest(&run, "stopped").expect("it ended");
-    assert_eq!(stopped["reason"], "disk", "{stopped}");
-    let step = stopped["step"].as_u64().expect("a step is a count");
-    let saved = run.join(format!("checkpoints/step-{step:06}"));
-    assert!(
-        saved.is_dir(),
-        "the last step is saved: {}",
-        saved.display()
-    );
-
-    fs::remove_file(disk.join("filler")).expect("the filler is there");
-    window.click("#resume");
-    let resumed = until("it goes on", SOON, || newest(&run, "resumed"));
-    assert_eq!(resumed["step"].as_u64(), Some(step));
-    until("it trains again", SOON, || {
-        let trained = newest(&run, "step")?["step"].as_u64()?;
-        (trained > step).then_some(())
+    let warned = until("the run warns", SOON, || {
+        let mut events = events_in(&run).into_iter();
+        events.find(|event| event["code"] == "disk_short")
     });
+    let message = warned["message"].as_str().unwrap_or_default();
+    assert!(message.contains("of disk space is left"), "{message}");
+    let saved = newest(&run, "checkpoint").expect("one still fits");
+    let path = saved["path"].as_str().unwrap_or_default();
+    assert!(run.join(path).is_dir(), "{path} is saved");
+
+    fill_completely(&disk);
+    let step = || newest(&run, "step").and_then(|event| event["step"].as_u64());
+    let written = step();
+    window.click("#open-notes");
+    window.wait_for(
+        "the window says that no events can be written",
+        "return document.body.textContent.includes('its events are written once the disk accepts them') || null",
+    );
+    window.screenshot("full-disk");
+    window.wait_for_status("training");
+    fs::remove_file(disk.join("rest")).expect("it is there");
+    fs::remove_file(disk.join("filler")).expect("it is there");
+    until("the events are complete", SOON, || {
+        (step() > written).then_some(())
+    });
+    let steps: Vec<u64> = events_in(&run)
+        .iter()
+        .filter(|event| event["kind"] == "step")
+        .filter_map(|event| event["step"].as_u64())
+        .collect();
+    let expected: Vec<u64> = (1..=steps.len() as u64).collect();
+    assert_eq!(steps, expected, "no step is lost");
     window.click("#stop");
     window.wait_for_status("stopped");
 }

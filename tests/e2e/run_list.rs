@@ -35,7 +35,8 @@ fn runs_are_renamed_found_repeated_and_thrown_away() {
     let home = Home::new();
     trained(&home, "2");
     let second = trained(&home, "3");
-    let window = Window::open(&["app"], home.path());
+    let data = tempfile::tempdir().expect("a temporary folder");
+    let window = Window::open_with_trash(&["app"], home.path(), data.path());
     window.wait_for(
         "two rows with their dates",
         "return document.querySelectorAll('[data-run-row] .state').length === 2 \
@@ -71,6 +72,10 @@ fn runs_are_renamed_found_repeated_and_thrown_away() {
         .invoke("trash_run", &json!({"run": second}))
         .expect("it is moved");
     assert!(!home.run(&second).exists());
+    let thrown = data.path().join("Trash/files").join(&second);
+    for file in ["config.toml", "events.jsonl", "checkpoints"] {
+        assert!(thrown.join(file).exists(), "{file} is not in the trash");
+    }
     window.run("location.hash = '#/'");
     until("one row is left", SOON, || {
         (rows(&window) == json!(["groceries"])).then_some(())

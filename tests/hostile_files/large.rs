@@ -149,11 +149,94 @@ const LARGE_FILES: &[LargeFile] = &[
     ("texts", "no known encoding", || {
         (0..20 * MB).map(|n| 0x80 | (n % 127) as u8).collect()
     }),
+    ("parquet", "a footer of many columns", || {
+        let column = [0x15, 2, 0x25, 0, 0x18, 1, b'a', 0];
+        parquet(&column, &[], &[], 79_000)
+    }),
+    ("parquet", "a footer of many row groups", || {
+        parquet(&[], &[0x19, 0x0C, 0x16, 0, 0x16, 0, 0], &[], 3_400_000)
+    }),
+    ("parquet", "a footer of many notes", || {
+        let note = [[0x18, 28].as_slice(), &[b'k'; 28], &[0]].concat();
+        parquet(&[], &[], &note, 15 * MB)
+    }),
+    ("parquet", "a footer of too many notes", || {
+        parquet(&[], &[], &[0x18, 1, b'k', 0], 16 * MB)
+    }),
+    ("parquet", "a footer that is too long", || {
+        parquet(&[], &[], &[0x18, 1, b'k', 0], 60 * MB)
+    }),
+    ("chat_template", "many tags", || {
+        repeated("", "{{1}}", "", MB)
+    }),
+    ("chat_template", "many blocks", || {
+        repeated("", "{%if a%}{%endif%}", "", MB)
+    }),
+    ("chat_template", "a list of many numbers", || {
+        repeated("{{ [", "1,", "1] | length }}", MB)
+    }),
+    ("chat_template", "a template that is too long", || {
+        vec![b'a'; 10 * MB]
+    }),
+    (
+        "chat_template",
+        "a list that was doubled often is joined",
+        || format!("{DOUBLED_LIST}{{{{ ''.join(n.x) }}}}").into_bytes(),
+    ),
+    (
+        "chat_template",
+        "a list that was doubled often as JSON",
+        || format!("{DOUBLED_LIST}{{{{ n.x | tojson(indent=8) }}}}").into_bytes(),
+    ),
     ("images", "a PNG of 100 million pixels", large_png),
     ("images", "a JPEG of a hundred scans", progressive_jpeg),
 ];
 
 const MB: usize = 1_000_000;
+
+/// A template with a list of a billion elements, which takes no memory until it is visited.
+const DOUBLED_LIST: &str =
+    "{% set n = namespace(x=['a']) %}{% for i in range(30) %}{% set n.x = n.x + n.x %}{% endfor %}";
+
+/// A Parquet file without rows. Its footer (Thrift's compact protocol) repeats an encoded column,
+/// an encoded row group or an encoded note as often as they fit in `bytes`.
+fn parquet(column: &[u8], row_group: &[u8], note: &[u8], bytes: usize) -> Vec<u8> {
+    let count = |element: &[u8]| bytes.checked_div(element.len()).unwrap_or(0);
+    let list = |footer: &mut Vec<u8>, count: usize, element: &[u8]| {
+        footer.push(0xFC);
+        variable_length(footer, count);
+        (0..count).for_each(|_| footer.extend(element));
+    };
+    // The version, and the schema: a root with its columns.
+    let mut footer = vec![0x15, 2, 0x19];
+    let columns = count(column);
+    footer.push(0xFC);
+    variable_length(&mut footer, columns + 1);
+    footer.extend([0x48, 1, b'r', 0x15]);
+    variable_length(&mut footer, 2 * columns);
+    footer.push(0);
+    (0..columns).for_each(|_| footer.extend(column));
+    // No rows, the row groups, and the notes.
+    footer.extend([0x16, 0, 0x19]);
+    list(&mut footer, count(row_group), row_group);
+    footer.push(0x19);
+    list(&mut footer, count(note), note);
+    footer.push(0);
+    let mut file = b"PAR1".to_vec();
+    file.extend(&footer);
+    file.extend((footer.len() as u32).to_le_bytes());
+    file.extend(b"PAR1");
+    file
+}
+
+/// Appends a number as Thrift writes it: seven bits per byte.
+fn variable_length(to: &mut Vec<u8>, mut number: usize) {
+    while number > 0x7F {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
 
 /// `begin`, then `part` as often as it fits in `bytes`, then `end`.
 fn repeated(begin: &str, part: &str, end: &str, bytes: usize) -> Vec<u8> {

@@ -5,6 +5,8 @@ use crate::corpus_of;
 use crate::readers::reader;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Environment variable: seconds for each reader.
@@ -152,11 +154,51 @@ fn mutated_controller_lines_do_not_panic() {
     check("controller");
 }
 
+/// The readers that `scripts/fuzz` finds in the manifest: it prints them with the same `sed`.
+fn readers_of_the_script(root: &Path) -> Vec<String> {
+    let script = fs::read_to_string(root.join("scripts/fuzz")).expect("it can be read");
+    let (_, expression) = script
+        .split_once("sed -n '")
+        .expect("the script reads names");
+    let (expression, _) = expression.split_once('\'').expect("the expression ends");
+    let output = Command::new("sed")
+        .args(["-n", expression, "fuzz/Cargo.toml"])
+        .current_dir(root)
+        .output()
+        .expect("sed runs");
+    let text = String::from_utf8(output.stdout).expect("names are text");
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The readers that are fuzzed at night.
+fn readers_of_the_workflow(root: &Path) -> Vec<String> {
+    let path = root.join(".github/workflows/nightly.yml");
+    let workflow = fs::read_to_string(path).expect("it can be read");
+    let (_, list) = workflow
+        .split_once("reader: [")
+        .expect("it lists the readers");
+    let (list, _) = list.split_once(']').expect("the list ends");
+    list.split(',').map(|name| name.trim().to_owned()).collect()
+}
+
 #[test]
 fn every_reader_has_a_fuzz_target() {
-    let targets = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/fuzz_targets");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let targets = root.join("fuzz/fuzz_targets");
     let manifest = targets.with_file_name("Cargo.toml");
     let manifest = fs::read_to_string(manifest).expect("it can be read");
+    let mut names: Vec<String> = crate::readers::READERS
+        .iter()
+        .map(|(name, _)| (*name).to_owned())
+        .collect();
+    names.sort();
+    for (mut found, file) in [
+        (readers_of_the_script(root), "scripts/fuzz"),
+        (readers_of_the_workflow(root), "nightly.yml"),
+    ] {
+        found.sort();
+        assert_eq!(found, names, "{file}");
+    }
     for (name, _) in crate::readers::READERS {
         let target = fs::read_to_string(targets.join(format!("{name}.rs")));
         let target = target.expect("it can be read");

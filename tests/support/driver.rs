@@ -80,6 +80,13 @@ impl Driver {
         Driver::start_by(Command::new("WebKitWebDriver"), app, args, home)
     }
 
+    /// Starts the driver and the app with the folder that contains the user's trash.
+    pub fn start_with_trash(app: &Path, args: &[&str], home: &Path, data: &Path) -> Driver {
+        let mut command = Command::new("WebKitWebDriver");
+        command.env("XDG_DATA_HOME", data);
+        Driver::start_by(command, app, args, home)
+    }
+
     /// Starts the driver and the app with a home on a disk of their own.
     pub fn start_on(disk: &SmallDisk, app: &Path, args: &[&str], home: &Path) -> Driver {
         Driver::start_by(disk.command("WebKitWebDriver"), app, args, home)

@@ -19,6 +19,12 @@ impl Window {
         Window::with_driver(Driver::start(app, args, home))
     }
 
+    /// As [`Window::open`], with the folder that contains the user's trash.
+    pub fn open_with_trash(args: &[&str], home: &Path, data: &Path) -> Window {
+        let app = Path::new(env!("CARGO_BIN_EXE_ebb"));
+        Window::with_driver(Driver::start_with_trash(app, args, home, data))
+    }
+
     /// As [`Window::open`], with the home on a disk that only the app sees.
     pub fn open_on(disk: &SmallDisk, args: &[&str], home: &Path) -> Window {
         let app = Path::new(env!("CARGO_BIN_EXE_ebb"));

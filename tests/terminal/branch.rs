@@ -54,6 +54,17 @@ fn a_branch_begins_with_the_weights_of_its_run_and_other_settings() {
 }
 
 #[test]
+fn the_learning_rate_has_a_short_name() {
+    let (home, origin) = trained();
+    let line = format!("branch {} --set lr=1e-4 --set steps=1 --json", origin.id());
+    let events = home.run(&line).expect_code(0).events();
+    let RunEvent::Started(started) = &events[0] else {
+        panic!("{:?}", events[0]);
+    };
+    assert_eq!(started.learning_rate, 1e-4);
+}
+
+#[test]
 fn a_branch_resumes_without_its_run() {
     let (home, origin) = trained();
     let mut training = home.start(&format!("branch {} --set steps=1000", origin.id()));

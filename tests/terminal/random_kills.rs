@@ -1,10 +1,13 @@
 //! `ebb train` and `ebb resume` are killed at random moments of their lives: while they start, read
 //! the folder, train, evaluate, save and resume. No kill damages a checkpoint, none costs more than
-//! one interval between checkpoints, and the weights at the end are those of an undisturbed run.
+//! one interval between checkpoints, and the weights at the end are those of an undisturbed run. In
+//! every other run other apps take all memory for a moment, so that kills also hit a run that is
+//! suspended.
 //!
 //! `EBB_KILLS` sets the number of kills, and `EBB_KILL_SEED` chooses the moments.
 
-use crate::support::{TestHome, draw_classes};
+use crate::support::{TestHome, draw_classes, memory_script};
+use pressure::Change;
 use runlog::{RunEvent, RunFolder, RunStore, StopReason};
 use std::fs;
 use std::thread;
@@ -15,12 +18,33 @@ const STEPS: u64 = 16;
 const INTERVAL: u64 = 2;
 /// Kills in `make test`.
 const KILLS: u64 = 50;
+/// With so many kills, some hit a suspended run.
+const MANY_KILLS: u64 = 200;
+/// Memory of the scripted machine.
+const TOTAL_BYTES: u64 = 16_000_000_000;
+/// Decisions of each process before the shortage, and during it. While a run is suspended, it
+/// decides ten times per second.
+const CALM_DECISIONS: usize = 8;
+const SHORT_DECISIONS: usize = 4;
+/// How much longer a process lives that is suspended once.
+const SUSPENDED: Duration = Duration::from_millis(500);
 
 fn plan(out: &str) -> String {
     format!(
         "train {{birds}} --image-size 16 --effective-batch 4 --steps {STEPS} \
          --checkpoint-every {INTERVAL}steps --out {{{out}}}"
     )
+}
+
+/// The arguments of a process on a machine that is short of memory for a moment.
+const SHORTAGE: &str = " --memory-script {shortage} --memory-script-by decision";
+
+fn shortage() -> String {
+    let calm = TOTAL_BYTES / 16;
+    let others = std::iter::repeat_n(calm, CALM_DECISIONS)
+        .chain([TOTAL_BYTES; SHORT_DECISIONS])
+        .chain([calm; 5_000]);
+    memory_script(TOTAL_BYTES, 1_000, others)
 }
 
 fn setting(name: &str, usual: u64) -> u64 {
@@ -105,10 +129,45 @@ fn last_checkpoint(run: &RunFolder) -> [Vec<u8>; 2] {
     ["model.safetensors", "optimizer.safetensors"].map(read)
 }
 
-/// Trains a run to its end in spite of kills, and returns their number. Each process lives for at
-/// most `life`.
-fn train_despite_kills(home: &TestHome, out: &str, life: Duration, state: &mut u64) -> u64 {
-    let mut kills = 0;
+/// Whether the newest session of a run is suspended.
+fn is_suspended(log: &[RunEvent]) -> bool {
+    let mut suspended = false;
+    for event in log {
+        match event {
+            RunEvent::Decision { decision, .. } => match decision.change {
+                Change::Suspend => suspended = true,
+                Change::Continue => suspended = false,
+                _ => {}
+            },
+            RunEvent::Resumed { .. } | RunEvent::Step { .. } => suspended = false,
+            _ => {}
+        }
+    }
+    suspended
+}
+
+/// The number of kills, and how many of them hit a suspended run.
+#[derive(Default)]
+struct Kills {
+    all: u64,
+    suspended: u64,
+}
+
+/// Each process of a run.
+struct Process {
+    /// It lives for at most this time.
+    life: Duration,
+    arguments: &'static str,
+}
+
+/// Trains a run to its end in spite of kills, which it counts.
+fn train_despite_kills(
+    home: &TestHome,
+    out: &str,
+    process: &Process,
+    state: &mut u64,
+    kills: &mut Kills,
+) {
     loop {
         let run = run_in(home, out);
         let saved = run.as_ref().is_some_and(|run| {
@@ -122,7 +181,7 @@ fn train_despite_kills(home: &TestHome, out: &str, life: Duration, state: &mut u
             !checkpoints.is_empty()
         });
         let line = match run {
-            Some(run) if is_finished(&events(&run)) => return kills,
+            Some(run) if is_finished(&events(&run)) => return,
             Some(run) if saved => format!("resume {}", run.path.display()),
             // Nothing was saved yet, so the run begins anew.
             Some(_) => {
@@ -131,12 +190,17 @@ fn train_despite_kills(home: &TestHome, out: &str, life: Duration, state: &mut u
             }
             None => plan(out),
         };
-        let training = home.start(&line);
-        thread::sleep(life.mul_f64(draw(state)));
+        let training = home.start(&(line + process.arguments));
+        thread::sleep(process.life.mul_f64(draw(state)));
         training.signal("KILL");
         let stderr = home.path("stderr");
         match training.finish().0 {
-            None => kills += 1,
+            None => {
+                kills.all += 1;
+                let run = run_in(home, out);
+                let suspended = run.is_some_and(|run| is_suspended(&events(&run)));
+                kills.suspended += u64::from(suspended);
+            }
             code => assert_eq!(
                 code,
                 Some(0),
@@ -156,11 +220,23 @@ fn kills_at_random_moments_cost_at_most_one_interval() {
     assert_eq!(code, Some(0), "{log:#?}");
     let life = begin.elapsed();
     let (wanted, mut state) = (setting("EBB_KILLS", KILLS), setting("EBB_KILL_SEED", 1));
-    let (mut kills, mut runs) = (0, 0);
-    while kills < wanted {
+    home.file("shortage", shortage());
+    let (mut kills, mut runs) = (Kills::default(), 0);
+    while kills.all < wanted {
         runs += 1;
         let out = format!("killed{runs}");
-        kills += train_despite_kills(&home, &out, life, &mut state);
+        let process = if runs % 2 == 0 {
+            Process {
+                life: life + SUSPENDED,
+                arguments: SHORTAGE,
+            }
+        } else {
+            Process {
+                life,
+                arguments: "",
+            }
+        };
+        train_despite_kills(&home, &out, &process, &mut state, &mut kills);
         let killed = run_in(&home, &out).expect("it is finished");
         let whole = format!("whole{runs}");
         let line = format!("{} --replay {}", plan(&whole), killed.path.display());
@@ -170,5 +246,10 @@ fn kills_at_random_moments_cost_at_most_one_interval() {
         let same = last_checkpoint(&killed) == last_checkpoint(&whole);
         assert!(same, "the weights of run {runs} differ");
     }
-    println!("{kills} kills in {runs} runs, {:.1?} each", life);
+    let Kills { all, suspended } = kills;
+    println!("{all} kills in {runs} runs, {life:.1?} each; {suspended} hit a suspended run");
+    assert!(
+        suspended > 0 || wanted < MANY_KILLS,
+        "no kill hit a suspended run"
+    );
 }

@@ -1,5 +1,5 @@
-//! A run that is suspended for too long, or whose disk fills up, stops by itself: with a reason, a
-//! checkpoint and exit code 0. It can be resumed.
+//! A run that is suspended for too long, or whose system runs out of disk space for swap, stops by
+//! itself: with a reason, a checkpoint and exit code 0. It can be resumed.
 
 use crate::support::{TestHome, draw_classes};
 use pressure::{Action, Change};
@@ -109,11 +109,11 @@ fn a_run_suspended_too_long_stops_with_a_checkpoint() {
 }
 
 #[test]
-fn a_run_stops_with_a_checkpoint_before_the_disk_is_full() {
+fn a_run_stops_with_a_checkpoint_before_there_is_no_space_for_swap() {
     check_stop_and_resume(
         r#""others_bytes":1000000000,"disk_free_bytes":1900000000"#,
         "micro_batch = 4",
         StopReason::Disk,
-        "only 1.8 GB of disk space is left for checkpoints",
+        "only 1.8 GB of disk space is left for swap",
     );
 }

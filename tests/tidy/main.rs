@@ -13,6 +13,7 @@ mod python_scripts;
 mod same_features;
 mod sources;
 mod consistency;
+mod dependencies;
 mod durable_files;
 mod trainer_exports;
 mod tuple_arguments;

@@ -12,11 +12,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What has changed in the folder of `images` since the time `since`: images of another size,
-/// missing images and new ones, as the part of a sentence. `None` if nothing has changed, or if the
-/// folder cannot be listed.
+/// What has changed in the folder of `images` since the time `since`: images of another size or
+/// written since then, missing images and new ones, as the part of a sentence. `None` if nothing
+/// has changed, or if the folder cannot be listed.
 ///
-/// Opens no file: the width and height of an image change together with its number of bytes.
+/// Opens no file.
 pub fn describe_image_changes(images: &ImageInspection, since: SystemTime) -> Option<String> {
     let listing = Listing::from_folder(&images.folder, &StopReading::default(), &|_| {}).ok()?;
     let now: HashMap<&Path, u64> = listing
@@ -27,7 +27,9 @@ pub fn describe_image_changes(images: &ImageInspection, since: SystemTime) -> Op
     let (mut changed, mut missing) = (Vec::new(), Vec::new());
     for file in &images.files {
         match now.get(file.path.as_path()) {
-            Some(bytes) if *bytes == file.bytes => {}
+            Some(bytes)
+                if *bytes == file.bytes
+                    && !was_written_after(&listing.root.join(&file.path), since) => {}
             Some(_) => changed.push(file.path.display().to_string()),
             None => missing.push(file.path.display().to_string()),
         }
@@ -73,6 +75,13 @@ fn added(images: &ImageInspection, listing: &Listing, since: SystemTime) -> Vec<
     added.map(|file| file.path.display().to_string()).collect()
 }
 
+/// Whether the content of a file was written after `since`. A copy that keeps its time is noticed
+/// by its size.
+fn was_written_after(path: &Path, since: SystemTime) -> bool {
+    let modified = path.metadata().and_then(|metadata| metadata.modified());
+    modified.is_ok_and(|modified| modified > since)
+}
+
 /// When a file got its name or its content, whichever is later. Unlike the time of its last change,
 /// this is not copied with a file.
 fn arrived(metadata: &Metadata) -> SystemTime {
@@ -87,6 +96,34 @@ mod tests {
     use crate::inspect_images::inspect_images;
     use crate::options::InspectOptions;
     use std::fs;
+
+    #[test]
+    fn an_image_of_equal_length_is_noticed_by_its_time() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for name in ["jay/0.png", "jay/1.png", "owl/0.png", "owl/1.png"] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("it has one")).expect("it can be created");
+            image::RgbImage::new(8, 8)
+                .save(path)
+                .expect("it can be saved");
+        }
+        let found = inspect_images(folder.path(), &InspectOptions::default(), &|_| {})
+            .expect("it can be read");
+        let path = folder.path().join("owl/1.png");
+        let mut bytes = fs::read(&path).expect("it is there");
+        let since = SystemTime::now() + Duration::from_secs(1);
+        assert_eq!(describe_image_changes(&found, since), None);
+        *bytes.last_mut().expect("it is not empty") ^= 1;
+        fs::write(&path, bytes).expect("it can be written");
+        let file = fs::File::options().write(true).open(&path);
+        let later = since + Duration::from_secs(1);
+        file.and_then(|file| file.set_modified(later))
+            .expect("it can be set");
+        assert_eq!(
+            describe_image_changes(&found, since).as_deref(),
+            Some("1 image was replaced (owl/1.png)")
+        );
+    }
 
     #[test]
     fn replaced_missing_and_new_images_are_named() {

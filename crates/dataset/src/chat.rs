@@ -8,6 +8,7 @@ mod conversation;
 
 // The chat template of a model.
 mod python_json;
+mod template_costs;
 mod chat_template;
 mod template_files;
 

@@ -122,6 +122,13 @@ impl ImageDataset {
         self
     }
 
+    /// Caches an image in place of what its file holds.
+    #[cfg(test)]
+    pub(crate) fn with_cached(self, index: u32, image: DecodedImage) -> Self {
+        self.cache.insert(index, &Arc::new(image));
+        self
+    }
+
     /// Number of images.
     pub fn len(&self) -> usize {
         self.files.len()

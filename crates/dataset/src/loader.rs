@@ -207,3 +207,56 @@ impl Shared {
         on.wait(pending).unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decoded_image::DecodedImage;
+    use crate::image_dataset::{Augment, ImageOptions};
+    use crate::{InspectOptions, Mix, Split, inspect_images};
+    use image::RgbImage;
+
+    #[test]
+    fn the_error_of_a_panic_names_the_file() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for name in ["ant/0.png", "ant/1.png", "bee/2.png"] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
+            RgbImage::new(40, 30)
+                .save(&path)
+                .expect("it can be written");
+        }
+        let options = InspectOptions {
+            held_out_fraction: 0.0,
+            ..InspectOptions::default()
+        };
+        let found = inspect_images(folder.path(), &options, &|_| {}).expect("it can be read");
+        let options = ImageOptions {
+            size: 16,
+            augment: Augment::Standard,
+            mix: Mix::None,
+            seed: 9,
+        };
+        // An image without its pixels: cropping it panics.
+        let broken = DecodedImage {
+            width: 40,
+            height: 30,
+            rgb: Vec::new(),
+        };
+        let dataset = ImageDataset::open(&found, Split::Train, options, None, 1 << 20);
+        let dataset = Arc::new(dataset.with_cached(1, broken));
+        for workers in [0, 1, 2] {
+            let options = LoaderOptions {
+                workers,
+                depth_samples: 4,
+            };
+            let mut loader = Loader::start(Arc::clone(&dataset), options);
+            loader.request(0, &[0, 1, 2]);
+            let samples = loader.take(3);
+            assert!(samples[0].is_ok() && samples[2].is_ok(), "{samples:?}");
+            let error = samples[1].as_ref().expect_err("it panics");
+            assert_eq!(error.file, dataset.file(1), "{workers} workers");
+            assert!(error.reason.contains("a fault in Ebb"), "{}", error.reason);
+        }
+    }
+}

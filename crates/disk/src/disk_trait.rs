@@ -1,6 +1,7 @@
 //! The operations that change files and folders, as a trait: the system's own, or those of a test.
 
 use crate::available::available_bytes;
+use crate::open_without_links::open_without_links;
 use crate::sync::{sync, sync_data};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -33,7 +34,7 @@ pub trait Disk: Send + Sync {
     /// Creates a folder in one that exists.
     fn create_dir(&self, path: &Path, access: Access) -> io::Result<()>;
     /// Opens a file to write from byte `len` on, which becomes its length. Creates it if it does
-    /// not exist.
+    /// not exist. A link is refused.
     fn open(&self, path: &Path, len: u64) -> io::Result<File>;
     /// Writes some of `bytes` to an open file, and returns how many.
     fn write(&self, file: &File, path: &Path, bytes: &[u8]) -> io::Result<usize>;
@@ -72,9 +73,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &Path, len: u64) -> io::Result<File> {
-        let mut options = File::options();
-        let options = options.create(true).truncate(false).read(true).write(true);
-        let file = options.open(path)?;
+        let file = open_without_links(path)?;
         self.truncate(&file, path, len)?;
         Ok(file)
     }

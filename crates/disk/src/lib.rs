@@ -30,6 +30,7 @@ mod available;
 mod plain_sync;
 mod sync;
 
+mod open_without_links;
 mod disk_trait;
 mod operations;
 mod write_then_rename;
@@ -39,6 +40,7 @@ mod read_limited;
 pub mod simulated;
 
 pub use disk_trait::{Access, Disk};
+pub use open_without_links::{open_without_links, read_without_links};
 pub use operations::{
     File, available_bytes, copy, create_dir, create_dir_all, create_private_dir, list, remove_dir,
     remove_dir_all, remove_file, rename, sync_all_in, sync_parent, sync_path, write, write_with,

@@ -40,7 +40,7 @@ pub fn decide(
     let last_action = rules.last.action;
     let now_ms = ctx.sample.at_ms;
     let outcome = end_run_rules::suspended_too_long(policy, &mut rules.stop, last_action, now_ms)
-        .or_else(|| end_run_rules::disk_is_short(&ctx, &mut rules.stop))
+        .or_else(|| end_run_rules::swap_space_is_short(&ctx, &mut rules.stop))
         .or_else(|| fixed(&ctx, rules))
         .or_else(|| predictable.then(|| by_prediction(&ctx, rules)))
         .unwrap_or_else(|| by_fallback(&ctx, rules));

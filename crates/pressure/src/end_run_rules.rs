@@ -1,4 +1,5 @@
-//! Rule: end the run with a reason while its checkpoint is on disk, or still fits there.
+//! Rule: end the run with a reason if it was suspended for too long, or if the system has hardly
+//! any disk space left for swap.
 
 use crate::decision::Action;
 use crate::decision_context::{DecisionContext, RuleOutcome};
@@ -10,11 +11,11 @@ use format::{format_bytes, format_waiting_time};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct State {
     suspended_since_ms: Option<u64>,
-    disk_short_since_ms: Option<u64>,
+    swap_space_short_since_ms: Option<u64>,
     /// Free disk for checkpoints as reported by the run, in bytes.
     disk_free_bytes: Option<u64>,
-    /// Free disk when the run began, in bytes.
-    disk_at_start_bytes: Option<u64>,
+    /// Free space for swap when the run began, in bytes.
+    swap_space_at_start_bytes: Option<u64>,
 }
 
 impl State {
@@ -52,20 +53,21 @@ pub(crate) fn suspended_too_long(
     Some(RuleOutcome::wait(Action::Stop, Component::Headroom, reason))
 }
 
-/// Stops a run while its checkpoint still fits on the disk.
-pub(crate) fn disk_is_short(ctx: &DecisionContext, own: &mut State) -> Option<RuleOutcome> {
+/// Stops a run before the system has no disk space left for swap, because it then ends processes.
+/// A full disk of the run alone is no reason: the run trains on without checkpoints.
+pub(crate) fn swap_space_is_short(ctx: &DecisionContext, own: &mut State) -> Option<RuleOutcome> {
     let now_ms = ctx.sample.at_ms;
-    let free = own.disk_free_bytes(ctx.sample)?;
-    let at_start = *own.disk_at_start_bytes.get_or_insert(free);
+    let free = ctx.sample.disk_free_bytes?;
+    let at_start = *own.swap_space_at_start_bytes.get_or_insert(free);
     if free >= ctx.policy.min_disk_bytes.min(at_start / 2) {
-        own.disk_short_since_ms = None;
+        own.swap_space_short_since_ms = None;
         return None;
     }
-    let since = *own.disk_short_since_ms.get_or_insert(now_ms);
+    let since = *own.swap_space_short_since_ms.get_or_insert(now_ms);
     if now_ms < since + ctx.policy.disk_after_ms {
         return None;
     }
     let free = format_bytes(free);
-    let reason = format!("only {free} of disk space is left for checkpoints");
+    let reason = format!("only {free} of disk space is left for swap");
     Some(RuleOutcome::wait(Action::Stop, Component::Disk, reason))
 }

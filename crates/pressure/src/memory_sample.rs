@@ -37,7 +37,7 @@ pub struct MemorySample {
     pub stall_fraction: Option<f64>,
     /// Fraction of non-wired memory held by the compressor (macOS), `0.0..=1.0`.
     pub compressor_fraction: Option<f64>,
-    /// Free space on the disk that holds swap and checkpoints.
+    /// Free space on the disk that holds swap.
     pub disk_free_bytes: Option<u64>,
     /// The machine's thermal state (macOS). A hot machine is slow even with free memory.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -139,13 +139,13 @@ pub struct Policy {
     /// the default is long.
     #[serde(alias = "parked_most_ms")]
     pub max_suspended_ms: u64,
-    /// Free disk space in bytes below which a run ends, while a checkpoint still fits on the disk.
-    /// If there was less than twice this space when the run began, the limit is half of the space
-    /// that was free then.
+    /// Free disk space for swap, in bytes, below which a run ends. If there was less than twice
+    /// this space when the run began, the limit is half of the space that was free then. It also
+    /// stays free when the optimizer's moments move to the disk.
     #[serde(alias = "disk_least_bytes")]
     pub min_disk_bytes: u64,
-    /// How long disk space must be short before the run ends, in milliseconds. Another program may
-    /// write a large file and remove it soon.
+    /// How long the space for swap must be short before the run ends, in milliseconds. Another
+    /// program may write a large file and remove it soon.
     pub disk_after_ms: u64,
     /// Growth of other apps' use counts as sudden if it happens within this time, in milliseconds.
     /// The margin covers growth within the time that a reaction takes, or this time before that is
@@ -353,8 +353,8 @@ pub(crate) const CACHE_FOOTPRINT_PART: u64 = 10;
 /// disk.
 pub(crate) const DISK_BYTES_PER_MS: f64 = 1e6;
 /// Least time between two checkpoints that prepare for a suspension, in write times: writing them
-/// takes at most this part of the run.
-pub(crate) const MIN_WRITE_INTERVAL: f64 = 20.0;
+/// takes at most this part of the run (3 %).
+pub(crate) const MIN_WRITE_INTERVAL: f64 = 34.0;
 /// A checkpoint written within this time, in milliseconds, is written before every suspension.
 pub(crate) const CHEAP_WRITE_MS: f64 = 100.0;
 /// A checkpoint that takes longer to write than this, in milliseconds, is not written when a

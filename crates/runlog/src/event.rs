@@ -537,7 +537,7 @@ pub enum StopReason {
     Requested,
     /// The run was suspended for longer than `max_suspended_minutes`.
     Memory,
-    /// The disk has too little space left for checkpoints.
+    /// The system has too little disk space left for swap.
     Disk,
 }
 

@@ -5,7 +5,7 @@ use crate::RunlogError;
 use crate::event::RunEvent;
 use crate::run_folder::RunFolder;
 use serde::Deserialize;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,7 @@ impl EventWriter {
     pub fn append(folder: &RunFolder) -> Result<EventWriter, RunlogError> {
         let path = folder.events_path();
         let open = || -> io::Result<(disk::File, u64)> {
-            let len = match open_file(&path) {
+            let len = match disk::read_without_links(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
                 file => Some(complete_lines(&mut file?)?),
             };
@@ -105,15 +105,6 @@ impl EventWriter {
     }
 }
 
-/// Opens a file to read it. Opening a pipe, which a run of a stranger may contain, would block
-/// forever.
-fn open_file(path: &Path) -> io::Result<File> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    File::open(path)
-}
-
 /// Number of bytes up to and including the last line break.
 fn complete_lines(file: &mut File) -> io::Result<u64> {
     const BLOCK: u64 = 64 * 1024;
@@ -148,7 +139,7 @@ pub struct EventReader {
 impl EventReader {
     /// Opens the file.
     pub fn open(path: &Path) -> Result<EventReader, RunlogError> {
-        let file = open_file(path).map_err(RunlogError::disk("read", path))?;
+        let file = disk::read_without_links(path).map_err(RunlogError::disk("read", path))?;
         Ok(EventReader {
             lines: BufReader::new(file),
             path: path.into(),
@@ -323,7 +314,7 @@ impl Tail {
     }
 
     fn read_new_bytes(&mut self) -> io::Result<Vec<u8>> {
-        let mut file = open_file(&self.path)?;
+        let mut file = disk::read_without_links(&self.path)?;
         let len = file.metadata()?.len();
         if len < self.offset {
             (self.offset, self.parser) = (0, Parser::default());

@@ -108,18 +108,13 @@ impl RunFolder {
     /// Takes the exclusive right to train this run.
     ///
     /// # Errors
-    /// [`RunlogError::Busy`] with the id of the other process if another process trains it.
+    /// [`RunlogError::Busy`] with the id of the other process if another process trains it. The
+    /// lock is a link.
     pub fn claim(&self) -> Result<Claim, RunlogError> {
         let path = self.path.join(LOCK);
         let failed = RunlogError::disk("locked", &path);
-        // tidy: not durable: the lock of a process
-        let open = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path);
-        let mut lock = match open {
+        // Somebody who shares the folder may have put a link here, and claiming writes.
+        let mut lock = match disk::open_without_links(&path) {
             Ok(lock) => lock,
             Err(error) => return Err(failed(error)),
         };
@@ -153,12 +148,7 @@ impl RunFolder {
 
     /// True if a process trains the run now. It may be this process.
     pub fn is_alive(&self) -> bool {
-        let path = self.path.join(LOCK);
-        // Opening a pipe, which the run of a stranger may contain, would block forever.
-        if !path.is_file() {
-            return false;
-        }
-        let Ok(lock) = File::open(path) else {
+        let Ok(lock) = disk::read_without_links(&self.path.join(LOCK)) else {
             return false;
         };
         matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock))
@@ -228,6 +218,30 @@ mod tests {
         drop(claim);
         assert!(!run.is_alive());
         run.claim().expect("it is free again");
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_lock_or_the_events_is_not_followed() {
+        for name in [LOCK, EVENTS] {
+            let (_folder, run) = folder();
+            let target = tempfile::NamedTempFile::new().expect("a temporary file");
+            fs::write(target.path(), "alias ll='ls -l'").expect("it can be written");
+            let link = run.path.join(name);
+            std::os::unix::fs::symlink(target.path(), link).expect("it can be linked");
+            assert!(!run.is_alive());
+            let refused = if name == LOCK {
+                run.claim().map(|_| ())
+            } else {
+                crate::EventWriter::append(&run).map(|_| ())
+            };
+            let refused = refused.expect_err("it is a link").to_string();
+            assert!(
+                refused.contains("it is a link to another file"),
+                "{refused}"
+            );
+            let left = fs::read_to_string(target.path()).expect("it is there");
+            assert_eq!(left, "alias ll='ls -l'");
+        }
     }
 
     #[test]

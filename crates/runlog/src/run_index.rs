@@ -134,11 +134,7 @@ fn heading(content: &str) -> String {
 
 /// Reads an index; `None` if there is none, or if it is damaged or of another version.
 fn read(path: &Path) -> Option<Entries> {
-    let about = fs::metadata(path).ok()?;
-    if !about.is_file() || about.len() > MAX_BYTES {
-        return None;
-    }
-    let text = fs::read_to_string(path).ok()?;
+    let text = disk::read_text_limited(path, MAX_BYTES).ok()?;
     let (first, content) = text.split_once('\n')?;
     if first != heading(content) {
         return None;

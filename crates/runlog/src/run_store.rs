@@ -7,7 +7,7 @@ use jiff::Zoned;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use std::{env, fs};
 
 /// Environment variable for the folder of all of Ebb's data.
@@ -16,6 +16,9 @@ const HOME_VARIABLE: &str = "EBB_HOME";
 const MAX_NAME_CHARS: usize = 60;
 /// Length of "2026-11-20-1402" in characters.
 const DATE_CHARS: usize = 15;
+
+/// An import without a lock for this time was interrupted: it takes the lock of its draft at once.
+const INTERRUPTED_AFTER: Duration = Duration::from_secs(60);
 
 /// The folder of all runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +51,7 @@ impl RunStore {
 
     fn create_at(&self, name: &str, now: &Zoned) -> Result<RunFolder, RunlogError> {
         disk::create_dir_all(&self.root).map_err(RunlogError::disk("created", &self.root))?;
+        self.remove_interrupted_imports(INTERRUPTED_AFTER);
         let id = format!("{}-{}", now.strftime("%Y-%m-%d-%H%M"), file_name(name));
         let mut path = self.root.join(&id);
         for count in 2.. {
@@ -67,18 +71,20 @@ impl RunStore {
         Ok(RunFolder { path })
     }
 
-    /// Lists all runs, newest first. A store that does not exist yet is empty.
+    /// Lists all runs, newest first. A store that does not exist yet is empty. Removes what
+    /// interrupted imports left.
     pub fn list(&self) -> Result<Vec<RunFolder>, RunlogError> {
-        let entries = match fs::read_dir(&self.root) {
+        let paths = match disk::list(&self.root) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(RunlogError::disk("read", &self.root))?,
+            paths => paths.map_err(RunlogError::disk("read", &self.root))?,
         };
         let mut runs: Vec<(String, SystemTime, RunFolder)> = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(RunlogError::disk("read", &self.root))?.path();
+        let mut has_drafts = false;
+        for path in paths {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             // An import that is running, or was interrupted.
             if disk::is_draft(&name) {
+                has_drafts = true;
                 continue;
             }
             // Leave out a folder that vanishes or cannot be read instead of failing.
@@ -87,6 +93,9 @@ impl RunStore {
                 let date = run.id().chars().take(DATE_CHARS).collect();
                 runs.push((date, created, run));
             }
+        }
+        if has_drafts {
+            self.remove_interrupted_imports(INTERRUPTED_AFTER);
         }
         runs.sort_by(|a, b| (&b.0, b.1, &b.2.path).cmp(&(&a.0, a.1, &a.2.path)));
         Ok(runs.into_iter().map(|(_, _, run)| run).collect())

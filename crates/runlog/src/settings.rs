@@ -92,6 +92,8 @@ impl Group {
 pub struct Setting {
     /// Key in a config file.
     pub key: &'static str,
+    /// Other names of the key that are shorter.
+    pub short_keys: &'static [&'static str],
     /// Keys of earlier versions, still read.
     pub old_keys: &'static [&'static str],
     /// Flag on the command line without its dashes; empty if there is none.
@@ -116,14 +118,14 @@ pub(crate) const EXACT: u64 = (1 << 53) - 1;
 macro_rules! settings {
     ($($(#[doc = $help:literal])+ $key:ident: $kind:ty = {
         $allowed:expr, $group:ident, flag: $flag:literal $value:literal, default: $default:literal
-        $(, key_was: $old:literal)* $(, flag_was: $old_flag:literal)*
+        $(, short_key: $short:literal)? $(, key_was: $old:literal)* $(, flag_was: $old_flag:literal)*
     };)+) => {
         /// A run's configuration. Every key may be absent; Ebb then chooses.
         #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct RunConfig {
             $($(#[doc = $help])+
-            #[serde(skip_serializing_if = "Option::is_none" $(, alias = $old)*)]
+            #[serde(skip_serializing_if = "Option::is_none" $(, alias = $short)? $(, alias = $old)*)]
             pub $key: Option<$kind>,)+
             /// Values that depend on the machine's memory; see [`RunConfig::for_memory`].
             #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -133,6 +135,7 @@ macro_rules! settings {
         /// Every setting, in the order of a config file.
         pub const SETTINGS: &[Setting] = &[$(Setting {
             key: stringify!($key),
+            short_keys: &[$($short)?],
             old_keys: &[$($old),*],
             flag: $flag,
             old_flags: &[$($old_flag),*],
@@ -252,7 +255,7 @@ settings! {
     /// Optimizer that updates the weights
     optimizer: OptimizerChoice = { Allowed::Words(OptimizerChoice::WORDS), Training, flag: "optimizer" "NAME", default: "adamw" };
     /// Peak learning rate
-    learning_rate: f64 = { Allowed::Number(1e-9, 10.0), Training, flag: "learning-rate" "RATE", default: "chosen from the network and the optimizer" };
+    learning_rate: f64 = { Allowed::Number(1e-9, 10.0), Training, flag: "learning-rate" "RATE", default: "chosen from the network and the optimizer", short_key: "lr" };
     /// Decoupled weight decay
     weight_decay: f64 = { Allowed::Number(0.0, 10.0), Training, flag: "weight-decay" "DECAY", default: "chosen from the network" };
     /// Fraction of all steps in which the learning rate warms up
@@ -324,11 +327,19 @@ settings! {
     evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "chosen from the length of an epoch" };
 }
 
-/// The setting with this key or with this former key.
+impl Setting {
+    /// Every name of the key: its own, shorter ones and former ones.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let others = self.short_keys.iter().chain(self.old_keys).copied();
+        std::iter::once(self.key).chain(others)
+    }
+}
+
+/// The setting with this key, or with this short or former key.
 pub fn setting(key: &str) -> Option<&'static Setting> {
     SETTINGS
         .iter()
-        .find(|setting| setting.key == key || setting.old_keys.contains(&key))
+        .find(|setting| setting.keys().any(|name| name == key))
 }
 
 impl RunConfig {
@@ -406,12 +417,10 @@ mod tests {
 
     #[test]
     fn no_key_or_flag_means_two_settings() {
-        let keys = SETTINGS
-            .iter()
-            .flat_map(|s| s.old_keys.iter().chain([&s.key]));
+        let keys = SETTINGS.iter().flat_map(Setting::keys);
         let flags = SETTINGS
             .iter()
-            .flat_map(|s| s.old_flags.iter().chain([&s.flag]));
+            .flat_map(|s| s.old_flags.iter().chain([&s.flag]).copied());
         let flags = flags.filter(|flag| !flag.is_empty());
         for all in [keys.collect::<Vec<_>>(), flags.collect()] {
             assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
@@ -423,7 +432,7 @@ mod tests {
         let config: RunConfig = serde_json::from_str("{}").expect("every key may be absent");
         assert_eq!(config, RunConfig::default());
         for setting in SETTINGS {
-            for key in setting.old_keys.iter().chain([&setting.key]) {
+            for key in setting.keys() {
                 let unknown = serde_json::from_str::<RunConfig>(&format!("{{\"{key}\":null}}"));
                 assert!(unknown.is_ok(), "{key}");
             }

@@ -144,7 +144,7 @@ pub(crate) fn check(
         };
         let accepted = setting.allowed.accept(&value);
         let accepted = accepted.ok_or_else(|| refused(setting.allowed.describe()))?;
-        if setting.key != key {
+        if setting.old_keys.contains(&key.as_str()) {
             let (place, now) = (place(&key), setting.key);
             checked
                 .notes
@@ -158,7 +158,7 @@ pub(crate) fn check(
             return Err(RunlogError::ConfigSyntax {
                 place: place(&key),
                 reason: format!(
-                    "`{}` is set twice, under its new and its former name; remove the former name",
+                    "`{}` is set twice, under two of its names; remove one",
                     setting.key
                 ),
             });

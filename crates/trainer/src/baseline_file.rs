@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Name of the file.
 const FILE: &str = "baseline.safetensors";
+/// Most bytes of the file: three times those of the largest vocabulary of n-grams.
+const MAX_BYTES: u64 = 512 << 20;
 /// Key of the description in the header.
 const KEY: &str = "ebb_baseline";
 
@@ -57,6 +59,15 @@ pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
+/// The bytes of the file of the baseline in a folder.
+///
+/// # Errors
+/// There is none, or it is too large.
+pub(crate) fn read(folder: &Path) -> Result<Vec<u8>> {
+    let path = path_in(folder);
+    disk::read_limited(&path, MAX_BYTES).map_err(at(&path))
+}
+
 /// Saves a baseline in a folder.
 ///
 /// # Errors
@@ -92,7 +103,7 @@ pub(crate) fn to_bytes(
 /// The run has none, or the file is damaged.
 pub(crate) fn load<T>(folder: &Path, decode: impl FnOnce(&[u8]) -> Option<T>) -> Result<T> {
     let path = path_in(folder);
-    let bytes = match std::fs::read(&path) {
+    let bytes = match disk::read_limited(&path, MAX_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(TrainError::NotTrainable {
                 message: "this run has no baseline; Ebb trains a baseline for each new run of images or of texts with labels, unless you set --baseline none".to_owned(),

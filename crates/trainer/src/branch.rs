@@ -3,7 +3,7 @@
 
 use crate::branch_weights::BranchWeights;
 use crate::checkpoint;
-use crate::data::TOKENIZER;
+use crate::data::{MAX_TOKENIZER_BYTES, TOKENIZER};
 use crate::error::{Result, TrainError, at};
 use crate::event_log::Observer;
 use crate::plan::Plan;
@@ -13,7 +13,6 @@ use crate::sample_manifest;
 use crate::train::start_from;
 use dataset::DetectedDataset;
 use runlog::{Group, RunConfig, RunFolder, SETTINGS};
-use std::fs;
 use std::path::PathBuf;
 
 /// The checkpoint that a branch starts from.
@@ -78,7 +77,8 @@ impl Branch {
         if self.tokenizer.exists() {
             // Its tokens have the numbers that the embeddings were trained with.
             let copy = run.path.join(TOKENIZER);
-            let json = fs::read(&self.tokenizer).map_err(at(&self.tokenizer))?;
+            let json = disk::read_limited(&self.tokenizer, MAX_TOKENIZER_BYTES);
+            let json = json.map_err(at(&self.tokenizer))?;
             disk::write_atomic(&copy, &json).map_err(at(&copy))?;
         }
         start_from(

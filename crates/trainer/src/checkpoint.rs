@@ -280,11 +280,11 @@ pub fn disk_warning(run: &RunFolder, learner: &TrainState) -> Option<String> {
     ))
 }
 
-/// Why the disk has no space for one more checkpoint of `learner`. `None` if there is space or if
-/// the disk gives no answer.
+/// Why the disk has too little space for one more checkpoint of `learner`: there must be space for
+/// two, because other programs write too. `None` if there is space or if the disk gives no answer.
 pub fn space_problem(run: &RunFolder, learner: &TrainState) -> Option<String> {
-    let missing = missing_space(run, learner.saved_bytes())?;
-    Some(format!("it needs {missing}"))
+    let missing = missing_space(run, 2 * learner.saved_bytes())?;
+    Some(format!("saving needs twice its size, {missing}"))
 }
 
 /// "1.1 GB, but only 0.4 GB are free on the disk of /runs/birds; free up 0.7 GB" if that is so.

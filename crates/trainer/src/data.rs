@@ -22,7 +22,7 @@ pub use image_loader::{ImageEvalLoader, ImageLoader, PrefetchOptions};
 pub use labeled_text_loader::{TextData, TextEvalLoader, TextLoader};
 pub(crate) use token_frequencies::{FREQUENCIES, load_token_frequencies, token_frequencies};
 pub use tokenized_texts::{Corpus, Text};
-pub(crate) use tokenizer::{TOKENIZER, learn_vocabulary};
+pub(crate) use tokenizer::{MAX_TOKENIZER_BYTES, TOKENIZER, learn_vocabulary};
 pub(crate) use window_loader::padded_length;
 pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader, evaluated_tokens};
 pub use windows::WindowSource;

@@ -33,6 +33,8 @@ use tape::TapeError;
 use tape::device::{DeviceKind, DevicePreference, SelectedDevice, select_device, system_version};
 use tape::kernels::{KernelGroup, LaunchTimer, allow, allow_all_except, fingerprint, take_used};
 
+/// Most bytes of a saved check.
+const MAX_BYTES: u64 = 1 << 20;
 /// Checks that may end the process in the same comparison before the GPU is refused.
 const MOST_UNFINISHED: u32 = 2;
 
@@ -213,7 +215,8 @@ impl DeviceCheck {
 
     /// As [`DeviceCheck::load`], for a device that is not made yet.
     fn load_for_any_gpu(path: &Path, kind: DeviceKind) -> Option<Self> {
-        let saved: DeviceCheck = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        let saved: DeviceCheck =
+            serde_json::from_slice(&disk::read_limited(path, MAX_BYTES).ok()?).ok()?;
         let now = DeviceCheck::for_gpu(kind, String::new());
         let is_same = saved.version == now.version
             && saved.system == now.system

@@ -25,6 +25,10 @@ const VERSION: u32 = 1;
 /// chosen by the held-out samples.
 const PARTS: [&str; 2] = ["test", "held-out"];
 
+/// Most bytes of a file. Each prediction takes a few hundred, and of a million samples they are
+/// listed.
+const MAX_BYTES: u64 = 1 << 30;
+
 /// An evaluation with the prediction for each sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
@@ -136,7 +140,7 @@ impl Results {
         let mut best: Option<Results> = None;
         for part in PARTS {
             let path = path(run, part);
-            let text = match std::fs::read(&path) {
+            let text = match disk::read_limited(&path, MAX_BYTES) {
                 Ok(text) => text,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(at(&path)(error)),

@@ -3,9 +3,11 @@
 
 mod checkpointer;
 mod device_failures;
+mod disk_watch;
 mod learning_check;
 mod loaders;
 mod power_monitor;
+mod save_schedule;
 mod saving_cost;
 mod started_event;
 mod step_timer;
@@ -363,6 +365,7 @@ impl<'a, T: Task> Session<'a, T> {
         done: usize,
     ) -> Result<Answer> {
         self.apply_power_policy()?;
+        self.watch_disk()?;
         let position = Position {
             step: match phase {
                 Phase::Train => self.state.step + 1,
@@ -430,11 +433,21 @@ impl<'a, T: Task> Session<'a, T> {
         Ok(())
     }
 
+    /// Reads the free space of the run's disk. If it becomes short, saves a checkpoint while one
+    /// fits, and warns.
+    fn watch_disk(&mut self) -> Result<()> {
+        let free = disk::available_bytes(&self.run.path).ok();
+        self.controller.set_disk_free(free);
+        let Some(free) = free.filter(|_| self.group.keeps_run()) else {
+            return Ok(());
+        };
+        let (checkpointer, mut snapshot) = self.snapshot();
+        checkpointer.watch_disk(&mut snapshot, free)
+    }
+
     fn decide(&mut self, phase: Phase, remaining: usize, position: Position) -> Result<Answer> {
         let prefetched_bytes = self.loaders.prefetched_bytes();
         self.controller.set_prefetched_bytes(prefetched_bytes);
-        let disk_free = disk::available_bytes(&self.run.path).ok();
-        self.controller.set_disk_free(disk_free);
         let cost = self.loaders.sample_cost(phase, self.plan.sample_cost());
         self.controller.set_sample_cost(cost);
         let answer = self

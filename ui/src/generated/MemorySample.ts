@@ -61,7 +61,7 @@ stall_fraction: number | null,
  */
 compressor_fraction: number | null, 
 /**
- * Free space on the disk that holds swap and checkpoints.
+ * Free space on the disk that holds swap.
  */
 disk_free_bytes: number | null, 
 /**

@@ -1,10 +1,13 @@
 //! The chat template of a model: a Jinja template that writes a conversation as the text that the
 //! model was trained on. It is rendered like in transformers, by MiniJinja with the methods of
-//! Python. Templates are not trusted: the number of steps of a rendering is limited. But MiniJinja
-//! counts a filter as one step, so a template that doubles a list many times and then counts its
-//! elements still takes very long.
+//! Python. Templates are not trusted: a rendering has a budget for its steps and for the data that
+//! it visits and creates. MiniJinja does not count all of them; `template_costs.rs` adds what its
+//! methods visit. What is left are operators: a template that adds a list to itself more than 32
+//! times, or that nests a list in itself and then compares it, still takes very long and much
+//! memory.
 
 use super::python_json::to_python_json;
+use super::template_costs::{affordable_bytes, call_method, charge_visits};
 use jiff::civil::date;
 use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
@@ -62,8 +65,7 @@ impl ChatTemplate {
             .lstrip_blocks(true)
             .build();
         environment.set_syntax(syntax.map_err(|error| describe(&error))?);
-        environment
-            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.set_unknown_method_callback(call_method);
         environment.set_fuel(Some(FUEL));
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.add_filter("tojson", to_json);
@@ -197,11 +199,15 @@ fn strftime_now(format: String) -> Result<String, Error> {
     text.map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))
 }
 
-fn to_json(value: Value, arguments: Kwargs) -> Result<Value, Error> {
+fn to_json(state: &State, value: Value, arguments: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = arguments.get("indent")?;
     // Python's other options, such as ensure_ascii, are those that templates use anyway.
-    let text = to_python_json(&value, indent);
-    let text = text.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "it is not JSON"))?;
+    charge_visits(state, &value)?;
+    let text = to_python_json(&value, indent, affordable_bytes(state));
+    let text = text.ok_or_else(|| {
+        let reason = "it is not JSON, or takes too long";
+        Error::new(ErrorKind::InvalidOperation, reason)
+    })?;
     Ok(Value::from(text))
 }
 
@@ -292,6 +298,25 @@ mod tests {
             render(slow).map(|text| text.contains("too long")),
             Some(true)
         );
+        let doubled = "{% set n = namespace(x=['a']) %}{% for i in range(30) %}{% set n.x = n.x + n.x %}{% endfor %}";
+        for end in [
+            "{{ ''.join(n.x) }}",
+            "{{ 'b'.startswith(n.x) }}",
+            "{{ n.x | tojson }}",
+            "{{ [n.x].count(1) }}",
+            "{{ [n.x] | tojson(indent=4) }}",
+            "{{ ('a' * 100000).strip('b' * 100000 + 'a') }}",
+        ] {
+            let reason = render(&format!("{doubled}{end}"));
+            assert_eq!(
+                reason.as_ref().map(|text| text.contains("too long")),
+                Some(true),
+                "{end}: {reason:?}"
+            );
+        }
+        let nested = "{% set n = namespace(x=[]) %}{% for i in range(300) %}{% set n.x = [n.x] %}{% endfor %}{{ n.x | tojson }}";
+        let reason = render(nested);
+        assert_eq!(reason.map(|text| text.contains("too deeply")), Some(true));
         assert!(render("{{ messages[0].x.y }}").is_some());
         assert!(ChatTemplate::new("{% if %}", None, &BTreeMap::new()).is_err());
     }

@@ -9,9 +9,17 @@ use std::io::{self, Write};
 /// Most spaces of an indentation.
 const MAX_INDENT: usize = 16;
 
-/// Writes a value in one line, or indented by `indent` spaces. `None` if it is no JSON.
-pub(super) fn to_python_json(value: &Value, indent: Option<usize>) -> Option<String> {
-    let mut bytes = Vec::new();
+/// Writes a value in one line, or indented by `indent` spaces. `None` if it is no JSON, or if it
+/// takes more than `max_bytes`.
+pub(super) fn to_python_json(
+    value: &Value,
+    indent: Option<usize>,
+    max_bytes: usize,
+) -> Option<String> {
+    let mut bytes = Limited {
+        bytes: Vec::new(),
+        max_bytes,
+    };
     let written = match indent {
         None => {
             let mut to = serde_json::Serializer::with_formatter(&mut bytes, OneLine);
@@ -25,7 +33,27 @@ pub(super) fn to_python_json(value: &Value, indent: Option<usize>) -> Option<Str
         }
     };
     written.ok()?;
-    String::from_utf8(bytes).ok()
+    String::from_utf8(bytes.bytes).ok()
+}
+
+/// Bytes up to a limit.
+struct Limited {
+    bytes: Vec<u8>,
+    max_bytes: usize,
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.max_bytes {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 struct OneLine;

@@ -9,6 +9,8 @@ use crate::error::DatasetError;
 use crate::types::Split;
 use format::{counted, format_count};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 /// The bit of a stored token that says whether the token is learned.
 pub(super) const LEARNED: u32 = 1 << 31;
@@ -104,9 +106,13 @@ pub fn tokenize_conversations(
     sink: &mut dyn TokenSink,
 ) -> Result<LeftOut, DatasetError> {
     let mut left_out = LeftOut::default();
-    let (mut batch, mut bytes, mut done) = (Vec::new(), 0, 0);
-    let mut end_batch = |batch: &mut Vec<String>, bytes: usize| {
-        for encoded in encode_all(encoder, batch, threads)? {
+    let (mut batch, mut bytes, mut done) = (Vec::<Conversation>::new(), 0, 0);
+    let files = &inspection.files;
+    let mut end_batch = |batch: &mut Vec<Conversation>, bytes: usize| {
+        let encoded = encode_all(&|text| encoder.encode(text), batch, threads);
+        let encoded = encoded
+            .map_err(|failed| failed.error(batch, |file| files[file as usize].path.as_path()))?;
+        for encoded in encoded {
             left_out.count(&encoded);
             let (tokens, bytes) = encoded.as_ref().map_or((Vec::new(), 0), stored);
             sink.tokens(&tokens)?;
@@ -120,8 +126,12 @@ pub fn tokenize_conversations(
             Err(DatasetError::Stopped)
         }
     };
-    read_samples(inspection, split, &mut |_, text| {
-        batch.push(text.to_owned());
+    read_samples(inspection, split, &mut |sample, text| {
+        batch.push(Conversation {
+            file: sample.file,
+            row: sample.row,
+            text: text.to_owned(),
+        });
         bytes += text.len();
         if bytes < BATCH_BYTES {
             return Ok(());
@@ -141,34 +151,103 @@ fn stored(found: &EncodedConversation) -> (Vec<u32>, u64) {
 
 type Encoded = Result<EncodedConversation, String>;
 
+/// A conversation and its place in the data.
+struct Conversation {
+    file: u32,
+    row: u32,
+    text: String,
+}
+
+/// The conversation with this index in its batch cannot be encoded.
+#[derive(Debug, PartialEq)]
+struct Failed {
+    index: usize,
+    reason: String,
+}
+
+impl Failed {
+    /// The error that names the file and the row.
+    fn error<'f>(self, batch: &[Conversation], path: impl Fn(u32) -> &'f Path) -> DatasetError {
+        let error = DatasetError::Encode {
+            text: "a conversation".to_owned(),
+            reason: self.reason,
+        };
+        match batch.get(self.index) {
+            Some(failed) => error.in_text(path(failed.file), failed.row),
+            None => error,
+        }
+    }
+}
+
 /// Encodes conversations in order, on threads that end afterwards, and with them the caches of the
-/// tokenizers library.
+/// tokenizers library. A panic is an error of its conversation.
 fn encode_all(
-    encoder: &ConversationEncoder,
-    texts: &[String],
+    encode: &(dyn Fn(&str) -> Encoded + Sync),
+    batch: &[Conversation],
     threads: usize,
-) -> Result<Vec<Encoded>, DatasetError> {
-    let encode = |texts: &[String]| -> Vec<Encoded> {
-        texts.iter().map(|text| encoder.encode(text)).collect()
+) -> Result<Vec<Encoded>, Failed> {
+    let encode_one = |(index, conversation): (usize, &Conversation)| {
+        let encoded = catch_unwind(AssertUnwindSafe(|| encode(&conversation.text)));
+        encoded.map_err(|_| Failed {
+            index,
+            reason: "Ebb failed on it; please report this fault".to_owned(),
+        })
     };
-    let share = texts.len().div_ceil(threads.max(1)).max(1);
+    let share = batch.len().div_ceil(threads.max(1)).max(1);
     std::thread::scope(|scope| {
         let mut started = Vec::new();
-        for part in texts.chunks(share) {
+        for (number, part) in batch.chunks(share).enumerate() {
+            let first = number * share;
+            let work = move || -> Result<Vec<Encoded>, Failed> {
+                (first..).zip(part).map(encode_one).collect()
+            };
             let thread = std::thread::Builder::new().name("tokens".to_owned());
-            let thread = thread.spawn_scoped(scope, move || encode(part));
-            started.push(thread.map_err(|error| DatasetError::Encode {
-                text: "a conversation".to_owned(),
+            let thread = thread.spawn_scoped(scope, work);
+            started.push(thread.map_err(|error| Failed {
+                index: first,
                 reason: format!("no thread could be started: {error}"),
             })?);
         }
-        let mut all = Vec::with_capacity(texts.len());
+        let mut all = Vec::with_capacity(batch.len());
         for thread in started {
-            all.extend(thread.join().map_err(|_| DatasetError::Encode {
-                text: "a conversation".to_owned(),
-                reason: "Ebb failed on it; please report this fault".to_owned(),
-            })?);
+            all.extend(thread.join().expect("its panics are caught")?);
         }
         Ok(all)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_panic_names_the_conversation() {
+        let batch: Vec<Conversation> = (0..7)
+            .map(|row| Conversation {
+                file: 0,
+                row,
+                text: row.to_string(),
+            })
+            .collect();
+        let refused = |text: &str| Err(format!("{text} is refused"));
+        for threads in [1, 2, 3, 9] {
+            let all = encode_all(&refused, &batch, threads).expect("nothing panics");
+            let reasons: Vec<_> = all.into_iter().map(|encoded| encoded.err()).collect();
+            assert_eq!(reasons.len(), 7);
+            assert_eq!(reasons[4].as_deref(), Some("4 is refused"), "{threads}");
+            let failing = |text: &str| {
+                assert_ne!(text, "5", "on purpose");
+                refused(text)
+            };
+            let failed = encode_all(&failing, &batch, threads).err();
+            assert_eq!(failed.map(|failed| failed.index), Some(5), "{threads}");
+        }
+        let failed = Failed {
+            index: 5,
+            reason: "Ebb failed on it".to_owned(),
+        };
+        let error = failed.error(&batch, |_| Path::new("chats.jsonl"));
+        let error = error.to_string();
+        assert!(error.contains("text 6 of chats.jsonl"), "{error}");
+    }
 }

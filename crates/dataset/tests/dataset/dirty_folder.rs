@@ -1,10 +1,10 @@
 //! A class folder as users have it: each of its 122 files is used, or left out for the right
-//! reason. The folder is unpacked from `malformed/dirty_folder.tar` in `EBB_DATA`; without it,
-//! only the tests in `hostile_folders.rs` run.
+//! reason. The folder is unpacked from `tests/corpus/dirty_folder`; an archive keeps its links and
+//! the names that no version control stores.
 
 use dataset::{ImageInspection, InspectOptions, inspect_images};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use unicode_normalization::UnicodeNormalization;
 
@@ -19,27 +19,17 @@ const REASONS: [(&str, &str); 7] = [
     ("HEIF", "HEIC"),
 ];
 
-fn data() -> Option<PathBuf> {
-    let data = PathBuf::from(std::env::var_os("EBB_DATA")?);
-    data.join("malformed/dirty_folder.tar")
-        .is_file()
-        .then(|| data.join("malformed"))
-}
-
 fn composed(path: &Path) -> String {
     path.display().to_string().nfc().collect()
 }
 
 #[test]
 fn every_file_is_used_or_left_out_for_the_right_reason() {
-    let Some(data) = data() else {
-        println!("skipped: EBB_DATA has no malformed/dirty_folder.tar");
-        return;
-    };
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/dirty_folder");
     let target = tempfile::tempdir().expect("a temporary folder can be created");
     let unpacked = Command::new("tar")
-        .arg("xf")
-        .arg(data.join("dirty_folder.tar"))
+        .arg("xzf")
+        .arg(data.join("folder.tar.gz"))
         .arg("-C")
         .arg(target.path())
         .status();
@@ -47,8 +37,7 @@ fn every_file_is_used_or_left_out_for_the_right_reason() {
     let folder = target.path().join("dirty_folder");
     let found =
         inspect_images(&folder, &InspectOptions::default(), &|_| {}).expect("it can be read");
-    let expected =
-        std::fs::read_to_string(data.join("dirty_folder_expected.csv")).expect("it is there");
+    let expected = std::fs::read_to_string(data.join("expected.csv")).expect("it is there");
     let mut reader = csv::Reader::from_reader(expected.as_bytes());
     let rows: Vec<[String; 3]> = reader
         .records()

@@ -1,5 +1,5 @@
 //! Tests of detection, inspection and loading on generated folders. They need no network, and no
-//! files of this machine except in `dirty_folder.rs`.
+//! files of this machine.
 
 #[path = "../../../../tests/support/small_child.rs"]
 mod small_child;

@@ -1,4 +1,5 @@
-//! A run that was suspended for too long, or whose disk is full, ends with a reason.
+//! A run that was suspended for too long, or whose system has hardly any disk space left for swap,
+//! ends with a reason. A full disk of the run alone does not end it.
 
 use crate::simulated_machine::{GB, Simulation};
 use pressure::{Action, Change, Component, describe_decision};
@@ -57,7 +58,7 @@ fn a_run_without_a_limit_stays_suspended() {
 }
 
 #[test]
-fn a_disk_that_stays_short_ends_the_run_while_a_checkpoint_fits() {
+fn a_disk_without_space_for_swap_ends_the_run() {
     let mut simulation = Simulation {
         disk: Some(50 * GB),
         ..Simulation::default()
@@ -78,8 +79,23 @@ fn a_disk_that_stays_short_ends_the_run_while_a_checkpoint_fits() {
     );
     assert_eq!(
         describe_decision(8, ends[0]),
-        "Stopping: only 2.0 GB of disk space is left for checkpoints"
+        "Stopping: only 2.0 GB of disk space is left for swap"
     );
+}
+
+/// The run trains on without checkpoints if its disk holds no swap.
+#[test]
+fn a_full_disk_of_the_run_alone_does_not_end_it() {
+    for swap_disk in [None, Some(50 * GB)] {
+        let mut simulation = Simulation {
+            disk: swap_disk,
+            ..Simulation::default()
+        };
+        simulation.steps(100);
+        simulation.state.set_disk_free(Some(0));
+        let decisions = simulation.steps(200);
+        assert!(decisions.iter().all(|d| d.action == Action::Run));
+    }
 }
 
 #[test]

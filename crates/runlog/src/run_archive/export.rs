@@ -7,7 +7,7 @@ use crate::run_folder::RunFolder;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use tar::{Builder, EntryType, Header};
@@ -203,22 +203,17 @@ fn find_files(folder: &Path, within: &str, paths: &mut Vec<String>) -> Result<()
         let error = format::format_io_error(&error);
         format!("{} could not be read: {error}", folder.display())
     };
-    let entries = fs::read_dir(folder).map_err(unreadable)?;
-    let mut entries = entries
-        .collect::<io::Result<Vec<_>>>()
-        .map_err(unreadable)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let name = entry.file_name();
+    for entry in disk::list(folder).map_err(unreadable)? {
+        let name = entry.file_name().unwrap_or_default();
         let path = format!("{within}{}", name.to_string_lossy());
         if is_left_out(&path) {
             continue;
         }
-        let kind = entry.file_type().map_err(unreadable)?;
+        let kind = entry.symlink_metadata().map_err(unreadable)?.file_type();
         if name.to_str().is_none() {
             return Err(format!("the name of {path:?} is not valid text; rename it"));
         } else if kind.is_dir() {
-            find_files(&entry.path(), &format!("{path}/"), paths)?;
+            find_files(&entry, &format!("{path}/"), paths)?;
         } else if kind.is_file() {
             paths.push(path);
         } else {

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tar::{Archive, Entries, EntryType};
 
 /// How the name of an archive ends, and part of the name of the draft of an import.
@@ -39,7 +40,7 @@ impl RunStore {
         let mut entries = entries.raw(true);
         let manifest = source.manifest(&mut entries)?;
         disk::create_dir_all(self.root()).map_err(RunlogError::disk("created", self.root()))?;
-        self.remove_interrupted_imports();
+        self.remove_interrupted_imports(Duration::ZERO);
         self.check_space(&source, manifest.bytes())?;
         let draft = disk::draft_path(&self.root().join(format!("{}{ENDING}", manifest.run)));
         disk::create_private_dir(&draft).map_err(RunlogError::disk("created", &draft))?;
@@ -61,7 +62,7 @@ impl RunStore {
                 })
             }
             Err(error) => {
-                // What cannot be removed now is removed by the next import.
+                // What cannot be removed now is removed when runs are listed.
                 let _ = disk::remove_dir_all(&draft);
                 Err(error)
             }
@@ -108,13 +109,18 @@ impl RunStore {
         Ok(path)
     }
 
-    /// Removes what crashes of earlier imports left. An import that runs holds the lock of its
-    /// draft.
-    fn remove_interrupted_imports(&self) {
+    /// Removes what crashes of earlier imports left, if nothing was added to it for `least_age`. An
+    /// import that runs holds the lock of its draft.
+    pub(crate) fn remove_interrupted_imports(&self, least_age: Duration) {
         for path in disk::list(self.root()).unwrap_or_default() {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let is_import = disk::is_draft(&name) && name.contains(ENDING);
-            if is_import && !(RunFolder { path: path.clone() }).is_alive() {
+            let is_old = || {
+                let modified = path.symlink_metadata().and_then(|about| about.modified());
+                let age = modified.map(|at| at.elapsed().unwrap_or_default());
+                age.is_ok_and(|age| age >= least_age)
+            };
+            if is_import && is_old() && !(RunFolder { path: path.clone() }).is_alive() {
                 let _ = disk::remove_dir_all(&path);
             }
         }

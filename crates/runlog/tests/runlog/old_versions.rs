@@ -115,7 +115,7 @@ fn a_key_under_both_names_is_refused() {
     let old = fs::read_to_string(old_run("run-0.1.0").path.join("config.toml")).expect("a config");
     let text = format!("{old}\nmax_system_fraction = 0.8\n");
     let message = RunConfig::from_toml(&text, "run.toml").expect_err("it is ambiguous");
-    let reason = "`max_system_fraction` is set twice, under its new and its former name";
+    let reason = "`max_system_fraction` is set twice, under two of its names";
     assert!(message.to_string().contains(reason), "{message}");
 }
 

@@ -12,9 +12,10 @@ use runlog::{EventWriter, RunConfig, RunEvent, RunFolder, RunNotes, RunStore};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use tar::{Archive, Builder, EntryType, Header};
 use tempfile::TempDir;
 
@@ -383,8 +384,23 @@ fn what_is_no_archive_or_only_a_part_of_one_is_refused() {
     assert!(error.contains("it is not a file"), "{error}");
 }
 
-/// Each operation of an import fails in turn. The run is then imported or absent; after the next
-/// import nothing else is left.
+/// Lets two minutes pass for what interrupted imports left in a store, and returns what is left
+/// once its runs were listed.
+fn names_later(store: &RunStore) -> Vec<String> {
+    let begun = SystemTime::now() - Duration::from_secs(120);
+    for path in disk::list(store.root()).unwrap_or_default() {
+        File::open(path).unwrap().set_modified(begun).unwrap();
+    }
+    store.list().unwrap();
+    if store.root().is_dir() {
+        names(store.root())
+    } else {
+        Vec::new()
+    }
+}
+
+/// Each operation of an import fails in turn. The run is then imported or absent; nothing else is
+/// left once the runs were listed or another one was imported.
 #[test]
 fn a_failing_disk_leaves_no_part_of_a_run() {
     let (_home, run, archive) = exported();
@@ -404,6 +420,9 @@ fn a_failing_disk_leaves_no_part_of_a_run() {
             disk.heal();
             let listed = store.list().unwrap();
             assert_eq!(listed.len(), usize::from(imported.is_ok()), "{failed}");
+            if operation % 2 == 0 {
+                assert_eq!(names_later(&store).len(), listed.len(), "{failed}");
+            }
             let again = store.import_archive(&archive).unwrap();
             for folder in store.list().unwrap() {
                 assert!(files(&folder.path) == files(&run.path), "{failed}");
@@ -430,7 +449,7 @@ fn cut_power_after_each_change(disk: &SimulatedDisk, mut check: impl FnMut(&Path
     changes
 }
 
-/// The power fails after any change: the run is whole or absent.
+/// The power fails after any change: the run is whole or absent, and nothing else stays.
 #[test]
 fn a_power_failure_leaves_no_part_of_a_run() {
     let (_home, run, archive) = exported();
@@ -444,12 +463,35 @@ fn a_power_failure_leaves_no_part_of_a_run() {
     let expected = files(&run.path);
     let mut whole = 0;
     let changes = cut_power_after_each_change(&disk, |left, about| {
-        for folder in RunStore::open(left.join("runs")).list().unwrap() {
+        let store = RunStore::open(left.join("runs"));
+        let listed = store.list().unwrap();
+        for folder in &listed {
             assert!(files(&folder.path) == expected, "{about}");
             whole += 1;
         }
+        assert_eq!(names_later(&store).len(), listed.len(), "{about}");
     });
     assert!(changes > 20 && whole > 0, "{changes} changes, {whole} runs");
+}
+
+/// A young draft may be an import that is about to lock it.
+#[test]
+fn an_import_that_begins_is_not_removed() {
+    let home = tempfile::tempdir().unwrap();
+    let store = RunStore::open(home.path());
+    let draft = home.path().join(".draft-birds.ebbrun.7");
+    fs::create_dir(&draft).unwrap();
+    store.list().unwrap();
+    store.create("wrens").unwrap();
+    assert!(draft.is_dir());
+    let claim = RunFolder {
+        path: draft.clone(),
+    };
+    let claim = claim.claim().unwrap();
+    assert_eq!(names_later(&store).len(), 2, "an import that runs");
+    drop(claim);
+    assert_eq!(names_later(&store).len(), 1);
+    assert!(!draft.exists());
 }
 
 /// Imports an archive into an empty store, and compares the run with `run`.

@@ -58,16 +58,15 @@ fn row(setting: &Setting) -> String {
     } else {
         format!("`--{}`", setting.flag)
     };
-    let former: Vec<String> = setting
-        .old_keys
-        .iter()
-        .map(|key| format!("`{key}`"))
-        .collect();
-    let former = if former.is_empty() {
-        String::new()
-    } else {
-        format!(" (formerly {})", former.join(", "))
+    let names = |before: &str, keys: &[&str]| {
+        let quoted: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+        if quoted.is_empty() {
+            String::new()
+        } else {
+            format!(" ({before} {})", quoted.join(", "))
+        }
     };
+    let former = names("in short", setting.short_keys) + &names("formerly", setting.old_keys);
     format!(
         "| `{}` | {flag} | {}{former} | {} | {} |",
         setting.key,

@@ -132,3 +132,69 @@ impl<T: Float> Product<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The element at this place.
+    fn at(matrix: Matrix<f32>, row: usize, column: usize) -> f32 {
+        matrix.values[row * matrix.row_stride + column * matrix.column_stride]
+    }
+
+    /// `out = keep * out + scale * a b` element by element; the numbers are small and whole.
+    fn check(out_stride: usize, a: Matrix<f32>, b: Matrix<f32>, scale: f32, adds: bool) {
+        let mut out = vec![7.0; (a.rows - 1) * out_stride + b.columns];
+        let product = Product::new().scaled(scale).adding(adds);
+        product.write(&mut out, out_stride, a, b);
+        for (place, found) in out.iter().enumerate() {
+            let (row, column) = (place / out_stride, place % out_stride);
+            let inner = (0..a.columns).map(|i| at(a, row, i) * at(b, i, column.min(b.columns - 1)));
+            let kept = if adds { 7.0 } else { 0.0 };
+            let expected = if column < b.columns {
+                kept + scale * inner.sum::<f32>()
+            } else {
+                // Between two rows nothing is written.
+                7.0
+            };
+            assert_eq!(*found, expected, "row {row}, column {column}");
+        }
+    }
+
+    /// Run by miri and by the address sanitizer: every pointer stays inside its slice, which ends
+    /// with the last element.
+    #[test]
+    fn products_stay_inside_their_slices() {
+        let values = |count: usize| -> Vec<f32> { (0..count).map(|i| (i % 5) as f32).collect() };
+        // Rows with a gap of two elements, which the last row does not have.
+        let (strided, whole) = (values(2 * 5 + 3), values(3 * 4));
+        for (scale, adds) in [(1.0, false), (2.0, true)] {
+            let a = Matrix::strided(&strided, 3, 3, 5);
+            let b = Matrix::rows(&whole, 3, 4);
+            check(4, a, b, scale, adds);
+            check(6, a, b, scale, adds);
+            check(3, b.transposed(), a.transposed(), scale, adds);
+            check(
+                1,
+                b.transposed(),
+                Matrix::rows(&whole[..3], 3, 1),
+                scale,
+                adds,
+            );
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "row_stride")]
+    fn a_matrix_beyond_its_slice_is_refused() {
+        let _ = Matrix::strided(&[0.0f32; 12], 3, 3, 5);
+    }
+
+    #[test]
+    #[should_panic(expected = "the product fits its buffer")]
+    fn a_product_beyond_its_buffer_is_refused() {
+        let values = [0.0f32; 6];
+        let (a, b) = (Matrix::rows(&values, 3, 2), Matrix::rows(&values, 2, 3));
+        Product::new().write(&mut [0.0; 8], 3, a, b);
+    }
+}

@@ -107,3 +107,36 @@ pub(crate) fn to_tensor<T: Float>(values: Vec<T>, shape: &[usize]) -> Result<Ten
 pub(crate) fn is_fused(tensor: &Tensor) -> bool {
     tensor.device().is_cpu() && matches!(tensor.dtype(), DType::F32 | DType::F64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Run by miri, which sees reads of memory that was never written.
+    #[test]
+    fn a_buffer_is_written_before_it_is_read() {
+        for len in [0, 1, 7, 64] {
+            let mut values = buffer::<f32>(len);
+            assert_eq!(values.len(), len);
+            for (index, value) in values.iter_mut().enumerate() {
+                *value = index as f32;
+            }
+            let sum: f32 = values.iter().sum();
+            assert_eq!(sum, (len * len.saturating_sub(1) / 2) as f32);
+            let mut bytes = buffer::<u8>(len);
+            bytes.fill(3);
+            assert!(bytes.iter().all(|byte| *byte == 3));
+        }
+    }
+
+    #[test]
+    fn a_view_is_the_part_of_the_storage_that_the_tensor_shows() -> Result<()> {
+        let tensor = to_tensor((0..12).map(f64::from).collect(), &[4, 3])?;
+        let part = tensor.narrow(0, 1, 2)?;
+        let view = View::<f64>::new("a test", &part)?;
+        assert_eq!(*view, [3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert!(View::<f64>::new("a test", &tensor.t()?).is_err());
+        assert!(View::<f32>::new("a test", &tensor).is_err());
+        Ok(())
+    }
+}

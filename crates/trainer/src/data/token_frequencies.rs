@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// File name in the run folder.
 pub(crate) const FREQUENCIES: &str = "token_shares.json";
 
+/// Most bytes of the file: a number for each of the few hundred tokens.
+const MAX_BYTES: u64 = 1 << 20;
+
 /// Counts the bytes of `documents` and saves their frequencies in the run folder.
 pub(crate) fn token_frequencies(documents: &Documents, run: &RunFolder) -> Result<Arc<[f32]>> {
     let bytes = Tokenizer::bytes();
@@ -37,7 +40,7 @@ pub(crate) fn token_frequencies(documents: &Documents, run: &RunFolder) -> Resul
 /// Reads the frequencies that a run was trained with.
 pub(crate) fn load_token_frequencies(run: &Path) -> Result<Arc<[f32]>> {
     let path = run.join(FREQUENCIES);
-    let text = std::fs::read_to_string(&path).map_err(at(&path))?;
+    let text = disk::read_text_limited(&path, MAX_BYTES).map_err(at(&path))?;
     let frequencies: Vec<f32> = serde_json::from_str(&text)
         .map_err(std::io::Error::other)
         .map_err(at(&path))?;

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// File name of the vocabulary in the run folder.
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
+/// Most bytes of it, as when a tokenizer is opened.
+pub(crate) const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
 
 /// The tokenizer for the texts of a run. A vocabulary is learned when the run starts and saved in
 /// its folder.

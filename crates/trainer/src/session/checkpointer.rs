@@ -1,13 +1,14 @@
 //! Decides when a checkpoint is due and writes it. The file format is in `checkpoint.rs`.
 
-use super::saving_cost::SavingCost;
+use super::disk_watch::DiskWatch;
+use super::save_schedule::SaveSchedule;
 use crate::checkpoint::{self, Retention, RunState};
 use crate::error::{Result, TrainError};
 use crate::event_log::EventLog;
 use crate::memory_controller::MemoryController;
 use crate::plan::Plan;
 use crate::train_state::TrainState;
-use runlog::{CheckpointInterval, CheckpointReason, RunEvent, RunFolder};
+use runlog::{CheckpointReason, RunEvent, RunFolder};
 use std::time::Instant;
 use tape::device::with_autorelease_pool;
 
@@ -27,14 +28,11 @@ pub struct Checkpointer {
     retention: Retention,
     /// Number of checkpoints that the run has saved.
     number: u64,
-    /// Shortest automatic interval, in milliseconds.
-    shortest_ms: u64,
     /// Whether no other machine trains the run.
     is_alone: bool,
-    /// What saving has cost.
-    cost: SavingCost,
-    /// Training time of the newest checkpoint.
-    saved_at_ms: u64,
+    /// When the next one is due.
+    schedule: SaveSchedule,
+    disk_watch: DiskWatch,
     /// Step of the newest checkpoint of this session.
     saved_step: Option<u64>,
     /// Score and step of the best evaluation that has a checkpoint.
@@ -61,6 +59,11 @@ pub struct Snapshot<'s, 'a> {
 impl Checkpointer {
     /// `state` is that of the newest checkpoint of earlier sessions.
     pub fn new(run: &RunFolder, plan: &Plan, state: &RunState, is_alone: bool) -> Self {
+        let shortest_ms = if is_alone {
+            SHORTEST_INTERVAL_MS
+        } else {
+            SHORTEST_GROUP_INTERVAL_MS
+        };
         Checkpointer {
             run: run.clone(),
             retention: Retention {
@@ -68,14 +71,9 @@ impl Checkpointer {
                 every: plan.keep_every,
             },
             number: state.number,
-            shortest_ms: if is_alone {
-                SHORTEST_INTERVAL_MS
-            } else {
-                SHORTEST_GROUP_INTERVAL_MS
-            },
             is_alone,
-            cost: SavingCost::default(),
-            saved_at_ms: state.at_ms,
+            schedule: SaveSchedule::new(shortest_ms, state.at_ms),
+            disk_watch: DiskWatch::default(),
             saved_step: None,
             best: state.best,
             is_reported: false,
@@ -134,16 +132,9 @@ impl Checkpointer {
         if self.is_saved(step) || learner.is_skipping() {
             return false;
         }
-        match plan.checkpoint_every {
-            CheckpointInterval::Automatic => {
-                now_ms >= self.saved_at_ms + self.shortest_ms && self.cost.is_affordable(now_ms)
-            }
-            CheckpointInterval::Minutes(minutes) => now_ms >= self.saved_at_ms + minutes * 60_000,
-            CheckpointInterval::Epochs(epochs) => {
-                step.is_multiple_of((epochs * plan.steps_per_epoch).max(1))
-            }
-            CheckpointInterval::Steps(steps) => step.is_multiple_of(steps),
-        }
+        let every = plan.checkpoint_every;
+        self.schedule
+            .is_due(every, plan.steps_per_epoch, step, now_ms)
     }
 
     /// Writes a checkpoint and removes old ones. Does nothing while the run is suspended. Weights
@@ -206,16 +197,16 @@ impl Checkpointer {
         } else {
             self.number + 1
         };
-        let written = checkpoint::write(&self.run, learner, state)?;
-        self.saved_at_ms = state.at_ms;
+        let written = checkpoint::write(&self.run, learner, state);
+        let duration_ms = started.elapsed().as_secs_f64() * 1000.0;
+        let written = written.inspect_err(|_| self.schedule.failed(log.now_ms(), duration_ms))?;
+        self.schedule.saved(state.at_ms, log.now_ms(), duration_ms);
         self.saved_step = Some(state.step);
         self.number = state.number;
         if state.is_best {
             self.best = state.best;
         }
         self.is_reported = false;
-        let duration_ms = started.elapsed().as_secs_f64() * 1000.0;
-        self.cost.record(log.now_ms(), duration_ms);
         controller.checkpoint_written(duration_ms);
         log.emit(RunEvent::Checkpoint {
             at_ms: log.now_ms(),
@@ -233,10 +224,14 @@ impl Checkpointer {
     }
 
     /// Writes a checkpoint. If that fails the training continues with a warning: one for a row of
-    /// failures, unless the user asked for the checkpoint. If the disk has no space for it, and it
-    /// can wait, it is not tried.
+    /// failures, unless the user asked for the checkpoint. One that can wait is not tried if the
+    /// disk has no space for two, or, after an evaluation, if the disk fails again and again.
     pub fn save_or_warn(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
         let can_wait = matches!(reason, CheckpointReason::Periodic | CheckpointReason::Best);
+        if reason == CheckpointReason::Best && self.schedule.is_failing(from.log.now_ms()) {
+            // The failures were reported.
+            return Ok(());
+        }
         if can_wait && let Some(problem) = checkpoint::space_problem(&self.run, from.learner) {
             if std::mem::replace(&mut self.is_reported, true) {
                 return Ok(());
@@ -246,6 +241,11 @@ impl Checkpointer {
                 format!("training continues without a checkpoint at step {step}: {problem}");
             return from.log.warn("disk_short", message);
         }
+        self.save_or_report(from, reason)
+    }
+
+    /// Writes a checkpoint. If that fails, emits a warning unless the failure before was reported.
+    fn save_or_report(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
         match self.save(from, reason) {
             Err(error @ TrainError::CheckpointWrite { .. }) => {
                 let is_reported = std::mem::replace(&mut self.is_reported, true);
@@ -263,11 +263,39 @@ impl Checkpointer {
         }
     }
 
+    /// The disk has `free` bytes left. If it becomes short, writes a checkpoint while one fits, and
+    /// warns that the next ones may not. The training continues.
+    pub fn watch_disk(&mut self, from: &mut Snapshot, free: u64) -> Result<()> {
+        if !self.disk_watch.becomes_short(free, from.log.now_ms()) {
+            return Ok(());
+        }
+        let (step, learner) = (from.state.step, from.learner);
+        let fits = free >= learner.saved_bytes();
+        if fits && !self.is_saved(step) && !learner.is_skipping() && !learner.is_unloaded() {
+            self.save_or_report(from, CheckpointReason::Periodic)?;
+        }
+        if std::mem::replace(&mut self.is_reported, true) {
+            return Ok(());
+        }
+        let saved = match self.saved_step {
+            Some(step) => format!("the newest checkpoint is of step {step}"),
+            None => "no checkpoint of this session is saved".to_owned(),
+        };
+        let free = runlog::format_bytes(free);
+        let message = format!(
+            "only {free} of disk space is left; {saved}, and training continues without new ones once the disk is full; free up some space"
+        );
+        from.log.warn("disk_short", message)
+    }
+
     /// Writes the checkpoint that a suspension may soon need. Returns whether one was written: the
     /// newest may be of this step already, and during a row of skipped steps none is written.
     pub fn save_ahead(&mut self, from: &mut Snapshot) -> Result<bool> {
         let step = from.state.step;
         if self.is_saved(step) || from.learner.is_skipping() || from.learner.is_unloaded() {
+            return Ok(false);
+        }
+        if !self.schedule.may_retry(from.log.now_ms()) {
             return Ok(false);
         }
         self.save_or_warn(from, CheckpointReason::Pressure)?;

@@ -1,6 +1,6 @@
 //! Compares the plan and the dataset of all ranks of a group before the first step.
 
-use crate::data::TOKENIZER;
+use crate::data::{MAX_TOKENIZER_BYTES, TOKENIZER};
 use crate::error::{Result, TrainError, at};
 use crate::plan::Plan;
 use crate::run_group::{RunGroup, Subject, agree};
@@ -47,7 +47,8 @@ pub(super) fn agree_on_run(
     }
     let tokenizer = run.path.join(TOKENIZER);
     let vocabulary = if tokenizer.exists() {
-        let text = std::fs::read_to_string(&tokenizer).map_err(at(&tokenizer))?;
+        let text = disk::read_text_limited(&tokenizer, MAX_TOKENIZER_BYTES);
+        let text = text.map_err(at(&tokenizer))?;
         text.lines().map(str::to_owned).collect()
     } else {
         Vec::new()

@@ -3,7 +3,7 @@
 use super::baseline_model::BaselineModel;
 use super::{Evaluation, EvaluationSums, TrainedModel, evaluated_part};
 use crate::baseline_file;
-use crate::error::{Result, at};
+use crate::error::Result;
 use crate::ngram_classifier::NgramModel;
 use crate::results::SampleResult;
 use crate::sample_manifest;
@@ -101,7 +101,7 @@ impl TrainedModel {
     pub fn export_baseline(&self, folder: &Path) -> Result<Exported> {
         let model = self.baseline()?;
         let weights = baseline_file::path_in(&self.run);
-        let bytes = std::fs::read(&weights).map_err(at(&weights))?;
+        let bytes = baseline_file::read(&self.run)?;
         let name = weights.file_name().unwrap_or_default().to_string_lossy();
         let (python, source) = model.python();
         let files = [(&*name, &*bytes), (python, source.as_bytes())];

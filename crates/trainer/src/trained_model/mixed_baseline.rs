@@ -5,7 +5,7 @@ use super::baseline_model::BaselineModel;
 use crate::baseline_file;
 use crate::checkpoint::RunState;
 use crate::data::BaselineScores;
-use crate::error::{Result, at};
+use crate::error::Result;
 use crate::plan::Plan;
 use crate::task::{ImageSample, image_baseline_outputs, scores_of_texts};
 use dataset::TextDataset;
@@ -95,7 +95,7 @@ impl MixedBaseline {
     /// The file of the baseline cannot be read.
     pub fn exported_files(&self, run: &Path) -> Result<Vec<(String, Vec<u8>)>> {
         let weights = baseline_file::path_in(run);
-        let bytes = std::fs::read(&weights).map_err(at(&weights))?;
+        let bytes = baseline_file::read(run)?;
         let name = weights.file_name().unwrap_or_default().to_string_lossy();
         let (size, python) = match self.model {
             BaselineModel::Texts(_) => ("tokens", TEXT_PYTHON),

@@ -38,7 +38,7 @@ pub struct Scenario {
     config: RunConfig,
     /// The memory script: nothing else needs memory.
     script: PathBuf,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// A file that was reported to be written or removed.
@@ -137,8 +137,34 @@ impl Scenario {
                 ..RunConfig::default()
             },
             script,
-            _folder: folder,
+            folder,
         }
+    }
+
+    /// A language model with adapters, fine-tuned on a short text.
+    pub fn texts_with_adapters() -> Scenario {
+        let mut scenario = Scenario::new(false);
+        let text = scenario.folder.path().join("story.txt");
+        let lines = (0..60).map(|n| format!("The {n} small birds sang and then flew away.\n"));
+        fs::write(&text, lines.collect::<String>()).unwrap();
+        let (options, texts) = (InspectOptions::default(), TextOptions::default());
+        scenario.found = detect(&text, &options, &texts, &|_| {}).unwrap();
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        scenario.config = RunConfig {
+            from: Some(here.join("../models/tests/fixtures/published/chat")),
+            adapter_rank: Some(2),
+            tokens: Some(16),
+            image_size: None,
+            augment: None,
+            ema_decay: None,
+            ..scenario.config
+        };
+        scenario
+    }
+
+    /// The settings of the run.
+    pub fn config(&self) -> RunConfig {
+        self.config.clone()
     }
 
     pub fn plan(&self) -> Plan {
@@ -213,6 +239,14 @@ impl Scenario {
     /// Trains a run to its end.
     pub fn resume(&self, run: &RunFolder, disk: &SimulatedDisk, story: &mut Story) -> Result<()> {
         self.session(run, disk, story, true, STEPS).map(|_| ())
+    }
+
+    /// A training of other length, without evaluations before its end.
+    pub fn with_steps(mut self, steps: u64, interval: u64) -> Self {
+        self.config.steps = Some(steps);
+        self.config.checkpoint_every = Some(CheckpointInterval::Steps(interval));
+        self.config.evaluate_every_epochs = Some(1_000);
+        self
     }
 
     /// The same training on a machine where other apps take all memory once, after this many
