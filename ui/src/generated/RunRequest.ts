@@ -11,4 +11,8 @@ max_system_fraction: number, } } | { "memory_cap": {
 /**
  * Maximum memory footprint of Ebb, at least 64 MB; `None` removes the cap.
  */
-bytes: number | null, } };
+bytes: number | null, } } | { "courtesy": { 
+/**
+ * `auto`, `always` or `off`.
+ */
+when: string, } };
