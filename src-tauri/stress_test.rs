@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_that_takes_too_little_to_shrink_the_training_says_how_much_would_be_needed() {
+    fn a_test_that_takes_too_little_memory_names_what_is_needed() {
         const GB: u64 = 1 << 30;
         let sample = MemorySample {
             total_bytes: 32 * GB,

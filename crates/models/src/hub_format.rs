@@ -7,8 +7,8 @@
 //! Nothing is downloaded here, and pickled files are never read, because reading one runs a
 //! program.
 //!
-//! An image architecture describes its format beside its network (`image_networks/NAME/hub_format.rs`) and
-//! is found by its row in the catalog.
+//! An image architecture describes its format beside its network
+//! (`image_networks/NAME/hub_format.rs`) and is found by its row in the catalog.
 //!
 //! ```no_run
 //! use candle_core::{DType, Device};

@@ -178,7 +178,7 @@ impl Templates {
             ..
         } = &mut event
         {
-            (*at_ms, *step, *epoch) = (number * STEP_MS, number, number / 16);
+            (*at_ms, *step, *epoch) = (number * STEP_MS, number, (number - 1) / 16);
             *loss = 0.25
                 + 2.8 * (-6.0 * share).exp() * (1.0 + 0.5 * noise.next())
                 + 0.15 * noise.next().abs();
@@ -255,7 +255,7 @@ impl Templates {
             ..
         } = &mut event
         {
-            (*at_ms, *step, *epoch) = (number * STEP_MS, number, number / 16);
+            (*at_ms, *step, *epoch) = (number * STEP_MS, number, number.div_ceil(16));
             *loss = 0.4 + 2.4 * (-5.0 * share).exp();
             metrics.insert("accuracy".to_owned(), 0.93 - 0.7 * (-5.0 * share).exp());
         }
