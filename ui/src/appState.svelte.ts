@@ -99,10 +99,17 @@ export const openRun = async (id: string) => {
 
 export const openSample = () => attempt(async () => go(inspectionHash(await host.openSample())));
 
+/** The training that this run would wait for. A run that has just stopped may still be shown as the
+ * one that trains. */
+export const otherTraining = (run: string) => {
+  const active = session.machine?.active;
+  return active && active.run !== run ? active : null;
+};
+
 /** Resumes a run, or adds it to the queue while another one trains. With `epochs`, the run ends
  * after this many in all. */
 export const resumeOrEnqueue = async (run: string, epochs?: number) => {
-  const active = session.machine?.active;
+  const active = otherTraining(run);
   if (!active) {
     await host.resume(run, epochs);
     go(runHash(run));

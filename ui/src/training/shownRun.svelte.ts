@@ -6,7 +6,7 @@ import { options } from "../chart/viewOptions.svelte";
 import { noTops, type StressSpan, type Tops } from "../chart/scene";
 import { savedSpan, saveSpan } from "../chart/savedSpans";
 import { firstSpan, timeRange, type Span } from "../chart/timeRange";
-import { attempt, leaveUnknown, resumeOrEnqueue, session } from "../appState.svelte";
+import { attempt, leaveUnknown, otherTraining, resumeOrEnqueue, session } from "../appState.svelte";
 import type { Mark, PullHeader, RunRequest, RunRow, RunStatus } from "../types";
 import { unpack, type Pull } from "../unpackPull";
 
@@ -206,7 +206,7 @@ export class ShownRun {
   async resume() {
     if (!this.canResume || this.pending) return;
     this.pending = "resume";
-    const waits = Boolean(session.machine?.active);
+    const waits = otherTraining(this.run) !== null;
     if (!(await attempt(() => resumeOrEnqueue(this.run))) || waits) this.pending = null;
   }
 }
