@@ -199,7 +199,12 @@ impl Checkpointer {
         };
         let written = checkpoint::write(&self.run, learner, state);
         let duration_ms = started.elapsed().as_secs_f64() * 1000.0;
-        let written = written.inspect_err(|_| self.schedule.failed(log.now_ms(), duration_ms))?;
+        let written = written.inspect_err(|error| {
+            // A failure of the GPU says nothing about the disk.
+            if matches!(error, TrainError::CheckpointWrite { .. }) {
+                self.schedule.failed(log.now_ms(), duration_ms);
+            }
+        })?;
         self.schedule.saved(state.at_ms, log.now_ms(), duration_ms);
         self.saved_step = Some(state.step);
         self.number = state.number;
