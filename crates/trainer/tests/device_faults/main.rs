@@ -27,6 +27,9 @@ use training_setups::Scenario;
 
 /// Schedules that every test run plays; `make test-long` plays more.
 const SCHEDULES: u64 = 300;
+/// Schedules that found a fault of Ebb and are always played: the best checkpoint was left out
+/// without a warning after two failures of the GPU during a save.
+const FOUND: [u64; 4] = [977, 4442, 6699, 8618];
 /// A schedule that takes longer hangs. It takes a fraction of a second.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
@@ -37,11 +40,15 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 /// The seeds to play.
-fn seeds() -> std::ops::Range<u64> {
+fn seeds() -> Vec<u64> {
     let count = setting("EBB_FAULT_SCHEDULES");
     match setting("EBB_FAULT_SEED") {
-        Some(first) => first..first + count.unwrap_or(1),
-        None => 0..count.unwrap_or(SCHEDULES),
+        Some(first) => (first..first + count.unwrap_or(1)).collect(),
+        None => {
+            let random = 0..count.unwrap_or(SCHEDULES);
+            let found = FOUND.into_iter().filter(|seed| !random.contains(seed));
+            random.clone().chain(found).collect()
+        }
     }
 }
 
@@ -88,7 +95,7 @@ fn no_fault_changes_a_training_silently() {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut failures = Vec::new();
     let seeds = seeds();
-    for seed in seeds.clone() {
+    for &seed in &seeds {
         watchdog.begin(seed);
         let index = Scenario::index_of_seed(seed);
         let (scenario, calm) = (&scenarios[index], &calm[index]);
@@ -104,7 +111,7 @@ fn no_fault_changes_a_training_silently() {
         *counts.entry(outcome.class()).or_default() += 1;
     }
     let seconds = began.elapsed().as_secs_f64();
-    println!("{} schedules in {seconds:.1} s", seeds.end - seeds.start);
+    println!("{} schedules in {seconds:.1} s", seeds.len());
     for (class, count) in counts {
         println!("{count:>7}  {class}");
     }
