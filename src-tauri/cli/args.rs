@@ -188,7 +188,7 @@ pub struct Cluster {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Answer the Ebb of another machine
+    /// Print facts about this machine, for Ebb on another machine
     #[arg(long, hide = true, conflicts_with = "hosts")]
     pub probe: bool,
 }
