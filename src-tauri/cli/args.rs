@@ -136,8 +136,9 @@ pub struct Train {
     pub hosts: OnHosts,
     #[command(flatten)]
     pub script: Script,
-    /// Repeat an earlier run: use its micro-batch sizes and checkpointed blocks at every step. If
-    /// several processes trained it, as many repeat it, each with the samples that it had
+    /// Repeat an earlier run, with the same micro-batch sizes and checkpointed blocks at every step.
+    /// If several processes trained the run, start the same number of processes; each process gets
+    /// the same samples again
     #[arg(long, value_name = "RUN")]
     pub replay: Option<String>,
     /// A preset: quick, few_images, low_memory or token_compression
@@ -163,15 +164,15 @@ pub struct Train {
 /// Machines that train together.
 #[derive(Args, Default)]
 pub struct OnHosts {
-    /// Machines that share each step, such as localhost,air.local. A machine that has the folder
-    /// elsewhere is written air.local=/data/birds. The list includes this machine, which keeps the
-    /// run
+    /// Machines that train together, such as localhost,air.local. If a machine has the samples in
+    /// another folder, write air.local=/data/birds. The list must include this machine, which stores
+    /// the run folder
     #[arg(long, value_name = "HOSTS")]
     pub on: Option<Hosts>,
     /// Network interface that connects the machines, such as en0 or bridge0
     #[arg(long, value_name = "INTERFACE", requires = "on", value_parser = parse_interface)]
     pub over: Option<String>,
-    /// Where the samples of FOLDER are on this machine; `--on` passes this to the other machines
+    /// Folder that contains the samples on this machine; `--on` passes this flag to other machines
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub folder_here: Option<PathBuf>,
 }
@@ -187,7 +188,7 @@ pub struct Cluster {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Answer the Ebb of another machine
+    /// Print facts about this machine, for Ebb on another machine
     #[arg(long, hide = true, conflicts_with = "hosts")]
     pub probe: bool,
 }
@@ -228,14 +229,14 @@ pub struct Resume {
     /// The run: its id, the beginning of its name, or its path
     pub run: String,
     /// Train until the run has completed this many epochs in total, more or fewer than planned. The
-    /// samples come in the order of a run of this length. From now on, the learning rate follows
-    /// the schedule of such a run; if the run had finished, the rate therefore rises again
+    /// samples have the same order as in a run of this length. From now on, the learning rate
+    /// follows the schedule of a run of this length; in a finished run, the rate first rises again
     #[arg(long, value_name = "EPOCHS", conflicts_with = "steps", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub epochs: Option<u64>,
     /// Train until the run has completed this many optimizer steps in total; see --epochs
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub steps: Option<u64>,
-    /// The folder that now has the run's samples, if it was moved or if this is another machine
+    /// Folder that contains the samples of the run, if they were moved or if this is another machine
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
     #[command(flatten)]

@@ -135,7 +135,7 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
             describe(difference)
         );
         out!(
-            "           in f64, {other} of {taken} values are on the other side of a kink, at most {:.1e} of the operation's scale away from the kink",
+            "           in f64, {other} of {taken} values take the other branch of ReLU or max pooling; they are at most {:.1e} of the operation's scale away from the point where the branch changes",
             parting.farthest
         );
     }

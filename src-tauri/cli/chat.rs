@@ -91,7 +91,7 @@ fn open(args: &args::Chat) -> Result<ChatModel, Failure> {
     }
     if args.quantize.is_some() {
         return Err(Failure::usage(
-            "--quantize is for models; a run keeps the weights that it trained with",
+            "--quantize is only for model folders; a run keeps the weights that it trained with",
         ));
     }
     let run = find(&args.model)?;

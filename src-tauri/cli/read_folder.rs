@@ -30,7 +30,7 @@ pub fn read_folder(folder: &Path, config: &RunConfig) -> trainer::Result<Detecte
 /// The line that shows how much is read.
 struct ReadingLine {
     bar: Option<ProgressBar>,
-    /// Begin of the reading of headers or of texts.
+    /// When the reading of headers or texts began.
     begun: Cell<Instant>,
     reads_texts: Cell<bool>,
     /// Time of the newest plain line.

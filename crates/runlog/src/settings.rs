@@ -176,10 +176,11 @@ settings! {
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
     /// Scale the adapters by this value divided by their rank
     adapter_alpha: f64 = { Allowed::Number(1e-3, 1e4), Model, flag: "adapter-alpha" "ALPHA", default: "twice the rank" };
-    /// Divide the scale of the adapters by their rank (standard), or by its square root
-    /// (rank-stabilized), with which adapters of a high rank learn faster
+    /// Divide the scale of the adapters by their rank (standard), or by the square root of the rank
+    /// (rank-stabilized). With rank-stabilized, adapters of a high rank learn faster
     adapter_scaling: AdapterScaling = { Allowed::Words(AdapterScaling::WORDS), Model, flag: "adapter-scaling" "standard|rank-stabilized", default: "standard" };
-    /// Linear maps that get adapters, such as q_proj,v_proj; a wrong name lists those of the model
+    /// Linear maps that get adapters, such as q_proj,v_proj; if a name is wrong, Ebb lists the
+    /// names in the model
     adapter_targets: String = { Allowed::Name, Model, flag: "adapter-targets" "NAMES", default: "all linear maps of the blocks" };
     /// Store frozen weights in 8 or 4 bits, which needs less memory but is slightly less exact
     quantize: Quantize = { Allowed::Bits, Model, flag: "quantize" "8|4", default: "not quantized" };
@@ -190,16 +191,16 @@ settings! {
     /// Tokens of conversations to learn: completions, which are the answers of the assistant, or
     /// all
     loss_on: LossOn = { Allowed::Words(LossOn::WORDS), Data, flag: "loss-on" "completions|all", default: "completions" };
-    /// Pack several short conversations into one window; none of them sees the others, so the loss
-    /// stays the same
+    /// Pack several short conversations into one window. A token never attends to tokens of another
+    /// conversation, so the loss stays the same
     packing: PackingChoice = { Allowed::Words(PackingChoice::WORDS), Data, flag: "packing" "auto|on|off", default: "auto: on if most conversations are shorter than half a window" };
     /// Size of the vocabulary to learn from the texts, in tokens
     vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; language models use single bytes" };
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones
     class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none" };
-    /// Baseline of a model of images or of a text classifier: a simple model of edges and colors,
-    /// or of word and character n-grams, which trains in seconds before the network. combined also
-    /// uses it in the predictions, ngrams only compares it with the network, and none leaves it out
+    /// Baseline: a simple model of the edges and colors of images, or of the word and character
+    /// n-grams of labeled texts. It trains in seconds before the network. combined predicts with the
+    /// network and the baseline together, ngrams only compares the two, and none trains no baseline
     baseline: BaselineChoice = { Allowed::Words(BaselineChoice::WORDS), Run, flag: "baseline" "combined|ngrams|none", default: "combined" };
     /// Column that holds the texts, by name or by number from 1
     text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from the cells" };
@@ -299,7 +300,7 @@ settings! {
     /// as long
     courtesy: PowerPolicyChoice = { Allowed::Words(PowerPolicyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
     /// GPU time of one command buffer on a Mac while the display is on, in milliseconds. macOS
-    /// draws the screen only between two command buffers, so a longer time delays it
+    /// draws the screen only between two command buffers, so a longer time delays the screen
     command_buffer_ms: u64 = { Allowed::Integer(1, 1000), Compute, flag: "" "MILLISECONDS", default: "10" };
     /// Maximum memory footprint of Ebb, such as 8GB
     memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "the memory that other apps leave" };

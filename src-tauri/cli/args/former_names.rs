@@ -3,8 +3,8 @@
 
 use clap::{Arg, Command};
 
-/// A sentence for each former name among the arguments, once. `arguments` does not contain the name
-/// of the program.
+/// Returns one sentence for each former name in `arguments`, which does not contain the name of the
+/// program.
 pub(super) fn former_names(ebb: &Command, arguments: &[String]) -> Vec<String> {
     let mut command = ebb;
     let mut sentences = Vec::new();

@@ -26,7 +26,7 @@ pub struct Predict {
     /// The run: its id, the beginning of its name, or its path
     pub run: String,
     /// Image files, or texts if the run was trained on texts. A text may also be the name of a text
-    /// file. A folder means every file in the folder
+    /// file. From a folder, Ebb reads every file
     #[arg(required = true, value_name = "IMAGE|TEXT|FOLDER", value_parser = maybe_empty())]
     pub files: Vec<PathBuf>,
     /// Number of classes to print for each image or text

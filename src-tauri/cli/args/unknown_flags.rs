@@ -10,8 +10,8 @@ const INSTEAD: [(&str, &str); 1] = [(
     "a run has the name of its data; rename the run in the window, or tag it: ebb runs tag RUN +TAG",
 )];
 
-/// Removes the tip to use another flag unless the two are as similar as everywhere else in Ebb, and
-/// says what to do instead of the flag if that is known.
+/// Removes the tip to use another flag if this flag is not similar enough to the unknown one. Adds
+/// advice for some unknown flags.
 pub(super) fn with_sensible_tip(mut error: Error) -> Error {
     let typed = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(typed)) if error.kind() == ErrorKind::UnknownArgument => {

@@ -70,7 +70,7 @@ impl Conversation {
         if !self.messages.is_empty() {
             if self.prompt.is_some() || self.completion.is_some() {
                 return Err(
-                    "one of its prompt and its completion is text, the other is a list of messages"
+                    "its prompt and its completion must both be texts, or both be lists of messages"
                         .to_owned(),
                 );
             }

@@ -100,7 +100,7 @@ pub(super) fn describe_cut(
     }
     if counts.too_long > 0 {
         sentences.push(format!(
-            "{} left out, because no answer begins within {tokens} tokens",
+            "{} left out, because no answer begins within the first {tokens} tokens",
             counted(counts.too_long, "conversation is", "conversations are")
         ));
     }

@@ -170,7 +170,7 @@ impl<'a> Description<'a> {
             return Ok(());
         }
         Err(refuse(
-            "other layers than in the published models have a sliding window or positions",
+            "its sliding windows or positions are in other layers than in the published models",
         ))
     }
 
