@@ -67,7 +67,7 @@ fn a_stop_is_saved_within_two_seconds_and_resumes() {
     }
     assert!(fastest < MAX_STOP, "{fastest:?}");
 
-    let mut training = resume(&home, step);
+    let training = resume(&home, step);
     training.signal("INT");
     let (code, rest) = training.finish();
     let saved =
