@@ -102,10 +102,11 @@ impl Window {
     pub fn click(&self, selector: &str) {
         until(&format!("a click on {selector}"), PATIENCE, || {
             self.wait_until_at_rest(selector);
-            self.run(&format!(
+            self.try_run(&format!(
                 "window.ebbClicked = false; addEventListener('click', \
                  ({{target}}) => (window.ebbClicked = Boolean(target.closest?.({selector:?}))), {{capture: true, once: true}})"
-            ));
+            ))
+            .ok()?;
             if let Err(error) = self.click_once(selector) {
                 println!("{selector} was not clicked: {error}");
                 return None;
