@@ -36,16 +36,15 @@ fn accept(title: &str, place: &Path) {
     let name = format!("^{title}$");
     let is_open = || xdotool::xdotool(&["search", "--onlyvisible", "--name", &name]).is_some();
     let dialog = xdotool::found(title);
-    until("the dialog has the keyboard", SOON, || {
-        xdotool::activate(&dialog).then_some(())
-    });
-    let _ = xdotool::xdotool(&["key", "ctrl+a"]);
-    let _ = xdotool::xdotool(&["type", "--delay", "5", &place.display().to_string()]);
+    xdotool::fill_in(&dialog, &place.display().to_string());
     until("the dialog is accepted", SOON, || {
+        if !is_open() {
+            return Some(());
+        }
         xdotool::activate(&dialog);
         let _ = xdotool::xdotool(&["key", "Return"]);
         let pressed = Instant::now();
-        while is_open() && pressed.elapsed() < Duration::from_secs(1) {}
+        while is_open() && pressed.elapsed() < Duration::from_secs(3) {}
         (!is_open()).then_some(())
     });
 }

@@ -69,13 +69,14 @@ fn a_memory_cap_set_while_training_lowers_the_budget_and_is_listed() {
         "return document.querySelector('#limit-cap')?.value === '' || null",
     );
     set_cap("2");
+    let limits = until("it is recorded", SOON, || {
+        let mut events = home.events(&run).into_iter();
+        events.find(|event| event["kind"] == "memory_limits")
+    });
     until("the budget follows", SOON, || {
         budget_bytes(&home, &run).filter(|now| *now <= 2 * GB)
     });
     window.screenshot("memory-limits");
-    let events = home.events(&run);
-    let limits = events.iter().find(|event| event["kind"] == "memory_limits");
-    let limits = limits.expect("it is recorded");
     assert_eq!(limits["memory_cap_bytes"], json!(2 * GB));
     assert_eq!(limits["message"], json!("Memory cap set to 2.0 GB"));
     set_cap("0.1");

@@ -44,9 +44,38 @@ fn again(home: &Home, args: &[&str]) -> Output {
         .expect("the binary runs")
 }
 
-/// Whether the window is on the screen, and not minimized.
-fn is_shown() -> bool {
-    xdotool::xdotool(&["search", "--onlyvisible", "--name", "^Ebb$"]).is_some()
+/// The window, if it is on the screen and not minimized.
+fn shown() -> Option<String> {
+    let found = xdotool::xdotool(&["search", "--onlyvisible", "--name", "^Ebb$"])?;
+    found.lines().last().map(str::to_owned)
+}
+
+/// Longest wait for the reaction to a key, before the key is pressed again.
+const REACTS_WITHIN: Duration = Duration::from_secs(3);
+
+/// Presses a key in a window until `wanted` returns a value. The key is pressed again only if the
+/// window did not react: it may have lost the keyboard to another window.
+fn press_until<T>(
+    key: &str,
+    what: &str,
+    window: &dyn Fn() -> Option<String>,
+    wanted: impl Fn() -> Option<T>,
+) -> T {
+    until(what, SOON, || {
+        if let Some(found) = wanted() {
+            return Some(found);
+        }
+        xdotool::activate(&window()?);
+        let _ = xdotool::xdotool(&["key", key]);
+        let pressed = Instant::now();
+        while pressed.elapsed() < REACTS_WITHIN {
+            if let Some(found) = wanted() {
+                return Some(found);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
+    })
 }
 
 #[test]
@@ -75,44 +104,33 @@ fn closing_keeps_the_training_and_quitting_asks() {
     let _manager = xdotool::manager();
     let (window, run, _) = training(&home);
     until("it trains", SOON, || (home.step(&run) >= 3).then_some(()));
-    until("the window can be closed", SOON, || {
-        xdotool::activate(&xdotool::found("Ebb"));
-        let _ = xdotool::xdotool(&["key", "alt+F4"]);
-        std::thread::sleep(Duration::from_millis(500));
-        (!is_shown()).then_some(())
+    press_until("alt+F4", "the window is closed", &shown, || {
+        shown().is_none().then_some(())
     });
     let before = home.step(&run);
     until("it trains without a window", SOON, || {
         (home.step(&run) > before + 2).then_some(())
     });
     assert!(again(&home, &[]).status.success());
-    until("the window is back", SOON, || is_shown().then_some(()));
+    until("the window is back", SOON, shown);
     window.wait_for_status("training");
 
-    let question =
-        || xdotool::xdotool(&["search", "--onlyvisible", "--name", "^Stop the training"]);
-    let ask_to_quit = || {
-        until("the question stands", SOON, || {
-            xdotool::activate(&xdotool::found("Ebb"));
-            let _ = xdotool::xdotool(&["key", "ctrl+q"]);
-            let asked = Instant::now();
-            while question().is_none() && asked.elapsed() < Duration::from_secs(3) {}
-            question()
-        })
+    let question = || {
+        let found = xdotool::xdotool(&["search", "--onlyvisible", "--name", "^Stop the training"])?;
+        found.lines().last().map(str::to_owned)
     };
-    let answer = |dialog: &str, key: &str| {
-        xdotool::activate(dialog);
-        let _ = xdotool::xdotool(&["key", key]);
-        until("the question is answered", SOON, || {
+    let ask_to_quit = || press_until("ctrl+q", "the question stands", &shown, question);
+    let answer = |key: &str| {
+        press_until(key, "the question is answered", &question, || {
             question().is_none().then_some(())
         });
     };
-    let dialog = ask_to_quit();
+    ask_to_quit();
     let before = home.step(&run);
     until("it trains while the question stands", SOON, || {
         (home.step(&run) > before + 2).then_some(())
     });
-    answer(&dialog, "Escape");
+    answer("Escape");
     let before = home.step(&run);
     until("it trains on", SOON, || {
         (home.step(&run) > before + 2).then_some(())
@@ -122,7 +140,8 @@ fn closing_keeps_the_training_and_quitting_asks() {
         !home.events(&run).iter().any(stopped),
         "nothing was stopped"
     );
-    answer(&ask_to_quit(), "Return");
+    ask_to_quit();
+    answer("Return");
     ended_as_stopped(&window, &home, &run);
     assert!(
         !home.checkpoints(&run).is_empty(),
@@ -154,15 +173,11 @@ fn the_palette_performs_what_it_offers() {
     let home = Home::new();
     let _manager = xdotool::manager();
     let window = Window::open(&["app"], home.path());
-    let press = |key: &str| {
-        xdotool::activate(&xdotool::found("Ebb"));
-        let _ = xdotool::xdotool(&["key", key]);
-    };
-    until("the palette opens", SOON, || {
-        press("ctrl+k");
-        std::thread::sleep(Duration::from_millis(300));
-        let open = window.run("return document.querySelector('#palette[open]') !== null");
-        (open == json!(true)).then_some(())
+    let is = |script: &str| (window.run(script) == json!(true)).then_some(());
+    press_until("ctrl+k", "the palette opens", &shown, || {
+        is(
+            "return document.hasFocus() && document.activeElement.closest('#palette[open]') !== null",
+        )
     });
     let offered = window.run(
         "return [...document.querySelectorAll('[data-command]')].map((item) => item.dataset.command)",
@@ -178,7 +193,9 @@ fn the_palette_performs_what_it_offers() {
         "one command is left",
         "return document.querySelectorAll('[data-command]').length === 1 || null",
     );
-    press("Return");
+    press_until("Return", "the palette performs it", &shown, || {
+        is("return document.body.dataset.view === 'plan'")
+    });
     window.wait_for(
         "the sample",
         "return document.querySelector('#train:enabled') ? true : null",
@@ -202,20 +219,21 @@ fn a_training_that_finishes_in_the_background_is_news() {
         "a plan",
         "return document.querySelector('#train:enabled') ? true : null",
     );
-    window.set(&[("epochs", "2"), ("resolution", "64")]);
+    // Long enough that it still trains when the window has been closed.
+    window.set(&[("epochs", "6"), ("resolution", "64")]);
     window.click("#train");
     let run = window.run_id();
     until("it trains", SOON, || (home.step(&run) >= 1).then_some(()));
     window
         .invoke("close_window", &json!({}))
         .expect("it can be closed");
-    let shown = || std::fs::read_to_string(&titles).unwrap_or_default();
+    let titles_shown = || std::fs::read_to_string(&titles).unwrap_or_default();
     until("closing is explained", SOON, || {
-        shown()
+        titles_shown()
             .contains("groceries is still training")
             .then_some(())
     });
-    until("the end is news", SOON, || {
-        shown().contains("groceries finished").then_some(())
+    until("the end is news", 3 * SOON, || {
+        titles_shown().contains("groceries finished").then_some(())
     });
 }

@@ -128,7 +128,7 @@ fn a_model_dropped_on_a_plan_is_fine_tuned() {
             "return document.querySelector('#setting-from').selectedOptions[0].textContent === 'small-vit' || null",
         );
     };
-    drag(&weights, || (), dropped);
+    drag(&weights, || window.wait_for_drag(), dropped);
     assert_eq!(begins(&window)[2], "ViT, 10,741 parameters");
     window.set(&[("from", "")]);
     window.wait_for(

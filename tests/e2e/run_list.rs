@@ -1,5 +1,6 @@
 //! The list of runs: search, notes, another name, a new plan from a run, and the trash.
 
+use crate::support::drag::drag_off;
 use crate::support::home::Home;
 use crate::support::until;
 use crate::support::window::Window;
@@ -80,6 +81,25 @@ fn runs_are_renamed_found_repeated_and_thrown_away() {
     until("one row is left", SOON, || {
         (rows(&window) == json!(["groceries"])).then_some(())
     });
+}
+
+#[test]
+fn a_row_that_is_dragged_to_another_app_is_the_folder_of_its_run() {
+    let home = Home::new();
+    let run = trained(&home, "2");
+    let window = Window::open(&["app"], home.path());
+    let row = format!("[data-run-row={run:?}]");
+    window.wait_for(
+        "the row",
+        &format!("return document.querySelector({row:?}) ? true : null"),
+    );
+    let received = drag_off(&window, &row);
+    assert_eq!(received, format!("file://{}", home.run(&run).display()));
+    assert_eq!(
+        window.run("return document.body.dataset.view"),
+        json!("welcome"),
+        "a drag is no click"
+    );
 }
 
 #[test]

@@ -38,5 +38,25 @@ fn the_button_starts_and_ends_a_stress_test() {
     until("its process has ended", SOON, || {
         (window.processes("ebb").len() == alone).then_some(())
     });
+    let told = window.wait_for(
+        "what the training did meanwhile",
+        "const told = document.querySelector('#stress-result').textContent; return told.startsWith('Gave back ') ? told : null",
+    );
+    let told = told.as_str().unwrap_or_default();
+    let reactions = ["had enough memory", "reduced the micro-batch", "waited for"];
+    assert!(
+        reactions.iter().any(|reaction| told.contains(reaction)),
+        "{told}"
+    );
     assert!(home.step(&run) >= 2, "and the training went on");
+    // Begin and end are in the run, so that its charts show them, also later.
+    let tests = until("begin and end are recorded", SOON, || {
+        let events = home.events(&run).into_iter();
+        let of_test = events.filter(|event| event["kind"] == "stress_test");
+        let bytes: Vec<u64> = of_test
+            .filter_map(|event| event["bytes"].as_u64())
+            .collect();
+        (bytes.len() >= 2).then_some(bytes)
+    });
+    assert!(tests[0] > 0 && tests.last() == Some(&0), "{tests:?}");
 }

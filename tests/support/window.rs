@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// Longest wait for anything on the page.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// An open window.
 pub struct Window {
     driver: Driver,
@@ -88,26 +91,64 @@ impl Window {
 
     /// Waits until the script returns a value.
     pub fn wait_for(&self, what: &str, script: &str) -> Value {
-        until(what, Duration::from_secs(60), || {
+        until(what, PATIENCE, || {
             self.try_run(script).ok().filter(|value| !value.is_null())
         })
     }
 
-    /// Waits for an element that can be clicked, then clicks it.
+    /// Waits for an element that can be clicked and has come to rest, then clicks it. If a part
+    /// that was loaded meanwhile has pushed it away, so that something else was clicked, it is
+    /// clicked again.
     pub fn click(&self, selector: &str) {
-        self.wait_for(selector, &format!("const e = document.querySelector({selector:?}); return e && !e.disabled ? true : null"));
+        until(&format!("a click on {selector}"), PATIENCE, || {
+            self.wait_until_at_rest(selector);
+            self.try_run(&format!(
+                "window.ebbClicked = false; addEventListener('click', \
+                 ({{target}}) => (window.ebbClicked = Boolean(target.closest?.({selector:?}))), {{capture: true, once: true}})"
+            ))
+            .ok()?;
+            if let Err(error) = self.click_once(selector) {
+                println!("{selector} was not clicked: {error}");
+                return None;
+            }
+            // After the click there may be another page, or no window.
+            let arrived = self.try_run("return window.ebbClicked !== false");
+            (arrived != Ok(json!(false))).then_some(())
+        });
+    }
+
+    /// Waits until an element can be clicked and is twice at the same place.
+    fn wait_until_at_rest(&self, selector: &str) {
+        let script = format!(
+            "const e = document.querySelector({selector:?}); if (!e || e.disabled) return null; \
+             const {{x, y, width, height}} = e.getBoundingClientRect(); return [x, y, width, height]"
+        );
+        let mut before = Value::Null;
+        until(selector, PATIENCE, || {
+            let now = self.try_run(&script).unwrap_or_default();
+            let is_at_rest = !now.is_null() && now == before;
+            before = now;
+            is_at_rest.then_some(())
+        });
+    }
+
+    /// Moves the mouse to where an element is, and presses the button there.
+    fn click_once(&self, selector: &str) -> Result<Value, String> {
         let query = json!({"using": "css selector", "value": selector});
-        let element = self
-            .driver
-            .call("POST", "/element", Some(&query))
-            .expect("it was just there");
+        let element = self.driver.call("POST", "/element", Some(&query))?;
         let id = element
             .as_object()
-            .and_then(|element| element.values().next()?.as_str().map(str::to_owned));
-        let path = format!("/element/{}/click", id.expect("an element has an id"));
-        self.driver
-            .call("POST", &path, Some(&json!({})))
-            .expect("it can be clicked");
+            .and_then(|element| element.values().next()?.as_str());
+        let path = format!("/element/{}/click", id.ok_or("an element without an id")?);
+        self.driver.call("POST", &path, Some(&json!({})))
+    }
+
+    /// Waits until the page knows that something is dragged over it, so that it accepts the drop.
+    pub fn wait_for_drag(&self) {
+        self.wait_for(
+            "the page knows of the drag",
+            "return document.querySelector('main.dragged, #drop-zone.over, #try-it .over') ? true : null",
+        );
     }
 
     /// Sets fields of the plan by their names, as a user would by choosing or typing.

@@ -9,6 +9,18 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Longest wait for a window to get the keyboard focus.
 const GIVEN_WITHIN: Duration = Duration::from_secs(1);
 
+/// Longest wait until a text is in a field.
+const TYPED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Prints the selected text.
+const SELECTED: &str = r#"
+import gi
+gi.require_version("Gdk", "3.0")
+gi.require_version("Gtk", "3.0")
+from gi.repository import Gdk, Gtk
+print(Gtk.Clipboard.get(Gdk.SELECTION_PRIMARY).wait_for_text() or "")
+"#;
+
 /// A window manager, so that windows have focus and can be asked to close.
 pub fn manager() -> Running {
     running(
@@ -68,6 +80,21 @@ pub fn activate(window: &str) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
     false
+}
+
+/// Types a text into the field of a window that has the keyboard, in place of what is there. Tries
+/// again until all of it is there: a window that is still being drawn loses letters.
+pub fn fill_in(window: &str, text: &str) {
+    until(&format!("{text} is typed"), TYPED_WITHIN, || {
+        activate(window);
+        let _ = xdotool(&["key", "ctrl+a"]);
+        let _ = xdotool(&["type", "--delay", "5", text]);
+        let _ = xdotool(&["key", "ctrl+a"]);
+        let mut python = Command::new("/usr/bin/python3");
+        let selected = python.args(["-c", SELECTED]).output();
+        let selected = selected.expect("python3 is missing: run scripts/setup test");
+        (String::from_utf8_lossy(&selected.stdout).trim() == text).then_some(())
+    });
 }
 
 /// Position and size of a window: x, y, width, height.

@@ -10,7 +10,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const TRAIN: &str = "train {birds} --from tiny/vit --steps 2 --effective-batch 8 --device cpu";
@@ -87,11 +89,18 @@ impl Hub {
 
     /// Runs `ebb` with this hub as the endpoint.
     fn run(&self, home: &TestHome, line: &str) -> CommandOutput {
+        run_command(&mut self.command(home, line))
+    }
+
+    /// `ebb` with this hub as the endpoint.
+    fn command(&self, home: &TestHome, line: &str) -> Command {
         let words = line.split_whitespace().map(|word| match word {
             "{birds}" => home.path("birds"),
             word => word.into(),
         });
-        run_command(home.ebb(words).env("HF_ENDPOINT", &self.address))
+        let mut command = home.ebb(words);
+        command.env("HF_ENDPOINT", &self.address);
+        command
     }
 }
 
@@ -488,19 +497,24 @@ fn a_second_download_waits_for_the_first() {
     fs::create_dir_all(&place).expect("the folder can be made");
     let lock = fs::File::create(place.join("download.lock")).expect("it can be made");
     lock.lock().expect("no one holds it");
-    let trained = std::thread::scope(|scope| {
-        let train = scope.spawn(|| hub.run(&home, TRAIN));
-        std::thread::sleep(std::time::Duration::from_millis(500));
-        hub.change(|state| assert_eq!(state.requests, [], "nothing is requested yet"));
-        drop(lock);
-        train.join().expect("the command ends")
-    });
-    let trained = trained.expect_code(0);
-    assert!(
-        trained
-            .err
-            .contains("Another process is downloading tiny/vit"),
-        "{trained:?}"
-    );
+    let training = home.spawn(hub.command(&home, TRAIN));
+    let begun = Instant::now();
+    while !training
+        .stderr()
+        .contains("Another process is downloading tiny/vit")
+    {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{}",
+            training.stderr()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    hub.change(|state| assert_eq!(state.requests, [], "nothing is requested yet"));
+    drop(lock);
+    let errors = home.path("stderr");
+    let code = training.wait();
+    let errors = fs::read_to_string(errors).unwrap_or_default();
+    assert_eq!(code, Some(0), "{errors}");
     assert_eq!(hub.ranges(), [None]);
 }

@@ -301,6 +301,16 @@ test("opens the menus of charts, classes and samples, and finds their commands",
   await expect(page.locator("body")).toHaveAttribute("data-copied", "image_0.jpg");
 });
 
+test("opens the menu of a duplicate", async ({ page }) => {
+  const menus: string[] = [];
+  page.on("console", (message) => message.type() === "info" && menus.push(message.text()));
+  await open(page, "/?#/inspection/demo");
+  await choose(page, "#show-data");
+  await tabTo(page, page.locator("#data-duplicates .samples button").first());
+  await page.keyboard.press("Shift+F10");
+  await expect.poll(() => menus.join()).toContain("copy-sample");
+});
+
 test("shows the labels that may be wrong, and their files", async ({ page }) => {
   await open(page, "/?suspicious#/results/r3");
   await expect(page.locator("#suspicious")).toContainText("2 more may be wrong");

