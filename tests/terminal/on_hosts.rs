@@ -18,7 +18,7 @@ use std::process::Command;
 use std::time::Duration;
 use std::time::Instant;
 
-const PLAN: &str = "--json --device cpu --seed 7 --image-size 16 --effective-batch 8 --baseline none --precision f64 --threads 1";
+pub const PLAN: &str = "--json --device cpu --seed 7 --image-size 16 --effective-batch 8 --baseline none --precision f64 --threads 1";
 
 /// Fails like ssh for some hosts. For `other` it runs the command, unless the file `away` exists.
 const SSH: &str = r#"#!/bin/sh
@@ -50,7 +50,7 @@ fn with_ssh(home: &TestHome, command: &mut Command) {
 }
 
 /// `ebb LINE`, with the folder for temporary files and ssh of this test.
-fn command(home: &TestHome, line: &str) -> Command {
+pub fn command(home: &TestHome, line: &str) -> Command {
     let birds = home.path("birds").display().to_string();
     let words = line.split(' ').map(|word| word.replace("{birds}", &birds));
     let mut command = home.ebb(words);
@@ -226,7 +226,7 @@ fn wait_for_steps(home: &TestHome, sessions: usize, steps: usize) -> Duration {
 }
 
 #[cfg(target_os = "linux")]
-fn kill(process: u32) {
+pub fn kill(process: u32) {
     let killed = Command::new("kill")
         .args(["-KILL", &process.to_string()])
         .status();
