@@ -1,20 +1,21 @@
 //! Ranks of groups that `--on` has started are killed at random moments (`kill -9`), rank 0 too.
 //! The supervisor starts the group again each time: at most one interval between checkpoints is
 //! repeated, no checkpoint is damaged, no group hangs, and the weights at the end are those of an
-//! undisturbed run on one machine.
+//! undisturbed run on one machine. A machine that is away for a while takes part again, and a group
+//! that cannot start again ends with a reason.
 //!
 //! `EBB_RANK_KILLS` sets the number of kills, and `EBB_KILL_SEED` chooses ranks and moments.
-//! Without Open MPI's `mpirun` the test prints that it is left out.
+//! Without Open MPI's `mpirun` the tests print that they are left out.
 
 use crate::on_hosts::{PLAN, command, kill};
 use crate::random_kills::{check, draw, is_finished, setting};
 use crate::several_machines::{birds, find_rank, has_launcher};
 use crate::support::{TestHome, run_command};
-use runlog::{RunEvent, RunFolder, read_events};
+use runlog::{RunEvent, RunFolder, StopReason, read_events};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ const STEPS: u64 = 300;
 const INTERVAL: u64 = 10;
 const HOSTS: &str = "localhost,localhost,localhost";
 const RANKS: usize = 3;
+/// More steps than any test waits for.
+const ENDLESS: u64 = 1_000_000;
 /// Kills in `make test`.
 const KILLS: u64 = 3;
 /// If there are so many kills, some of them hit a group that is only starting.
@@ -30,15 +33,15 @@ const MANY_KILLS: u64 = 20;
 /// Most kills of one run, which should not end before the last of them.
 const MOST_PER_RUN: usize = 8;
 /// A group that does nothing for so long hangs.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(150);
 /// Median time from a kill to the next completed step.
 const RESTART: Duration = Duration::from_secs(15);
 /// The largest difference of the weights, as a part of their norm.
 const LARGEST_DIFFERENCE: f64 = 1e-10;
 const POLL: Duration = Duration::from_millis(20);
 
-fn plan() -> String {
-    format!("train {{birds}} {PLAN} --steps {STEPS} --checkpoint-every {INTERVAL}steps")
+fn plan(steps: u64) -> String {
+    format!("train {{birds}} {PLAN} --steps {steps} --checkpoint-every {INTERVAL}steps")
 }
 
 /// A group in the background, with its supervisor. The supervisor is killed on drop; rank 0 then
@@ -56,10 +59,10 @@ impl Drop for Training {
 }
 
 impl Training {
-    fn start() -> Training {
+    fn start(line: &str) -> Training {
         let home = birds();
         let log = File::create(home.path("log")).expect("it can be created");
-        let supervisor = command(&home, &format!("{} --on {HOSTS}", plan()))
+        let supervisor = command(&home, line)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -77,13 +80,28 @@ impl Training {
         events.and_then(Result::ok).unwrap_or_default()
     }
 
+    fn status(&mut self) -> Option<ExitStatus> {
+        self.supervisor.try_wait().expect("it is a child")
+    }
+
     /// Whether the supervisor has ended, which must be without an error.
     fn has_ended(&mut self) -> bool {
-        let status = self.supervisor.try_wait().expect("it is a child");
+        let status = self.status();
         if let Some(status) = status {
             assert!(status.success(), "{status}: {}", self.log());
         }
         status.is_some()
+    }
+
+    fn wait_for_end(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.status() {
+                return status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it hangs: {}", self.log());
+            thread::sleep(POLL);
+        }
     }
 
     /// Waits until the newest of at least `sessions` sessions shows something. False if the
@@ -211,11 +229,8 @@ impl Kills {
             self.restarts.push(killed.elapsed());
             check(&training.events(), INTERVAL);
         }
-        let began = Instant::now();
-        while !training.has_ended() {
-            assert!(began.elapsed() < 2 * PATIENCE, "{}", training.log());
-            thread::sleep(POLL);
-        }
+        let status = training.wait_for_end();
+        assert!(status.success(), "{status}: {}", training.log());
         let events = training.events();
         check(&events, INTERVAL);
         assert!(is_finished(&events), "{:?}", events.last());
@@ -264,7 +279,7 @@ fn killed_ranks_cost_at_most_one_interval() {
         return;
     }
     let alone = birds();
-    run_command(&mut command(&alone, &plan())).expect_code(0);
+    run_command(&mut command(&alone, &plan(STEPS))).expect_code(0);
     let expected = last_weights(&alone.only_run());
     let mut state = setting("EBB_KILL_SEED", 1);
     let mut kills = Kills {
@@ -275,7 +290,7 @@ fn killed_ranks_cost_at_most_one_interval() {
     while kills.count < kills.wanted {
         runs += 1;
         let before = kills.count;
-        let mut training = Training::start();
+        let mut training = Training::start(&format!("{} --on {HOSTS}", plan(STEPS)));
         kills.train(&mut training, &mut state);
         assert!(
             kills.count > before,
@@ -295,4 +310,71 @@ fn killed_ranks_cost_at_most_one_interval() {
         restarts[restarts.len() - 1]
     );
     assert!(median <= RESTART, "{median:?}");
+}
+
+/// The number of members that the newest group of these events names.
+fn members(events: &[RunEvent]) -> Option<usize> {
+    events.iter().rev().find_map(|event| match event {
+        RunEvent::Group { members, .. } => Some(members.len()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_machine_that_was_away_takes_part_again() {
+    if !has_launcher() {
+        return;
+    }
+    // Slower steps: the supervisor looks for the machine only once a minute.
+    let plan = plan(ENDLESS)
+        .replace("--image-size 16", "--image-size 64")
+        .replace("--effective-batch 8", "--effective-batch 24");
+    let mut training = Training::start(&format!("{plan} --on localhost,other"));
+    assert!(training.wait_for(1, &has_saved));
+    let away = training.home.file("home.away", "");
+    kill(training.wait_for_rank(1).expect("the training goes on"));
+    assert!(training.wait_for(2, &|session| steps(session) > 0));
+    let began = Instant::now();
+    fs::remove_file(away).expect("it was written");
+    assert!(training.wait_for(3, &|session| steps(session) > 0));
+    let seconds = began.elapsed().as_secs_f64();
+    println!("the machine takes part again {seconds:.0} s after it answers");
+    let events = training.events();
+    let sessions = begins(&events);
+    let alone = &events[sessions[1]..sessions[2]];
+    assert!(members(alone).is_none_or(|count| count == 1));
+    assert_eq!(members(&events[sessions[2]..]), Some(2));
+    check(&events, INTERVAL);
+    let supervisor = training.supervisor.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &supervisor]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+    let status = training.wait_for_end();
+    assert!(status.success(), "{status}: {}", training.log());
+    let events = training.events();
+    let Some(RunEvent::Stopped { reason, .. }) = events.last() else {
+        panic!("{:?}", events.last());
+    };
+    assert_eq!(*reason, StopReason::Requested);
+}
+
+#[test]
+fn a_group_that_cannot_start_again_ends_with_a_reason() {
+    if !has_launcher() {
+        return;
+    }
+    let mut training = Training::start(&format!("{} --on localhost,other", plan(ENDLESS)));
+    assert!(training.wait_for(1, &has_saved));
+    training.home.file("home.broken", "");
+    kill(training.wait_for_rank(1).expect("the training goes on"));
+    let status = training.wait_for_end();
+    let log = training.log();
+    assert_eq!(status.code(), Some(1), "{log}");
+    for part in [
+        "the group failed 5 times in a row without a new checkpoint",
+        "the newest checkpoint is from step",
+        "ebb resume",
+    ] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+    check(&training.events(), INTERVAL);
 }

@@ -20,7 +20,8 @@ use std::time::Instant;
 
 pub const PLAN: &str = "--json --device cpu --seed 7 --image-size 16 --effective-batch 8 --baseline none --precision f64 --threads 1";
 
-/// Fails like ssh for some hosts. For `other` it runs the command, unless the file `away` exists.
+/// Fails like ssh for some hosts. For `other` it runs the command, unless the file `away` exists, or
+/// the file `broken`, with which the machine answers but starts no process.
 const SSH: &str = r#"#!/bin/sh
 echo "$@" >> "$EBB_HOME.ssh"
 while [ $# -gt 1 ]; do
@@ -35,6 +36,7 @@ case $host in
   empty) exit 127 ;;
   old) echo '{"build":"0.0.1 (commit abc)","program":"/bin/ebb","cores":8,"total_bytes":8,"library":{"Ok":"libmpi.so.40"}}' ;;
   other) [ ! -e "$EBB_HOME.away" ] || { echo "ssh: connect to host other port 22: No route to host" >&2; exit 255; }
+    case $* in *--probe*) ;; *) [ ! -e "$EBB_HOME.broken" ] || exit 1 ;; esac
     exec sh -c "$*" ;;
 esac
 "#;

@@ -391,6 +391,29 @@ fn a_rank_without_the_samples_is_refused_before_it_trains() {
     );
 }
 
+#[test]
+fn a_run_that_another_process_trains_is_refused_at_all_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = of_images(folder.path());
+    let stopping = Session {
+        stops_at: Some(3),
+        ..Session::default()
+    };
+    let begun = train_session(&config, RunGroup::default(), stopping, &mut |_| {});
+    let before = std::fs::read(begun.run.events_path()).unwrap();
+    let claim = begun.run.claim().unwrap();
+    let ranks = resume_in_group(&begun.run, vec![Session::default(), Session::default()]);
+    drop(claim);
+    let error = ranks[0].error();
+    let named = ranks[1].error();
+    assert!(
+        named.contains("rank 0 (") && named.contains(&error),
+        "{error} {named}"
+    );
+    let after = std::fs::read(begun.run.events_path()).unwrap();
+    assert!(before == after, "the run is not touched");
+}
+
 /// A rank whose memory is short for a while, as the script says.
 fn train_short_of_memory(config: &RunConfig, rank: ThreadRank, script: PathBuf) {
     let group = RunGroup::new(rank.join().unwrap());
