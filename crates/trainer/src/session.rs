@@ -147,6 +147,7 @@ impl<'a, T: Task> Session<'a, T> {
         if branch.is_some() || !session.group.is_alone() {
             session.save(CheckpointReason::Periodic)?;
         }
+        session.warn_if_gpu_is_shared()?;
         session.warn_if_precision_is_slow()?;
         session.warn_if_disk_is_short()?;
         session.warn_if_nothing_is_held_out()?;
@@ -181,6 +182,7 @@ impl<'a, T: Task> Session<'a, T> {
         let resumed = session.resumed_event();
         session.log.emit_beginning(resumed)?;
         session.emit_group()?;
+        session.warn_if_gpu_is_shared()?;
         session.warn_if_precision_is_slow()?;
         session.warn_if_disk_is_short()?;
         Ok(session)
@@ -955,6 +957,20 @@ impl<'a, T: Task> Session<'a, T> {
             Some(message) => self.log.warn("disk_short", message),
             None => Ok(()),
         }
+    }
+
+    /// Warns if the processes of this machine are more than its GPUs, and this one therefore uses
+    /// the same GPU as another one.
+    fn warn_if_gpu_is_shared(&mut self) -> Result<()> {
+        let gpus = self.chosen.gpu_count();
+        if gpus == 0 || self.group.number_here() < gpus {
+            return Ok(());
+        }
+        let message = format!(
+            "{} processes share the GPUs of this machine ({gpus}). Start one process per GPU.",
+            self.group.ranks_here()
+        );
+        self.log.warn("shared_gpu", message)
     }
 
     fn warn_if_precision_is_slow(&mut self) -> Result<()> {
