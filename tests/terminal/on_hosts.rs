@@ -104,6 +104,22 @@ fn hostile_host_names_start_no_process() {
 }
 
 #[test]
+fn more_gpus_than_the_machine_has_are_refused() {
+    let home = birds();
+    for line in [
+        "train {birds} --steps 1 --gpus 1000",
+        "train {birds} --steps 1 --gpus 0",
+        "train {birds} --steps 1 --gpus 2 --on localhost",
+        "resume any --gpus 1000",
+        "plan {birds} --gpus 2",
+    ] {
+        let refused = run(&home, line).expect_code(2);
+        assert!(refused.err.contains("--gpus"), "{line}: {refused:#?}");
+    }
+    assert_eq!(home.leftover_files(), [] as [PathBuf; 0]);
+}
+
+#[test]
 fn machines_that_cannot_take_part_are_named_soon() {
     if !has_launcher() {
         return;

@@ -155,6 +155,11 @@ pub fn prefer_gpu(number: usize) {
     PREFERRED_GPU.store(number, Ordering::Relaxed);
 }
 
+/// Number of CUDA devices that this build can use, which it does not make.
+pub fn cuda_device_count() -> usize {
+    cuda::count()
+}
+
 /// The number of the device that a process gets, of `count`.
 fn gpu_number(preferred: usize, count: usize) -> usize {
     preferred.checked_rem(count).unwrap_or(0)

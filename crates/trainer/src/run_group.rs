@@ -91,6 +91,11 @@ impl RunGroup {
         distributed::find_library().map_err(|error| error.to_string())
     }
 
+    /// Number of NVIDIA GPUs of this machine that this build can use. Each rank here uses one.
+    pub fn nvidia_gpus() -> usize {
+        tape::device::cuda_device_count()
+    }
+
     /// The name of this machine.
     pub fn host_name() -> String {
         distributed::host_name()
