@@ -188,7 +188,7 @@ impl Kills {
         self.kill_now(training, state) && self.kill_start(training, state)
     }
 
-    /// Kills a random rank of the group, sometimes only after a moment.
+    /// Kills a random rank of the group after a random moment.
     fn kill_now(&mut self, training: &mut Training, state: &mut u64) -> bool {
         thread::sleep(Duration::from_millis(50).mul_f64(draw(state)));
         let rank = (RANKS as f64 * draw(state)) as usize;
@@ -328,7 +328,7 @@ fn a_machine_that_was_away_takes_part_again() {
     // Slower steps: the supervisor looks for the machine only once a minute.
     let plan = plan(ENDLESS)
         .replace("--image-size 16", "--image-size 64")
-        .replace("--effective-batch 8", "--effective-batch 24");
+        .replace("--effective-batch 8", "--effective-batch 16");
     let mut training = Training::start(&format!("{plan} --on localhost,other"));
     assert!(training.wait_for(1, &has_saved));
     let away = training.home.file("home.away", "");

@@ -55,6 +55,9 @@ use tape::device::{
 };
 use tape::optim::{Health, health};
 
+/// The variable by which a scheduler assigns NVIDIA GPUs to a process.
+const VISIBLE_GPUS: &str = "CUDA_VISIBLE_DEVICES";
+
 /// One session of a run.
 pub struct Session<'a, T: Task> {
     pub(crate) plan: &'a Plan,
@@ -960,10 +963,12 @@ impl<'a, T: Task> Session<'a, T> {
     }
 
     /// Warns if the processes of this machine are more than its GPUs, and this one therefore uses
-    /// the same GPU as another one.
+    /// the same GPU as another one. A scheduler that hides the GPUs of other processes shares them
+    /// out by itself.
     fn warn_if_gpu_is_shared(&mut self) -> Result<()> {
         let gpus = self.chosen.gpu_count();
-        if gpus == 0 || self.group.number_here() < gpus {
+        let is_assigned = std::env::var_os(VISIBLE_GPUS).is_some();
+        if gpus == 0 || is_assigned || self.group.number_here() < gpus {
             return Ok(());
         }
         let message = format!(
