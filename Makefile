@@ -51,10 +51,12 @@ test-long: setup-test ui/dist/index.html
 	scripts/fuzz 60
 	$(step) 'training in groups with 200 random schedules'
 	EBB_GROUP_SCHEDULES=200 cargo nextest run --release --workspace -E 'test(/^distributed_random_schedules::/)' --no-capture
+	$(step) 'killing 100 ranks of groups'
+	EBB_RANK_KILLS=100 cargo nextest run --release --workspace -E 'test(/^killed_ranks::/)' --no-capture
 	$(step) 'training under real memory pressure'
 	scripts/hog-trial 50
-	$(step) 'training in groups of processes: memory pressure, killed and stopped ranks, and how exact, fast and polite they are'
-	for trial in libraries pressure rest kills silent waiting stop one predict unequal scaling; do scripts/group-trial $$trial || exit 1; done
+	$(step) 'training in groups of processes: memory pressure, stopped ranks, and how exact, fast and polite they are'
+	for trial in libraries pressure rest silent waiting stop one predict unequal scaling; do scripts/group-trial $$trial || exit 1; done
 
 # Fuzzes every reader of files that Ebb did not write, each for SECONDS. Needs a nightly compiler.
 SECONDS := 60

@@ -169,6 +169,9 @@ pub struct OnHosts {
     /// the run folder
     #[arg(long, value_name = "HOSTS")]
     pub on: Option<Hosts>,
+    /// Train in this many processes on this machine, each of which uses an NVIDIA GPU of its own
+    #[arg(long, value_name = "N", conflicts_with = "on", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub gpus: Option<u32>,
     /// Network interface that connects the machines, such as en0 or bridge0
     #[arg(long, value_name = "INTERFACE", requires = "on", value_parser = parse_interface)]
     pub over: Option<String>,

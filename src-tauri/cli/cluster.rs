@@ -7,13 +7,14 @@ pub mod supervisor;
 
 use super::args;
 use super::failure::Failure;
-use super::hosts::Hosts;
+use super::hosts::{Host, Hosts};
 use super::output::out;
 use launcher::Launcher;
 use probe::{Answer, Probed, probe};
-use runlog::format_bytes;
+use runlog::{counted, format_bytes};
 use serde_json::json;
 use supervisor::run_together;
+use trainer::RunGroup;
 
 /// Runs `ebb cluster`.
 pub fn run(args: &args::Cluster) -> Result<(), Failure> {
@@ -52,6 +53,7 @@ pub fn run(args: &args::Cluster) -> Result<(), Failure> {
 fn measure(args: &args::Cluster, hosts: &Hosts) -> Result<(), Failure> {
     let hosts = args::OnHosts {
         on: Some(hosts.clone()),
+        gpus: None,
         over: args.over.clone(),
         folder_here: None,
     };
@@ -63,9 +65,35 @@ fn measure(args: &args::Cluster, hosts: &Hosts) -> Result<(), Failure> {
     run_together(&hosts, line, None)
 }
 
+/// The machines that share each step, this one once for each process; `None` if the run trains in
+/// this process.
+///
+/// # Errors
+/// This machine has fewer GPUs than the user asks for.
+pub fn machines(hosts: &args::OnHosts) -> Result<Option<Hosts>, Failure> {
+    let Some(wanted) = hosts.gpus else {
+        return Ok(hosts.on.clone());
+    };
+    let found = RunGroup::nvidia_gpus();
+    if found < wanted as usize {
+        return Err(Failure::usage(format!(
+            "--gpus {wanted}: this machine has {} that this build of Ebb can use",
+            match found {
+                0 => "no NVIDIA GPU".to_owned(),
+                found => counted(found as u64, "NVIDIA GPU", "NVIDIA GPUs"),
+            }
+        )));
+    }
+    let here = Host {
+        name: "localhost".to_owned(),
+        folder: None,
+    };
+    Ok((wanted > 1).then(|| Hosts(vec![here; wanted as usize])))
+}
+
 /// The launcher and the library of MPI on this machine, as a sentence.
 pub fn describe_mpi() -> String {
-    let library = trainer::RunGroup::find_library();
+    let library = RunGroup::find_library();
     match (Launcher::find(), library) {
         (Ok(launcher), Ok(library)) => format!("{launcher}, {library}"),
         (Err(reason), Ok(library)) => format!("{library}, but {reason}"),

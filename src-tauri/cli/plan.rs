@@ -91,6 +91,11 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
     if let Some(parameters) = args.parameters {
         return parameter_count::run(args, parameters);
     }
+    if args.hosts.gpus.is_some() {
+        return Err(Failure::usage(
+            "--gpus works with `ebb train` and `ebb resume`; `ebb plan` measures on the CPU",
+        ));
+    }
     if args.hosts.on.is_some() {
         return on_hosts(args);
     }

@@ -1,6 +1,7 @@
 //! `ebb train` and `ebb resume`.
 
 use super::args::{self, Script};
+use super::cluster::machines;
 use super::cluster::supervised::Supervised;
 use super::cluster::supervisor::{Job, own_args, supervise};
 use super::compare_estimate::MeasuredFootprint;
@@ -37,9 +38,16 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
     if args.find_learning_rate {
         refuse_group("--find-learning-rate")?;
     }
-    if args.hosts.on.is_some() {
-        let absolute = std::path::absolute(&folder).unwrap_or(folder);
-        return on_hosts(&args.hosts, None, Some(absolute), args.json);
+    if let Some(hosts) = machines(&args.hosts)? {
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        return on_hosts(Job {
+            hosts,
+            interface: args.hosts.over,
+            args: own_args(),
+            folder: Some(folder),
+            run: None,
+            json: args.json,
+        });
     }
     let folder = args.hosts.folder_here.clone().unwrap_or(folder);
     let config = RunConfig {
@@ -51,24 +59,9 @@ pub fn start(args: args::Train) -> Result<(), Failure> {
 }
 
 /// Trains on the machines that the user names, in processes of their own.
-fn on_hosts(
-    hosts: &args::OnHosts,
-    run: Option<RunFolder>,
-    folder: Option<PathBuf>,
-    json: bool,
-) -> Result<(), Failure> {
+fn on_hosts(job: Job) -> Result<(), Failure> {
     refuse_group("--on")?;
-    let Some(on) = hosts.on.clone() else {
-        return Ok(());
-    };
-    supervise(Job {
-        hosts: on,
-        interface: hosts.over.clone(),
-        args: own_args(),
-        folder,
-        run,
-        json,
-    })
+    supervise(job)
 }
 
 /// Trains, alone or as one rank of a group.
@@ -213,9 +206,16 @@ fn print_judgement(run: &RunFolder) {
 
 /// Runs `ebb resume`.
 pub fn resume(args: args::Resume) -> Result<(), Failure> {
-    if args.hosts.on.is_some() {
+    if let Some(hosts) = machines(&args.hosts)? {
         let run = find(&args.run)?;
-        return on_hosts(&args.hosts, Some(run), None, args.json);
+        return on_hosts(Job {
+            hosts,
+            interface: args.hosts.over,
+            args: own_args(),
+            folder: None,
+            run: Some(run),
+            json: args.json,
+        });
     }
     let group = RunGroup::join_launched()?;
     in_group(&group, || resume_run(&args, &group))

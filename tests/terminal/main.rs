@@ -22,6 +22,8 @@ mod image_baseline;
 mod image_defaults;
 mod inspect_images;
 mod inspect_texts;
+#[cfg(target_os = "linux")]
+mod killed_ranks;
 mod loader_pipeline;
 mod mac_report;
 mod memory_cgroup;

@@ -18,9 +18,10 @@ use std::process::Command;
 use std::time::Duration;
 use std::time::Instant;
 
-const PLAN: &str = "--json --device cpu --seed 7 --image-size 16 --effective-batch 8 --baseline none --precision f64 --threads 1";
+pub const PLAN: &str = "--json --device cpu --seed 7 --image-size 16 --effective-batch 8 --baseline none --precision f64 --threads 1";
 
-/// Fails like ssh for some hosts. For `other` it runs the command, unless the file `away` exists.
+/// Fails like ssh for some hosts. For `other` it runs the command, unless the file `away` exists, or
+/// the file `broken`, with which the machine answers but starts no process.
 const SSH: &str = r#"#!/bin/sh
 echo "$@" >> "$EBB_HOME.ssh"
 while [ $# -gt 1 ]; do
@@ -35,6 +36,7 @@ case $host in
   empty) exit 127 ;;
   old) echo '{"build":"0.0.1 (commit abc)","program":"/bin/ebb","cores":8,"total_bytes":8,"library":{"Ok":"libmpi.so.40"}}' ;;
   other) [ ! -e "$EBB_HOME.away" ] || { echo "ssh: connect to host other port 22: No route to host" >&2; exit 255; }
+    case $* in *--probe*) ;; *) [ ! -e "$EBB_HOME.broken" ] || exit 1 ;; esac
     exec sh -c "$*" ;;
 esac
 "#;
@@ -50,7 +52,7 @@ fn with_ssh(home: &TestHome, command: &mut Command) {
 }
 
 /// `ebb LINE`, with the folder for temporary files and ssh of this test.
-fn command(home: &TestHome, line: &str) -> Command {
+pub fn command(home: &TestHome, line: &str) -> Command {
     let birds = home.path("birds").display().to_string();
     let words = line.split(' ').map(|word| word.replace("{birds}", &birds));
     let mut command = home.ebb(words);
@@ -105,6 +107,22 @@ fn hostile_host_names_start_no_process() {
 const SOON_S: f64 = 8.0;
 /// Most times that a time is measured: other processes may hold one of them up.
 const TRIES: usize = 3;
+
+#[test]
+fn more_gpus_than_the_machine_has_are_refused() {
+    let home = birds();
+    for line in [
+        "train {birds} --steps 1 --gpus 1000",
+        "train {birds} --steps 1 --gpus 0",
+        "train {birds} --steps 1 --gpus 2 --on localhost",
+        "resume any --gpus 1000",
+        "plan {birds} --gpus 2",
+    ] {
+        let refused = run(&home, line).expect_code(2);
+        assert!(refused.err.contains("--gpus"), "{line}: {refused:#?}");
+    }
+    assert_eq!(home.leftover_files(), [] as [PathBuf; 0]);
+}
 
 #[test]
 fn machines_that_cannot_take_part_are_named_soon() {
@@ -239,7 +257,7 @@ fn wait_for_steps(home: &TestHome, sessions: usize, steps: usize) -> Duration {
 }
 
 #[cfg(target_os = "linux")]
-fn kill(process: u32) {
+pub fn kill(process: u32) {
     let killed = Command::new("kill")
         .args(["-KILL", &process.to_string()])
         .status();

@@ -47,13 +47,14 @@ fn shortage() -> String {
     memory_script(TOTAL_BYTES, 1_000, others)
 }
 
-fn setting(name: &str, usual: u64) -> u64 {
+/// A number from the environment.
+pub fn setting(name: &str, usual: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.map_or(usual, |text| text.parse().expect("it is a number"))
 }
 
 /// SplitMix64 (Steele, Lea and Flood 2014), as a fraction from 0 to 1.
-fn draw(state: &mut u64) -> f64 {
+pub fn draw(state: &mut u64) -> f64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut bits = *state;
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -75,7 +76,8 @@ fn events(run: &RunFolder) -> Vec<RunEvent> {
     }
 }
 
-fn is_finished(events: &[RunEvent]) -> bool {
+/// Whether the run has ended at its last step.
+pub fn is_finished(events: &[RunEvent]) -> bool {
     let finished = |event: &RunEvent| {
         let RunEvent::Stopped { reason, .. } = event else {
             return false;
@@ -86,22 +88,22 @@ fn is_finished(events: &[RunEvent]) -> bool {
 }
 
 /// The step from which a run must at least resume: that of the newest reported checkpoint, and no
-/// more than an interval before the newest step.
-fn least_resumed(events: &[RunEvent]) -> u64 {
+/// more than the interval between two checkpoints before the newest step.
+fn least_resumed(events: &[RunEvent], interval: u64) -> u64 {
     let steps = events.iter().map(|event| match event {
         RunEvent::Checkpoint { step, .. } => *step,
-        RunEvent::Step { step, .. } => step.saturating_sub(INTERVAL),
+        RunEvent::Step { step, .. } => step.saturating_sub(interval),
         _ => 0,
     });
     steps.max().unwrap_or(0)
 }
 
 /// Fails if a resumed run lost more than an interval, or found a damaged checkpoint.
-fn check(log: &[RunEvent]) {
+pub fn check(log: &[RunEvent], interval: u64) {
     for (at, event) in log.iter().enumerate() {
         match event {
             RunEvent::Resumed { step, .. } => {
-                let least = least_resumed(&log[..at]);
+                let least = least_resumed(&log[..at], interval);
                 assert!(
                     *step >= least,
                     "resumed from {step}, not from {least}: {log:#?}"
@@ -172,10 +174,10 @@ fn train_despite_kills(
         let run = run_in(home, out);
         let saved = run.as_ref().is_some_and(|run| {
             let log = events(run);
-            check(&log);
+            check(&log, INTERVAL);
             let checkpoints = run.checkpoints().unwrap_or_default();
             assert!(
-                !checkpoints.is_empty() || least_resumed(&log) == 0,
+                !checkpoints.is_empty() || least_resumed(&log, INTERVAL) == 0,
                 "no checkpoint is left: {log:#?}"
             );
             !checkpoints.is_empty()

@@ -121,9 +121,15 @@ fn a_difference_between_processes_is_named() {
     );
 }
 
-/// The process of a rank, found by its launcher's variable.
+/// The process of a rank.
 #[cfg(target_os = "linux")]
 pub fn process_of_rank(home: &TestHome, rank: usize) -> u32 {
+    find_rank(home, rank).expect("the rank runs")
+}
+
+/// The process of a rank, found by its launcher's variable; `None` if it does not run.
+#[cfg(target_os = "linux")]
+pub fn find_rank(home: &TestHome, rank: usize) -> Option<u32> {
     let (rank, home) = (
         format!("OMPI_COMM_WORLD_RANK={rank}"),
         format!("EBB_HOME={}", home.path("home").display()),
@@ -139,7 +145,7 @@ pub fn process_of_rank(home: &TestHome, rank: usize) -> u32 {
             .iter()
             .all(|wanted| variables.contains(&wanted.as_bytes()))
     };
-    ids.find(is_it).expect("the rank runs")
+    ids.find(is_it)
 }
 
 #[cfg(target_os = "linux")]

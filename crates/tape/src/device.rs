@@ -21,6 +21,7 @@ use crate::metal_peak_memory;
 use candle_core::{Device, Tensor};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use crate::command_buffer_budget::{
     CANDLE_ENVIRONMENT, CommandBuffers, KernelTime, adapt as adapt_command_buffers,
@@ -33,6 +34,9 @@ pub use crate::device_sync::{confirm, forgets_failures, read, synchronize, to_ho
 pub use crate::kernels::copies::{contiguous, copy, joined};
 pub use crate::objective_c::{catch_exception, with_autorelease_pool};
 pub use metal::system_version;
+
+/// The number of the CUDA device that [`select_device`] makes.
+static PREFERRED_GPU: AtomicUsize = AtomicUsize::new(0);
 
 /// The kind of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -129,10 +133,36 @@ impl SelectedDevice {
         }
     }
 
+    /// Number of GPUs of this kind that this process can use; 0 on the CPU.
+    pub fn gpu_count(&self) -> usize {
+        match self.kind {
+            DeviceKind::Cpu => 0,
+            DeviceKind::Metal => 1,
+            DeviceKind::Cuda => cuda::count(),
+        }
+    }
+
     /// [`limit_bytes`] of the device.
     pub fn limit_bytes(&self) -> u64 {
         limit_bytes(&self.device)
     }
+}
+
+/// Makes [`select_device`] choose the CUDA device with this number, from 0, instead of the first
+/// one. If there are fewer devices, counting starts again at the first. For several processes on
+/// one machine, each of which gets a number of its own.
+pub fn prefer_gpu(number: usize) {
+    PREFERRED_GPU.store(number, Ordering::Relaxed);
+}
+
+/// Number of CUDA devices that this build can use, which it does not make.
+pub fn cuda_device_count() -> usize {
+    cuda::count()
+}
+
+/// The number of the device that a process gets, of `count`.
+fn gpu_number(preferred: usize, count: usize) -> usize {
+    preferred.checked_rem(count).unwrap_or(0)
 }
 
 /// Makes the device of a run.
@@ -176,10 +206,15 @@ fn cpu(reason: String) -> SelectedDevice {
 }
 
 fn cuda() -> Result<SelectedDevice> {
+    let number = gpu_number(PREFERRED_GPU.load(Ordering::Relaxed), cuda::count());
+    let which = match number {
+        0 => "the first CUDA device".to_owned(),
+        number => format!("CUDA device {number}, counted from 0"),
+    };
     Ok(SelectedDevice {
-        device: cuda::make()?,
+        device: cuda::make(number)?,
         kind: DeviceKind::Cuda,
-        reason: "the first CUDA device, with matrix products in full f32 (no TF32)".to_owned(),
+        reason: format!("{which}, with matrix products in full f32 (no TF32)"),
     })
 }
 
@@ -290,3 +325,17 @@ pub fn upload(values: &[f32], shape: &[usize], device: &Device) -> Result<Tensor
 /// Number of values from which an asynchronous upload to CUDA pays off.
 #[cfg(feature = "cuda")]
 const ASYNC_UPLOAD_VALUES: usize = 1 << 18;
+
+#[cfg(test)]
+mod tests {
+    use super::gpu_number;
+
+    #[test]
+    fn processes_share_the_devices_evenly() {
+        let numbers = |count| [0, 1, 2, 3].map(|process| gpu_number(process, count));
+        assert_eq!(numbers(4), [0, 1, 2, 3]);
+        assert_eq!(numbers(2), [0, 1, 0, 1]);
+        assert_eq!(numbers(1), [0; 4]);
+        assert_eq!(numbers(0), [0; 4]);
+    }
+}

@@ -73,19 +73,27 @@ impl RunGroup {
     }
 
     /// Joins the group that a launcher such as `mpirun` started this process for. Without a
-    /// launcher, nothing is loaded and the run trains alone.
+    /// launcher, nothing is loaded and the run trains alone. The processes of a machine with several
+    /// CUDA devices use one each.
     ///
     /// # Errors
     /// The group cannot be joined.
     pub fn join_launched() -> Result<Self> {
         let joined = join_launched().map_err(TrainError::from)?;
-        Ok(joined.map_or_else(RunGroup::default, RunGroup::new))
+        let group = joined.map_or_else(RunGroup::default, RunGroup::new);
+        tape::device::prefer_gpu(group.number_here());
+        Ok(group)
     }
 
     /// The MPI library that [`RunGroup::join_launched`] would use on this machine, or why there is
     /// none.
     pub fn find_library() -> std::result::Result<String, String> {
         distributed::find_library().map_err(|error| error.to_string())
+    }
+
+    /// Number of NVIDIA GPUs of this machine that this build can use. Each rank here uses one.
+    pub fn nvidia_gpus() -> usize {
+        tape::device::cuda_device_count()
     }
 
     /// The name of this machine.
@@ -189,6 +197,18 @@ impl RunGroup {
         let here = host(shared.group.rank());
         (0..shared.group.size())
             .filter(|&rank| host(rank) == here)
+            .count()
+    }
+
+    /// The number of this rank among those on its machine, from 0.
+    pub(crate) fn number_here(&self) -> usize {
+        let Some(shared) = self.lock() else {
+            return 0;
+        };
+        let rank = shared.group.rank();
+        let here = shared.group.member(rank).host;
+        (0..rank)
+            .filter(|&other| shared.group.member(other).host == here)
             .count()
     }
 
@@ -315,4 +335,31 @@ impl RunGroup {
 
 fn unreadable_message(error: serde_json::Error) -> TrainError {
     GroupError::Disagreement(format!("a message cannot be read ({error})")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use distributed::{ThreadOptions, thread_ranks};
+
+    #[test]
+    fn the_ranks_of_a_machine_have_different_numbers() {
+        let numbers: Vec<usize> = std::thread::scope(|scope| {
+            let ranks = thread_ranks(3, ThreadOptions::default()).into_iter();
+            let threads = ranks.map(|rank| {
+                scope.spawn(move || {
+                    let group = RunGroup::new(rank.join().expect("all ranks join"));
+                    let number = group.number_here();
+                    group.leave().expect("all ranks leave");
+                    number
+                })
+            });
+            let threads: Vec<_> = threads.collect();
+            let numbers = threads.into_iter().map(|thread| thread.join());
+            numbers.collect::<std::thread::Result<_>>()
+        })
+        .expect("no rank panics");
+        assert_eq!(numbers, [0, 1, 2]);
+        assert_eq!(RunGroup::default().number_here(), 0);
+    }
 }

@@ -55,6 +55,9 @@ use tape::device::{
 };
 use tape::optim::{Health, health};
 
+/// The variable by which a scheduler assigns NVIDIA GPUs to a process.
+const VISIBLE_GPUS: &str = "CUDA_VISIBLE_DEVICES";
+
 /// One session of a run.
 pub struct Session<'a, T: Task> {
     pub(crate) plan: &'a Plan,
@@ -147,6 +150,7 @@ impl<'a, T: Task> Session<'a, T> {
         if branch.is_some() || !session.group.is_alone() {
             session.save(CheckpointReason::Periodic)?;
         }
+        session.warn_if_gpu_is_shared()?;
         session.warn_if_precision_is_slow()?;
         session.warn_if_disk_is_short()?;
         session.warn_if_nothing_is_held_out()?;
@@ -181,6 +185,7 @@ impl<'a, T: Task> Session<'a, T> {
         let resumed = session.resumed_event();
         session.log.emit_beginning(resumed)?;
         session.emit_group()?;
+        session.warn_if_gpu_is_shared()?;
         session.warn_if_precision_is_slow()?;
         session.warn_if_disk_is_short()?;
         Ok(session)
@@ -955,6 +960,22 @@ impl<'a, T: Task> Session<'a, T> {
             Some(message) => self.log.warn("disk_short", message),
             None => Ok(()),
         }
+    }
+
+    /// Warns if the processes of this machine are more than its GPUs, and this one therefore uses
+    /// the same GPU as another one. A scheduler that hides the GPUs of other processes shares them
+    /// out by itself.
+    fn warn_if_gpu_is_shared(&mut self) -> Result<()> {
+        let gpus = self.chosen.gpu_count();
+        let is_assigned = std::env::var_os(VISIBLE_GPUS).is_some();
+        if gpus == 0 || is_assigned || self.group.number_here() < gpus {
+            return Ok(());
+        }
+        let message = format!(
+            "{} processes share the GPUs of this machine ({gpus}). Start one process per GPU.",
+            self.group.ranks_here()
+        );
+        self.log.warn("shared_gpu", message)
     }
 
     fn warn_if_precision_is_slow(&mut self) -> Result<()> {

@@ -481,7 +481,7 @@ fn end_launcher(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// The command line of this process without its program, `--on` and `--over`.
+/// The command line of this process without its program, `--on`, `--gpus` and `--over`.
 pub fn own_args() -> Vec<OsString> {
     without_hosts(std::env::args_os().skip(1))
 }
@@ -494,8 +494,12 @@ fn without_hosts(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
             continue;
         }
         let text = arg.to_string_lossy().into_owned();
-        skips_value = text == "--on" || text == "--over";
-        if !skips_value && !text.starts_with("--on=") && !text.starts_with("--over=") {
+        let found = ["--on", "--gpus", "--over"].into_iter().find(|name| {
+            let value = text.strip_prefix(*name);
+            value.is_some_and(|value| value.is_empty() || value.starts_with('='))
+        });
+        skips_value = found == Some(text.as_str());
+        if found.is_none() {
             kept.push(arg);
         }
     }
@@ -508,7 +512,7 @@ mod tests {
 
     #[test]
     fn processes_get_the_command_line_without_the_machines() {
-        let line = "train birds --on a,b --steps 3 --over=en0 --on=c --json";
+        let line = "train birds --on a,b --steps 3 --over=en0 --gpus 2 --on=c --gpus=2 --json";
         let args = without_hosts(line.split(' ').map(OsString::from));
         assert_eq!(args, ["train", "birds", "--steps", "3", "--json"]);
     }

@@ -4,16 +4,22 @@
 use crate::error::{Result, TapeError};
 use candle_core::Device;
 use candle_core::cuda_backend::CudaDevice;
+use candle_core::cuda_backend::cudarc::driver::CudaContext;
 use candle_core::cuda_backend::cudarc::driver::sys::{
     CUmemPool_attribute, CUmemoryPool, cuDeviceGetDefaultMemPool, cuMemPoolGetAttribute,
     cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 
-/// Makes the first device. Its pool keeps freed memory until [`trim`]. Tensors carry no events,
-/// because there is one stream.
-pub(super) fn make() -> Result<Device> {
-    let device =
-        Device::new_cuda(0).map_err(|e| TapeError::Device(format!("CUDA cannot be used: {e}")))?;
+/// Number of devices; 0 if CUDA cannot be used.
+pub(super) fn count() -> usize {
+    CudaContext::device_count().map_or(0, |count| usize::try_from(count).unwrap_or(0))
+}
+
+/// Makes the device with this number. Its pool keeps freed memory until [`trim`]. Tensors carry no
+/// events, because there is one stream.
+pub(super) fn make(number: usize) -> Result<Device> {
+    let device = Device::new_cuda(number)
+        .map_err(|e| TapeError::Device(format!("CUDA cannot be used: {e}")))?;
     if let Device::Cuda(cuda) = &device {
         // SAFETY: everything runs on this device's one stream, in its order.
         unsafe { cuda.disable_event_tracking() };

@@ -16,14 +16,16 @@ mod interrupted_run;
 mod training_setups;
 mod fault_schedule;
 mod trained_model_usage;
+#[path = "../support/watchdog.rs"]
+mod watchdog;
 
 use compare_with_fault_free_run::{Outcome, check};
 use fault_schedule::Schedule;
 use interrupted_run::undisturbed;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use training_setups::Scenario;
+use watchdog::Watchdog;
 
 /// Schedules that every test run plays; `make test-long` plays more.
 const SCHEDULES: u64 = 300;
@@ -52,36 +54,9 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// Ends the process if no schedule ends for a while: a thread that hangs cannot be stopped.
-struct Watchdog(std::sync::mpsc::Sender<u64>);
-
-impl Watchdog {
-    fn new() -> Self {
-        let (begins, next) = channel();
-        std::thread::spawn(move || {
-            let mut seed = 0;
-            loop {
-                match next.recv_timeout(HANGS_AFTER) {
-                    Ok(next) => seed = next,
-                    Err(RecvTimeoutError::Disconnected) => return,
-                    Err(RecvTimeoutError::Timeout) => {
-                        eprintln!("the schedule hangs: EBB_FAULT_SEED={seed}");
-                        std::process::exit(101);
-                    }
-                }
-            }
-        });
-        Watchdog(begins)
-    }
-
-    fn begin(&self, seed: u64) {
-        self.0.send(seed).unwrap();
-    }
-}
-
 #[test]
 fn no_fault_changes_a_training_silently() {
-    let watchdog = Watchdog::new();
+    let watchdog = Watchdog::new("EBB_FAULT_SEED", HANGS_AFTER);
     let scenarios = Scenario::all();
     let calm: Vec<_> = scenarios.iter().map(undisturbed).collect();
     for (scenario, record) in scenarios.iter().zip(&calm) {

@@ -12,6 +12,8 @@ mod folders;
 mod noise_images;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/watchdog.rs"]
+mod watchdog;
 
 mod activation_checkpointing;
 mod checkpoints;
