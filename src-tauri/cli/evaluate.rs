@@ -2,6 +2,7 @@
 //! regression target.
 
 use super::args;
+use super::evaluate_questions;
 use super::failure::Failure;
 use super::interrupt::end_with;
 use super::limited_lists::FILES_LISTED;
@@ -16,7 +17,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use trainer::{DevicePreference, EvaluationReport, Results, TrainedModel};
+use trainer::{DevicePreference, EvaluationReport, Progress, Results, TrainedModel};
 
 /// Number of mistakes that are printed, the most frequent ones first.
 const MISTAKES: usize = 5;
@@ -29,10 +30,13 @@ const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs `ebb evaluate`.
 pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
+    if evaluate_questions::is_asked(args)? {
+        return evaluate_questions::run(args);
+    }
     let run = find(&args.run)?;
     end_with("the evaluation was stopped, so there is no result")?;
     let saved = TrainedModel::load(&run, DevicePreference::Auto, Some(&device_check_path()))?;
-    let evaluated = with_progress(&saved, || match (&args.folder, args.baseline) {
+    let evaluated = with_progress(&saved.progress, || match (&args.folder, args.baseline) {
         (Some(folder), false) => saved.evaluate(&saved.inspect(folder)?),
         (Some(folder), true) => saved.evaluate_baseline(&saved.inspect(folder)?),
         (None, false) => saved.evaluate_own(&run),
@@ -87,11 +91,11 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
 
 /// Runs `work` and returns its result. On a terminal, shows the progress of the evaluation
 /// meanwhile.
-fn with_progress<T>(saved: &TrainedModel, work: impl FnOnce() -> T) -> T {
+pub fn with_progress<T>(progress: &Arc<Progress>, work: impl FnOnce() -> T) -> T {
     let Some(bar) = terminal_bar() else {
         return work();
     };
-    let progress = Arc::clone(&saved.progress);
+    let progress = Arc::clone(progress);
     std::thread::scope(|scope| {
         // The thread ends when the sender is dropped, also during a panic.
         let (running, ended) = channel::<()>();

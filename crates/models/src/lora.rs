@@ -5,10 +5,10 @@
 //! is possible, as in PEFT. The frozen map may be quantized to 8 or 4 bits. Adapters are saved
 //! separately and can be merged into the map.
 //!
-//! Weight-decomposed adapters (DoRA, Liu et al. 2024, <https://arxiv.org/abs/2402.09353>) also train
-//! the norm `m` [outputs] of each row: `y = x (m / ‖V‖ V)ᵀ + b` with `V = W + (alpha / rank) B A`.
-//! `m` starts as the norms of the rows of `W`. The norms `‖V‖` are constants in the backward pass
-//! (section 4.3), as in PEFT.
+//! Weight-decomposed adapters (DoRA, Liu et al. 2024, <https://arxiv.org/abs/2402.09353>) also
+//! train the norm `m` [outputs] of each row: `y = x (m / ‖V‖ V)ᵀ + b` with `V = W + (alpha / rank)
+//! B A`. `m` starts as the norms of the rows of `W`. The norms `‖V‖` are constants in the backward
+//! pass (section 4.3), as in PEFT.
 
 use crate::error::{ModelError, Result, naming};
 use crate::parameter_builder::{AdapterShape, ParameterBuilder};

@@ -174,8 +174,8 @@ settings! {
     train_only: TrainableLayers = { Allowed::TrainedPart, Model, flag: "train-only" "head|last:N|all", default: "all" };
     /// Freeze the pretrained weights and train low-rank adapters of this rank (LoRA)
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
-    /// Kind of the adapters: lora, or dora, which also trains the norm of each row of the weights but
-    /// takes longer
+    /// Kind of the adapters: lora, or dora, which also trains the norm of each row of the weights
+    /// but takes longer
     adapter_kind: AdapterKind = { Allowed::Words(AdapterKind::WORDS), Model, flag: "adapter-kind" "lora|dora", default: "lora" };
     /// Scale the adapters by this value divided by their rank
     adapter_alpha: f64 = { Allowed::Number(1e-3, 1e4), Model, flag: "adapter-alpha" "ALPHA", default: "twice the rank" };

@@ -223,7 +223,10 @@ fn noise() -> SampleNoise {
 
 /// `W x + b + (m / n - 1) W d + (m / n) s B A d` under a fixed projection, with the norms `n` as
 /// constants: the layer of PEFT.
-fn decomposed_loss([x, d]: [&Tensor; 2], [down, up, m]: [&Tensor; 3], norms: &Tensor) -> f64 {
+fn decomposed_loss(inputs: [&Tensor; 2], values: &[Tensor], norms: &Tensor) -> f64 {
+    let ([x, d], [down, up, m]) = (inputs, values) else {
+        panic!("an adapter has three tensors");
+    };
     let (weight, bias) = (
         tensor(1, &[OUTPUTS, INPUTS], DType::F64),
         tensor(2, &[OUTPUTS], DType::F64),
@@ -265,9 +268,7 @@ fn decomposed_adapters_have_the_gradients_of_their_formula() {
         let added = (values[1].matmul(&values[0]).unwrap() * 4.0).unwrap();
         let norms = (weight + added).unwrap().sqr().unwrap().sum(1).unwrap();
         let norms = norms.sqrt().unwrap();
-        let loss = |values: &[Tensor]| {
-            decomposed_loss([&x, &d], [&values[0], &values[1], &values[2]], &norms)
-        };
+        let loss = |values: &[Tensor]| decomposed_loss([&x, &d], values, &norms);
         let distance = (loss(&values) - found).abs();
         assert!(distance < 1e-10, "{dropout}: {distance:e}");
         for (index, gradient) in gradients.iter().enumerate() {
