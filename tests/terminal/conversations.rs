@@ -137,6 +137,10 @@ fn adapters_of_some_maps_are_trained_and_exported() {
     assert_eq!(config["lora_dropout"], 0.25);
     home.run("resume chats.jsonl --steps 3 --json")
         .expect_code(0);
+    // Dropout belongs to the samples, so no split changes the gradient.
+    let checked = home.run("verify-split chats.jsonl --double --json");
+    let checked = support::json(&checked.expect_code(0).out);
+    assert_eq!(checked["holds"], true, "{checked}");
     let wrong = CHATS.to_owned() + " --steps 2 --adapter-targets q_proj,head";
     let error = home.train(&wrong).expect_code(2).err;
     assert!(

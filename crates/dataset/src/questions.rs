@@ -4,7 +4,7 @@
 
 use crate::error::DatasetError;
 use crate::open_file::open_file;
-use format::{format_bytes, format_count};
+use format::{counted, format_bytes, format_count};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 use std::fs::File;
@@ -363,8 +363,8 @@ impl Choices {
             return Err("has a choice that is not a text".to_owned());
         };
         if texts.len() < 2 || texts.len() > MAX_CHOICES {
-            let count = format_count(texts.len() as u64);
-            return Err(format!("has {count} choices, but 2 to 26 are possible"));
+            let count = counted(texts.len() as u64, "choice", "choices");
+            return Err(format!("has {count}, but 2 to 26 are possible"));
         }
         if !labels.is_empty() && labels.len() != texts.len() {
             return Err("has another number of labels than of choices".to_owned());

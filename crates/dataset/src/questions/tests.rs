@@ -119,7 +119,7 @@ fn rows_that_cannot_be_used_are_named() {
         ),
         (
             r#"{"question":"Q","choices":["x"],"answer":0}"#,
-            "has 1 choices",
+            "has 1 choice, but",
         ),
         (
             r#"{"question":"Q","choices":["x",""],"answer":0}"#,
