@@ -3,7 +3,7 @@
 
 use super::args;
 use super::chat::model_folder;
-use super::evaluate::with_progress;
+use super::evaluation_progress::with_progress;
 use super::failure::Failure;
 use super::interrupt::end_with;
 use super::limited_lists::FILES_LISTED;
