@@ -18,6 +18,8 @@ mod chat_input;
 mod compare_controller;
 mod compare_estimate;
 mod evaluate;
+mod evaluate_questions;
+mod evaluation_progress;
 mod export;
 mod failure;
 mod find_lr;

@@ -14,7 +14,7 @@ use bench::{
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
-use trainer::{AllowedKernels, LossScale, Precision, default_threads, on_threads, select_device};
+use trainer::{AllowedKernels, Precision, default_threads, on_threads, select_device};
 
 /// Runs `ebb bench`.
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
@@ -177,12 +177,8 @@ fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
             "--batch, --micro and --steps need at least 1",
         ));
     }
-    let offered = [
-        Precision::F32,
-        Precision::Bf16,
-        Precision::F16(LossScale::START),
-    ];
-    let named = offered.into_iter().find(|p| p.name() == args.precision);
+    let mut offered = Precision::ALL.into_iter().filter(|p| *p != Precision::F64);
+    let named = offered.find(|p| p.name() == args.precision);
     let precision = named.ok_or_else(|| {
         Failure::usage(format!(
             "`{}` is not a precision that can be measured; choose f32, bf16 or f16",

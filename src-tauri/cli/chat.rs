@@ -99,7 +99,7 @@ fn open(args: &args::Chat) -> Result<ChatModel, Failure> {
 }
 
 /// The folder of a model; `None` if the text names a run.
-fn model_folder(text: &str) -> Result<Option<PathBuf>, Failure> {
+pub fn model_folder(text: &str) -> Result<Option<PathBuf>, Failure> {
     let path = Path::new(text);
     if path.join("config.json").is_file() {
         return Ok(Some(path.to_owned()));

@@ -2,20 +2,18 @@
 //! regression target.
 
 use super::args;
+use super::evaluate_questions;
+use super::evaluation_progress::with_progress;
 use super::failure::Failure;
 use super::interrupt::end_with;
 use super::limited_lists::FILES_LISTED;
 use super::output::{out, status};
-use super::progress::{evaluating, terminal_bar};
 use super::train::find;
 use crate::judge_run::judge;
 use crate::paths::device_check_path;
 use dataset::Task;
 use runlog::{RunFolder, counted, format_count, format_percent};
 use serde_json::json;
-use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
 use trainer::{DevicePreference, EvaluationReport, Results, TrainedModel};
 
 /// Number of mistakes that are printed, the most frequent ones first.
@@ -24,15 +22,16 @@ const MISTAKES: usize = 5;
 const SUSPICIOUS_LABELS: usize = 10;
 /// Number of characters of a text that are printed beside its label.
 const TEXT_CHARACTERS: usize = 60;
-/// Interval between two updates of the progress bar.
-const SHOWN_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs `ebb evaluate`.
 pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
+    if evaluate_questions::is_asked(args)? {
+        return evaluate_questions::run(args);
+    }
     let run = find(&args.run)?;
     end_with("the evaluation was stopped, so there is no result")?;
     let saved = TrainedModel::load(&run, DevicePreference::Auto, Some(&device_check_path()))?;
-    let evaluated = with_progress(&saved, || match (&args.folder, args.baseline) {
+    let evaluated = with_progress(&saved.progress, || match (&args.folder, args.baseline) {
         (Some(folder), false) => saved.evaluate(&saved.inspect(folder)?),
         (Some(folder), true) => saved.evaluate_baseline(&saved.inspect(folder)?),
         (None, false) => saved.evaluate_own(&run),
@@ -83,37 +82,6 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     }
     out!("{line}");
     Ok(())
-}
-
-/// Runs `work` and returns its result. On a terminal, shows the progress of the evaluation
-/// meanwhile.
-fn with_progress<T>(saved: &TrainedModel, work: impl FnOnce() -> T) -> T {
-    let Some(bar) = terminal_bar() else {
-        return work();
-    };
-    let progress = Arc::clone(&saved.progress);
-    std::thread::scope(|scope| {
-        // The thread ends when the sender is dropped, also during a panic.
-        let (running, ended) = channel::<()>();
-        scope.spawn(move || {
-            let mut begun = Instant::now();
-            while ended.recv_timeout(SHOWN_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let (done, all) = progress.done_of_total();
-                if done == 0 {
-                    begun = Instant::now();
-                }
-                if all > 0 {
-                    bar.set_length(all);
-                    bar.set_position(done);
-                    bar.set_message(evaluating(done, all, begun.elapsed()));
-                }
-            }
-            bar.finish_and_clear();
-        });
-        let result = work();
-        drop(running);
-        result
-    })
 }
 
 fn words(

@@ -130,6 +130,11 @@ fn mutated_chat_templates_do_not_panic() {
 }
 
 #[test]
+fn mutated_questions_do_not_panic() {
+    check("questions");
+}
+
+#[test]
 fn mutated_configs_do_not_panic() {
     check("config");
 }

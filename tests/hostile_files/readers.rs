@@ -26,6 +26,7 @@ pub const READERS: &[(&str, Reader)] = &[
     ("safetensors", safetensors),
     ("tokenizer", tokenizer),
     ("chat_template", chat_template),
+    ("questions", questions),
     ("config", config),
     ("events", events),
     ("state", state),
@@ -122,6 +123,22 @@ fn tokenizer(bytes: &[u8]) -> Result<(), String> {
         tokenizer.decode(&tokens);
     }
     tokenizer.to_json();
+    Ok(())
+}
+
+fn questions(bytes: &[u8]) -> Result<(), String> {
+    let file = OneFile::new("questions.jsonl", bytes);
+    dataset::is_question_file(&file.path);
+    let questions = dataset::QuestionFile::check(&file.path).map_err(|error| error.to_string())?;
+    let rule = dataset::AnswerRule::default();
+    for row in questions.rows().map_err(|error| error.to_string())? {
+        if let Ok(question) = row.map_err(|error| error.to_string())?.question {
+            rule.is_right(
+                &question.expected,
+                "An answer of aaaaaaaaaaaaaaaa, 12 words.",
+            );
+        }
+    }
     Ok(())
 }
 

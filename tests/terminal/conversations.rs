@@ -122,7 +122,10 @@ fn a_fine_tuned_model_is_exported_for_llama_cpp() {
 #[test]
 fn adapters_of_some_maps_are_trained_and_exported() {
     let home = chats();
-    let line = format!("{CHATS} --adapter-targets q_proj,v_proj --adapter-scaling rank-stabilized");
+    let line = format!(
+        "{CHATS} --adapter-targets q_proj,v_proj --adapter-scaling rank-stabilized \
+         --adapter-kind dora --adapter-dropout 0.25"
+    );
     home.train(&format!("{line} --steps 2")).expect_code(0);
     home.run("export chats.jsonl {adapters} --format adapters")
         .expect_code(0);
@@ -130,8 +133,14 @@ fn adapters_of_some_maps_are_trained_and_exported() {
     let config: Value = support::json(&config.expect("it is exported"));
     assert_eq!(config["target_modules"], json!(["q_proj", "v_proj"]));
     assert_eq!(config["use_rslora"], true);
+    assert_eq!(config["use_dora"], true);
+    assert_eq!(config["lora_dropout"], 0.25);
     home.run("resume chats.jsonl --steps 3 --json")
         .expect_code(0);
+    // Dropout belongs to the samples, so no split changes the gradient.
+    let checked = home.run("verify-split chats.jsonl --double --json");
+    let checked = support::json(&checked.expect_code(0).out);
+    assert_eq!(checked["holds"], true, "{checked}");
     let wrong = CHATS.to_owned() + " --steps 2 --adapter-targets q_proj,head";
     let error = home.train(&wrong).expect_code(2).err;
     assert!(

@@ -38,6 +38,7 @@ mod predict_and_evaluate;
 mod presets;
 mod pressure_invariance;
 mod process_limits;
+mod questions;
 mod random_kills;
 mod real_pressure;
 mod recovery_steps;

@@ -63,6 +63,9 @@ mod identify_image;
 // Conversations: their columns, and the chat templates of models.
 mod chat;
 
+// Questions that a language model is evaluated on.
+mod questions;
+
 // Text and table files: rows and columns.
 mod readers;
 
@@ -139,6 +142,10 @@ pub use inspect_images::inspect_images;
 pub use loader::{Loader, LoaderOptions};
 pub use model_folder::is_model_folder;
 pub use options::{DEFAULT_SEED, InspectOptions, StopReading, TableOptions, TextOptions};
+pub use questions::{
+    AnswerRule, Expected, Question, QuestionFile, QuestionOptions, QuestionRow, QuestionRows,
+    QuestionScores, is_question_file, letter,
+};
 pub use readers::{is_table_file, is_text_file};
 pub use sample_order::{CachedOrder, Order};
 pub use target_statistics::TargetColumn;

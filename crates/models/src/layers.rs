@@ -2,7 +2,7 @@
 //! parameter.
 
 use crate::error::naming;
-use crate::lora::Adapter;
+use crate::lora::{Adapter, BaseMap, BaseWeight};
 use crate::parameter_builder::ParameterBuilder;
 use std::sync::Arc;
 use tape::{Activation, Affine, Conv2dShape, DeferredOutput, ParameterId, Result, Tape, Value};
@@ -99,18 +99,13 @@ pub(crate) struct LinearMap<'a> {
 impl LinearMap<'_> {
     /// Maps [.., inputs] to [.., outputs].
     pub fn forward(&self, tape: &Tape, x: &Value, bias: Option<&Value>) -> Result<Value> {
-        let y = match tape.quantized(self.weight) {
-            Some(weight) => {
-                // In a half type the sum is rounded anyway, so the bias may be too.
-                let bias = bias.map(|bias| tape.cast(bias, x.tensor().dtype()));
-                tape.quantized_linear(x, weight, bias.transpose()?.as_ref())
-            }
-            None => tape.linear(x, &tape.parameter(self.weight), bias),
+        let base = BaseMap {
+            weight: BaseWeight::from_parameter(tape, self.weight),
+            bias,
         };
-        let y = naming(self.name, y)?;
         match self.adapter {
-            Some(adapter) => adapter.add(tape, self.name, x, &y),
-            None => Ok(y),
+            Some(adapter) => adapter.forward(tape, self.name, x, &base),
+            None => naming(self.name, base.forward(tape, x)),
         }
     }
 }

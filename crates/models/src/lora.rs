@@ -1,25 +1,42 @@
 //! Low-rank adapters (LoRA, Hu et al. 2021): a small trained term added to a frozen linear map, `y
 //! = x Wᵀ + b + (alpha / rank) (x Aᵀ) Bᵀ`. A rank-stabilized adapter divides alpha by the square
 //! root of the rank. `A` [rank, inputs] starts random and `B` [outputs, rank] starts at zero, so
-//! training begins with the output of the frozen map. The frozen map may be quantized to 8 or 4
-//! bits. Adapters are saved separately and can be merged into the map.
+//! training begins with the output of the frozen map. In training, dropout of the adapter's input
+//! is possible, as in PEFT. The frozen map may be quantized to 8 or 4 bits. Adapters are saved
+//! separately and can be merged into the map.
+//!
+//! Weight-decomposed adapters (DoRA, Liu et al. 2024, <https://arxiv.org/abs/2402.09353>) also
+//! train the norm `m` [outputs] of each row: `y = x (m / ‖V‖ V)ᵀ + b` with `V = W + (alpha / rank)
+//! B A`. `m` starts as the norms of the rows of `W`. The norms `‖V‖` are constants in the backward
+//! pass (section 4.3), as in PEFT.
 
 use crate::error::{ModelError, Result, naming};
 use crate::parameter_builder::{AdapterShape, ParameterBuilder};
 use candle_core::{DType, Device, Tensor, safetensors};
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use tape::device::to_host;
+use tape::inplace::to_f64;
 use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Tape, Value};
 
-/// Suffixes of the two trained tensors, after the name of the map.
+/// Suffixes of the trained tensors, after the name of the map. Only weight-decomposed adapters have
+/// the third one.
 const DOWN: &str = "lora_A.weight";
 const UP: &str = "lora_B.weight";
+const MAGNITUDE: &str = "lora_magnitude_vector";
+/// Names of the trained tensors of a map in PEFT, which are Ebb's.
+pub(crate) const ADAPTER_PARTS: [&str; 3] = [DOWN, UP, MAGNITUDE];
+
+/// Values of the largest matrix whose rows are measured at once.
+const MEASURED_VALUES: usize = 1 << 21;
+/// Added to the norm of each row, so that a row of zeros stays one.
+const SMALLEST_NORM: f64 = 1e-30;
 
 /// Whether this is the name of an adapter's tensor.
 pub fn is_adapter(name: &str) -> bool {
-    name.ends_with(DOWN) || name.ends_with(UP)
+    ADAPTER_PARTS.iter().any(|part| name.ends_with(part))
 }
 
 /// A linear map that is not trained.
@@ -66,10 +83,15 @@ impl FrozenLinear {
     /// Maps [.., inputs] to [.., outputs]. Only `x` gets a gradient.
     pub fn forward(&self, tape: &Tape, x: &Value) -> tape::Result<Value> {
         let bias = self.bias.clone().map(Value::constant);
-        match &self.weight {
-            Frozen::Full(weight) => tape.linear(x, &Value::constant(weight.clone()), bias.as_ref()),
-            Frozen::Quantized(weight) => tape.quantized_linear(x, weight, bias.as_ref()),
-        }
+        self.as_base(bias.as_ref()).forward(tape, x)
+    }
+
+    fn as_base<'a>(&'a self, bias: Option<&'a Value>) -> BaseMap<'a> {
+        let weight = match &self.weight {
+            Frozen::Full(weight) => BaseWeight::Full(Value::constant(weight.clone())),
+            Frozen::Quantized(weight) => BaseWeight::Quantized(weight),
+        };
+        BaseMap { weight, bias }
     }
 
     fn dims(&self) -> tape::Result<[usize; 2]> {
@@ -97,51 +119,268 @@ impl FrozenLinear {
     }
 }
 
-/// The two trained maps of an adapter.
+/// The weight of a linear map.
+pub(crate) enum BaseWeight<'a> {
+    Full(Value),
+    Quantized(&'a Quantized),
+}
+
+/// A linear map that an adapter may be added to.
+pub(crate) struct BaseMap<'a> {
+    /// [outputs, inputs].
+    pub weight: BaseWeight<'a>,
+    /// [outputs].
+    pub bias: Option<&'a Value>,
+}
+
+impl<'a> BaseWeight<'a> {
+    /// The weight that is a parameter, quantized or not.
+    pub fn from_parameter(tape: &Tape<'a>, id: ParameterId) -> Self {
+        match tape.quantized(id) {
+            Some(weight) => BaseWeight::Quantized(weight),
+            None => BaseWeight::Full(tape.parameter(id)),
+        }
+    }
+
+    fn dims(&self) -> tape::Result<[usize; 2]> {
+        match self {
+            BaseWeight::Full(weight) => {
+                let (outputs, inputs) = weight.tensor().dims2()?;
+                Ok([outputs, inputs])
+            }
+            BaseWeight::Quantized(weight) => Ok(weight.dims()),
+        }
+    }
+
+    /// `x Wᵀ + b`.
+    fn map(&self, tape: &Tape, x: &Value, bias: Option<&Value>) -> tape::Result<Value> {
+        match self {
+            BaseWeight::Full(weight) => tape.linear(x, weight, bias),
+            BaseWeight::Quantized(weight) => {
+                // In a half type the sum is rounded anyway, so the bias may be too.
+                let bias = bias.map(|bias| tape.cast(bias, x.tensor().dtype()));
+                tape.quantized_linear(x, weight, bias.transpose()?.as_ref())
+            }
+        }
+    }
+
+    /// Some rows as constants of type `dtype`.
+    fn rows(&self, tape: &Tape, rows: Range<usize>, dtype: DType) -> tape::Result<Value> {
+        let found = match self {
+            BaseWeight::Full(weight) => {
+                Value::constant(weight.tensor().narrow(0, rows.start, rows.len())?)
+            }
+            BaseWeight::Quantized(weight) => {
+                let ids: Vec<u32> = rows.map(|row| row as u32).collect();
+                tape.quantized_embedding(weight, &ids, &[ids.len()])?
+            }
+        };
+        tape.cast(&found, dtype)
+    }
+
+    /// The Euclidean norm of each row of this weight plus `added`, [outputs], as a constant of type
+    /// `dtype`. The memory does not grow with the number of rows.
+    fn row_norms(
+        &self,
+        tape: &Tape,
+        added: Option<&LowRank>,
+        dtype: DType,
+    ) -> tape::Result<Tensor> {
+        let [outputs, inputs] = self.dims()?;
+        let at_once = (MEASURED_VALUES / inputs.max(1)).max(1);
+        let mut squares = Vec::new();
+        for start in (0..outputs).step_by(at_once) {
+            let rows = start..outputs.min(start + at_once);
+            let mut values = self.rows(tape, rows.clone(), dtype)?;
+            if let Some(added) = added {
+                values = tape.add(&values, &added.rows(tape, rows, dtype)?)?;
+            }
+            let ones = Tensor::ones((1, inputs), dtype, values.tensor().device())?;
+            let squared = tape.mul(&values, &values)?;
+            let sums = tape.linear(&squared, &Value::constant(ones), None)?;
+            squares.push(tape.reshape(&sums, &[sums.dims()[0]])?);
+        }
+        let squares = tape.concat(&squares.iter().collect::<Vec<_>>())?;
+        Ok((squares.tensor().sqrt()? + SMALLEST_NORM)?)
+    }
+}
+
+impl BaseMap<'_> {
+    /// Maps [.., inputs] to [.., outputs].
+    pub fn forward(&self, tape: &Tape, x: &Value) -> tape::Result<Value> {
+        self.weight.map(tape, x, self.bias)
+    }
+}
+
+/// The matrix `factor B A`.
+struct LowRank {
+    down: Tensor,
+    up: Tensor,
+    factor: f64,
+}
+
+impl LowRank {
+    /// Some rows as constants of type `dtype`.
+    fn rows(&self, tape: &Tape, rows: Range<usize>, dtype: DType) -> tape::Result<Value> {
+        let up = self.up.narrow(0, rows.start, rows.len())?;
+        let up = tape.cast(&Value::constant(up), dtype)?;
+        let down = tape.cast(&Value::constant(self.down.clone()), dtype)?;
+        tape.scale(&tape.matmul(&up, &down)?, self.factor)
+    }
+}
+
+/// The trained parameters of an adapter.
 #[derive(Debug, Clone)]
 pub(crate) struct Adapter {
     down: ParameterId,
     up: ParameterId,
+    /// The norms of the rows, if the adapter is weight-decomposed.
+    magnitude: Option<ParameterId>,
     factor: f64,
+    /// Fraction of the adapter's inputs that are zero in training.
+    dropout: f64,
 }
 
 impl Adapter {
     /// The adapter of the linear map [outputs, inputs] under the builder's prefix; `None` if maps
-    /// there are not adapted.
+    /// there are not adapted. [`set_magnitudes`] has to follow when the map has its values.
     pub fn for_map(
         b: &mut ParameterBuilder,
         outputs: usize,
         inputs: usize,
     ) -> tape::Result<Option<Self>> {
         b.adapter_shape()
-            .map(|shape| Adapter::build(b, shape, outputs, inputs))
+            .map(|shape| Adapter::build(b, shape, vec![1.0; outputs], inputs))
             .transpose()
     }
 
+    /// The adapter of a map whose rows have these norms.
     fn build(
         b: &mut ParameterBuilder,
         shape: AdapterShape,
-        outputs: usize,
+        norms: Vec<f64>,
         inputs: usize,
     ) -> tape::Result<Self> {
+        let outputs = norms.len();
         Ok(Adapter {
             down: b.new_normal(DOWN, &[shape.rank, inputs], (1.0 / inputs as f64).sqrt())?,
             up: b.constant(UP, &[outputs, shape.rank], 0.0)?,
+            magnitude: if shape.is_weight_decomposed {
+                Some(b.vector(MAGNITUDE, norms)?)
+            } else {
+                None
+            },
             factor: shape.factor(),
+            dropout: shape.dropout,
         })
     }
 
-    /// Adds the adapter's term to `y`, the frozen map's output for `x`.
-    pub fn add(&self, tape: &Tape, name: &str, x: &Value, y: &Value) -> tape::Result<Value> {
+    /// The output of `base` with this adapter for `x` [.., inputs]. `name` is that of the map.
+    pub fn forward(
+        &self,
+        tape: &Tape,
+        name: &str,
+        x: &Value,
+        base: &BaseMap,
+    ) -> tape::Result<Value> {
+        match self.magnitude {
+            None => {
+                let y = naming(name, base.forward(tape, x))?;
+                let x = tape.sample_dropout(x, self.dropout, name)?;
+                tape.add(&y, &self.term(tape, name, &x)?)
+            }
+            Some(magnitude) => self.decomposed(tape, name, x, base, magnitude),
+        }
+    }
+
+    /// The adapter's term for its input.
+    fn term(&self, tape: &Tape, name: &str, x: &Value) -> tape::Result<Value> {
         let (down, up) = (tape.parameter(self.down), tape.parameter(self.up));
         let term = tape.linear(&naming(name, tape.linear(x, &down, None))?, &up, None)?;
-        tape.add(y, &tape.scale(&term, self.factor)?)
+        tape.scale(&term, self.factor)
+    }
+
+    /// The output of a weight-decomposed adapter. With `f = m / ‖V‖` and the input `d` after
+    /// dropout it is `W x + b + (f - 1) W d + f (alpha / rank) B A d`, as in PEFT.
+    fn decomposed(
+        &self,
+        tape: &Tape,
+        name: &str,
+        x: &Value,
+        base: &BaseMap,
+        magnitude: ParameterId,
+    ) -> tape::Result<Value> {
+        let magnitude = tape.parameter(magnitude);
+        let dropped = tape.sample_dropout(x, self.dropout, name)?;
+        let product = naming(name, base.weight.map(tape, &dropped, None))?;
+        let sum = tape.add(&product, &self.term(tape, name, &dropped)?)?;
+        let added = LowRank {
+            down: tape.parameter(self.down).tensor().clone(),
+            up: tape.parameter(self.up).tensor().clone(),
+            factor: self.factor,
+        };
+        let measured = magnitude.tensor().dtype();
+        let norms = base.weight.row_norms(tape, Some(&added), measured)?;
+        let factors = tape.mul(&magnitude, &Value::constant(norms.recip()?))?;
+        let factors = tape.cast(&factors, sum.tensor().dtype())?;
+        let scaled = naming(name, tape.broadcast_mul(&sum, &factors))?;
+        if tape.drops(self.dropout) {
+            let y = base.forward(tape, x)?;
+            let rest = tape.add(&y, &tape.scale(&product, -1.0)?)?;
+            return tape.add(&rest, &scaled);
+        }
+        match base.bias {
+            Some(bias) => naming(name, tape.broadcast_add(&scaled, bias)),
+            None => Ok(scaled),
+        }
     }
 }
 
 /// The weight that an adapter adds to its map: `factor B A`.
 fn term(down: &Tensor, up: &Tensor, factor: f64) -> tape::Result<Tensor> {
     Ok((up.matmul(down)? * factor)?)
+}
+
+/// `weight` [outputs, inputs], with `term` added and its rows scaled to the norms `magnitude`, if
+/// the adapter is weight-decomposed. The result has the type of `weight`.
+fn merged_weight(
+    weight: &Tensor,
+    term: &Tensor,
+    magnitude: Option<&Tensor>,
+) -> tape::Result<Tensor> {
+    let Some(magnitude) = magnitude else {
+        return Ok((weight + term.to_dtype(weight.dtype())?)?);
+    };
+    let dtype = magnitude.dtype();
+    let sum = (weight.to_dtype(dtype)? + term.to_dtype(dtype)?)?;
+    let norms = (sum.sqr()?.sum_keepdim(1)?.sqrt()? + SMALLEST_NORM)?;
+    let factors = (magnitude.unsqueeze(1)? / norms)?;
+    Ok(sum.broadcast_mul(&factors)?.to_dtype(weight.dtype())?)
+}
+
+/// Sets the trained norms of all weight-decomposed adapters to those of the rows of their maps.
+pub(crate) fn set_magnitudes(parameters: &mut Parameters) -> tape::Result<()> {
+    let by_name: HashMap<String, ParameterId> = parameters
+        .ids()
+        .map(|id| (parameters.name(id).to_owned(), id))
+        .collect();
+    let mut found = Vec::new();
+    {
+        let tape = Tape::forward_only(parameters, Cancel::default(), Kernels::Fused);
+        for (name, &id) in &by_name {
+            let map = name.strip_suffix(MAGNITUDE);
+            let Some(weight) = map.and_then(|map| by_name.get(&format!("{map}weight"))) else {
+                continue;
+            };
+            let dtype = tape.parameter(id).tensor().dtype();
+            let weight = BaseWeight::from_parameter(&tape, *weight);
+            found.push((id, weight.row_norms(&tape, None, dtype)?));
+        }
+    }
+    for (id, norms) in found {
+        parameters.put(id, norms)?;
+    }
+    Ok(())
 }
 
 /// A frozen linear map with an adapter.
@@ -160,11 +399,21 @@ impl AdaptedLinear {
         base: FrozenLinear,
         shape: AdapterShape,
     ) -> tape::Result<Self> {
-        let [outputs, inputs] = base.dims()?;
+        let [_, inputs] = base.dims()?;
+        let norms = {
+            let none = Parameters::default();
+            let tape = Tape::forward_only(&none, Cancel::default(), Kernels::Fused);
+            let measured = match &base.weight {
+                Frozen::Full(weight) if weight.dtype() == DType::F64 => DType::F64,
+                _ => DType::F32,
+            };
+            let norms = base.as_base(None).weight.row_norms(&tape, None, measured)?;
+            to_f64(&norms)?
+        };
         b.within(name, |b| {
             Ok(AdaptedLinear {
                 name: b.prefix(),
-                adapter: Adapter::build(b, shape, outputs, inputs)?,
+                adapter: Adapter::build(b, shape, norms, inputs)?,
                 base,
             })
         })
@@ -172,20 +421,30 @@ impl AdaptedLinear {
 
     /// Maps [.., inputs] to [.., outputs].
     pub fn forward(&self, tape: &Tape, x: &Value) -> tape::Result<Value> {
-        let y = naming(&self.name, self.base.forward(tape, x))?;
-        self.adapter.add(tape, &self.name, x, &y)
+        let bias = self.base.bias.clone().map(Value::constant);
+        let base = self.base.as_base(bias.as_ref());
+        self.adapter.forward(tape, &self.name, x, &base)
     }
 
-    /// One map with the same outputs, in floating point: `W + (alpha / rank) B A`.
+    /// One map with the same outputs, in floating point: `W + (alpha / rank) B A`, whose rows have
+    /// the trained norms if the adapter is weight-decomposed.
     ///
     /// # Errors
     /// The device cannot hold the full weight.
     pub fn merged(&self, parameters: &Parameters) -> tape::Result<FrozenLinear> {
-        let Adapter { down, up, factor } = self.adapter;
-        let (down, up) = (parameters.whole(down)?, parameters.whole(up)?);
-        let term = term(&down, &up, factor)?;
+        let adapter = &self.adapter;
+        let (down, up) = (
+            parameters.whole(adapter.down)?,
+            parameters.whole(adapter.up)?,
+        );
+        let magnitude = adapter.magnitude.map(|id| parameters.whole(id));
+        let term = term(&down, &up, adapter.factor)?;
         let weight = self.base.full_weight(term.dtype())?;
-        let sum = (weight.to_dtype(term.dtype())? + term)?;
+        let sum = merged_weight(
+            &weight.to_dtype(term.dtype())?,
+            &term,
+            magnitude.transpose()?.as_ref(),
+        )?;
         Ok(FrozenLinear::new(
             sum.to_dtype(weight.dtype())?,
             self.base.bias.clone(),
@@ -210,12 +469,13 @@ pub fn merged_parameters(
     let names: Vec<String> = all.keys().filter(|n| n.ends_with(DOWN)).cloned().collect();
     for name in names {
         let map = name.strip_suffix(DOWN).unwrap_or(&name);
-        let (weight, up) = (format!("{map}weight"), format!("{map}{UP}"));
+        let [weight, up, magnitude] = ["weight", UP, MAGNITUDE].map(|part| format!("{map}{part}"));
+        let magnitude = all.remove(&magnitude);
         if let (Some(down), Some(up)) = (all.remove(&name), all.remove(&up))
             && let Some(weight) = all.get_mut(&weight)
         {
             let term = term(&down, &up, shape.factor())?;
-            *weight = (&*weight + term.to_dtype(weight.dtype())?)?;
+            *weight = merged_weight(weight, &term, magnitude.as_ref())?;
         }
     }
     Ok(all)

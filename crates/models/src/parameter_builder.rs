@@ -42,6 +42,10 @@ pub struct AdapterShape {
     /// Whether it is multiplied by `alpha / sqrt(rank)` instead, so that adapters of a high rank
     /// learn faster (Kalajdzievski 2023, <https://arxiv.org/abs/2312.03732>).
     pub is_rank_stabilized: bool,
+    /// Whether the norms of the weight's rows are trained separately (DoRA, Liu et al. 2024).
+    pub is_weight_decomposed: bool,
+    /// Fraction of the adapter's inputs that are zero in training, at least 0 and below 1.
+    pub dropout: f64,
     /// The maps that get an adapter.
     pub targets: AdapterTargets,
 }
@@ -57,6 +61,8 @@ impl AdapterShape {
             rank,
             alpha,
             is_rank_stabilized: false,
+            is_weight_decomposed: false,
+            dropout: 0.0,
             targets: AdapterTargets::ALL,
         }
     }
@@ -218,6 +224,16 @@ impl<'a> ParameterBuilder<'a> {
         let values = vec![value; shape.iter().product()];
         self.parameters
             .add(self.full_name(name), values, shape, self.dtype, self.device)
+    }
+
+    /// Adds a parameter with these values, [values].
+    pub(crate) fn vector(&mut self, name: &str, values: Vec<f64>) -> Result<ParameterId> {
+        let (name, shape) = (self.full_name(name), [values.len()]);
+        if let InitialValues::Zeros = self.initial {
+            return self.zeros(name, &shape);
+        }
+        self.parameters
+            .add(name, values, &shape, self.dtype, self.device)
     }
 
     fn is_random(&self) -> bool {

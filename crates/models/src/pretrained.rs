@@ -48,6 +48,10 @@ pub struct FineTuningSettings {
     pub adapter_alpha: Option<f64>,
     /// Whether adapters are rank-stabilized.
     pub is_rank_stabilized: bool,
+    /// Whether adapters are weight-decomposed.
+    pub is_weight_decomposed: bool,
+    /// Fraction of the adapters' inputs that are zero in training.
+    pub adapter_dropout: Option<f64>,
     /// Names of the maps that get adapters, with commas between them; all if absent.
     pub adapter_targets: Option<String>,
     /// Bits per value of frozen matrices.
@@ -291,12 +295,9 @@ impl FineTuningSettings {
         let needing_folder = [
             ("train_only", self.train_only.clone()),
             ("adapter_rank", self.adapter_rank.map(|n| n.to_string())),
-            ("adapter_alpha", self.adapter_alpha.map(|n| n.to_string())),
-            ("adapter_scaling", self.scaling_text()),
-            ("adapter_targets", self.adapter_targets.clone()),
             ("quantize", self.quantize.map(|n| n.to_string())),
         ];
-        for (key, value) in needing_folder {
+        for (key, value) in needing_folder.into_iter().chain(self.needing_adapters()) {
             if let Some(value) = value {
                 let allowed = "this setting needs pretrained weights; name their folder with --from, or remove the setting";
                 return Err(ModelError::setting(key, value, allowed));
@@ -305,9 +306,22 @@ impl FineTuningSettings {
         Ok(())
     }
 
-    fn scaling_text(&self) -> Option<String> {
-        self.is_rank_stabilized
-            .then(|| "rank-stabilized".to_owned())
+    /// The settings of adapters, with their values.
+    fn needing_adapters(&self) -> [(&'static str, Option<String>); 5] {
+        let word = |is_set: bool, word: &str| is_set.then(|| word.to_owned());
+        [
+            ("adapter_kind", word(self.is_weight_decomposed, "dora")),
+            ("adapter_alpha", self.adapter_alpha.map(|n| n.to_string())),
+            (
+                "adapter_scaling",
+                word(self.is_rank_stabilized, "rank-stabilized"),
+            ),
+            (
+                "adapter_dropout",
+                self.adapter_dropout.map(|n| n.to_string()),
+            ),
+            ("adapter_targets", self.adapter_targets.clone()),
+        ]
     }
 
     /// The fine-tuning of a network with this many blocks.
@@ -317,15 +331,12 @@ impl FineTuningSettings {
             let alpha = alpha.unwrap_or(ALPHA_PER_RANK * f64::from(rank));
             AdapterShape {
                 is_rank_stabilized: self.is_rank_stabilized,
+                is_weight_decomposed: self.is_weight_decomposed,
+                dropout: self.adapter_dropout.unwrap_or(0.0),
                 ..AdapterShape::new(rank as usize, alpha)
             }
         });
-        let needing_adapters = [
-            ("adapter_alpha", self.adapter_alpha.map(|n| n.to_string())),
-            ("adapter_scaling", self.scaling_text()),
-            ("adapter_targets", self.adapter_targets.clone()),
-        ];
-        for (key, value) in needing_adapters {
+        for (key, value) in self.needing_adapters() {
             if let (None, Some(value)) = (adapter, value) {
                 let allowed =
                     "this setting needs adapters; add --adapter RANK, or remove the setting";

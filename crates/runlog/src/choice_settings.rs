@@ -90,6 +90,16 @@ choice! {
 }
 
 choice! {
+    /// What an adapter trains.
+    AdapterKind {
+        /// Two low-rank matrices (Hu et al. 2021).
+        Lora = "lora",
+        /// They and the norm of each row of the weight (Liu et al. 2024).
+        Dora = "dora",
+    }
+}
+
+choice! {
     /// What the scale of adapters is divided by.
     AdapterScaling {
         /// Their rank (Hu et al. 2021).

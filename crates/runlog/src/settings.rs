@@ -7,9 +7,9 @@
 use crate::CheckpointBlocks;
 use crate::checkpoint_interval::CheckpointInterval;
 use crate::choice_settings::{
-    AdapterScaling, Augmentation, BaselineChoice, ClassWeights, DeviceChoice, DropPolicyChoice,
-    DuplicatesChoice, LossBalance, LossOn, MixChoice, OptimizerChoice, PackingChoice,
-    PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice, TaskChoice,
+    AdapterKind, AdapterScaling, Augmentation, BaselineChoice, ClassWeights, DeviceChoice,
+    DropPolicyChoice, DuplicatesChoice, LossBalance, LossOn, MixChoice, OptimizerChoice,
+    PackingChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice, TaskChoice,
 };
 use crate::quantize::Quantize;
 use crate::settings_by_memory::SettingsForMemory;
@@ -174,11 +174,16 @@ settings! {
     train_only: TrainableLayers = { Allowed::TrainedPart, Model, flag: "train-only" "head|last:N|all", default: "all" };
     /// Freeze the pretrained weights and train low-rank adapters of this rank (LoRA)
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
+    /// Kind of the adapters: lora, or dora, which also trains the norm of each row of the weights
+    /// but takes longer
+    adapter_kind: AdapterKind = { Allowed::Words(AdapterKind::WORDS), Model, flag: "adapter-kind" "lora|dora", default: "lora" };
     /// Scale the adapters by this value divided by their rank
     adapter_alpha: f64 = { Allowed::Number(1e-3, 1e4), Model, flag: "adapter-alpha" "ALPHA", default: "twice the rank" };
     /// Divide the scale of the adapters by their rank (standard), or by the square root of the rank
     /// (rank-stabilized). With rank-stabilized, adapters of a high rank learn faster
     adapter_scaling: AdapterScaling = { Allowed::Words(AdapterScaling::WORDS), Model, flag: "adapter-scaling" "standard|rank-stabilized", default: "standard" };
+    /// Fraction of the inputs of the adapters that become zero at random in each training step
+    adapter_dropout: f64 = { Allowed::Number(0.0, 0.9), Model, flag: "adapter-dropout" "FRACTION", default: "0" };
     /// Linear maps that get adapters, such as q_proj,v_proj; if a name is wrong, Ebb lists the
     /// names in the model
     adapter_targets: String = { Allowed::Name, Model, flag: "adapter-targets" "NAMES", default: "all linear maps of the blocks" };

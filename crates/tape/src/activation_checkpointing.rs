@@ -8,6 +8,7 @@ use crate::gradients::Gradients;
 use crate::kernels::copies::{contiguous, joined};
 use crate::kink_log::KinkCursor;
 use crate::parameters::Parameters;
+use crate::sample_noise::SampleNoise;
 use crate::saved_tensors::SavedTensors;
 use crate::tape::{Kernels, Tape, Value};
 use candle_core::Tensor;
@@ -88,6 +89,7 @@ impl Tape<'_> {
             saved_tensors: self.saved_tensors().clone(),
             id: x.id(),
             kinks,
+            noise: self.sample_noise().cloned(),
         };
         let input = x.tensor().clone();
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
@@ -105,7 +107,10 @@ impl Tape<'_> {
         block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
     ) -> Result<Tensor> {
         let tape = Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
-        let tape = tape.inside_checkpoint().with_kinks(chunk.kinks);
+        let tape = tape
+            .inside_checkpoint()
+            .with_kinks(chunk.kinks)
+            .with_noise_of(self.sample_noise(), &chunk.samples);
         let x = Value::constant(chunk.input);
         let output: DeferredOutput = block(&tape, &x, chunk.samples)?.into();
         let y = output.finish(&tape)?;
@@ -198,6 +203,8 @@ struct Again {
     id: Option<usize>,
     /// The position before the block.
     kinks: Option<KinkCursor>,
+    /// The noise of all samples: the second run draws the same numbers.
+    noise: Option<SampleNoise>,
 }
 
 impl Again {
@@ -244,7 +251,8 @@ impl Again {
             self.saved_tensors.clone(),
         )
         .inside_checkpoint()
-        .with_kinks(chunk.kinks);
+        .with_kinks(chunk.kinks)
+        .with_noise_of(self.noise.as_ref(), &chunk.samples);
         // An input without a gradient gets none in the second run either.
         let x = match self.id {
             Some(_) => tape.variable(chunk.input),

@@ -41,6 +41,7 @@ mod tape;
 mod gradients;
 mod saved_tensors;
 mod saved_input;
+mod sample_noise;
 mod activation_checkpointing;
 mod deferred_block_output;
 
@@ -96,4 +97,5 @@ pub use ops::{
 pub use parameters::{Frozen, Parameter, ParameterId, Parameters};
 pub use quantized::{Bits, Quantized};
 pub use rng::Rng;
+pub use sample_noise::SampleNoise;
 pub use tape::{Kernels, Tape, Value};

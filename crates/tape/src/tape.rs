@@ -10,10 +10,12 @@ use crate::kernels::{KernelGroup, run_on};
 use crate::kink_log::KinkCursor;
 use crate::parameters::{Frozen, ParameterId, Parameters, Place};
 use crate::quantized::Quantized;
+use crate::sample_noise::SampleNoise;
 use crate::saved_input::{Recompute, SavedInput};
 use crate::saved_tensors::SavedTensors;
 use candle_core::{DType, Tensor};
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 /// The forms of an operation that a tape may run.
@@ -115,6 +117,8 @@ pub struct Tape<'a> {
     marks_operations: bool,
     /// Set when kinks are recorded or followed; never in training.
     kinks: Option<KinkCursor>,
+    /// Only in training.
+    sample_noise: Option<SampleNoise>,
 }
 
 impl<'a> Tape<'a> {
@@ -166,6 +170,7 @@ impl<'a> Tape<'a> {
             kernels,
             marks_operations: dry_run::is_active(),
             kinks: None,
+            sample_noise: None,
         }
     }
 
@@ -179,6 +184,7 @@ impl<'a> Tape<'a> {
             kernels,
             marks_operations: dry_run::is_active(),
             kinks: None,
+            sample_noise: None,
         }
     }
 
@@ -194,6 +200,28 @@ impl<'a> Tape<'a> {
     /// This tape with a position in a kink log.
     pub(crate) fn with_kinks(self, kinks: Option<KinkCursor>) -> Self {
         Tape { kinks, ..self }
+    }
+
+    /// This tape for training on these samples: operations such as [`Tape::sample_dropout`] draw.
+    #[must_use]
+    pub fn with_sample_noise(self, noise: SampleNoise) -> Self {
+        Tape {
+            sample_noise: Some(noise),
+            ..self
+        }
+    }
+
+    /// This tape for a range of the samples of `noise`.
+    pub(crate) fn with_noise_of(self, noise: Option<&SampleNoise>, samples: &Range<usize>) -> Self {
+        Tape {
+            sample_noise: noise.map(|noise| noise.for_samples(samples)),
+            ..self
+        }
+    }
+
+    /// The noise of a training micro-batch.
+    pub(crate) fn sample_noise(&self) -> Option<&SampleNoise> {
+        self.sample_noise.as_ref()
     }
 
     pub(crate) fn kinks(&self) -> Option<&KinkCursor> {

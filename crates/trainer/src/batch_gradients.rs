@@ -112,15 +112,16 @@ impl BatchGradients {
                 learner = converted(&learner.parameters, &plan, &chosen)?;
             }
             let step = loaded.state.step;
-            let (plan, batch, unread) = with_task!(plan.task(), T => {
+            let (plan, first, batch, unread) = with_task!(plan.task(), T => {
                 let data = T::open(&plan, &found, run)?;
                 let plan = with_sample_counts::<T>(plan, &data);
                 let last = step.min(plan.steps.saturating_sub(1));
                 let first = last - last % plan.steps_per_epoch.max(1);
                 let (samples, unread) = samples::<T>(&plan, &data, first)?;
-                (plan, Batch::new(samples), unread)
+                (plan, first, Batch::new(samples), unread)
             });
             learner.optimizer.unload();
+            learner.begin_step(first);
             work(&BatchGradients {
                 learner,
                 batch,

@@ -114,7 +114,7 @@ pub use model_builder::{Estimate, ModelBuilder, Parts};
 pub use models::{ModelId, PretrainedFamily, TextModel, TextSize};
 pub use optimizer::OptimizerKind;
 pub use plan::{DatasetRef, Plan, RunLength};
-pub use precision::{LossScale, Precision};
+pub use precision::Precision;
 pub use replay::Replay;
 pub use results::{Calibration, Results, Tone, TrainingFacts};
 pub use run_context::{RunContext, RunOutcome};
@@ -132,7 +132,8 @@ pub use task_conversion::{dataset_task, model_task};
 pub use threads::{STACK_BYTES, on_threads};
 pub use train::{resume_to, start};
 pub use trained_model::{
-    ChatModel, CompressedText, ExportFormat, GenerationOptions, Progress, TrainedModel,
+    ChatModel, CompressedText, ExportFormat, GenerationOptions, Progress, QuestionModel,
+    TrainedModel,
 };
 
 /// Internals that the tests of this crate and the benchmarks use.
@@ -150,6 +151,7 @@ pub mod internals {
     pub use crate::optimizer::OptimizerState;
     pub use crate::pending_samples::SampleQueue;
     pub use crate::plan::Augmentation;
+    pub use crate::precision::LossScale;
     pub use crate::skipped_steps::Skipped;
     pub use crate::task::{
         CompressionTask, ForwardContext, ImageSample, ImageTask, LanguageTask, MetricInputs,

@@ -8,8 +8,8 @@ use models::hub_format::TrainedLayers;
 use models::pretrained::{FineTuningSettings, verify_run_copy};
 use models::{ModelError, Pretrained, PretrainedFamily};
 use runlog::{
-    AdapterScaling, BaselineChoice, MixChoice, Quantize, RunConfig, RunFolder, TaskChoice,
-    TrainableLayers, format_count,
+    AdapterKind, AdapterScaling, BaselineChoice, MixChoice, Quantize, RunConfig, RunFolder,
+    TaskChoice, TrainableLayers, format_count,
 };
 use tape::Bits;
 
@@ -56,6 +56,8 @@ fn settings(config: &RunConfig) -> FineTuningSettings {
         adapter_rank: config.adapter_rank,
         adapter_alpha: config.adapter_alpha,
         is_rank_stabilized: config.adapter_scaling == Some(AdapterScaling::RankStabilized),
+        is_weight_decomposed: config.adapter_kind == Some(AdapterKind::Dora),
+        adapter_dropout: config.adapter_dropout,
         adapter_targets: config.adapter_targets.clone(),
         quantize: config.quantize.map(Quantize::bits),
     }

@@ -320,6 +320,7 @@ impl<'a, T: Task> Session<'a, T> {
         // No gradients exist that an earlier failure could have damaged.
         self.checkpointer.take_reported_fault();
         self.checkpointer.forget_unsaved_best(&mut self.state);
+        self.learner.begin_step(self.state.step);
         self.step_samples = self.loaders.train.begin(self.state.step);
         self.step_samples
     }

@@ -52,6 +52,9 @@ pub struct TrainState {
     targets: u32,
     checkpointed: usize,
     limit_bytes: Option<u64>,
+    seed: u64,
+    /// The step that micro-batches belong to.
+    step: u64,
     skipped: SkippedSteps,
 }
 
@@ -110,6 +113,8 @@ impl TrainState {
             targets: plan.targets_per_sample(),
             checkpointed: plan.checkpoint_blocks as usize,
             limit_bytes: None,
+            seed: plan.seed,
+            step: 0,
             skipped: SkippedSteps::default(),
         };
         state.round()?;
@@ -124,6 +129,11 @@ impl TrainState {
             limit_bytes,
             ..self
         }
+    }
+
+    /// Sets the optimizer step that micro-batches belong to from now on.
+    pub fn begin_step(&mut self, step: u64) {
+        self.step = step;
     }
 
     /// Rounds the parameters after they changed. The old copy is freed first, so that there are
@@ -203,6 +213,8 @@ impl TrainState {
             checkpointed: self.checkpointed,
             device: &self.device,
             cancel,
+            seed: self.seed,
+            step: self.step,
             kernels: Kernels::Fused,
             limit_bytes: self.limit_bytes,
             kinks: None,

@@ -7,7 +7,9 @@ mod evaluate_baseline;
 mod baseline_model;
 mod compress;
 mod generate;
+mod language_weights;
 mod chat;
+mod questions;
 mod images;
 mod wait_for_memory;
 mod mixed_baseline;
@@ -19,6 +21,7 @@ mod texts;
 pub use chat::ChatModel;
 pub use compress::CompressedText;
 pub use generation_options::GenerationOptions;
+pub use questions::QuestionModel;
 
 use crate::checkpoint::{self, OptimizerState, RunState};
 use crate::data::{EvalLoader, TOKENIZER};

@@ -9,13 +9,30 @@ use trainer::GenerationOptions;
 
 #[derive(Args)]
 pub struct Evaluate {
-    /// The run: its id, the beginning of its name, or its path
+    /// The run: its id, the beginning of its name, or its path. Or a model, for questions: a folder
+    /// with config.json, or a name at the hub
+    #[arg(value_name = "RUN|MODEL")]
     pub run: String,
-    /// Folder or file of new samples [default: the run's test samples, or its held-out samples]
+    /// Folder or file of new samples, or, for a language model, a .jsonl file of questions with
+    /// choices or answers [default: the run's test samples, or its held-out samples]
+    #[arg(value_name = "FOLDER|QUESTIONS")]
     pub folder: Option<PathBuf>,
     /// Use only the baseline of the run, without its network
     #[arg(long)]
     pub baseline: bool,
+    /// List the choices of a question with letters, and compare the likelihoods of the letters
+    #[arg(long)]
+    pub letters: bool,
+    /// Compare only what this regular expression finds in an answer: its first group, or all that
+    /// it matches
+    #[arg(long, value_name = "REGEX")]
+    pub extract: Option<String>,
+    /// Maximum number of tokens of an answer to a question
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tokens: u32,
+    /// Keep the weights of a model in 8 or 4 bits, which takes less memory
+    #[arg(long, value_name = "BITS")]
+    pub quantize: Option<u32>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -159,7 +159,10 @@ impl<D: Deref<Target = Documents>> ConversationWindows<D> {
 
     /// One window. Panics if `index` is not below `len`.
     pub fn window(&self, index: usize) -> Window {
-        let mut window = Window::default();
+        let mut window = Window {
+            index: index as u32,
+            ..Window::default()
+        };
         for (number, document) in self.members[self.range(index)].iter().enumerate() {
             let document = *document as usize;
             for at in 0..self.size(document as u32) {

@@ -28,6 +28,8 @@ pub struct Packing<D> {
 /// A window of tokens. All lists have the same length.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Window {
+    /// Number of the window in its epoch, counted from 0.
+    pub index: u32,
     /// Input tokens.
     pub inputs: Vec<u32>,
     /// The token that follows each input token.
@@ -102,7 +104,10 @@ impl<D: Deref<Target = Documents>> Packing<D> {
         let total = self.predictions();
         let first = index as u64 * self.length as u64;
         let count = (self.length as u64).min(total - first) as usize;
-        let mut window = Window::default();
+        let mut window = Window {
+            index: index as u32,
+            ..Window::default()
+        };
         let mut ring = (self.offset + first) % total;
         let mut nth = self.ends.partition_point(|end| *end <= ring);
         let (mut number, mut position) = (0, 0);

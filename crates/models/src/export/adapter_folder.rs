@@ -8,7 +8,7 @@ use super::tokenizer::copy_chat_files;
 use super::trained_network::TrainedNetwork;
 use crate::error::{ModelError, Result, at};
 use crate::hub_format::{HubArchitecture, TOKENIZER};
-use crate::lora::is_adapter;
+use crate::lora::{ADAPTER_PARTS, is_adapter};
 use crate::parameter_builder::AdapterShape;
 use crate::pretrained::Pretrained;
 use crate::tensor_map::TensorLayout;
@@ -19,8 +19,6 @@ use std::path::Path;
 
 /// Prefix of all names in PEFT.
 const PREFIX: &str = "base_model.model.";
-/// The two matrices of an adapter.
-const PARTS: [&str; 2] = ["lora_A.weight", "lora_B.weight"];
 
 /// Writes the folder, which must be new or empty. It appears complete or not at all.
 ///
@@ -77,7 +75,7 @@ impl<'a> AdapterFolder<'a> {
             ) else {
                 continue;
             };
-            for part in PARTS {
+            for part in ADAPTER_PARTS {
                 if let Some(tensor) = adapters.get(&*format!("{ours}{part}")) {
                     let name = format!("{PREFIX}{}{theirs}{part}", table.prefix);
                     tensors.insert(name, to_cpu(tensor)?);
@@ -123,12 +121,12 @@ fn config(
         "base_model_name_or_path": base.display().to_string(),
         "r": shape.rank,
         "lora_alpha": alpha,
-        "lora_dropout": 0.0,
+        "lora_dropout": shape.dropout,
         "target_modules": modules,
         "fan_in_fan_out": is_transposed,
         "bias": "none",
         "use_rslora": shape.is_rank_stabilized,
-        "use_dora": false,
+        "use_dora": shape.is_weight_decomposed,
         "inference_mode": true,
     }))
 }

@@ -8,6 +8,7 @@ use super::hub_network::HubNetwork;
 use super::pretrained_folder::HubFolder;
 use crate::error::{ModelError, Result};
 use crate::gpt::Gpt;
+use crate::lora::set_magnitudes;
 use crate::network::Network;
 use crate::parameter_builder::ParameterBuilder;
 use crate::tensor_map::TensorTable;
@@ -201,7 +202,10 @@ impl HubFolder {
                 filler.check(&parameters)?;
                 options.tuning.quantize(&mut parameters, layout)?;
             }
-            Weights::Pretrained => filler.fill(&mut parameters)?,
+            Weights::Pretrained => {
+                filler.fill(&mut parameters)?;
+                set_magnitudes(&mut parameters)?;
+            }
         }
         Ok(Loaded {
             network,

@@ -11,11 +11,15 @@ use models::{
 };
 use std::collections::HashMap;
 use tape::inplace::to_f64;
-use tape::{Bits, Cancel, Kernels, Parameters, Rng, Tape, Value};
+use tape::{Bits, Cancel, Kernels, Parameters, Rng, SampleNoise, Tape, Value};
 
 const INPUTS: usize = 70;
 const OUTPUTS: usize = 9;
 const SHAPE: AdapterShape = AdapterShape::new(4, 16.0);
+const DECOMPOSED: AdapterShape = AdapterShape {
+    is_weight_decomposed: true,
+    ..SHAPE
+};
 
 fn tensor(seed: u64, shape: &[usize], dtype: DType) -> Tensor {
     let count: usize = shape.iter().product();
@@ -37,9 +41,17 @@ fn base(bits: Option<Bits>, dtype: DType) -> FrozenLinear {
 }
 
 fn adapted(bits: Option<Bits>, dtype: DType) -> (AdaptedLinear, Parameters) {
+    adapted_as(SHAPE, bits, dtype)
+}
+
+fn adapted_as(
+    shape: AdapterShape,
+    bits: Option<Bits>,
+    dtype: DType,
+) -> (AdaptedLinear, Parameters) {
     let mut parameters = Parameters::default();
     let b = &mut ParameterBuilder::new(&mut parameters, 5, dtype, &Device::Cpu);
-    let layer = AdaptedLinear::build(b, "query", base(bits, dtype), SHAPE).unwrap();
+    let layer = AdaptedLinear::build(b, "query", base(bits, dtype), shape).unwrap();
     (layer, parameters)
 }
 
@@ -158,6 +170,123 @@ fn splitting_keeps_the_gradient() {
             for (i, whole) in whole.iter().enumerate() {
                 let sum: f64 = parts.iter().map(|part| part[name][i]).sum();
                 assert!((sum - whole).abs() / size < 1e-12, "{bits:?} {name} {i}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_decomposed_adapter_does_not_change_the_output() {
+    for bits in BASES {
+        let (layer, parameters) = adapted_as(DECOMPOSED, bits, DType::F32);
+        let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
+        let x = Value::constant(tensor(3, &[6, INPUTS], DType::F32));
+        let y = layer.forward(&tape, &x).unwrap();
+        let frozen = base(bits, DType::F32).forward(&tape, &x).unwrap();
+        let distance = apart(y.tensor(), frozen.tensor());
+        assert!(distance < 1e-4, "{bits:?}: {distance:e}");
+        assert_eq!(
+            parameters.count(),
+            SHAPE.rank * (INPUTS + OUTPUTS) + OUTPUTS
+        );
+    }
+}
+
+#[test]
+fn merging_keeps_the_output_of_a_decomposed_adapter() {
+    for bits in BASES {
+        for kernels in [Kernels::Fused, Kernels::Composed] {
+            let (layer, mut parameters) = adapted_as(DECOMPOSED, bits, DType::F64);
+            trained(&mut parameters);
+            let tape = Tape::forward_only(&parameters, Cancel::default(), kernels);
+            let x = Value::constant(tensor(3, &[2, 3, INPUTS], DType::F64));
+            let y = layer.forward(&tape, &x).unwrap();
+            let merged = layer.merged(&parameters).unwrap();
+            let z = merged.forward(&tape, &x).unwrap();
+            let frozen = base(bits, DType::F64).forward(&tape, &x).unwrap();
+            assert!(apart(y.tensor(), frozen.tensor()) > 0.1);
+            // A quantized weight has the precision of f32.
+            let bar = if bits.is_some() { 1e-5 } else { 1e-12 };
+            let distance = apart(y.tensor(), z.tensor());
+            assert!(distance < bar, "{bits:?} {kernels:?}: {distance:e}");
+        }
+    }
+}
+
+fn noise() -> SampleNoise {
+    SampleNoise {
+        seed: 1,
+        step: 2,
+        samples: [5, 6].into(),
+    }
+}
+
+/// `W x + b + (m / n - 1) W d + (m / n) s B A d` under a fixed projection, with the norms `n` as
+/// constants: the layer of PEFT.
+fn decomposed_loss(inputs: [&Tensor; 2], values: &[Tensor], norms: &Tensor) -> f64 {
+    let ([x, d], [down, up, m]) = (inputs, values) else {
+        panic!("an adapter has three tensors");
+    };
+    let (weight, bias) = (
+        tensor(1, &[OUTPUTS, INPUTS], DType::F64),
+        tensor(2, &[OUTPUTS], DType::F64),
+    );
+    let times = |x: &Tensor, w: &Tensor| x.matmul(&w.t().unwrap()).unwrap();
+    let factors = (m / norms).unwrap();
+    let product = times(d, &weight);
+    let term = (times(&times(d, down), up) * (SHAPE.alpha / SHAPE.rank as f64)).unwrap();
+    let scaled = (&product + term).unwrap().broadcast_mul(&factors).unwrap();
+    let y = times(x, &weight).broadcast_add(&bias).unwrap();
+    let y = ((y - product).unwrap() + scaled).unwrap();
+    let y = (y * tensor(21, &[6, OUTPUTS], DType::F64)).unwrap();
+    to_f64(&y).unwrap().iter().sum()
+}
+
+#[test]
+fn decomposed_adapters_have_the_gradients_of_their_formula() {
+    for dropout in [0.0, 0.3] {
+        let shape = AdapterShape {
+            dropout,
+            ..DECOMPOSED
+        };
+        let (layer, mut parameters) = adapted_as(shape, None, DType::F64);
+        trained(&mut parameters);
+        let x = Value::constant(tensor(3, &[2, 3, INPUTS], DType::F64));
+        let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+        let tape = tape.with_sample_noise(noise());
+        let y = layer.forward(&tape, &x).unwrap();
+        let d = tape.sample_dropout(&x, dropout, "query").unwrap();
+        let projection = tensor(21, &[2, 3, OUTPUTS], DType::F64);
+        let y = tape.mul(&y, &Value::constant(projection)).unwrap();
+        let sum = tape.total(&y).unwrap().sum;
+        let found = to_f64(sum.tensor()).unwrap()[0];
+        let gradients = tape.backward(vec![(sum, 1.0)]).unwrap();
+        let values: Vec<Tensor> = parameters.iter().map(|p| p.tensor.clone()).collect();
+        let rows = |x: &Value| x.tensor().reshape((6, INPUTS)).unwrap();
+        let (x, d) = (rows(&x), rows(&d));
+        let weight = tensor(1, &[OUTPUTS, INPUTS], DType::F64);
+        let added = (values[1].matmul(&values[0]).unwrap() * 4.0).unwrap();
+        let norms = (weight + added).unwrap().sqr().unwrap().sum(1).unwrap();
+        let norms = norms.sqrt().unwrap();
+        let loss = |values: &[Tensor]| decomposed_loss([&x, &d], values, &norms);
+        let distance = (loss(&values) - found).abs();
+        assert!(distance < 1e-10, "{dropout}: {distance:e}");
+        for (index, gradient) in gradients.iter().enumerate() {
+            let gradient = to_f64(gradient.as_ref().unwrap()).unwrap();
+            let start = to_f64(&values[index]).unwrap();
+            for place in 0..start.len() {
+                let moved = |by: f64| {
+                    let (mut values, mut numbers) = (values.clone(), start.clone());
+                    numbers[place] += by;
+                    let shape = values[index].shape().clone();
+                    values[index] = Tensor::from_vec(numbers, shape, &Device::Cpu).unwrap();
+                    loss(&values)
+                };
+                // The formula is linear in each value, so this is exact.
+                let expected = moved(0.5) - moved(-0.5);
+                let distance = (gradient[place] - expected).abs();
+                let name = &parameters.at(index).name;
+                assert!(distance < 1e-9, "{dropout} {name} {place}: {distance:e}");
             }
         }
     }

@@ -280,6 +280,73 @@ fn rank_stabilized_adapters_of_some_maps_have_the_gradients_of_peft() {
 }
 
 #[test]
+fn decomposed_adapters_have_the_gradients_of_peft() {
+    for name in ["llama", "phi3"] {
+        let reference = reference(name);
+        let Some(reference) = reference.get("decomposed") else {
+            println!("skipped: {name} has no reference; run make_decoders.py again");
+            continue;
+        };
+        for (dtype, kernels) in FORMS {
+            for checkpointed in [0, 2] {
+                let loaded = tuned(name, dtype, decomposed(None));
+                check_gradients(name, &loaded, kernels, checkpointed, reference);
+            }
+        }
+    }
+}
+
+/// Weight-decomposed adapters of all maps.
+fn decomposed(bits: Option<Bits>) -> FineTuning {
+    FineTuning {
+        trained: TrainedLayers::Head,
+        adapter: Some(AdapterShape {
+            is_weight_decomposed: true,
+            ..AdapterShape::new(2, 6.0)
+        }),
+        bits,
+    }
+}
+
+#[test]
+fn new_decomposed_adapters_keep_the_loss() {
+    for name in MODELS {
+        for (bits, bar) in [(None, 1e-5), (Some(Bits::Eight), 1e-4)] {
+            let loaded = |tuning| {
+                let options = LoadOptions {
+                    tuning,
+                    ..make(Head::Pretrained, DType::F32)
+                };
+                opened(&folder(name)).language_model(&options).unwrap()
+            };
+            let plain = FineTuning {
+                adapter: None,
+                ..decomposed(bits)
+            };
+            let [found, expected] = [decomposed(bits), plain].map(|t| loss(&loaded(t)));
+            near(&format!("{name} {bits:?}"), &[found], &[expected], bar);
+        }
+    }
+}
+
+#[test]
+fn checkpointed_blocks_have_the_gradients_of_decomposed_adapters() {
+    for name in ["llama", "gemma2", "phi3"] {
+        let loaded = tuned(name, DType::F64, decomposed(None));
+        let gradients = |checkpointed: usize| {
+            let tape = Tape::record(&loaded.parameters, Cancel::default(), Kernels::Fused);
+            let loss = loaded
+                .network
+                .loss(&tape, &ids(TOKENS), &targets(), SAMPLES, checkpointed);
+            let found = tape.backward(vec![(loss.unwrap().sum, 1.0)]).unwrap();
+            let found = found.iter().map(|g| to_f64(g.as_ref().unwrap()).unwrap());
+            found.flatten().collect::<Vec<f64>>()
+        };
+        near(name, &gradients(2), &gradients(0), 1e-12);
+    }
+}
+
+#[test]
 fn adapters_of_unknown_maps_are_refused_with_the_names_of_the_model() {
     let open = |name: &str, targets: &str, rank: Option<u32>| {
         let settings = FineTuningSettings {
@@ -501,6 +568,38 @@ fn an_exported_folder_has_the_adapters_merged() {
 }
 
 #[test]
+fn an_exported_folder_has_decomposed_adapters_merged() {
+    for name in MODELS {
+        let settings = FineTuningSettings {
+            is_weight_decomposed: true,
+            adapter_dropout: Some(0.1),
+            ..FineTuningSettings::default()
+        };
+        as_trained_with(name, settings, |trained, loaded| {
+            let written = tempfile::tempdir().unwrap();
+            export_hub_folder(trained, &written.path().join("merged")).unwrap();
+            let options = make(Head::Pretrained, DType::F32);
+            let read = HubFolder::open(&written.path().join("merged")).unwrap();
+            let merged = read.language_model(&options).unwrap();
+            near(name, &[loss(&merged)], &[loss(loaded)], 1e-5);
+
+            let adapters = written.path().join("adapters");
+            export_adapter_folder(trained, &adapters).unwrap();
+            let config = fs::read(adapters.join("adapter_config.json")).unwrap();
+            let config: Json = serde_json::from_slice(&config).unwrap();
+            assert_eq!(config["use_dora"], true);
+            assert_eq!(config["lora_dropout"], 0.1);
+            let file = adapters.join("adapter_model.safetensors");
+            let tensors = candle_core::safetensors::load(file, &candle_core::Device::Cpu).unwrap();
+            let of_part = |part: &str| tensors.keys().filter(|name| name.ends_with(part)).count();
+            let maps = of_part("lora_A.weight");
+            assert_eq!(of_part(".lora_magnitude_vector"), maps);
+            assert_eq!((of_part("lora_B.weight"), tensors.len()), (maps, 3 * maps));
+        });
+    }
+}
+
+#[test]
 fn exported_adapters_have_the_names_of_peft() {
     for name in MODELS {
         as_trained(name, |trained, _| {
@@ -531,7 +630,12 @@ fn peft_computes_the_loss_of_exported_adapters() {
         ..FineTuningSettings::default()
     };
     let all = MODELS.map(|name| (name, FineTuningSettings::default()));
-    for (name, settings) in all.into_iter().chain([("llama", part)]) {
+    let decomposed = FineTuningSettings {
+        is_weight_decomposed: true,
+        ..FineTuningSettings::default()
+    };
+    let more = [("llama", part), ("llama", decomposed)];
+    for (name, settings) in all.into_iter().chain(more) {
         as_trained_with(name, settings, |trained, loaded| {
             let written = tempfile::tempdir().unwrap();
             export_adapter_folder(trained, written.path()).unwrap();

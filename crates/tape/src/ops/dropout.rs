@@ -4,7 +4,7 @@
 //!
 //! A fraction of 0 changes nothing, as evaluation needs.
 
-use super::noise_key::{Noise, NoiseKey, expect_fraction};
+use super::noise_key::{Noise, NoiseKey, Positions, expect_fraction};
 use super::{Form, expect_filled};
 use crate::convert_dtype::host_tensor;
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
@@ -44,6 +44,27 @@ impl Tape<'_> {
             sink.add_owned(id, drop(&dy, fraction, &noise, form)?)
         });
         Ok(y.with_recompute(again))
+    }
+
+    /// [`Tape::dropout`] with the noise of this tape. `site` is the name of the operation in the
+    /// model. On a tape without noise, as in evaluation, `x` is returned as it is.
+    pub fn sample_dropout(&self, x: &Value, fraction: f64, site: &str) -> Result<Value> {
+        let Some(noise) = self.sample_noise().filter(|_| fraction > 0.0) else {
+            return Ok(x.clone());
+        };
+        let key = NoiseKey {
+            seed: noise.seed,
+            step: noise.step,
+            site,
+            samples: &noise.samples,
+            positions: Positions::Counted,
+        };
+        self.dropout(x, fraction, &key)
+    }
+
+    /// Whether [`Tape::sample_dropout`] with this fraction changes values.
+    pub fn drops(&self, fraction: f64) -> bool {
+        fraction > 0.0 && self.sample_noise().is_some()
     }
 }
 

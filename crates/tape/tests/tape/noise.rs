@@ -7,7 +7,8 @@
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
 use tape::{
-    Cancel, Choice, Kernels, NoiseKey, ParameterId, Parameters, Positions, Result, Rng, Tape, Value,
+    Cancel, Choice, Kernels, NoiseKey, ParameterId, Parameters, Positions, Result, Rng,
+    SampleNoise, Tape, Value,
 };
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
@@ -293,6 +294,64 @@ fn a_checkpointed_block_draws_the_same_random_numbers_again() {
     let expected = run(plain, Kernels::Fused, micro_batch(&samples), TOKENS, &key);
     let found = run(again, Kernels::Fused, micro_batch(&samples), TOKENS, &key);
     assert_eq!(found, expected);
+}
+
+/// The gradient of a value by which the output of a block with dropout depends on its input.
+fn gradient_of_samples(samples: &[u64], is_checkpointed: bool) -> Vec<f64> {
+    let mut parameters = Parameters::default();
+    let shape = [samples.len(), TOKENS, WIDTH];
+    let id = parameters
+        .add(
+            "x".into(),
+            micro_batch(samples),
+            &shape,
+            DType::F64,
+            &Device::Cpu,
+        )
+        .unwrap();
+    let noise = SampleNoise {
+        seed: 3,
+        step: 11,
+        samples: samples.into(),
+    };
+    let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+    let tape = tape.with_sample_noise(noise);
+    let block = |t: &Tape, x: &Value| t.silu(&t.sample_dropout(x, 0.4, "blocks.2")?);
+    let x = tape.parameter(id);
+    let y = if is_checkpointed {
+        tape.checkpoint_samples(&x, move |t, x, _| block(t, x))
+    } else {
+        block(&tape, &x)
+    };
+    let root = tape.total(&y.unwrap()).unwrap().sum;
+    let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
+    to_f64(gradients[0].as_ref().unwrap()).unwrap()
+}
+
+#[test]
+fn a_tape_with_noise_drops_the_same_values_in_every_split_and_in_checkpoints() {
+    // More samples than a checkpointed block processes at once.
+    let samples: Vec<u64> = (0..19).map(|i| 7 * i + 2).collect();
+    let whole = gradient_of_samples(&samples, false);
+    assert!(whole.contains(&0.0) && whole.iter().any(|g| *g != 0.0));
+    assert_eq!(gradient_of_samples(&samples, true), whole);
+    for size in [1, 5, 18] {
+        let parts = samples.chunks(size);
+        let parts: Vec<f64> = parts
+            .flat_map(|part| gradient_of_samples(part, true))
+            .collect();
+        assert_eq!(parts, whole, "micro-batches of {size}");
+    }
+}
+
+#[test]
+fn a_tape_without_noise_drops_nothing() {
+    let values = many(
+        |t, x, _| t.sample_dropout(x, 0.5, "blocks.2"),
+        10,
+        &[1.5, 2.5],
+    );
+    assert_eq!(values, [1.5, 2.5].repeat(10));
 }
 
 #[test]

@@ -218,6 +218,8 @@ impl SmallModel {
             loss_factor: 1.0,
             device,
             cancel: Cancel::default(),
+            seed: 0,
+            step: 0,
             kernels: Kernels::Fused,
             limit_bytes: None,
             kinks,
@@ -342,6 +344,7 @@ fn text(index: usize) -> Text {
 fn window(index: usize) -> Window {
     let ids = ids(index, TOKENS + 1);
     Window {
+        index: index as u32,
         inputs: ids[..TOKENS].to_vec(),
         targets: ids[1..].to_vec(),
         documents: vec![0; TOKENS],

@@ -149,6 +149,8 @@ impl PlanDryRun {
             kinks: None,
             device: &Device::Cpu,
             cancel: Cancel::default(),
+            seed: 0,
+            step: 0,
             kernels,
         }
     }

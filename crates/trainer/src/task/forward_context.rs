@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor};
 use models::Network;
 use tape::device::synchronize;
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, KinkUse, Loss, Parameters, Tape, Value};
+use tape::{Cancel, Kernels, KinkUse, Loss, Parameters, SampleNoise, Tape, Value};
 
 /// The result of one training micro-batch: sums, not means. It owns its gradients; nothing else has
 /// changed.
@@ -57,6 +57,11 @@ pub struct ForwardContext<'a> {
     pub device: &'a Device,
     /// Cancels the micro-batch at the next operation.
     pub cancel: Cancel,
+    /// Seed of the run.
+    pub seed: u64,
+    /// The optimizer step that a training micro-batch belongs to. With the seed and the samples it
+    /// determines the random numbers of the network.
+    pub step: u64,
     /// Which implementation of the operations runs.
     pub kernels: Kernels,
     /// Most bytes that may be saved for the backward pass. Beyond them the micro-batch fails as if
@@ -87,8 +92,18 @@ impl<'a> ForwardContext<'a> {
         }
     }
 
-    /// A tape that records a training micro-batch.
-    pub(super) fn training_tape(&self) -> Tape<'a> {
+    /// A tape that records a training micro-batch of the samples with these dataset indices. The
+    /// network drops values of these samples, if it has dropout.
+    pub(super) fn training_tape(&self, samples: impl Iterator<Item = u32>) -> Tape<'a> {
+        self.recording_tape().with_sample_noise(SampleNoise {
+            seed: self.seed,
+            step: self.step,
+            samples: samples.map(u64::from).collect(),
+        })
+    }
+
+    /// A tape that records without dropout, for gradients outside of training.
+    pub(super) fn recording_tape(&self) -> Tape<'a> {
         let (cancel, limit_bytes) = (self.cancel.clone(), self.limit_bytes);
         let tape = Tape::record_with_limit(self.parameters, cancel, self.kernels, limit_bytes);
         match self.kinks {

@@ -104,7 +104,7 @@ impl Task for ImageTask {
 
     fn gradients(context: &ForwardContext, samples: &[ImageSample]) -> Result<MicroBatchResult> {
         expect_image_network(context)?;
-        let tape = context.training_tape();
+        let tape = context.training_tape(samples.iter().map(|sample| sample.index));
         let weights = context.heads.weights(context.parameters)?;
         let terms = loss_terms(context, &tape, samples)?;
         let mut roots = Vec::with_capacity(terms.len());
@@ -300,7 +300,7 @@ impl ImageTask {
     /// (Simonyan et al. 2014). Rows from the top.
     pub(crate) fn saliency(context: &ForwardContext, sample: &ImageSample) -> Result<Vec<f64>> {
         expect_image_network(context)?;
-        let tape = context.training_tape();
+        let tape = context.recording_tape();
         let images = tape.variable(pixels(context, std::slice::from_ref(sample))?);
         let outputs = context.network.forward(&tape, &images, 0)?;
         let scores = to_f64(outputs.tensor())?;

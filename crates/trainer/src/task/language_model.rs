@@ -72,7 +72,7 @@ impl Task for LanguageTask {
     }
 
     fn gradients(context: &ForwardContext, windows: &[Window]) -> Result<MicroBatchResult> {
-        let tape = context.training_tape();
+        let tape = context.training_tape(windows.iter().map(|window| window.index));
         let loss = loss(context, &tape, windows, context.checkpointed)?;
         let (gradients, losses) = context.backward(tape, loss)?;
         Ok(MicroBatchResult {
@@ -96,9 +96,10 @@ impl Task for LanguageTask {
         })
     }
 
-    fn zero_sample(context: &ForwardContext, _index: u32) -> Window {
+    fn zero_sample(context: &ForwardContext, index: u32) -> Window {
         let zeros = || vec![0; context.input_size];
         Window {
+            index,
             inputs: zeros(),
             targets: zeros(),
             documents: zeros(),

@@ -64,7 +64,8 @@ impl Task for TextTask {
     }
 
     fn gradients(context: &ForwardContext, texts: &[Text]) -> Result<MicroBatchResult> {
-        let (tape, labels) = (context.training_tape(), labels(texts));
+        let indices = texts.iter().map(|text| text.index);
+        let (tape, labels) = (context.training_tape(indices), labels(texts));
         let rule = ClassRule {
             smoothing: context.label_smoothing,
             class_weights: context.class_weights,

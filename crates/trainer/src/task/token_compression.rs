@@ -111,7 +111,8 @@ impl Task for CompressionTask {
     }
 
     fn gradients(context: &ForwardContext, sequences: &[Sequence]) -> Result<MicroBatchResult> {
-        let pass = Pass::new(context, context.training_tape(), sequences)?;
+        let indices = sequences.iter().map(|sequence| sequence.index);
+        let pass = Pass::new(context, context.training_tape(indices), sequences)?;
         let choice = pass.choose(Purpose::Train)?;
         let input = if relaxes_choice(pass.rule.learning) {
             choice.kept.clone()

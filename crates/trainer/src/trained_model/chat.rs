@@ -4,23 +4,19 @@
 //! A conversation may be longer than the context. Its oldest messages are then left out, each with
 //! its answer; the system prompt stays.
 
+use super::TrainedModel;
 use super::generate::{Generated, Generator, TextEnd};
 use super::generation_options::GenerationOptions;
-use super::{KernelOutputs, TrainedModel};
-use crate::device_check::checked_device;
+use super::language_weights::{FolderWeights, LanguageWeights, open_folder};
 use crate::error::{Result, TrainError};
 use crate::plan::Plan;
-use crate::task_conversion::network_task;
-use candle_core::DType;
 use dataset::{AnswerEnd, ChatTemplate, ChatTurn, PromptEncoder, Task, Tokenizer};
+use models::Pretrained;
 use models::export::ChatFormat;
-use models::pretrained::BuildOptions;
-use models::{Gpt, Network, Pretrained};
 use runlog::{RunFolder, counted, format_count};
 use std::ops::ControlFlow;
 use std::path::Path;
 use tape::device::DevicePreference;
-use tape::{Bits, Cancel, Kernels, Parameters};
 
 /// Most tokens of a conversation, if nothing else is asked for. The memory of keys and values grows
 /// with this number.
@@ -28,7 +24,7 @@ const CONTEXT: u32 = 4_096;
 
 /// A language model that answers.
 pub struct ChatModel {
-    weights: Weights,
+    weights: LanguageWeights,
     prompts: PromptEncoder,
     /// The tokens that end an answer.
     ends: Vec<u32>,
@@ -38,18 +34,6 @@ pub struct ChatModel {
     context: usize,
     /// The device and why it was chosen.
     pub device: String,
-}
-
-enum Weights {
-    Run(Box<TrainedModel>),
-    Folder(Box<FolderWeights>),
-}
-
-/// The weights of a folder. The kernel outputs are dropped last, after the tensors.
-struct FolderWeights {
-    network: Gpt,
-    parameters: Parameters,
-    _kernel_outputs: KernelOutputs,
 }
 
 /// A conversation.
@@ -108,7 +92,7 @@ impl ChatModel {
             }
         };
         let device = model.device.clone();
-        loaded.into_model(Weights::Run(Box::new(model)), context, device)
+        loaded.into_model(LanguageWeights::Run(Box::new(model)), context, device)
     }
 
     /// Loads the weights of a folder, whose matrices are kept in `bits` per value, if given.
@@ -123,51 +107,16 @@ impl ChatModel {
         device_check_path: Option<&Path>,
         context: Option<u32>,
     ) -> Result<Self> {
-        let bits = match bits {
-            None => None,
-            Some(8) => Some(Bits::Eight),
-            Some(4) => Some(Bits::Four),
-            Some(other) => {
-                return Err(TrainError::Setting {
-                    key: "quantize",
-                    value: other.to_string(),
-                    allowed: "write 8 or 4".to_owned(),
-                });
-            }
-        };
-        let pretrained = Pretrained::open_frozen(folder, bits)?;
-        let task = network_task(pretrained.family().task());
-        if task != Task::LanguageModel {
-            return Err(TrainError::NotTrainable {
-                message: format!(
-                    "the model in {} is for {} and cannot chat; choose a language model",
-                    folder.display(),
-                    task.label()
-                ),
-            });
-        }
+        let pretrained = open_folder(folder, bits, "chat")?;
         let loaded =
             Described::from_folder(&pretrained, crate::pretrained::tokenizer(&pretrained)?)?;
-        let chosen = checked_device(device, device_check_path)?;
-        let built = pretrained.build(&BuildOptions {
-            input_size: 0,
-            outputs: 0,
-            seed: 0,
-            dtype: DType::F32,
-            device: &chosen.device,
-        })?;
-        let (Network::Gpt(network), parameters) = built else {
-            return Err(TrainError::NotTrainable {
-                message: format!("{} holds no language model", folder.display()),
-            });
-        };
-        let device = format!("{}: {}", chosen.kind, chosen.reason);
-        let weights = FolderWeights {
-            network,
-            parameters,
-            _kernel_outputs: KernelOutputs(chosen.device),
-        };
-        loaded.into_model(Weights::Folder(Box::new(weights)), context, device)
+        let (weights, device) = FolderWeights::load(&pretrained, device, device_check_path)?;
+        loaded.into_model(LanguageWeights::Folder(Box::new(weights)), context, device)
+    }
+
+    /// Its weights.
+    pub(super) fn weights(&self) -> &LanguageWeights {
+        &self.weights
     }
 
     /// Begins a conversation.
@@ -211,24 +160,17 @@ impl ChatModel {
         options: &GenerationOptions,
         on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Generated> {
-        let tokenizer = self.prompts.tokenizer();
-        match &self.weights {
-            Weights::Run(model) => {
-                let context = model.context();
-                let generator = Generator::new(&context, tokenizer, &self.ends, self.context)?;
-                generator.generate(prompt, options, on_text)
-            }
-            Weights::Folder(weights) => Generator {
-                network: &weights.network,
-                parameters: &weights.parameters,
-                kernels: Kernels::Fused,
-                cancel: Cancel::default(),
-                tokenizer,
-                limit: self.context,
-                ends: &self.ends,
-            }
-            .generate(prompt, options, on_text),
-        }
+        let parts = self.weights.parts()?;
+        let generator = Generator {
+            network: parts.network,
+            parameters: parts.parameters,
+            kernels: parts.kernels,
+            cancel: parts.cancel,
+            tokenizer: self.prompts.tokenizer(),
+            limit: self.context,
+            ends: &self.ends,
+        };
+        generator.generate(prompt, options, on_text)
     }
 }
 
@@ -279,7 +221,7 @@ impl Described {
 
     fn into_model(
         self,
-        weights: Weights,
+        weights: LanguageWeights,
         context: Option<u32>,
         device: String,
     ) -> Result<ChatModel> {

@@ -102,6 +102,8 @@ pub fn task<'a>(
         loss_factor: 1.0,
         device: &Device::Cpu,
         cancel,
+        seed: 7,
+        step: 0,
         kernels: Kernels::Fused,
         limit_bytes: None,
         kinks: None,

@@ -15,7 +15,7 @@ use candle_core::{DType, Device};
 use models::export::{TrainedNetwork, export_hub_folder};
 use models::hub_format::{Head, HubFolder};
 use models::merged_parameters;
-use runlog::{Quantize, RunConfig, RunFolder};
+use runlog::{AdapterKind, Quantize, RunConfig, RunFolder};
 use std::path::Path;
 use std::sync::Arc;
 use tape::inplace::to_f64;
@@ -32,6 +32,8 @@ struct Tuned {
     train_only: Option<&'static str>,
     adapter: Option<u32>,
     quantize: Option<u32>,
+    kind: Option<AdapterKind>,
+    dropout: Option<f64>,
 }
 
 impl Tuned {
@@ -42,6 +44,8 @@ impl Tuned {
                 .train_only
                 .map(|part| part.parse().expect("it is a part")),
             adapter_rank: self.adapter,
+            adapter_kind: self.kind,
+            adapter_dropout: self.dropout,
             quantize: self
                 .quantize
                 .map(|bits| Quantize::try_from(bits).expect("it is 8 or 4")),
@@ -84,11 +88,22 @@ const fn vit(
         train_only,
         adapter,
         quantize,
+        kind: None,
+        dropout: None,
+    }
+}
+
+/// Adapters of rank 2.
+const fn with(kind: Option<AdapterKind>, dropout: Option<f64>, quantize: Option<u32>) -> Tuned {
+    Tuned {
+        kind,
+        dropout,
+        ..vit(None, Some(2), quantize)
     }
 }
 
 /// Every way to fine-tune.
-const WAYS: [Tuned; 9] = [
+const WAYS: [Tuned; 13] = [
     vit(None, None, None),
     vit(Some("head"), None, None),
     vit(Some("last:1"), None, None),
@@ -96,17 +111,25 @@ const WAYS: [Tuned; 9] = [
     vit(None, Some(2), None),
     vit(None, Some(2), Some(8)),
     vit(None, Some(2), Some(4)),
+    with(None, Some(0.2), None),
+    with(Some(AdapterKind::Dora), None, None),
+    with(Some(AdapterKind::Dora), None, Some(8)),
+    with(Some(AdapterKind::Dora), Some(0.2), None),
     Tuned {
         from: "dinov2",
         train_only: Some("last:1"),
         adapter: None,
         quantize: None,
+        kind: None,
+        dropout: None,
     },
     Tuned {
         from: "resnet-bottleneck",
         train_only: Some("last:2"),
         adapter: None,
         quantize: None,
+        kind: None,
+        dropout: None,
     },
 ];
 
@@ -128,6 +151,7 @@ fn frozen(train_state: &TrainState) -> Vec<(String, Vec<f64>)> {
 /// One step on six samples in micro-batches of these sizes: its mean loss.
 fn step(train_state: &mut TrainState, step: u64, split: &[usize]) -> f64 {
     let samples = samples(6, 30 + step % 10);
+    train_state.begin_step(step);
     let batch = whole(
         &train_state.forward_context(Cancel::default()),
         &samples,
@@ -302,8 +326,9 @@ fn resuming_from_trained_parameters_gives_the_same_bits() {
 
 #[test]
 fn merged_adapters_give_the_same_scores() {
-    for quantize in [None, Some(8)] {
-        let way = vit(None, Some(2), quantize);
+    let kinds = [None, Some(AdapterKind::Dora)];
+    for (kind, quantize) in kinds.into_iter().flat_map(|k| [(k, None), (k, Some(8))]) {
+        let way = with(kind, None, quantize);
         let mut tuned = train_state(&way.plan(DType::F32));
         (0..20).for_each(|number| {
             step(&mut tuned, number, &[6]);
@@ -321,8 +346,32 @@ fn merged_adapters_give_the_same_scores() {
             .zip(scores(&tuned))
             .map(|(a, b)| (a - b).abs())
             .fold(0.0, f64::max);
-        assert!(apart < 1e-5, "{quantize:?}: {apart:e}");
+        assert!(apart < 1e-5, "{kind:?} {quantize:?}: {apart:e}");
     }
+}
+
+#[test]
+fn dropout_belongs_to_the_step_and_is_off_in_evaluations() {
+    let plan_of = |dropout| with(None, dropout, None).plan(DType::F32);
+    let (mut dropped, mut plain) = (
+        train_state(&plan_of(Some(0.3))),
+        train_state(&plan_of(None)),
+    );
+    (0..3).for_each(|number| {
+        step(&mut dropped, number, &[6]);
+    });
+    for index in 0..plain.parameters.len() {
+        let tensor = dropped.parameters.at(index).tensor.clone();
+        plain.parameters.set(index, tensor).unwrap();
+    }
+    assert_eq!(scores(&dropped), scores(&plain));
+    let mut loss = |step: u64| {
+        dropped.begin_step(step);
+        let context = dropped.forward_context(Cancel::default());
+        whole(&context, &samples(6, 1), &[6]).loss.to_bits()
+    };
+    assert_eq!(loss(4), loss(4));
+    assert_ne!(loss(4), loss(5), "each step drops other values");
 }
 
 #[test]

@@ -8,8 +8,9 @@ use crate::support::{distance, norm, plan, samples, splits, train_state, values,
 use candle_core::{DType, Tensor};
 use tape::Cancel;
 use tape::inplace::to_f64;
+use trainer::internals::LossScale;
 use trainer::internals::TrainState;
-use trainer::{LossScale, ModelId, OptimizerKind, Plan, TrainError};
+use trainer::{ModelId, OptimizerKind, Plan, TrainError};
 
 const HALVES: [DType; 2] = [DType::BF16, DType::F16];
 const ADAMW: OptimizerKind = OptimizerKind::AdamW;

@@ -7,8 +7,9 @@
 use crate::support::CLASSES;
 use runlog::{CheckpointInterval, DeviceChoice, PrecisionChoice, RunConfig, RunEvent, RunFolder};
 use std::path::Path;
+use trainer::internals::LossScale;
 use trainer::internals::checkpoint;
-use trainer::{LossScale, Plan, RunContext};
+use trainer::{Plan, RunContext};
 
 /// Draws a folder of noise images in the color of their class.
 fn draw(folder: &Path) {

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used)]
 
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
-use runlog::{ClassWeights, DeviceChoice, PackingChoice, PrecisionChoice, RunConfig, RunFolder};
+use runlog::{
+    AdapterKind, ClassWeights, DeviceChoice, PackingChoice, PrecisionChoice, RunConfig, RunFolder,
+};
 use std::path::Path;
 use tape::{Cancel, Rng};
 use tempfile::TempDir;
@@ -92,6 +94,7 @@ fn losses<T: Task>(
     let mut train_state = TrainState::new(plan, &candle_core::Device::Cpu).unwrap();
     let mut loader = T::train_loader(plan, data, PrefetchOptions::new(plan, 0, 0), 0);
     let step = |step: u64| {
+        train_state.begin_step(step);
         let count = loader.begin(step);
         let mut batch = EffectiveBatch::<T::Sample>::new(count);
         assert!(batch.pending.deliver(loader.fetch(count)).is_empty());
@@ -261,6 +264,25 @@ fn a_random_split_of_conversations_keeps_the_losses() {
             of_step < 0.5 * tokens,
             "only answers count: {of_step} of {tokens}"
         );
+    }
+}
+
+#[test]
+fn a_random_split_keeps_the_losses_of_adapters_with_dropout() {
+    for kind in [AdapterKind::Lora, AdapterKind::Dora] {
+        let (folder, config) = conversations(PackingChoice::On);
+        let config = RunConfig {
+            adapter_dropout: Some(0.1),
+            adapter_kind: Some(kind),
+            ..config
+        };
+        let (plan, data) = opened::<LanguageTask>(folder.path(), config);
+        let windows = data.windows(plan.input_size).train as u32;
+        let plan = Plan {
+            effective_batch: plan.effective_batch.min(windows),
+            ..plan
+        };
+        check::<LanguageTask>(&format!("{kind} with dropout"), &(plan, data));
     }
 }
 

@@ -50,6 +50,31 @@ fn conflicting_settings_are_refused() {
         ..tail
     };
     assert_error_contains(models::Pretrained::open(&five_bits), &["write 8 or 4"]);
+    for (without, key) in [
+        (
+            RunConfig {
+                adapter_dropout: Some(0.1),
+                ..RunConfig::default()
+            },
+            "adapter_dropout",
+        ),
+        (
+            RunConfig {
+                adapter_kind: Some(runlog::AdapterKind::Dora),
+                ..RunConfig::default()
+            },
+            "adapter_kind",
+        ),
+    ] {
+        let without = RunConfig {
+            from: Some(fixture("vit")),
+            ..without
+        };
+        assert_error_contains(
+            trainer::pretrained::open(&without),
+            &[key, "needs adapters"],
+        );
+    }
     let none = RunConfig {
         adapter_rank: Some(4),
         ..RunConfig::default()
