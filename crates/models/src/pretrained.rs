@@ -46,12 +46,12 @@ pub struct FineTuningSettings {
     pub adapter_rank: Option<u32>,
     /// Scale of adapters.
     pub adapter_alpha: Option<f64>,
-    /// Whether adapters are rank-stabilized.
-    pub is_rank_stabilized: bool,
+    /// Whether adapters are rank-stabilized; not if absent.
+    pub is_rank_stabilized: Option<bool>,
     /// Names of the maps that get adapters, with commas between them; all if absent.
     pub adapter_targets: Option<String>,
     /// Bits per value of frozen matrices.
-    pub quantize: Option<u32>,
+    pub quantize: Option<Bits>,
 }
 
 /// How a network is built from pretrained weights, in addition to its fine-tuning.
@@ -147,8 +147,7 @@ impl Pretrained {
         let allowed = "a ResNet consists of convolutions, which support neither adapters nor quantization; remove this setting";
         match (tuning.adapter, tuning.bits) {
             (Some(shape), _) => Err(ModelError::setting("adapter_rank", shape.rank, allowed)),
-            (None, Some(Bits::Eight)) => Err(ModelError::setting("quantize", 8, allowed)),
-            (None, Some(Bits::Four)) => Err(ModelError::setting("quantize", 4, allowed)),
+            (None, Some(bits)) => Err(ModelError::setting("quantize", bits, allowed)),
             (None, None) => Ok(()),
         }
     }
@@ -306,8 +305,14 @@ impl FineTuningSettings {
     }
 
     fn scaling_text(&self) -> Option<String> {
-        self.is_rank_stabilized
-            .then(|| "rank-stabilized".to_owned())
+        self.is_rank_stabilized.map(|is_rank_stabilized| {
+            let name = if is_rank_stabilized {
+                "rank-stabilized"
+            } else {
+                "standard"
+            };
+            name.to_owned()
+        })
     }
 
     /// The fine-tuning of a network with this many blocks.
@@ -316,7 +321,7 @@ impl FineTuningSettings {
             let alpha = self.adapter_alpha;
             let alpha = alpha.unwrap_or(ALPHA_PER_RANK * f64::from(rank));
             AdapterShape {
-                is_rank_stabilized: self.is_rank_stabilized,
+                is_rank_stabilized: self.is_rank_stabilized == Some(true),
                 ..AdapterShape::new(rank as usize, alpha)
             }
         });
@@ -343,12 +348,6 @@ impl FineTuningSettings {
                 "adapters need frozen weights; set train_only to head, or remove this setting";
             return Err(ModelError::setting("train_only", text, allowed));
         }
-        let bits = match self.quantize {
-            None => None,
-            Some(8) => Some(Bits::Eight),
-            Some(4) => Some(Bits::Four),
-            Some(other) => return Err(ModelError::setting("quantize", other, "write 8 or 4")),
-        };
         if let (Some(bits), TrainedLayers::All) = (self.quantize, trained) {
             let allowed = "only frozen weights can be quantized; add --adapter RANK, or --train-only head or last:N";
             return Err(ModelError::setting("quantize", bits, allowed));
@@ -356,7 +355,7 @@ impl FineTuningSettings {
         Ok(FineTuning {
             trained,
             adapter,
-            bits,
+            bits: self.quantize,
         })
     }
 }
