@@ -1,5 +1,5 @@
-//! `ebb serve` answers the OpenAI chat API on this machine: whole answers and streamed ones. What it
-//! cannot use is named in the form of the API, and pages in a browser are refused.
+//! `ebb serve` answers the OpenAI chat API on this machine: whole answers and streamed ones. What
+//! it cannot use is named in the form of the API, and pages in a browser are refused.
 
 use crate::conversations::chats;
 use crate::support::{RunningTraining, TestHome};
@@ -275,7 +275,7 @@ fn pages_in_a_browser_are_refused() {
 #[test]
 fn clients_wait_for_each_other_and_may_leave() {
     let server = TestServer::start();
-    let long = with(question("Hi"), "max_tokens", json!(400));
+    let long = with(question("Hi"), "max_tokens", json!(200));
     let long = with(long, "temperature", json!(2)).to_string();
     let ask = || server.send(&format!("POST {CHAT}"), &[&server.host()], &long);
     // Eight wait, or more if some of them are answered meanwhile.

@@ -125,7 +125,7 @@ mod tests {
     fn the_queue_is_bounded_and_frees_its_places() {
         let (queue, mut model) = AnswerQueue::new();
         let waiting: Vec<_> = (0..MAX_WAITING)
-            .map(|_| queue.push(request()).ok().expect("there is a place"))
+            .map(|_| queue.push(request()).expect("there is a place"))
             .collect();
         let refused = queue.push(request()).err().expect("the queue is full");
         assert_eq!(refused.to_json()["error"]["code"], "rate_limit_exceeded");
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_client_that_leaves_ends_its_answer() {
         let (queue, mut model) = AnswerQueue::new();
-        let answer = queue.push(request()).ok().expect("there is a place");
+        let answer = queue.push(request()).expect("there is a place");
         let queued = model.try_recv().expect("it waits");
         assert!(queued.send(AnswerEvent::Text("a".to_owned())));
         drop(answer);

@@ -44,10 +44,10 @@ mod tests {
 
     fn is_allowed(headers: &[(&'static str, &'static str)]) -> bool {
         let mut map = HeaderMap::new();
-        for (name, value) in headers {
+        for &(name, value) in headers {
             map.append(
-                HeaderName::from_static(*name),
-                HeaderValue::from_static(*value),
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
             );
         }
         check(&map).is_ok()

@@ -1,5 +1,5 @@
-//! A request for an answer, in the form of the OpenAI chat API. What Ebb does not know is refused by
-//! name, because it could change the answer.
+//! A request for an answer, in the form of the OpenAI chat API. What Ebb does not know is refused
+//! by name, because it could change the answer.
 
 use super::api_error::ApiError;
 use dataset::{ChatMessage, ChatRole};

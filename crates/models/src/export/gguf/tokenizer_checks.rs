@@ -1,6 +1,6 @@
 //! What a `tokenizer.json` may ask for so that llama.cpp tokenizes in the same way. llama.cpp knows
-//! neither the settings that are refused here, nor every order of merges. Each refusal is the end of
-//! a sentence, and names what is refused.
+//! neither the settings that are refused here, nor every order of merges. Each refusal is the end
+//! of a sentence, and names what is refused.
 
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
@@ -45,8 +45,8 @@ pub(super) fn check_settings(json: &Json) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses merges of byte pairs that the format cannot express, and unknown tokens: llama.cpp leaves
-/// out a byte that has no token.
+/// Refuses merges of byte pairs that the format cannot express, and unknown tokens: llama.cpp
+/// leaves out a byte that has no token.
 pub(super) fn check_byte_pairs(
     model: &Json,
     ids: &HashMap<String, u32>,

@@ -44,6 +44,26 @@ fn conflicting_settings_are_refused() {
         ..FineTuningSettings::default()
     };
     assert_error_contains(models::Pretrained::open(&tail), &["head, all"]);
+    let none = RunConfig {
+        adapter_rank: Some(4),
+        ..RunConfig::default()
+    };
+    assert_error_contains(
+        trainer::pretrained::open(&none),
+        &["adapter_rank", "--from"],
+    );
+    let nowhere = RunConfig {
+        from: Some("nowhere/at/all".into()),
+        ..RunConfig::default()
+    };
+    assert_error_contains(
+        trainer::pretrained::open(&nowhere),
+        &["no such folder", "config.json"],
+    );
+}
+
+#[test]
+fn a_scaling_of_adapters_needs_adapters() {
     for scaling in [AdapterScaling::Standard, AdapterScaling::RankStabilized] {
         let without_adapters = RunConfig {
             from: Some(fixture("vit")),
@@ -63,22 +83,6 @@ fn conflicting_settings_are_refused() {
             &["adapter_scaling", "--from"],
         );
     }
-    let none = RunConfig {
-        adapter_rank: Some(4),
-        ..RunConfig::default()
-    };
-    assert_error_contains(
-        trainer::pretrained::open(&none),
-        &["adapter_rank", "--from"],
-    );
-    let nowhere = RunConfig {
-        from: Some("nowhere/at/all".into()),
-        ..RunConfig::default()
-    };
-    assert_error_contains(
-        trainer::pretrained::open(&nowhere),
-        &["no such folder", "config.json"],
-    );
 }
 
 #[test]
