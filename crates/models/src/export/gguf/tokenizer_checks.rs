@@ -7,6 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 /// Most bytes of a token that is formed by merges. Those of published models have about a hundred.
 const MAX_TOKEN_BYTES: usize = 512;
+/// The token that ends texts of Phi-3, where it is not special.
+const PHI3_END: &str = "</s>";
 /// Texts that would be written before or after the parts of a word.
 const AFFIXES: [&str; 2] = ["continuing_subword_prefix", "end_of_word_suffix"];
 
@@ -36,9 +38,10 @@ pub(super) fn check_settings(json: &Json) -> Result<(), String> {
                 "it finds the token {name:?} as a whole word only (single_word)"
             ));
         }
-        // llama.cpp has a rule of its own for the white space at special tokens.
+        // llama.cpp has a rule of its own for the white space at special tokens, and at this one.
+        let has_rule = is_set("special") || name == PHI3_END;
         let strips = ["lstrip", "rstrip"].into_iter().find(|key| is_set(key));
-        if let Some(key) = strips.filter(|_| !is_set("special")) {
+        if let Some(key) = strips.filter(|_| !has_rule) {
             return Err(format!("its token {name:?} takes up white space ({key})"));
         }
     }
@@ -219,6 +222,8 @@ mod tests {
             json!({"continuing_subword_prefix": "", "end_of_word_suffix": null, "dropout": 0.0});
         let special = json!({"content": "<x>", "special": true, "rstrip": true});
         assert_eq!(refused(unset, special), Ok(()));
+        let end_of_phi3 = json!({"content": "</s>", "special": false, "rstrip": true});
+        assert_eq!(refused(json!({}), end_of_phi3), Ok(()));
     }
 
     #[test]
