@@ -15,6 +15,8 @@ mod weights_from_hub;
 mod branch;
 mod chat;
 mod chat_input;
+mod open_chat_model;
+mod serve;
 mod compare_controller;
 mod compare_estimate;
 mod evaluate;
@@ -65,6 +67,7 @@ pub fn run() -> ExitCode {
         Some(Command::Predict(args)) => predict::run(&args),
         Some(Command::Generate(args)) => generate::run(&args),
         Some(Command::Chat(args)) => chat::run(&args),
+        Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Export(args)) => export::run(&args),
         Some(Command::Cluster(args)) => cluster::run(&args),
         Some(Command::Runs(args)) => match args.command {

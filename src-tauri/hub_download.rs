@@ -1,6 +1,6 @@
 //! Downloads pretrained weights by name. `--from org/name` is looked up at the hub that
 //! `HF_ENDPOINT` names, and downloaded once into Ebb's home folder, unless the cache of the Hugging
-//! Face libraries has it. Ebb downloads nothing else, has no hub built in, and opens no port.
+//! Face libraries has it. Ebb downloads nothing else, and has no hub built in.
 //!
 //! What a hub gives only to signed-in users needs their access token in `HF_TOKEN`, which Ebb
 //! neither saves nor prints.

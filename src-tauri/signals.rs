@@ -6,8 +6,19 @@ use std::io;
 use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// A signal that asks the process to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndSignal {
+    /// SIGINT: the user pressed Ctrl-C.
+    Interrupt,
+    /// SIGTERM: another program, or the system, ends the process.
+    Terminate,
+    /// SIGHUP: the terminal was closed.
+    Hangup,
+}
+
 /// Receives the signals, which no longer end the process by themselves.
-pub struct EndSignals([Signal; 3]);
+pub struct EndSignals([(EndSignal, Signal); 3]);
 
 impl EndSignals {
     /// Receives signals from now on. Call this function in the context of a runtime.
@@ -16,23 +27,22 @@ impl EndSignals {
     /// The system refuses a handler.
     pub fn new() -> io::Result<Self> {
         Ok(EndSignals([
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::hangup())?,
+            (EndSignal::Interrupt, signal(SignalKind::interrupt())?),
+            (EndSignal::Terminate, signal(SignalKind::terminate())?),
+            (EndSignal::Hangup, signal(SignalKind::hangup())?),
         ]))
     }
 
-    /// Waits for the next signal of any kind. Signals of one kind that arrived before this call
-    /// count once.
-    pub async fn received(&mut self) {
+    /// Waits for the next signal of any kind, and returns which one it was. Signals of one kind
+    /// that arrived before this call count once.
+    pub async fn received(&mut self) -> EndSignal {
         poll_fn(|context| {
-            // If there is no signal, `any` polls all kinds, so that each of them wakes this task.
-            let mut kinds = self.0.iter_mut();
-            if kinds.any(|kind| kind.poll_recv(context).is_ready()) {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
+            // If there is no signal, all kinds are polled, so that each of them wakes this task.
+            let received = self.0.iter_mut().find_map(|(kind, signal)| {
+                let is_received = signal.poll_recv(context).is_ready();
+                is_received.then_some(*kind)
+            });
+            received.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
@@ -55,9 +65,15 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_io().build();
         runtime.expect("it can be built").block_on(async {
             let mut signals = EndSignals::new().expect("the handlers are accepted");
-            for kind in ["-INT", "-TERM", "-HUP", "-INT", "-HUP"] {
-                send(kind);
-                signals.received().await;
+            for (option, kind) in [
+                ("-INT", EndSignal::Interrupt),
+                ("-TERM", EndSignal::Terminate),
+                ("-HUP", EndSignal::Hangup),
+                ("-INT", EndSignal::Interrupt),
+                ("-HUP", EndSignal::Hangup),
+            ] {
+                send(option);
+                assert_eq!(signals.received().await, kind);
             }
         });
     }

@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 pub use self::bench::{Bench, VerifySplit};
-pub use inference::{Chat, Evaluate, Generate, Predict};
+pub use inference::{Chat, ChatModelChoice, Evaluate, Generate, Predict, Serve};
 pub use settings::{Controlled, Everything, Planned, Read, Settings};
 pub use trials::{FindLr, SweepBatch, Tune};
 
@@ -68,6 +68,8 @@ pub enum Command {
     Generate(Generate),
     /// Talk with a language model, in the terminal
     Chat(Chat),
+    /// Answer other programs on this machine with a language model, through the OpenAI chat API
+    Serve(Serve),
     /// Write a run's weights for other programs: a Hugging Face folder, ONNX, Core ML or GGUF
     Export(super::export::Export),
     /// Check whether several machines can train together, and how fast

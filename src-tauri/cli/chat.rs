@@ -5,16 +5,13 @@ use super::chat_input::{ChatInput, Entered};
 use super::failure::Failure;
 use super::generate::without_carriage_returns;
 use super::interrupt;
+use super::open_chat_model;
 use super::output::{out, status, write_part};
-use super::train::find;
-use super::weights_from_hub::downloaded;
-use crate::paths::device_check_path;
+use crate::signals::EndSignal;
 use std::io::{IsTerminal, stdin};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use trainer::{ChatModel, DevicePreference};
 
 const HELP: &str = "Write a message and press Return. A message of several lines stands between two \"\"\". \
      /reset forgets the conversation, /quit ends it.";
@@ -22,9 +19,9 @@ const HELP: &str = "Write a message and press Return. A message of several lines
 /// Runs `ebb chat`. Answers are printed while they are generated. The same input with the same seed
 /// gives the same answers.
 pub fn run(args: &args::Chat) -> Result<(), Failure> {
-    let model = open(args)?;
-    let mut chat = model.start(args.system.as_deref())?;
+    let model = open_chat_model::open(&args.model)?;
     let options = args.sampling.options(args.tokens as usize);
+    let mut chat = model.start(args.system.as_deref(), options.tokens)?;
     let is_terminal = stdin().is_terminal();
     if is_terminal {
         status!("{}. {HELP}", model.device);
@@ -61,9 +58,9 @@ pub fn run(args: &args::Chat) -> Result<(), Failure> {
         };
         let mut is_closed = false;
         interrupt.begin();
-        let reply = chat.answer(&message, &options, |text| {
+        let reply = chat.answer(&message, &options, &interrupt.cancel, |text| {
             is_closed = !write_part(&without_carriage_returns(text));
-            if is_closed || interrupt.is_asked() {
+            if is_closed || interrupt.cancel.load(Ordering::SeqCst) {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -76,59 +73,37 @@ pub fn run(args: &args::Chat) -> Result<(), Failure> {
         for note in reply.refusal.into_iter().chain(reply.notes) {
             status!("ebb: {note}");
         }
-        if is_closed {
+        if is_closed || interrupt.is_ending() {
             return Ok(());
         }
     }
 }
 
-/// Loads the run or the model.
-fn open(args: &args::Chat) -> Result<ChatModel, Failure> {
-    let (device, check, context) = (DevicePreference::Auto, device_check_path(), args.context);
-    if let Some(folder) = model_folder(&args.model)? {
-        let model = ChatModel::from_folder(&folder, args.quantize, device, Some(&check), context);
-        return Ok(model?);
-    }
-    if args.quantize.is_some() {
-        return Err(Failure::usage(
-            "--quantize is only for model folders; a run keeps the weights that it trained with",
-        ));
-    }
-    let run = find(&args.model)?;
-    Ok(ChatModel::from_run(&run, device, Some(&check), context)?)
-}
-
-/// The folder of a model; `None` if the text names a run.
-pub fn model_folder(text: &str) -> Result<Option<PathBuf>, Failure> {
-    let path = Path::new(text);
-    if path.join("config.json").is_file() {
-        return Ok(Some(path.to_owned()));
-    }
-    match find(text) {
-        Ok(_) => Ok(None),
-        Err(failure) => match downloaded(path)? {
-            Some(folder) => Ok(Some(folder)),
-            None => Err(failure),
-        },
-    }
-}
-
-/// An interrupt ends the answer that is being generated; otherwise it ends the command.
+/// Ctrl-C ends the answer that is being generated; if there is none, it ends the command. Any other
+/// signal ends both.
 struct Interrupt {
     is_answering: Arc<AtomicBool>,
-    is_asked: Arc<AtomicBool>,
+    /// Raised to end the answer.
+    cancel: Arc<AtomicBool>,
+    /// Whether the command ends with the answer.
+    is_ending: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Handles interrupts from now on.
+    /// Handles signals from now on.
     fn handled() -> Result<Self, Failure> {
         let this = Interrupt {
             is_answering: Arc::default(),
-            is_asked: Arc::default(),
+            cancel: Arc::default(),
+            is_ending: Arc::default(),
         };
-        let (is_answering, is_asked) = (this.is_answering.clone(), this.is_asked.clone());
-        interrupt::on_interrupt(move || {
-            let is_second = is_asked.swap(true, Ordering::SeqCst);
+        let (is_answering, cancel) = (this.is_answering.clone(), this.cancel.clone());
+        let is_ending = this.is_ending.clone();
+        interrupt::on_end_signal(move |signal| {
+            if signal != EndSignal::Interrupt {
+                is_ending.store(true, Ordering::SeqCst);
+            }
+            let is_second = cancel.swap(true, Ordering::SeqCst);
             if is_second || !is_answering.load(Ordering::SeqCst) {
                 status!("");
                 std::process::exit(0);
@@ -138,16 +113,17 @@ impl Interrupt {
     }
 
     fn begin(&self) {
-        self.is_asked.store(false, Ordering::SeqCst);
+        self.cancel.store(false, Ordering::SeqCst);
         self.is_answering.store(true, Ordering::SeqCst);
     }
 
     fn end(&self) {
         self.is_answering.store(false, Ordering::SeqCst);
-        self.is_asked.store(false, Ordering::SeqCst);
+        self.cancel.store(false, Ordering::SeqCst);
     }
 
-    fn is_asked(&self) -> bool {
-        self.is_asked.load(Ordering::SeqCst)
+    /// Whether a signal asked the command to end during the answer.
+    fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::SeqCst)
     }
 }

@@ -2,11 +2,11 @@
 //! correctly, for a run also before its training.
 
 use super::args;
-use super::chat::model_folder;
 use super::evaluation_progress::with_progress;
 use super::failure::Failure;
 use super::interrupt::end_with;
 use super::limited_lists::FILES_LISTED;
+use super::open_chat_model::model_folder;
 use super::output::{out, status};
 use super::train::find;
 use crate::paths::device_check_path;
@@ -68,7 +68,7 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
         Some(folder) => vec![of_folder(args, &folder, &file, &options)?],
         None if args.quantize.is_some() => {
             return Err(Failure::usage(
-                "--quantize is for models; a run keeps the weights that it trained with",
+                "--quantize is only for model folders; a run keeps the weights that it trained with",
             ));
         }
         None => of_run(&find(&args.run)?, &file, &options)?,

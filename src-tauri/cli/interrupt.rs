@@ -3,7 +3,7 @@
 
 use super::failure::Failure;
 use super::output::status;
-use crate::signals::EndSignals;
+use crate::signals::{EndSignal, EndSignals};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,13 +60,19 @@ impl AtWork {
 /// From now on, every interrupt calls `ask` and does not end the process. A process can call this
 /// function only once.
 pub fn on_interrupt(ask: impl Fn() + Send + 'static) -> Result<(), Failure> {
+    set_handler(move |_| ask())
+}
+
+/// From now on, every signal that asks the process to end calls `ask`, and does not end the process
+/// by itself. A process can call this function only once.
+pub fn on_end_signal(ask: impl FnMut(EndSignal) + Send + 'static) -> Result<(), Failure> {
     set_handler(ask)
 }
 
 /// From now on, an interrupt prints this sentence and ends the process with exit code 0, without
 /// saving anything. A process can call this function only once.
 pub fn end_with(sentence: &'static str) -> Result<(), Failure> {
-    set_handler(move || {
+    set_handler(move |_| {
         status!("\nebb: {sentence}");
         std::process::exit(0);
     })
@@ -82,10 +88,10 @@ fn ask_once(ask: impl Fn() + Send + 'static) -> Result<(), Failure> {
         ask();
         status!("\nStopping and saving a checkpoint. Press Ctrl-C again to abort.");
     };
-    set_handler(received)
+    set_handler(move |_| received())
 }
 
-fn set_handler(received: impl FnMut() + Send + 'static) -> Result<(), Failure> {
+fn set_handler(received: impl FnMut(EndSignal) + Send + 'static) -> Result<(), Failure> {
     listen(received).map_err(|error| {
         // The handler needs a thread of its own.
         Failure::new(format!(
@@ -96,7 +102,7 @@ fn set_handler(received: impl FnMut() + Send + 'static) -> Result<(), Failure> {
 
 /// Calls `received` at every signal on a thread with its own small runtime. All other threads of a
 /// command compute.
-fn listen(mut received: impl FnMut() + Send + 'static) -> io::Result<()> {
+fn listen(mut received: impl FnMut(EndSignal) + Send + 'static) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().build()?;
     let mut signals = {
         let _context = runtime.enter();
@@ -104,8 +110,7 @@ fn listen(mut received: impl FnMut() + Send + 'static) -> io::Result<()> {
     };
     let listening = async move {
         loop {
-            signals.received().await;
-            received();
+            received(signals.received().await);
         }
     };
     let thread = thread::Builder::new().name("signals".into());

@@ -2,7 +2,11 @@
 //! within the context, and names what it cannot use.
 
 use crate::conversations::chats;
+use crate::support::TestHome;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_run_answers_in_turns_with_what_it_learned() {
@@ -141,4 +145,111 @@ fn messages_and_models_that_cannot_be_used_are_named() {
     fs::remove_file(home.path("model/tokenizer.json")).expect("it can be removed");
     let error = refused("chat {model}", 1);
     assert!(error.contains("tokenizer.json"), "{error}");
+}
+
+/// A chat whose answers do not end by themselves: each of them has at most 400 tokens.
+fn talk(home: &TestHome) -> (Child, ChildStdin) {
+    let mut command = home.ebb(["chat"]);
+    command.arg(home.path("model")).args(["--tokens", "400"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let stdin = child.stdin.take().expect("it is piped");
+    (child, stdin)
+}
+
+fn signal(child: &Child, name: &str) {
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args([name, &id]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "kill {name}");
+}
+
+/// Reads the beginning of an answer.
+fn read_some(child: &mut Child) {
+    let stdout = child.stdout.as_mut().expect("it is piped");
+    let mut begun = [0; 1];
+    stdout.read_exact(&mut begun).expect("it answers");
+}
+
+fn exit_code(child: &mut Child) -> Option<i32> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait().expect("it can be waited for") {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().expect("it can be killed");
+    panic!("the chat did not end");
+}
+
+#[test]
+fn a_terminated_chat_ends_at_once_and_cleanly() {
+    let home = chats();
+    for name in ["-TERM", "-HUP"] {
+        let (mut child, mut stdin) = talk(&home);
+        // There is more input than answers, so only the signal can end the chat.
+        writeln!(stdin, "{}", "What is one plus one?\n".repeat(2_000)).expect("it reads");
+        read_some(&mut child);
+        signal(&child, name);
+        let mut rest = Vec::new();
+        let stdout = child.stdout.as_mut().expect("it is piped");
+        stdout.read_to_end(&mut rest).expect("it can be read");
+        assert_eq!(exit_code(&mut child), Some(0), "{name}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_an_answer_and_at_the_prompt_the_chat() {
+    let home = chats();
+    let (mut child, mut stdin) = talk(&home);
+    writeln!(stdin, "What is one plus one?").expect("it reads");
+    read_some(&mut child);
+    signal(&child, "-INT");
+    // If the answer had just ended, the interrupt has ended the chat at its prompt.
+    std::thread::sleep(Duration::from_millis(500));
+    if child.try_wait().expect("it can be waited for").is_none() {
+        writeln!(stdin, "Three").expect("it still reads");
+        read_some(&mut child);
+        drop(stdin);
+    }
+    assert_eq!(exit_code(&mut child), Some(0));
+
+    let (mut child, mut stdin) = talk(&home);
+    writeln!(stdin, "/reset").expect("it reads");
+    let mut line = String::new();
+    let stderr = child.stderr.as_mut().expect("it is piped");
+    let read = BufReader::new(stderr).read_line(&mut line);
+    read.expect("it answers the command");
+    assert!(line.contains("forgotten"), "{line}");
+    signal(&child, "-INT");
+    assert_eq!(exit_code(&mut child), Some(0));
+}
+
+#[test]
+fn a_system_prompt_that_is_too_long_is_named_instead_of_the_messages() {
+    let home = chats();
+    let long = "word ".repeat(60);
+    let mut command = home.ebb(["chat"]);
+    command.arg(home.path("model"));
+    command.args(["--context", "96", "--tokens", "16", "--system", &long]);
+    let error = crate::support::run_command(&mut command).expect_code(1).err;
+    assert!(error.contains("the system prompt needs "), "{error}");
+    assert!(error.contains("80 of the 96 tokens"), "{error}");
+    // A message that would fit alone is not the only one to blame.
+    let system = "x".repeat(40);
+    let message = "y".repeat(40);
+    let found = home
+        .run_with_input(
+            &format!("chat {{model}} --context 96 --tokens 16 --system {system}"),
+            format!("{message}\n"),
+        )
+        .expect_code(0);
+    assert!(
+        found.err.contains("with the system prompt") && found.err.contains("shorten one of them"),
+        "{}",
+        found.err
+    );
 }

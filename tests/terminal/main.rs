@@ -47,6 +47,7 @@ mod reproducibility;
 mod run_archive;
 mod run_tags;
 mod search_commands;
+mod serve;
 mod several_machines;
 mod stop_and_resume;
 mod stop_for_shortage;

@@ -1,5 +1,7 @@
-//! A command opens no port: nothing on this machine or the network can connect to it.
+//! A command opens no port: nothing on this machine or the network can connect to it. Only `ebb
+//! serve` opens one, for this machine.
 
+use crate::conversations::chats;
 use crate::port_table::open_ports;
 use crate::support::TestHome;
 use runlog::RunEvent;
@@ -46,4 +48,23 @@ fn a_command_that_waits_for_input_opens_no_port() {
     assert_eq!(open_ports(child.id()), Vec::<String>::new());
     drop(stdin);
     child.wait().expect("it ends with its input");
+}
+
+#[test]
+fn the_server_opens_one_port_for_this_machine_only() {
+    let home = chats();
+    let mut server = home.start_for_people("serve {model} --port 0");
+    let line = server.read_line();
+    let (_, port) = line
+        .trim_end_matches("/v1")
+        .rsplit_once(':')
+        .expect("a port");
+    let port: u16 = port.parse().expect("a number");
+    // 127.0.0.1 in the order of the bytes of this machine.
+    assert_eq!(
+        open_ports(server.id()),
+        [format!("tcp 0100007F:{port:04X}")]
+    );
+    server.signal("TERM");
+    assert_eq!(server.finish().0, Some(0));
 }

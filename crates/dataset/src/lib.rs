@@ -151,9 +151,9 @@ pub use sample_order::{CachedOrder, Order};
 pub use target_statistics::TargetColumn;
 pub use task::Task;
 pub use text::{
-    AnswerEnd, Buckets, ChatTurn, Column, ConversationCounts, ConversationEncoder,
-    ConversationExample, ConversationWindows, Documents, EncodedConversation, ExamplePart,
-    LearnedTokens, LeftOut, Lengths, NOT_LEARNED, Packing, PromptEncoder, SkippedRows,
+    AnswerEnd, Buckets, ChatMessage, ChatRole, ChatTurn, Column, ConversationCounts,
+    ConversationEncoder, ConversationExample, ConversationWindows, Documents, EncodedConversation,
+    ExamplePart, LearnedTokens, LeftOut, Lengths, NOT_LEARNED, Packing, PromptEncoder, SkippedRows,
     StoredTokens, TextDataset, TextEncoder, TextInspection, TextManifest, TextSample, TokenBytes,
     TokenSink, TokenWidth, Tokenizer, Vocabulary, Window, WindowOptions, WordCounts,
     conversation_examples, read_texts, tokenize_conversations, tokenize_documents,

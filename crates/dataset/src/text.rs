@@ -52,7 +52,7 @@ pub use conversation_windows::{
 };
 pub use length_buckets::Buckets;
 pub use pack_documents::{Packing, Window};
-pub use prompt_encoder::{AnswerEnd, ChatTurn, PromptEncoder};
+pub use prompt_encoder::{AnswerEnd, ChatMessage, ChatRole, ChatTurn, PromptEncoder};
 pub use read_samples::read_texts;
 pub use text_dataset::TextDataset;
 pub use text_encoder::TextEncoder;

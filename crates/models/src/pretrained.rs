@@ -46,8 +46,8 @@ pub struct FineTuningSettings {
     pub adapter_rank: Option<u32>,
     /// Scale of adapters.
     pub adapter_alpha: Option<f64>,
-    /// Whether adapters are rank-stabilized.
-    pub is_rank_stabilized: bool,
+    /// Whether adapters are rank-stabilized; not if absent.
+    pub is_rank_stabilized: Option<bool>,
     /// Whether adapters are weight-decomposed.
     pub is_weight_decomposed: bool,
     /// Fraction of the adapters' inputs that are zero in training.
@@ -55,7 +55,7 @@ pub struct FineTuningSettings {
     /// Names of the maps that get adapters, with commas between them; all if absent.
     pub adapter_targets: Option<String>,
     /// Bits per value of frozen matrices.
-    pub quantize: Option<u32>,
+    pub quantize: Option<Bits>,
 }
 
 /// How a network is built from pretrained weights, in addition to its fine-tuning.
@@ -151,8 +151,7 @@ impl Pretrained {
         let allowed = "a ResNet consists of convolutions, which support neither adapters nor quantization; remove this setting";
         match (tuning.adapter, tuning.bits) {
             (Some(shape), _) => Err(ModelError::setting("adapter_rank", shape.rank, allowed)),
-            (None, Some(Bits::Eight)) => Err(ModelError::setting("quantize", 8, allowed)),
-            (None, Some(Bits::Four)) => Err(ModelError::setting("quantize", 4, allowed)),
+            (None, Some(bits)) => Err(ModelError::setting("quantize", bits, allowed)),
             (None, None) => Ok(()),
         }
     }
@@ -308,18 +307,21 @@ impl FineTuningSettings {
 
     /// The settings of adapters, with their values.
     fn needing_adapters(&self) -> [(&'static str, Option<String>); 5] {
-        let word = |is_set: bool, word: &str| is_set.then(|| word.to_owned());
+        let scaling = self.is_rank_stabilized.map(|is_rank_stabilized| {
+            let name = if is_rank_stabilized {
+                "rank-stabilized"
+            } else {
+                "standard"
+            };
+            name.to_owned()
+        });
+        let kind = self.is_weight_decomposed.then(|| "dora".to_owned());
+        let dropout = self.adapter_dropout.map(|n| n.to_string());
         [
-            ("adapter_kind", word(self.is_weight_decomposed, "dora")),
+            ("adapter_kind", kind),
             ("adapter_alpha", self.adapter_alpha.map(|n| n.to_string())),
-            (
-                "adapter_scaling",
-                word(self.is_rank_stabilized, "rank-stabilized"),
-            ),
-            (
-                "adapter_dropout",
-                self.adapter_dropout.map(|n| n.to_string()),
-            ),
+            ("adapter_scaling", scaling),
+            ("adapter_dropout", dropout),
             ("adapter_targets", self.adapter_targets.clone()),
         ]
     }
@@ -330,7 +332,7 @@ impl FineTuningSettings {
             let alpha = self.adapter_alpha;
             let alpha = alpha.unwrap_or(ALPHA_PER_RANK * f64::from(rank));
             AdapterShape {
-                is_rank_stabilized: self.is_rank_stabilized,
+                is_rank_stabilized: self.is_rank_stabilized == Some(true),
                 is_weight_decomposed: self.is_weight_decomposed,
                 dropout: self.adapter_dropout.unwrap_or(0.0),
                 ..AdapterShape::new(rank as usize, alpha)
@@ -354,12 +356,6 @@ impl FineTuningSettings {
                 "adapters need frozen weights; set train_only to head, or remove this setting";
             return Err(ModelError::setting("train_only", text, allowed));
         }
-        let bits = match self.quantize {
-            None => None,
-            Some(8) => Some(Bits::Eight),
-            Some(4) => Some(Bits::Four),
-            Some(other) => return Err(ModelError::setting("quantize", other, "write 8 or 4")),
-        };
         if let (Some(bits), TrainedLayers::All) = (self.quantize, trained) {
             let allowed = "only frozen weights can be quantized; add --adapter RANK, or --train-only head or last:N";
             return Err(ModelError::setting("quantize", bits, allowed));
@@ -367,7 +363,7 @@ impl FineTuningSettings {
         Ok(FineTuning {
             trained,
             adapter,
-            bits,
+            bits: self.quantize,
         })
     }
 }

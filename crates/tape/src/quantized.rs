@@ -15,6 +15,7 @@ use crate::kernels::copies::{contiguous, joined};
 use crate::kernels::elementwise;
 use candle_core::{CpuStorage, DType, Storage, Tensor};
 use rayon::prelude::*;
+use std::fmt;
 
 /// Values per scale.
 const BLOCK: usize = 64;
@@ -24,7 +25,7 @@ const TILE: usize = 64 * 1024;
 /// one product. The tests have small matrices of several tiles.
 const DEVICE_TILE: usize = if cfg!(test) { 4096 } else { 4 << 20 };
 
-/// Bits per value.
+/// Bits per value. It is displayed as a number: `8` or `4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bits {
     /// One byte per value.
@@ -47,6 +48,15 @@ impl Bits {
             Bits::Eight => BLOCK,
             Bits::Four => BLOCK / 2,
         }
+    }
+}
+
+impl fmt::Display for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Bits::Eight => "8",
+            Bits::Four => "4",
+        })
     }
 }
 

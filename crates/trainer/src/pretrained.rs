@@ -55,11 +55,21 @@ fn settings(config: &RunConfig) -> FineTuningSettings {
         train_only: config.train_only.map(|part| part.to_string()),
         adapter_rank: config.adapter_rank,
         adapter_alpha: config.adapter_alpha,
-        is_rank_stabilized: config.adapter_scaling == Some(AdapterScaling::RankStabilized),
+        is_rank_stabilized: config
+            .adapter_scaling
+            .map(|scaling| scaling == AdapterScaling::RankStabilized),
         is_weight_decomposed: config.adapter_kind == Some(AdapterKind::Dora),
         adapter_dropout: config.adapter_dropout,
         adapter_targets: config.adapter_targets.clone(),
-        quantize: config.quantize.map(Quantize::bits),
+        quantize: config.quantize.map(bits_of),
+    }
+}
+
+/// How frozen weights are stored, as the user names it in a config.
+pub(crate) fn bits_of(quantize: Quantize) -> Bits {
+    match quantize {
+        Quantize::Eight => Bits::Eight,
+        Quantize::Four => Bits::Four,
     }
 }
 
@@ -166,9 +176,9 @@ pub(crate) fn tokenizer(pretrained: &Pretrained) -> Result<Tokenizer> {
 /// "Starts from the weights of models/minilm (BERT, 22,713,216 parameters). Trains a new head (770
 /// parameters).".
 pub fn describe(pretrained: &Pretrained, trained_parameters: u64) -> String {
-    let bits = pretrained.tuning().bits.map_or("", |bits| match bits {
-        Bits::Eight => " The other weights are kept in 8 bits.",
-        Bits::Four => " The other weights are kept in 4 bits.",
+    let bits = pretrained.tuning().bits;
+    let bits = bits.map_or_else(String::new, |bits| {
+        format!(" The other weights are kept in {bits} bits.")
     });
     format!(
         "Starts from the weights of {} ({}, {} parameters). Trains {} ({} parameters).{bits}",

@@ -1,8 +1,9 @@
 //! Arguments of the commands that use a trained run: `ebb evaluate`, `ebb predict`, `ebb
-//! generate` and `ebb chat`.
+//! generate`, `ebb chat` and `ebb serve`.
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use runlog::Quantize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use trainer::GenerationOptions;
@@ -31,8 +32,8 @@ pub struct Evaluate {
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens: u32,
     /// Keep the weights of a model in 8 or 4 bits, which takes less memory
-    #[arg(long, value_name = "BITS")]
-    pub quantize: Option<u32>,
+    #[arg(long, value_name = "BITS", value_parser = quantize)]
+    pub quantize: Option<Quantize>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -76,24 +77,43 @@ pub struct Generate {
 
 #[derive(Args)]
 pub struct Chat {
-    /// The run: its id, the beginning of its name, or its path. Or a model: a folder with
-    /// config.json, or a name at the hub
-    #[arg(value_name = "RUN|MODEL")]
-    pub model: String,
+    #[command(flatten)]
+    pub model: ChatModelChoice,
     /// System prompt: what the model should know or follow in the whole conversation
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
     /// Maximum number of tokens of an answer
     #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens: u32,
+    #[command(flatten)]
+    pub sampling: Sampling,
+}
+
+#[derive(Args)]
+pub struct Serve {
+    #[command(flatten)]
+    pub model: ChatModelChoice,
+    /// Port of this machine to answer at; 0 takes any free port
+    #[arg(long, default_value_t = 8_080, value_name = "PORT")]
+    pub port: u16,
+    /// Maximum number of tokens of an answer, for requests that set none
+    #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tokens: u32,
+}
+
+/// A language model, and how it is loaded.
+#[derive(Args)]
+pub struct ChatModelChoice {
+    /// The run: its id, the beginning of its name, or its path. Or a model: a folder with
+    /// config.json, or a name at the hub
+    #[arg(value_name = "RUN|MODEL")]
+    pub model: String,
     /// Maximum number of tokens of the conversation [default: 4096, or as many as the model reads]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(8..))]
     pub context: Option<u32>,
     /// Keep the weights of a model in 8 or 4 bits, which takes less memory
-    #[arg(long, value_name = "BITS")]
-    pub quantize: Option<u32>,
-    #[command(flatten)]
-    pub sampling: Sampling,
+    #[arg(long, value_name = "BITS", value_parser = quantize)]
+    pub quantize: Option<Quantize>,
 }
 
 /// How tokens are chosen.
@@ -142,6 +162,11 @@ impl Sampling {
 /// predictions for the other texts.
 fn maybe_empty() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
+}
+
+fn quantize(text: &str) -> Result<Quantize, String> {
+    // No number of bits is 0, so a text that is no number is refused like a wrong number.
+    Quantize::try_from(text.parse().unwrap_or(0))
 }
 
 fn temperature(text: &str) -> Result<f64, String> {

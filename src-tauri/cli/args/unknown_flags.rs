@@ -5,10 +5,16 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use runlog::nearest;
 
 /// Flags that users look for, and what Ebb has instead.
-const INSTEAD: [(&str, &str); 1] = [(
-    "--name",
-    "a run has the name of its data; rename the run in the window, or tag it: ebb runs tag RUN +TAG",
-)];
+const INSTEAD: [(&str, &str); 2] = [
+    (
+        "--name",
+        "a run has the name of its data; rename the run in the window, or tag it: ebb runs tag RUN +TAG",
+    ),
+    (
+        "--host",
+        "ebb serve answers only programs on this machine, at 127.0.0.1; from another machine, use a tunnel: ssh -L 8080:127.0.0.1:8080 HOST",
+    ),
+];
 
 /// Removes the tip to use another flag if this flag is not similar enough to the unknown one. Adds
 /// advice for some unknown flags.
@@ -51,5 +57,7 @@ mod tests {
         let text = refusal("train birds --name owls");
         assert!(!text.contains("similar argument"), "{text}");
         assert!(text.contains("ebb runs tag RUN +TAG"), "{text}");
+        let text = refusal("serve birds --host 0.0.0.0");
+        assert!(text.contains("only programs on this machine"), "{text}");
     }
 }

@@ -4,6 +4,7 @@ use super::conversation_encoder::expect_embeddings;
 use super::tokenizer::Tokenizer;
 use crate::chat::{ChatTemplate, MARKS, MAX_BYTES, message};
 use format::format_bytes;
+use minijinja::Value;
 
 /// Stands for an answer, to see what the template writes after it.
 const PROBE: &str = "ebb-asks-where-this-answer-ends";
@@ -26,6 +27,26 @@ pub struct ChatTurn {
     pub answer: String,
 }
 
+/// Who wrote a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChatRole {
+    /// What the model should know or follow in the whole conversation.
+    System,
+    /// The person, or the program, that asks.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// A message of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChatMessage<'t> {
+    /// Who wrote it.
+    pub role: ChatRole,
+    /// What it says.
+    pub text: &'t str,
+}
+
 /// How an answer ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerEnd {
@@ -33,6 +54,17 @@ pub enum AnswerEnd {
     Token(u32),
     /// With this text, because the vocabulary has no token for it.
     Text(String),
+}
+
+impl ChatRole {
+    /// Its name in chat templates.
+    fn name(self) -> &'static str {
+        match self {
+            ChatRole::System => "system",
+            ChatRole::User => "user",
+            ChatRole::Assistant => "assistant",
+        }
+    }
 }
 
 impl PromptEncoder {
@@ -62,13 +94,7 @@ impl PromptEncoder {
         message_text: &str,
     ) -> Result<Vec<u32>, String> {
         for text in system.into_iter().chain([message_text]) {
-            if text.len() > MAX_BYTES {
-                let limit = format_bytes(MAX_BYTES as u64);
-                return Err(format!("is longer than {limit}"));
-            }
-            if text.contains(MARKS) {
-                return Err("has the character U+FDD0 or U+FDD1, which no text has".to_owned());
-            }
+            check_text(text)?;
         }
         let system = system.map(|text| message("system", text)).into_iter();
         let turns = turns.iter().flat_map(|turn| {
@@ -79,7 +105,27 @@ impl PromptEncoder {
         });
         let asked = message("user", message_text);
         let messages: Vec<_> = system.chain(turns).chain([asked]).collect();
-        let rendered = self.template.render(&messages, &[], true);
+        self.render_and_encode(&messages)
+    }
+
+    /// The tokens of a conversation up to the answer to its last message.
+    ///
+    /// # Errors
+    /// A message is too long or cannot be encoded, or the template refuses the conversation. The
+    /// error is the end of a sentence that begins with "this conversation".
+    pub fn encode_messages(&self, messages: &[ChatMessage]) -> Result<Vec<u32>, String> {
+        for message in messages {
+            check_text(message.text).map_err(|reason| format!("has a message that {reason}"))?;
+        }
+        let values = messages
+            .iter()
+            .map(|it| message(it.role.name(), it.text))
+            .collect::<Vec<_>>();
+        self.render_and_encode(&values)
+    }
+
+    fn render_and_encode(&self, messages: &[Value]) -> Result<Vec<u32>, String> {
+        let rendered = self.template.render(messages, &[], true);
         let rendered =
             rendered.map_err(|reason| format!("is refused by the chat template: {reason}"))?;
         let encoded = self
@@ -128,6 +174,19 @@ impl PromptEncoder {
     }
 }
 
+/// Refuses a text that is too long, or has characters that mark answers. The error is the end of a
+/// sentence.
+fn check_text(text: &str) -> Result<(), String> {
+    if text.len() > MAX_BYTES {
+        let limit = format_bytes(MAX_BYTES as u64);
+        return Err(format!("is longer than {limit}"));
+    }
+    if text.contains(MARKS) {
+        return Err("has the character U+FDD0 or U+FDD1, which no text has".to_owned());
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +217,27 @@ mod tests {
         assert_eq!(
             String::from_utf8_lossy(&bytes),
             "<system>Be kind.</>\n<user>Hi</>\n<assistant>Hello</>\n<user>Why?</>\n<assistant>"
+        );
+    }
+
+    #[test]
+    fn messages_of_any_roles_are_rendered_in_their_order() {
+        let message = |role, text| ChatMessage { role, text };
+        let messages = [
+            message(ChatRole::System, "Be kind."),
+            message(ChatRole::User, "Hi"),
+            message(ChatRole::Assistant, "Hello"),
+            message(ChatRole::User, "Why?"),
+        ];
+        let encoder = encoder(CHATML);
+        let turns = [turn("Hi", "Hello")];
+        assert_eq!(
+            encoder.encode_messages(&messages),
+            encoder.encode(Some("Be kind."), &turns, "Why?")
+        );
+        let error = encoder.encode_messages(&[message(ChatRole::User, "a\u{FDD0}")]);
+        assert!(
+            error.is_err_and(|error| error.starts_with("has a message that has the character"))
         );
     }
 

@@ -13,9 +13,9 @@ use std::fs;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use tokenizers::models::TrainerWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainer, BpeTrainerBuilder};
 use tokenizers::models::wordpiece::{WordPiece, WordPieceTrainerBuilder};
+use tokenizers::models::{ModelWrapper, TrainerWrapper};
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
@@ -79,7 +79,7 @@ impl Tokenizer {
     /// Loads a `tokenizer.json`. Its padding and truncation are ignored.
     ///
     /// # Errors
-    /// The file cannot be read, is too large, or is not a tokenizer.
+    /// The file cannot be read, is too large, is not a tokenizer, or encodes at random (dropout).
     pub fn load(path: &Path) -> Result<Self, DatasetError> {
         let unusable = |reason: String| DatasetError::Tokenizer {
             subject: path.display().to_string(),
@@ -115,6 +115,12 @@ impl Tokenizer {
         let trained = read
             .unwrap_or_else(|_| Err("its parts do not match".into()))
             .map_err(|error| unusable(error.to_string()))?;
+        if let ModelWrapper::BPE(model) = trained.get_model()
+            && model.dropout.is_some_and(|share| share > 0.0)
+        {
+            let reason = "its model leaves out merges at random (dropout), so a text would have other tokens each time; set dropout to null in the file";
+            return Err(unusable(reason.to_owned()));
+        }
         let tokenizer = Self::new(trained);
         if tokenizer.id_limit() > MAX_TOKENS {
             return Err(unusable(format!(
@@ -547,6 +553,24 @@ mod tests {
         let texts = std::iter::once(text.as_str());
         let learned = Tokenizer::train(Vocabulary::BytePairs, 420, texts).expect("there is text");
         assert_eq!(learned.to_json(), Some(learned_by_library(420, &text)));
+    }
+
+    #[test]
+    fn a_file_that_encodes_at_random_is_refused() {
+        let text = odd_text();
+        let texts = std::iter::once(text.as_str());
+        let learned = Tokenizer::train(Vocabulary::BytePairs, 300, texts).expect("there is text");
+        let json = learned.to_json().expect("it is a vocabulary");
+        let mut json: Value = serde_json::from_str(&json).expect("it is JSON");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("tokenizer.json");
+        for (share, is_used) in [(Value::Null, true), (json!(0.0), true), (json!(0.1), false)] {
+            json["model"]["dropout"] = share;
+            fs::write(&path, json.to_string()).expect("it can be written");
+            let error = Tokenizer::load(&path).err().map(|error| error.to_string());
+            assert_eq!(error.is_none(), is_used, "{error:?}");
+            assert!(error.is_none_or(|error| error.contains("dropout")));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod description;
 mod tensors;
+mod tokenizer_checks;
 mod vocabulary;
 
 pub(super) use description::Description;

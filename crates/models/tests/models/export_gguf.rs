@@ -462,9 +462,6 @@ fn what_llama_cpp_computes_in_another_way_is_refused_by_name() {
 
 #[test]
 fn a_tokenizer_that_llama_cpp_does_not_know_is_refused_by_name() {
-    let folder = changed("llama", &json!({}));
-    let place = tempfile::tempdir().unwrap();
-    let out = place.path().join("out");
     let cases = [
         (
             "pre_tokenizer",
@@ -485,13 +482,70 @@ fn a_tokenizer_that_llama_cpp_does_not_know_is_refused_by_name() {
     for (key, value, words) in cases {
         let mut tokenizer = letters();
         tokenizer[key] = value;
-        write_tokenizer(folder.path(), &tokenizer);
-        let outcome = export(
-            folder.path(),
-            GgufWeights::F16,
-            &ChatFormat::default(),
-            &out,
-        );
-        assert_error_contains(outcome, &["tokenizer.json", words]);
+        refused(&tokenizer, words);
     }
+}
+
+/// Fails if a model with this tokenizer is exported, or refused for another reason.
+fn refused(tokenizer: &Json, words: &str) {
+    let folder = changed("llama", &json!({}));
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("out");
+    write_tokenizer(folder.path(), tokenizer);
+    let outcome = export(
+        folder.path(),
+        GgufWeights::F16,
+        &ChatFormat::default(),
+        &out,
+    );
+    assert_error_contains(outcome, &["tokenizer.json", words]);
+    assert!(!out.exists(), "nothing is written");
+}
+
+#[test]
+fn settings_of_a_tokenizer_that_change_its_tokens_are_refused_by_name() {
+    let of_model = [
+        ("continuing_subword_prefix", json!("##")),
+        ("end_of_word_suffix", json!("</w>")),
+        ("dropout", json!(0.1)),
+        ("unk_token", json!("<pad>")),
+    ];
+    for (key, value) in of_model {
+        let mut tokenizer = letters();
+        tokenizer["model"][key] = value;
+        refused(&tokenizer, key);
+    }
+    for key in ["single_word", "lstrip", "rstrip"] {
+        let mut tokenizer = letters();
+        tokenizer["added_tokens"] = json!([{"id": 4, "content": "b", "special": false, key: true}]);
+        refused(&tokenizer, key);
+    }
+    let mut twice = letters();
+    twice["model"]["merges"] = json!([["a", "b"], ["a", "b"]]);
+    refused(&twice, "twice");
+}
+
+#[test]
+fn merges_that_scores_cannot_express_are_refused_by_name() {
+    let normalizer = json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"});
+    let plain = scored(normalizer);
+    let changed_model = |key: &str, value: Json| {
+        let mut tokenizer = plain.clone();
+        tokenizer["model"][key] = value;
+        tokenizer
+    };
+    refused(
+        &changed_model("ignore_merges", json!(true)),
+        "ignore_merges",
+    );
+    let mut tokenizer = plain.clone();
+    let vocabulary = tokenizer["model"]["vocab"].as_object_mut().unwrap();
+    vocabulary.remove("<0x41>");
+    refused(&tokenizer, "<0x41>");
+    // The tokens stay, but one of them is no longer formed.
+    let merges = plain["model"]["merges"].as_array().unwrap();
+    refused(
+        &changed_model("merges", json!(merges[1..])),
+        "does not merge \"l\" and \"l\"",
+    );
 }

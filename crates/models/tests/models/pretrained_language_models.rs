@@ -267,7 +267,7 @@ fn rank_stabilized_adapters_of_some_maps_have_the_gradients_of_peft() {
             from: Some(fixture(&folder(name))),
             adapter_rank: Some(2),
             adapter_alpha: Some(6.0),
-            is_rank_stabilized: true,
+            is_rank_stabilized: Some(true),
             adapter_targets: Some(reference["targets"].as_str().unwrap().to_owned()),
             ..FineTuningSettings::default()
         };
@@ -625,7 +625,7 @@ fn peft_computes_the_loss_of_exported_adapters() {
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/export/peft_loss.py");
     let part = FineTuningSettings {
-        is_rank_stabilized: true,
+        is_rank_stabilized: Some(true),
         adapter_targets: Some("q_proj,down_proj".to_owned()),
         ..FineTuningSettings::default()
     };

@@ -10,12 +10,14 @@ use super::generation_options::GenerationOptions;
 use super::language_weights::{FolderWeights, LanguageWeights, open_folder};
 use crate::error::{Result, TrainError};
 use crate::plan::Plan;
-use dataset::{AnswerEnd, ChatTemplate, ChatTurn, PromptEncoder, Task, Tokenizer};
+use crate::pretrained::bits_of;
+use dataset::{AnswerEnd, ChatMessage, ChatTemplate, ChatTurn, PromptEncoder, Task, Tokenizer};
 use models::Pretrained;
 use models::export::ChatFormat;
-use runlog::{RunFolder, counted, format_count};
+use runlog::{Quantize, RunFolder, counted, format_count};
 use std::ops::ControlFlow;
 use std::path::Path;
+use tape::Cancel;
 use tape::device::DevicePreference;
 
 /// Most tokens of a conversation, if nothing else is asked for. The memory of keys and values grows
@@ -54,6 +56,24 @@ pub struct ChatReply {
     pub answer: String,
     /// What the user should know about the answer, in sentences without a full stop.
     pub notes: Vec<String>,
+}
+
+/// An answer that was generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// Its tokens.
+    pub tokens: usize,
+    /// Whether it was cut, because it had the most tokens that it may have.
+    pub is_cut: bool,
+}
+
+/// Why a conversation cannot be answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedConversation {
+    /// The reason, as a sentence without a full stop.
+    pub reason: String,
+    /// Whether it has too many tokens.
+    pub is_too_long: bool,
 }
 
 impl ChatModel {
@@ -95,19 +115,19 @@ impl ChatModel {
         loaded.into_model(LanguageWeights::Run(Box::new(model)), context, device)
     }
 
-    /// Loads the weights of a folder, whose matrices are kept in `bits` per value, if given.
+    /// Loads the weights of a folder, whose matrices are quantized, if asked for.
     ///
     /// # Errors
     /// The folder has no language model with a tokenizer and a chat template that Ebb can read; the
     /// model reads fewer than `context` tokens.
     pub fn from_folder(
         folder: &Path,
-        bits: Option<u32>,
+        quantize: Option<Quantize>,
         device: DevicePreference,
         device_check_path: Option<&Path>,
         context: Option<u32>,
     ) -> Result<Self> {
-        let pretrained = open_folder(folder, bits, "chat")?;
+        let pretrained = open_folder(folder, quantize.map(bits_of), "chat")?;
         let loaded =
             Described::from_folder(&pretrained, crate::pretrained::tokenizer(&pretrained)?)?;
         let (weights, device) = FolderWeights::load(&pretrained, device, device_check_path)?;
@@ -119,11 +139,12 @@ impl ChatModel {
         &self.weights
     }
 
-    /// Begins a conversation.
+    /// Begins a conversation with answers of at most `tokens` tokens.
     ///
     /// # Errors
-    /// The template refuses the system prompt, or any conversation.
-    pub fn start(&self, system: Option<&str>) -> Result<Chat<'_>> {
+    /// The template refuses the system prompt, or any conversation; the system prompt leaves no
+    /// room for a message.
+    pub fn start(&self, system: Option<&str>, tokens: usize) -> Result<Chat<'_>> {
         let refused = |subject: &str, reason: String, next: &str| TrainError::NotTrainable {
             message: format!("{subject} {reason}; {next}"),
         };
@@ -137,13 +158,12 @@ impl ChatModel {
         }
         if let Some(system) = system {
             let next = "remove --system, or write another system prompt";
-            let tokens = self.prompts.encode(Some(system), &[], "Hello");
-            let tokens = tokens.map_err(|reason| refused("the system prompt", reason, next))?;
-            if tokens.len() >= self.context {
-                let reason = format!("has about {} tokens", format_count(tokens.len() as u64));
-                let limit = format_count(self.context as u64);
-                let next = format!("a conversation has at most {limit}; shorten it");
-                return Err(refused("the system prompt", reason, &next));
+            let prompt = self.prompts.encode(Some(system), &[], "Hello");
+            let prompt = prompt.map_err(|reason| refused("the system prompt", reason, next))?;
+            let most = self.room_for_prompt(tokens);
+            if prompt.len() > most {
+                let reason = self.too_many_tokens(" with a short message", prompt.len(), most);
+                return Err(refused("the system prompt", reason, "shorten it"));
             }
         }
         Ok(Chat {
@@ -154,10 +174,93 @@ impl ChatModel {
         })
     }
 
+    /// Most tokens of a prompt, so that an answer of `tokens` tokens fits, or one of half the
+    /// context.
+    fn room_for_prompt(&self, tokens: usize) -> usize {
+        self.context - tokens.min(self.context / 2)
+    }
+
+    /// The end of a sentence about a text that is too long. `with` names what else was counted.
+    fn too_many_tokens(&self, with: &str, needed: usize, most: usize) -> String {
+        let [needed, most, context] = [needed, most, self.context].map(|it| it as u64);
+        format!(
+            "needs {} tokens{with}, but only {} of the {} tokens of a conversation are free for it",
+            format_count(needed),
+            format_count(most),
+            format_count(context)
+        )
+    }
+
+    /// The tokens of a conversation up to the answer to its last message, for
+    /// [`ChatModel::complete`].
+    ///
+    /// # Errors
+    /// A message cannot be used, the template refuses the conversation, or it leaves no room for an
+    /// answer.
+    pub fn prompt(
+        &self,
+        messages: &[ChatMessage],
+    ) -> std::result::Result<Vec<u32>, RefusedConversation> {
+        let prompt = self.prompts.encode_messages(messages);
+        let prompt = prompt.map_err(|reason| RefusedConversation {
+            reason: format!("this conversation {reason}"),
+            is_too_long: false,
+        })?;
+        if prompt.len() >= self.context {
+            return Err(RefusedConversation {
+                reason: format!(
+                    "this conversation has {} tokens, but with its answer it may have at most {}; shorten it",
+                    format_count(prompt.len() as u64),
+                    format_count(self.context as u64)
+                ),
+                is_too_long: true,
+            });
+        }
+        Ok(prompt)
+    }
+
+    /// Answers a conversation. Calls `on_text` with each part of the answer as soon as it is
+    /// certain. The answer ends early if `on_text` breaks or `cancel` is raised.
+    ///
+    /// # Errors
+    /// The device fails.
+    pub fn complete(
+        &self,
+        prompt: Vec<u32>,
+        options: &GenerationOptions,
+        cancel: &Cancel,
+        on_text: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Completion> {
+        let options = self.limited(options, prompt.len());
+        let Generated { tokens, end, .. } = self.generate(prompt, &options, cancel, on_text)?;
+        Ok(Completion {
+            tokens,
+            is_cut: end == TextEnd::Limit,
+        })
+    }
+
+    /// Frees the memory that the device holds and no tensor uses, so that other apps can use it
+    /// between two answers.
+    pub fn free_unused_memory(&self) {
+        self.weights.free_unused_memory();
+    }
+
+    /// The options for an answer to a prompt: it fits into the context, and ends where answers of
+    /// this model end.
+    fn limited(&self, options: &GenerationOptions, prompt: usize) -> GenerationOptions {
+        let stop = options.stop.iter().chain(&self.end_text);
+        GenerationOptions {
+            tokens: options.tokens.min(self.context.saturating_sub(prompt)),
+            stop: stop.cloned().collect(),
+            ..options.clone()
+        }
+    }
+
     fn generate(
         &self,
         prompt: Vec<u32>,
         options: &GenerationOptions,
+        cancel: &Cancel,
         on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Generated> {
         let parts = self.weights.parts()?;
@@ -165,7 +268,7 @@ impl ChatModel {
             network: parts.network,
             parameters: parts.parameters,
             kernels: parts.kernels,
-            cancel: parts.cancel,
+            cancel: cancel.clone(),
             tokenizer: self.prompts.tokenizer(),
             limit: self.context,
             ends: &self.ends,
@@ -263,7 +366,7 @@ impl Chat<'_> {
     }
 
     /// Answers a message. Calls `on_text` with each part of the answer as soon as it is certain.
-    /// The answer ends early if `on_text` breaks.
+    /// The answer ends early if `on_text` breaks or `cancel` is raised.
     ///
     /// # Errors
     /// The device fails. The conversation is as before.
@@ -271,6 +374,7 @@ impl Chat<'_> {
         &mut self,
         message: &str,
         options: &GenerationOptions,
+        cancel: &Cancel,
         on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<ChatReply> {
         let refused = |reason: String| ChatReply {
@@ -284,16 +388,13 @@ impl Chat<'_> {
             Ok(found) => found,
             Err(reason) => return Ok(refused(reason)),
         };
-        let room = self.model.context.saturating_sub(prompt.len());
-        let stop = options.stop.iter().chain(&self.model.end_text);
         let chosen = GenerationOptions {
-            tokens: options.tokens.min(room),
-            stop: stop.cloned().collect(),
             // Otherwise every answer would draw the same random numbers.
             seed: options.seed.wrapping_add(self.answers),
-            ..options.clone()
+            ..self.model.limited(options, prompt.len())
         };
-        let Generated { text, end } = self.model.generate(prompt, &chosen, on_text)?;
+        let generated = self.model.generate(prompt, &chosen, cancel, on_text)?;
+        let Generated { text, end, .. } = generated;
         self.turns.drain(..left_out);
         self.answers += 1;
         if !(text.is_empty() && end == TextEnd::Interrupted) {
@@ -341,8 +442,7 @@ impl Chat<'_> {
         message: &str,
         tokens: usize,
     ) -> std::result::Result<(Vec<u32>, usize), String> {
-        let context = self.model.context;
-        let most = context - tokens.min(context / 2);
+        let most = self.model.room_for_prompt(tokens);
         let system = self.system.as_deref();
         let mut least = 0;
         for left_out in 0..=self.turns.len() {
@@ -353,11 +453,13 @@ impl Chat<'_> {
             }
             least = prompt.len();
         }
-        Err(format!(
-            "needs {} tokens, but only {} of the {} tokens of a conversation are free for it; shorten it",
-            format_count(least as u64),
-            format_count(most as u64),
-            format_count(context as u64)
-        ))
+        let alone = self.model.prompts.encode(None, &[], message);
+        let fits_alone = alone.is_ok_and(|alone| alone.len() <= most);
+        let (with, next) = match system {
+            Some(_) if fits_alone => (" with the system prompt", "shorten one of them"),
+            _ => ("", "shorten it"),
+        };
+        let reason = self.model.too_many_tokens(with, least, most);
+        Err(format!("{reason}; {next}"))
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Generator<'m> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Generated {
     pub text: String,
+    /// Tokens of the text. The one that ends it is not counted.
+    pub tokens: usize,
     pub end: TextEnd,
 }
 
@@ -82,9 +84,22 @@ impl<'m> Generator<'m> {
         Ok(scores)
     }
 
+    /// How many of the newest tokens the network reads after the prompt, if the cache has `cached`
+    /// tokens. The prompt may fill the context; a text that is read again leaves half of it free.
+    fn tokens_to_read(&self, cached: usize) -> usize {
+        if cached >= self.limit {
+            (self.limit / 2).max(1)
+        } else if self.network.longest_unstretched() == Some(cached) {
+            cached + 1
+        } else {
+            1
+        }
+    }
+
     /// The text that follows the tokens `ids`, of which there is at least one. Calls `on_text` with
     /// each part of it as soon as it is certain. The part is empty if no text is certain yet. When
-    /// the context is full, the second half of the text is read again.
+    /// the context is full, the second half of the text is read again. If the cancel flag is
+    /// raised, the text ends in the middle of a forward pass.
     pub fn generate(
         &self,
         mut ids: Vec<u32>,
@@ -92,26 +107,28 @@ impl<'m> Generator<'m> {
         mut on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Generated> {
         let draws = Rng::new(options.seed).site("generate");
+        let prompt = ids.len();
         let (mut past, mut text) = (self.network.new_cache(), String::new());
         let mut stream = IncrementalDecoder::new(self.tokenizer, &options.stop);
         let mut end = TextEnd::Limit;
         for number in 0..options.tokens {
             let cached = past.tokens();
-            // The prompt may fill the context; a text that is read again leaves half of it free.
             let read = if number == 0 {
                 self.limit
-            } else if cached >= self.limit {
-                (self.limit / 2).max(1)
-            } else if self.network.longest_unstretched() == Some(cached) {
-                cached + 1
             } else {
-                1
+                self.tokens_to_read(cached)
             };
             if read > 1 || cached >= self.limit {
                 past = self.network.new_cache();
             }
             let new = &ids[ids.len().saturating_sub(read)..];
-            let scores = self.next_scores(new, &mut past)?;
+            let scores = match self.next_scores(new, &mut past) {
+                Err(error) if error.is_cancelled() => {
+                    end = TextEnd::Interrupted;
+                    break;
+                }
+                scores => scores?,
+            };
             let chance = draws.uniform(number as u64);
             let next = choose_token(scores, &ids, options, chance);
             if self.ends.contains(&next) {
@@ -131,13 +148,15 @@ impl<'m> Generator<'m> {
                 } else {
                     TextEnd::Interrupted
                 };
-                return Ok(Generated { text, end });
+                let tokens = ids.len() - prompt;
+                return Ok(Generated { text, tokens, end });
             }
         }
         let rest = stream.finish();
         text.push_str(&rest);
         let _ = on_text(&rest);
-        Ok(Generated { text, end })
+        let tokens = ids.len() - prompt;
+        Ok(Generated { text, tokens, end })
     }
 }
 

@@ -35,24 +35,12 @@ pub(super) struct ForwardParts<'m> {
     pub cancel: Cancel,
 }
 
-/// Opens a folder with a language model, whose matrices are kept in `bits` per value, if given. The
-/// model is for `purpose`: "chat".
+/// Opens a folder with a language model, whose matrices are quantized to `bits`, if given. The model
+/// is for `purpose`: "chat".
 ///
 /// # Errors
-/// The folder cannot be opened or holds another model, or the number of bits is not supported.
-pub(super) fn open_folder(folder: &Path, bits: Option<u32>, purpose: &str) -> Result<Pretrained> {
-    let bits = match bits {
-        None => None,
-        Some(8) => Some(Bits::Eight),
-        Some(4) => Some(Bits::Four),
-        Some(other) => {
-            return Err(TrainError::Setting {
-                key: "quantize",
-                value: other.to_string(),
-                allowed: "write 8 or 4".to_owned(),
-            });
-        }
-    };
+/// The folder cannot be opened or holds another model.
+pub(super) fn open_folder(folder: &Path, bits: Option<Bits>, purpose: &str) -> Result<Pretrained> {
     let pretrained = Pretrained::open_frozen(folder, bits)?;
     let task = network_task(pretrained.family().task());
     if task == Task::LanguageModel {

@@ -9,7 +9,7 @@ use super::wait_for_memory::MemoryGate;
 use super::{MICRO_BATCH, Progress, TrainedModel};
 use crate::error::{Result, TrainError};
 use crate::machine_sources::Machine;
-use crate::pretrained::config_of;
+use crate::pretrained::{bits_of, config_of};
 use dataset::{
     Expected, Question, QuestionFile, QuestionOptions, QuestionScores, Task, Tokenizer, letter,
 };
@@ -87,21 +87,21 @@ impl QuestionModel {
         QuestionModel::with_source(Source::Weights(weights), None, device)
     }
 
-    /// Loads the weights of a folder, whose matrices are kept in `bits` per value, if given.
+    /// Loads the weights of a folder, whose matrices are quantized, if asked for.
     ///
     /// # Errors
     /// The folder has no language model with a tokenizer. If there are questions to answer: it has
     /// no chat template.
     pub fn from_folder(
         folder: &Path,
-        bits: Option<u32>,
+        quantize: Option<Quantize>,
         file: &QuestionFile,
         device: DevicePreference,
         device_check_path: Option<&Path>,
     ) -> Result<Self> {
-        let pretrained = open_folder(folder, bits, "answer questions")?;
+        let pretrained = open_folder(folder, quantize.map(bits_of), "answer questions")?;
         if file.answers > 0 {
-            let chat = ChatModel::from_folder(folder, bits, device, device_check_path, None)?;
+            let chat = ChatModel::from_folder(folder, quantize, device, device_check_path, None)?;
             let device = chat.device.clone();
             let source = Source::Chat(Box::new(chat));
             return QuestionModel::with_source(source, Some(&pretrained), device);
@@ -126,8 +126,8 @@ impl QuestionModel {
         let Some(folder) = config.from else {
             return Ok(None);
         };
-        let bits = config.quantize.map(Quantize::bits);
-        QuestionModel::from_folder(&folder, bits, file, device, device_check_path).map(Some)
+        QuestionModel::from_folder(&folder, config.quantize, file, device, device_check_path)
+            .map(Some)
     }
 
     /// `pretrained` is the folder of the weights, if they are not those of a run.

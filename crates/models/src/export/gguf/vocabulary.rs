@@ -5,11 +5,14 @@
 //! neighbors whose union has the highest score is joined first.
 
 use super::ChatFormat;
+use super::tokenizer_checks::{
+    MergedTokens, check_byte_pairs, check_scored_settings, check_settings,
+};
 use crate::error::{ModelError, Result, at};
 use crate::hub_format::JsonConfig;
 use candle_core::quantized::gguf_file::Value;
 use serde_json::Value as Json;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Most bytes of a `tokenizer.json`.
@@ -84,6 +87,7 @@ impl Vocabulary {
         let (Some(vocabulary), Some("BPE")) = (vocabulary, model["type"].as_str()) else {
             return Err(source.refuse("its model is not byte-pair encoding"));
         };
+        check_settings(&json).map_err(|what| source.refuse(&what))?;
         let mut ids: HashMap<String, u32> = HashMap::new();
         for (token, id) in vocabulary {
             ids.insert(token.clone(), id_of(id).unwrap_or(u32::MAX));
@@ -93,7 +97,7 @@ impl Vocabulary {
         let kind = if has_byte_tokens {
             source.scored(&ids, rows)?
         } else {
-            source.byte_pairs()?
+            source.byte_pairs(&ids)?
         };
         let (adds_first, adds_last) = source.surrounding();
         Ok(Vocabulary {
@@ -208,7 +212,7 @@ impl Source<'_> {
         tokens
     }
 
-    fn byte_pairs(&self) -> Result<Kind> {
+    fn byte_pairs(&self, ids: &HashMap<String, u32>) -> Result<Kind> {
         let normalizer = &self.json["normalizer"];
         // llama.cpp does not normalize; texts in the common form are the same.
         if !normalizer.is_null() && normalizer["type"] != "NFC" {
@@ -218,6 +222,7 @@ impl Source<'_> {
             return Err(self.refuse("it splits texts by a rule that Ebb does not know"));
         };
         let pairs = self.merges()?;
+        check_byte_pairs(&self.json["model"], ids, &pairs).map_err(|what| self.refuse(&what))?;
         Ok(Kind::BytePairs {
             split,
             merges: pairs.iter().map(|[a, b]| format!("{a} {b}")).collect(),
@@ -268,8 +273,18 @@ impl Source<'_> {
         let Some(adds_space) = self.adds_space() else {
             return Err(self.refuse("it writes spaces in a way that Ebb does not know"));
         };
+        let model = &self.json["model"];
+        check_scored_settings(model, ids).map_err(|what| self.refuse(&what))?;
+        let merges = self.merges()?;
+        let added = self.json["added_tokens"].as_array();
+        let added = added.into_iter().flatten();
+        let added: HashSet<&str> = added.filter_map(|it| it["content"].as_str()).collect();
+        let is_merged = |token: &str| !added.contains(token) && !is_byte_token(token);
+        let names = ids.keys().map(String::as_str);
+        let checked = MergedTokens::new(names, is_merged, &merges).check_scores();
+        checked.map_err(|what| self.refuse(&what))?;
         let mut scores = vec![0.0f32; rows];
-        for (rank, [first, second]) in self.merges()?.into_iter().enumerate() {
+        for (rank, [first, second]) in merges.into_iter().enumerate() {
             let joined = ids.get(&format!("{first}{second}"));
             if let Some(score) = joined.and_then(|id| scores.get_mut(*id as usize))
                 && *score == 0.0

@@ -5,7 +5,7 @@ use super::{Tuned, vit};
 use crate::folders::{assert_error_contains, copied, fixture};
 use candle_core::{DType, Device};
 use models::pretrained::FineTuningSettings;
-use runlog::RunConfig;
+use runlog::{AdapterScaling, RunConfig};
 use trainer::internals::TrainState;
 
 #[test]
@@ -44,12 +44,6 @@ fn conflicting_settings_are_refused() {
         ..FineTuningSettings::default()
     };
     assert_error_contains(models::Pretrained::open(&tail), &["head, all"]);
-    let five_bits = FineTuningSettings {
-        train_only: Some("head".to_owned()),
-        quantize: Some(5),
-        ..tail
-    };
-    assert_error_contains(models::Pretrained::open(&five_bits), &["write 8 or 4"]);
     for (without, key) in [
         (
             RunConfig {
@@ -91,6 +85,29 @@ fn conflicting_settings_are_refused() {
         trainer::pretrained::open(&nowhere),
         &["no such folder", "config.json"],
     );
+}
+
+#[test]
+fn a_scaling_of_adapters_needs_adapters() {
+    for scaling in [AdapterScaling::Standard, AdapterScaling::RankStabilized] {
+        let without_adapters = RunConfig {
+            from: Some(fixture("vit")),
+            adapter_scaling: Some(scaling),
+            ..RunConfig::default()
+        };
+        assert_error_contains(
+            trainer::pretrained::open(&without_adapters),
+            &["adapter_scaling", "needs adapters", "--adapter RANK"],
+        );
+        let without_weights = RunConfig {
+            from: None,
+            ..without_adapters
+        };
+        assert_error_contains(
+            trainer::pretrained::open(&without_weights),
+            &["adapter_scaling", "--from"],
+        );
+    }
 }
 
 #[test]
