@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tape::device::{DevicePreference, trim_old, with_autorelease_pool};
 use tape::inplace::to_f64;
-use tape::{IGNORED, Tape};
+use tape::{Cancel, IGNORED, Tape};
 
 /// Most tokens of a question with one of its choices.
 const CONTEXT: u32 = 4_096;
@@ -185,7 +185,7 @@ impl QuestionModel {
         let mut waiting: Vec<EncodedQuestion> = Vec::new();
         let mut gate = MemoryGate::open(&Machine::default(), self.weights().device())?;
         let mut chat = match &self.source {
-            Source::Chat(model) => Some(model.start(None)?),
+            Source::Chat(model) => Some(model.start(None, options.tokens)?),
             Source::Weights(_) => None,
         };
         self.progress.begin(file.questions() as usize);
@@ -373,7 +373,10 @@ fn answer(
         ..GenerationOptions::default()
     };
     chat.reset();
-    let reply = chat.answer(&question.text, &greedy, |_| ControlFlow::Continue(()))?;
+    let cancel = Cancel::default();
+    let reply = chat.answer(&question.text, &greedy, &cancel, |_| {
+        ControlFlow::Continue(())
+    })?;
     Ok(match reply.refusal {
         None => Ok(reply.answer),
         Some(reason) => Err(format!("cannot be asked: {reason}")),
