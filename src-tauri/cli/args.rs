@@ -138,9 +138,9 @@ pub struct Train {
     pub hosts: OnHosts,
     #[command(flatten)]
     pub script: Script,
-    /// Repeat an earlier run, with the same micro-batch sizes and checkpointed blocks at every step.
-    /// If several processes trained the run, start the same number of processes; each process gets
-    /// the same samples again
+    /// Repeat an earlier run, with the same micro-batch sizes and checkpointed blocks at every
+    /// step. If several processes trained the run, start the same number of processes; each process
+    /// gets the same samples again
     #[arg(long, value_name = "RUN")]
     pub replay: Option<String>,
     /// A preset: quick, few_images, low_memory or token_compression
@@ -167,8 +167,8 @@ pub struct Train {
 #[derive(Args, Default)]
 pub struct OnHosts {
     /// Machines that train together, such as localhost,air.local. If a machine has the samples in
-    /// another folder, write air.local=/data/birds. The list must include this machine, which stores
-    /// the run folder
+    /// another folder, write air.local=/data/birds. The list must include this machine, which
+    /// stores the run folder
     #[arg(long, value_name = "HOSTS")]
     pub on: Option<Hosts>,
     /// Train in this many processes on this machine, each of which uses an NVIDIA GPU of its own
@@ -241,7 +241,8 @@ pub struct Resume {
     /// Train until the run has completed this many optimizer steps in total; see --epochs
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub steps: Option<u64>,
-    /// Folder that contains the samples of the run, if they were moved or if this is another machine
+    /// Folder that contains the samples of the run, if they were moved or if this is another
+    /// machine
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
     #[command(flatten)]

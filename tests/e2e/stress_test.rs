@@ -38,15 +38,15 @@ fn the_button_starts_and_ends_a_stress_test() {
     until("its process has ended", SOON, || {
         (window.processes("ebb").len() == alone).then_some(())
     });
-    let told = window.wait_for(
+    let reported = window.wait_for(
         "what the training did meanwhile",
-        "const told = document.querySelector('#stress-result').textContent; return told.startsWith('Gave back ') ? told : null",
+        "const reported = document.querySelector('#stress-result').textContent; return reported.startsWith('Gave back ') ? reported : null",
     );
-    let told = told.as_str().unwrap_or_default();
+    let reported = reported.as_str().unwrap_or_default();
     let reactions = ["had enough memory", "reduced the micro-batch", "waited for"];
     assert!(
-        reactions.iter().any(|reaction| told.contains(reaction)),
-        "{told}"
+        reactions.iter().any(|reaction| reported.contains(reaction)),
+        "{reported}"
     );
     assert!(home.step(&run) >= 2, "and the training went on");
     // Begin and end are in the run, so that its charts show them, also later.

@@ -20,8 +20,8 @@ use std::time::Instant;
 
 pub const PLAN: &str = "--json --device cpu --seed 7 --image-size 16 --effective-batch 8 --baseline none --precision f64 --threads 1";
 
-/// Fails like ssh for some hosts. For `other` it runs the command, unless the file `away` exists, or
-/// the file `broken`, with which the machine answers but starts no process.
+/// Fails like ssh for some hosts. For `other` it runs the command, unless the file `away` exists,
+/// or the file `broken`, with which the machine answers but starts no process.
 const SSH: &str = r#"#!/bin/sh
 echo "$@" >> "$EBB_HOME.ssh"
 while [ $# -gt 1 ]; do

@@ -79,6 +79,11 @@ const WRAPPED: &[(&str, &[&str])] = &[
         &["saliency", "predict_one"],
     ),
     (
+        "crates/trainer/src/trained_model/language_weights.rs",
+        &["free_unused_memory"],
+    ),
+    ("crates/trainer/src/trained_model/questions.rs", &["judge"]),
+    (
         "crates/trainer/src/trained_model/texts.rs",
         &["predict_texts"],
     ),

@@ -204,8 +204,9 @@ settings! {
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones
     class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none" };
     /// Baseline: a simple model of the edges and colors of images, or of the word and character
-    /// n-grams of labeled texts. It trains in seconds before the network. combined predicts with the
-    /// network and the baseline together, ngrams only compares the two, and none trains no baseline
+    /// n-grams of labeled texts. It trains in seconds before the network. combined predicts with
+    /// the network and the baseline together, ngrams only compares the two, and none trains no
+    /// baseline
     baseline: BaselineChoice = { Allowed::Words(BaselineChoice::WORDS), Run, flag: "baseline" "combined|ngrams|none", default: "combined" };
     /// Column that holds the texts, by name or by number from 1
     text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from the cells" };

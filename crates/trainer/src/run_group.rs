@@ -73,8 +73,8 @@ impl RunGroup {
     }
 
     /// Joins the group that a launcher such as `mpirun` started this process for. Without a
-    /// launcher, nothing is loaded and the run trains alone. The processes of a machine with several
-    /// CUDA devices use one each.
+    /// launcher, nothing is loaded and the run trains alone. The processes of a machine with
+    /// several CUDA devices use one each.
     ///
     /// # Errors
     /// The group cannot be joined.

@@ -1,3 +1,5 @@
+//! Files of questions: the layouts, the rows that cannot be used, and the rule of answers.
+
 use super::*;
 use std::fs;
 

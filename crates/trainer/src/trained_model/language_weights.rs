@@ -35,8 +35,8 @@ pub(super) struct ForwardParts<'m> {
     pub cancel: Cancel,
 }
 
-/// Opens a folder with a language model, whose matrices are quantized to `bits`, if given. The model
-/// is for `purpose`: "chat".
+/// Opens a folder with a language model, whose matrices are quantized to `bits`, if given. The
+/// model is for `purpose`: "chat".
 ///
 /// # Errors
 /// The folder cannot be opened or holds another model.

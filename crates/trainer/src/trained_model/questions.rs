@@ -116,7 +116,7 @@ impl QuestionModel {
     ///
     /// # Errors
     /// As [`QuestionModel::from_folder`].
-    pub fn base_of(
+    pub fn from_base_of(
         run: &RunFolder,
         file: &QuestionFile,
         device: DevicePreference,

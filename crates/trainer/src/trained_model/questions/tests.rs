@@ -1,3 +1,5 @@
+//! Questions with choices and with answers, asked of published weights and of runs.
+
 use super::*;
 use dataset::AnswerRule;
 use std::path::PathBuf;

@@ -44,31 +44,6 @@ fn conflicting_settings_are_refused() {
         ..FineTuningSettings::default()
     };
     assert_error_contains(models::Pretrained::open(&tail), &["head, all"]);
-    for (without, key) in [
-        (
-            RunConfig {
-                adapter_dropout: Some(0.1),
-                ..RunConfig::default()
-            },
-            "adapter_dropout",
-        ),
-        (
-            RunConfig {
-                adapter_kind: Some(runlog::AdapterKind::Dora),
-                ..RunConfig::default()
-            },
-            "adapter_kind",
-        ),
-    ] {
-        let without = RunConfig {
-            from: Some(fixture("vit")),
-            ..without
-        };
-        assert_error_contains(
-            trainer::pretrained::open(&without),
-            &[key, "needs adapters"],
-        );
-    }
     let none = RunConfig {
         adapter_rank: Some(4),
         ..RunConfig::default()
@@ -129,4 +104,33 @@ fn problems_of_a_folder_are_reported_before_training() {
     let plan = way.plan_from(copy.path(), DType::F32);
     let refused = TrainState::new(&plan, &Device::Cpu);
     assert_error_contains(refused, &["is missing", "is not known", "layer_scale1"]);
+}
+
+#[test]
+fn the_kind_and_the_dropout_of_adapters_need_adapters() {
+    for (without, key) in [
+        (
+            RunConfig {
+                adapter_dropout: Some(0.1),
+                ..RunConfig::default()
+            },
+            "adapter_dropout",
+        ),
+        (
+            RunConfig {
+                adapter_kind: Some(runlog::AdapterKind::Dora),
+                ..RunConfig::default()
+            },
+            "adapter_kind",
+        ),
+    ] {
+        let without = RunConfig {
+            from: Some(fixture("vit")),
+            ..without
+        };
+        assert_error_contains(
+            trainer::pretrained::open(&without),
+            &[key, "needs adapters"],
+        );
+    }
 }
