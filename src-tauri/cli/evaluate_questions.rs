@@ -107,7 +107,7 @@ fn of_run(
     options: &QuestionOptions,
 ) -> Result<Vec<Evaluated>, Failure> {
     let (device, check) = (DevicePreference::Auto, device_check_path());
-    let base = QuestionModel::from_base_of(run, file, device, Some(&check))?;
+    let base = QuestionModel::from_run_base(run, file, device, Some(&check))?;
     let before = match base {
         Some(base) => Some(evaluated("before", &base, file, options)?),
         None => None,

@@ -116,7 +116,7 @@ impl QuestionModel {
     ///
     /// # Errors
     /// As [`QuestionModel::from_folder`].
-    pub fn from_base_of(
+    pub fn from_run_base(
         run: &RunFolder,
         file: &QuestionFile,
         device: DevicePreference,
