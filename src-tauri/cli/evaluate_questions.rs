@@ -151,14 +151,22 @@ fn measures(scores: &QuestionScores) -> [(&'static str, &'static str, Option<f64
     ]
 }
 
+/// Questions with choices, and questions with answers, that the model was asked.
+fn asked(evaluated: &[Evaluated]) -> (u64, u64) {
+    evaluated
+        .last()
+        .map_or((0, 0), |it| (it.scores.choices, it.scores.answers))
+}
+
 fn print_table(file: &QuestionFile, evaluated: &[Evaluated]) {
     let mut parts = Vec::new();
-    if file.choices > 0 {
-        let questions = counted(file.choices, "question", "questions");
+    let (choices, answers) = asked(evaluated);
+    if choices > 0 {
+        let questions = counted(choices, "question", "questions");
         parts.push(format!("{questions} with choices"));
     }
-    if file.answers > 0 {
-        let questions = counted(file.answers, "question", "questions");
+    if answers > 0 {
+        let questions = counted(answers, "question", "questions");
         parts.push(format!("{questions} with answers"));
     }
     let last = evaluated.last().map_or(0, |last| last.scores.skipped);
@@ -192,9 +200,10 @@ fn print_json(file: &QuestionFile, evaluated: &[Evaluated]) {
         }
         result
     });
+    let (choices, answers) = asked(evaluated);
     let line = json!({
-        "choices": file.choices,
-        "answers": file.answers,
+        "choices": choices,
+        "answers": answers,
         "skipped": file.skipped,
         "results": results.collect::<Vec<_>>(),
     });

@@ -28,11 +28,11 @@ const RANKS: usize = 3;
 const ENDLESS: u64 = 1_000_000;
 /// Kills in `make test`.
 const KILLS: u64 = 3;
-/// If there are so many kills, some of them hit a group that is only starting.
+/// From this number of kills on, some of them hit a group that is still starting.
 const MANY_KILLS: u64 = 20;
 /// Most kills of one run, which should not end before the last of them.
 const MOST_PER_RUN: usize = 8;
-/// A group that does nothing for so long hangs.
+/// A group that does nothing for this time hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
 /// Median time from a kill to the next completed step.
 const RESTART: Duration = Duration::from_secs(15);

@@ -23,6 +23,7 @@ fn a_model_folder_answers_questions_with_choices_and_with_answers() {
         "2 questions with choices, 2 questions with answers"
     );
     assert!(lines[1].ends_with("    model"), "{text}");
+    assert_eq!(lines.len(), 5, "{text}");
     for (line, name) in lines[2..]
         .iter()
         .zip(["accuracy ", "accuracy by", "exact match "])
@@ -98,7 +99,7 @@ fn questions_that_cannot_be_used_are_named_with_their_lines() {
     assert!(
         found
             .out
-            .starts_with("3 questions with choices, 3 rows skipped"),
+            .starts_with("2 questions with choices, 3 rows skipped"),
         "{}",
         found.out
     );

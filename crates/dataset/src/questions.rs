@@ -84,7 +84,8 @@ pub struct QuestionScores {
     pub choices: u64,
     /// Those whose right choice has the highest log-likelihood: `acc` of lm-evaluation-harness.
     pub right: u64,
-    /// Those whose right choice has the highest log-likelihood per byte: `acc_norm`.
+    /// Those whose right choice has the highest log-likelihood per byte. `acc_norm` of
+    /// lm-evaluation-harness divides by characters instead.
     pub right_normalized: u64,
     /// Questions with answers or expressions.
     pub answers: u64,
@@ -386,10 +387,10 @@ impl Choices {
             letters.position(|letter| text.eq_ignore_ascii_case(&letter.to_string()))
         };
         let by_index = || text.parse().ok().filter(|index: &usize| *index < count);
+        let label = self.labels.iter().position(|label| label == text);
         let right = match named {
-            Value::Number(_) => by_index(),
+            Value::Number(_) => label.or_else(by_index),
             _ => {
-                let label = self.labels.iter().position(|label| label == text);
                 let same = || self.texts.iter().position(|choice| choice.trim() == text);
                 label.or_else(by_letter).or_else(by_index).or_else(same)
             }

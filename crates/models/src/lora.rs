@@ -26,12 +26,12 @@ use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Tape, Valu
 const DOWN: &str = "lora_A.weight";
 const UP: &str = "lora_B.weight";
 const MAGNITUDE: &str = "lora_magnitude_vector";
-/// Names of the trained tensors of a map in PEFT, which are Ebb's.
+/// Suffixes of the names of an adapter's tensors. PEFT and Ebb use the same.
 pub(crate) const ADAPTER_PARTS: [&str; 3] = [DOWN, UP, MAGNITUDE];
 
 /// Values of the largest matrix whose rows are measured at once.
 const MEASURED_VALUES: usize = 1 << 21;
-/// Added to the norm of each row, so that a row of zeros stays one.
+/// Added to the norm of each row, so that no row of zeros is divided by 0.
 const SMALLEST_NORM: f64 = 1e-30;
 
 /// Whether this is the name of an adapter's tensor.

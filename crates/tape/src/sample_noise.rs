@@ -16,8 +16,8 @@ pub struct SampleNoise {
 }
 
 impl SampleNoise {
-    /// The noise of a range of the samples. It has no samples if the range is not one of samples;
-    /// an operation that draws then fails.
+    /// The noise of a range of the samples. If the range is outside of the samples, the result has
+    /// no samples, and an operation that draws from it fails.
     pub(crate) fn for_samples(&self, range: &Range<usize>) -> Self {
         SampleNoise {
             samples: self.samples.get(range.clone()).unwrap_or(&[]).into(),

@@ -1,5 +1,5 @@
-//! Requests wait here for the model, which answers one after the other on a thread of its own. The
-//! queue is bounded. If a client leaves, its answer ends, or never begins.
+//! Requests wait here for the model, which answers them on the main thread, one after the other.
+//! The queue is bounded. If a client leaves, its answer ends, or never begins.
 
 use super::api_error::ApiError;
 use super::chat_request::ChatRequest;
@@ -36,8 +36,8 @@ pub struct QueuedRequest {
     pub request: ChatRequest,
     /// Raised when the client has left.
     pub cancel: Arc<AtomicBool>,
-    /// As many parts as the answer has tokens may wait here: a slow client does not stop the
-    /// answer, for which others wait.
+    /// Unbounded, because a slow client must not delay the answers for others. It holds at most
+    /// one part for each token.
     events: UnboundedSender<AnswerEvent>,
 }
 

@@ -45,6 +45,10 @@ fn the_layouts_of_arc_and_mmlu_are_read() {
             r#"{"question":"Q","choices":{"text":["x","y","z"],"label":["1","2","3"]},"answerKey":"1"}"#,
             0,
         ),
+        (
+            r#"{"question":"Q","choices":{"text":["x","y","z"],"label":[1,2,3]},"answerKey":3}"#,
+            2,
+        ),
         // ARC's own files.
         (
             r#"{"question":{"stem":"Q","choices":[{"text":"x","label":"A"},{"text":"y","label":"B"},{"text":"z","label":"C"}]},"answerKey":"B"}"#,
@@ -85,8 +89,12 @@ fn answers_are_texts_numbers_lists_or_expressions() {
     assert!(!is_right(pattern, None, "Parisian"));
     // The layout of GSM8K.
     let steps = r###"{"question":"Q","answer":"9 + 9 = 18\n#### 18"}"###;
-    assert!(is_right(steps, Some(r"#### (-?\d+)"), "So #### 18 it is"));
-    assert!(!is_right(steps, Some(r"#### (-?\d+)"), "18"));
+    assert!(is_right(
+        steps,
+        Some(r"#### (-?[\d.,]*\d)"),
+        "So #### 18 it is"
+    ));
+    assert!(!is_right(steps, Some(r"#### (-?[\d.,]*\d)"), "18"));
     assert!(is_right(text, Some("[A-Z][a-z]+"), "it is Paris"));
     let error = AnswerRule::new(Some("(")).expect_err("it is invalid");
     assert!(error.starts_with("invalid regular expression: "), "{error}");

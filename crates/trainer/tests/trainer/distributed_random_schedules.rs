@@ -23,7 +23,7 @@ use trainer::{Control, Replay, RunGroup};
 const STEPS: u64 = 50;
 /// Schedules that every test run plays, one per task; `make test-long` plays more.
 const SCHEDULES: u64 = TASKS.len() as u64;
-/// With so many schedules, a rank frees its weights in some of them.
+/// From this number of schedules on, some of them let a rank free its weights.
 const MANY_SCHEDULES: u64 = 100;
 /// A schedule that takes longer hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(300);
