@@ -1,6 +1,7 @@
 //! Runs one reader on one input. A panic that the reader catches is no finding: it costs the user
 //! one file. Every other panic ends the process.
 
+#[allow(dead_code, reason = "the tests call more of it")]
 #[path = "../tests/hostile_files/readers.rs"]
 mod readers;
 

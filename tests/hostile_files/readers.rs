@@ -40,6 +40,16 @@ pub fn reader(name: &str) -> Reader {
     found.expect("it is in the table").1
 }
 
+/// What this reader does with a file, in parts that each read it once.
+pub fn parts(name: &str) -> Vec<Reader> {
+    match name {
+        "tables" => vec![table_in_one, table_in_lines],
+        "hub" => vec![hub_commit, hub_files, hub_part_names],
+        "images" => vec![inspect_image, decode_image],
+        _ => vec![reader(name)],
+    }
+}
+
 /// A temporary folder with one file.
 struct OneFile {
     folder: TempDir,
@@ -56,14 +66,23 @@ impl OneFile {
 }
 
 fn images(bytes: &[u8]) -> Result<(), String> {
+    // Also a file that the inspection refuses: it may be replaced afterwards.
+    let decoded = decode_image(bytes);
+    inspect_image(bytes).and(decoded)
+}
+
+fn inspect_image(bytes: &[u8]) -> Result<(), String> {
     let image = OneFile::new("image.jpg", bytes);
     let options = dataset::InspectOptions::default();
     let found = dataset::inspect_images(image.folder.path(), &options, &|_| {});
     let found = found.map_err(|error| error.to_string())?;
     let refused = found.skipped.first().map(|file| file.reason.clone());
-    // Also a file that the inspection refuses: it may be replaced afterwards.
-    let decoded = dataset::thumbnail(&image.path, 16);
-    refused.map_or(decoded.map(drop), Err)
+    refused.map_or(Ok(()), Err)
+}
+
+fn decode_image(bytes: &[u8]) -> Result<(), String> {
+    let image = OneFile::new("image.jpg", bytes);
+    dataset::thumbnail(&image.path, 16).map(drop)
 }
 
 /// Inspects a file, and reads the texts that the inspection found.
@@ -83,12 +102,32 @@ fn read_dataset(path: &Path) -> Result<(), String> {
 }
 
 fn tables(bytes: &[u8]) -> Result<(), String> {
-    let names = match bytes.trim_ascii_start().first() {
-        Some(b'{' | b'[') => ["rows.json", "rows.jsonl"],
-        _ => ["rows.csv", "rows.tsv"],
+    let in_lines = table_in_lines(bytes);
+    table_in_one(bytes).and(in_lines)
+}
+
+fn is_json(bytes: &[u8]) -> bool {
+    matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// As one JSON value, or with commas.
+fn table_in_one(bytes: &[u8]) -> Result<(), String> {
+    let name = if is_json(bytes) {
+        "rows.json"
+    } else {
+        "rows.csv"
     };
-    let read = names.map(|name| read_dataset(&OneFile::new(name, bytes).path));
-    read.into_iter().collect()
+    read_dataset(&OneFile::new(name, bytes).path)
+}
+
+/// As a JSON value in each line, or with tabs.
+fn table_in_lines(bytes: &[u8]) -> Result<(), String> {
+    let name = if is_json(bytes) {
+        "rows.jsonl"
+    } else {
+        "rows.tsv"
+    };
+    read_dataset(&OneFile::new(name, bytes).path)
 }
 
 fn texts(bytes: &[u8]) -> Result<(), String> {
@@ -182,10 +221,20 @@ fn state(bytes: &[u8]) -> Result<(), String> {
 }
 
 fn hub(bytes: &[u8]) -> Result<(), String> {
-    let commit = hub_responses::commit(bytes).map(drop);
-    let files = hub_responses::files(bytes).map(drop);
-    let parts = hub_responses::part_names(bytes).map(drop);
-    commit.and(files).and(parts)
+    let (files, part_names) = (hub_files(bytes), hub_part_names(bytes));
+    hub_commit(bytes).and(files).and(part_names)
+}
+
+fn hub_commit(bytes: &[u8]) -> Result<(), String> {
+    hub_responses::commit(bytes).map(drop)
+}
+
+fn hub_files(bytes: &[u8]) -> Result<(), String> {
+    hub_responses::files(bytes).map(drop)
+}
+
+fn hub_part_names(bytes: &[u8]) -> Result<(), String> {
+    hub_responses::part_names(bytes).map(drop)
 }
 
 fn controller(bytes: &[u8]) -> Result<(), String> {

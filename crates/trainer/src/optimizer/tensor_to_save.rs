@@ -14,6 +14,10 @@ use std::sync::Arc;
 use tape::TapeError;
 use tape::device::to_host;
 
+/// Bytes of one write. Linux copies a block of 25 MB three times slower into its cache than blocks
+/// of 1 MB: 1,172 MB took 1.1 s instead of 0.34 s (ext4, Linux 6.18).
+const BLOCK: usize = 1 << 20;
+
 /// A tensor in memory or in a mapped file.
 pub enum SavedTensor {
     /// In memory.
@@ -88,12 +92,15 @@ fn write_tensors(tensors: &[(String, SavedTensor)], path: &Path) -> SaveResult<(
         b.dtype().cmp(&a.dtype()).then_with(|| a_name.cmp(b_name))
     });
     let file = File::create(path)?; // tidy: not durable; `disk::write_with` calls this
-    let mut file = BufWriter::with_capacity(1 << 20, file);
+    let mut file = BufWriter::with_capacity(BLOCK, file);
     let (mut bytes, mut sum) = (0, crc32fast::Hasher::new());
     let mut write = |data: &[u8]| -> io::Result<()> {
-        sum.update(data);
         bytes += data.len() as u64;
-        file.write_all(data)
+        for block in data.chunks(BLOCK) {
+            sum.update(block);
+            file.write_all(block)?;
+        }
+        Ok(())
     };
     write(&header(&tensors)?)?;
     for (_, tensor) in &tensors {
