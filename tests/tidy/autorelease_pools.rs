@@ -46,15 +46,10 @@ const WRAPPED: &[(&str, &[&str])] = &[
     ("crates/trainer/src/optimizer.rs", &["update"]),
     (
         "crates/trainer/src/session.rs",
-        &[
-            "start",
-            "probe_memory",
-            "confirm_gradients",
-            "update",
-            "load",
-        ],
+        &["start", "probe_memory", "confirm_gradients", "update"],
     ),
-    ("crates/trainer/src/session/checkpointer.rs", &["save"]),
+    ("crates/trainer/src/session/saving.rs", &["save"]),
+    ("crates/trainer/src/session/training_device.rs", &["load"]),
     (
         "crates/trainer/src/train.rs",
         &["train_loop", "train_steps", "accumulate"],
