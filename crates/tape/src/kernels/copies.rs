@@ -101,8 +101,8 @@ pub(crate) fn joined_by_candle(parts: &[&Tensor], axis: usize) -> Result<Tensor>
     Ok(Tensor::cat(&parts, axis)?)
 }
 
-/// `x` for an operation of candle that takes any layout. On Metal, candle would first copy a strided
-/// tensor through constant memory, so Ebb's kernels do.
+/// `x` for an operation of candle that takes any layout. On Metal it is made contiguous by Ebb's
+/// kernels first, because candle would copy a strided tensor through constant memory.
 pub(crate) fn contiguous_on_metal(x: &Tensor) -> Result<Tensor> {
     if is_metal(x.device()) {
         contiguous(x)
