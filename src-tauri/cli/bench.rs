@@ -135,7 +135,7 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
             describe(difference)
         );
         out!(
-            "           in f64, {other} of {taken} values take the other branch of ReLU or max pooling; they are at most {:.1e} of the operation's scale away from the point where the branch changes",
+            "           {other} of {taken} values take another branch of ReLU or max pooling in f64 than in {precision}; divided by the scale of the operation, they are at most {:.1e} away from the point where the branch changes",
             parting.farthest
         );
     }

@@ -6,7 +6,7 @@ use super::evaluation_progress::with_progress;
 use super::failure::Failure;
 use super::interrupt::end_with;
 use super::limited_lists::FILES_LISTED;
-use super::open_chat_model::model_folder;
+use super::open_chat_model::{model_folder, refuse_to_quantize_a_run};
 use super::output::{out, status};
 use super::train::find;
 use crate::paths::device_check_path;
@@ -66,12 +66,10 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     end_with("the evaluation was stopped, so there is no result")?;
     let evaluated = match model_folder(&args.run)? {
         Some(folder) => vec![of_folder(args, &folder, &file, &options)?],
-        None if args.quantize.is_some() => {
-            return Err(Failure::usage(
-                "--quantize is only for model folders; a run keeps the weights that it trained with",
-            ));
+        None => {
+            refuse_to_quantize_a_run(args.quantize)?;
+            of_run(&find(&args.run)?, &file, &options)?
         }
-        None => of_run(&find(&args.run)?, &file, &options)?,
     };
     for (line, reason) in file.reasons.iter().take(FILES_LISTED) {
         status!("Skipped line {}: this row {reason}", format_count(*line));

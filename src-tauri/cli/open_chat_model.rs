@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::train::find;
 use super::weights_from_hub::downloaded;
 use crate::paths::device_check_path;
+use runlog::Quantize;
 use std::path::{Path, PathBuf};
 use trainer::{ChatModel, DevicePreference};
 
@@ -19,13 +20,19 @@ pub fn open(args: &args::ChatModelChoice) -> Result<ChatModel, Failure> {
         let model = ChatModel::from_folder(&folder, args.quantize, device, Some(&check), context);
         return Ok(model?);
     }
-    if args.quantize.is_some() {
-        return Err(Failure::usage(
-            "--quantize is only for model folders; a run keeps the weights that it trained with",
-        ));
-    }
+    refuse_to_quantize_a_run(args.quantize)?;
     let run = find(&args.model)?;
     Ok(ChatModel::from_run(&run, device, Some(&check), context)?)
+}
+
+/// Refuses `--quantize` for a run.
+pub fn refuse_to_quantize_a_run(quantize: Option<Quantize>) -> Result<(), Failure> {
+    match quantize {
+        None => Ok(()),
+        Some(_) => Err(Failure::usage(
+            "--quantize is only for model folders; a run keeps the weights that it trained with",
+        )),
+    }
 }
 
 /// The folder of a model; `None` if the text names a run.

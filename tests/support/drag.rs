@@ -4,7 +4,7 @@
 
 use super::until;
 use super::window::Window;
-use super::xdotool::{PATIENCE, found, manager, place, running, xdotool};
+use super::xdotool::{PATIENCE, Running, found, manager, place, running, xdotool};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -97,19 +97,26 @@ fn move_slowly(from: (i32, i32), to: (i32, i32)) {
     }
 }
 
+/// Starts another app from its Python source, and places it beside the window titled Ebb. Returns
+/// its process, the window of Ebb, and that of the app, which has the title `title`.
+fn beside_the_window(source: &str, args: &[&Path], title: &str) -> (Running, String, String) {
+    let mut python = Command::new("/usr/bin/python3");
+    let app = running(
+        python.args(["-c", source]).args(args),
+        "python3 is missing: run scripts/setup test",
+    );
+    let (ebb, other) = (found("Ebb"), found(title));
+    let _ = xdotool(&["windowmove", "--sync", &ebb, "300", "150"]);
+    let _ = xdotool(&["windowraise", &other]);
+    pause(500);
+    (app, ebb, other)
+}
+
 /// Drags `folder` onto the window titled Ebb. `over` is called before the release and `dropped`
 /// after it: the source must live until the window has asked it for the address.
 pub fn drag(folder: &Path, over: impl FnOnce(), dropped: impl FnOnce()) {
     let _manager = manager();
-    let mut python = Command::new("/usr/bin/python3");
-    let _source = running(
-        python.args(["-c", SOURCE]).arg(folder),
-        "python3 is missing: run scripts/setup test",
-    );
-    let (target, source) = (found("Ebb"), found("ebb-test-source"));
-    let _ = xdotool(&["windowmove", "--sync", &target, "300", "150"]);
-    let _ = xdotool(&["windowraise", &source]);
-    pause(500);
+    let (_app, target, source) = beside_the_window(SOURCE, &[folder], "ebb-test-source");
     let [sx, sy, sw, sh] = until("the source's place", PATIENCE, || place(&source));
     let [tx, ty, tw, th] = until("the window's place", PATIENCE, || place(&target));
     let (from, to) = ((sx + sw / 2, sy + sh / 2), (tx + tw / 3, ty + th / 2));
@@ -146,15 +153,7 @@ pub fn drag_off(window: &Window, selector: &str) -> String {
     let _manager = manager();
     let files = tempfile::tempdir().expect("a temporary folder");
     let (over, dropped) = (files.path().join("over"), files.path().join("dropped"));
-    let mut python = Command::new("/usr/bin/python3");
-    let _target = running(
-        python.args(["-c", TARGET]).args([&over, &dropped]),
-        "python3 is missing: run scripts/setup test",
-    );
-    let (ebb, target) = (found("Ebb"), found("ebb-test-target"));
-    let _ = xdotool(&["windowmove", "--sync", &ebb, "300", "150"]);
-    let _ = xdotool(&["windowraise", &target]);
-    pause(500);
+    let (_app, _, target) = beside_the_window(TARGET, &[&over, &dropped], "ebb-test-target");
     let begin = page_begins(window);
     let middle = window.run(&format!(
         "const {{left, top, width, height}} = document.querySelector({selector:?}).getBoundingClientRect(); \

@@ -46,21 +46,20 @@ const WRAPPED: &[(&str, &[&str])] = &[
     ("crates/trainer/src/optimizer.rs", &["update"]),
     (
         "crates/trainer/src/session.rs",
-        &[
-            "start",
-            "probe_memory",
-            "confirm_gradients",
-            "update",
-            "load",
-        ],
+        &["start", "confirm_gradients", "update"],
     ),
-    ("crates/trainer/src/session/checkpointer.rs", &["save"]),
+    ("crates/trainer/src/session/saving.rs", &["save"]),
+    ("crates/trainer/src/session/training_device.rs", &["load"]),
     (
         "crates/trainer/src/train.rs",
         &["train_loop", "train_steps", "accumulate"],
     ),
     ("crates/trainer/src/train/evaluate.rs", &["evaluate"]),
     ("crates/trainer/src/train/group_step.rs", &["process"]),
+    (
+        "crates/trainer/src/train/probe_memory.rs",
+        &["probe_memory"],
+    ),
     ("crates/trainer/src/train_state.rs", &["new"]),
     (
         "crates/trainer/src/trained_model.rs",

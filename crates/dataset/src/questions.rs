@@ -4,6 +4,7 @@
 
 use crate::error::DatasetError;
 use crate::open_file::open_file;
+use crate::readers::is_json_lines_file;
 use format::{counted, format_bytes, format_count};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
@@ -21,8 +22,6 @@ const DETECTION_ROWS: usize = 100;
 const KEPT_REASONS: usize = 20;
 /// Most bytes of a regular expression in its compiled form.
 const MAX_EXPRESSION_BYTES: usize = 1 << 20;
-/// Extensions of files of JSON lines.
-const EXTENSIONS: [&str; 2] = ["jsonl", "ndjson"];
 
 /// One question.
 #[derive(Debug, Clone)]
@@ -122,12 +121,7 @@ pub struct QuestionRows {
 /// Whether a file holds questions: JSON lines, one of the first of which has a question with
 /// choices or an answer.
 pub fn is_question_file(path: &Path) -> bool {
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    let is_json_lines = extension.is_some_and(|extension| {
-        let mut known = EXTENSIONS.iter();
-        known.any(|known| known.eq_ignore_ascii_case(extension))
-    });
-    if !is_json_lines || !path.is_file() {
+    if !is_json_lines_file(path) || !path.is_file() {
         return false;
     }
     let Ok(mut rows) = QuestionRows::open(path) else {
@@ -154,13 +148,18 @@ fn is_question(object: &Map<String, Value>) -> bool {
     }
 }
 
+/// Adds the reason for which a row was skipped, unless there are enough.
+fn keep_reason(reasons: &mut Vec<(u64, String)>, line: u64, reason: String) {
+    if reasons.len() < KEPT_REASONS {
+        reasons.push((line, reason));
+    }
+}
+
 impl QuestionScores {
     /// Counts a question that could not be asked.
     pub fn skip(&mut self, line: u64, reason: String) {
         self.skipped += 1;
-        if self.reasons.len() < KEPT_REASONS {
-            self.reasons.push((line, reason));
-        }
+        keep_reason(&mut self.reasons, line, reason);
     }
 }
 
@@ -184,9 +183,7 @@ impl QuestionFile {
                 Ok(Expected::Answers(_) | Expected::Pattern(_)) => file.answers += 1,
                 Err(reason) => {
                     file.skipped += 1;
-                    if file.reasons.len() < KEPT_REASONS {
-                        file.reasons.push((line, reason));
-                    }
+                    keep_reason(&mut file.reasons, line, reason);
                 }
             }
         }

@@ -23,6 +23,6 @@ mod preview_tables;
 pub use file_formats::{is_table_file, is_text_file};
 
 pub(crate) use choose_columns::{ChosenColumn, TablePreview, is_label_name};
-pub(crate) use file_formats::{Dialect, FileFormat, OpenFile, Use};
+pub(crate) use file_formats::{Dialect, FileFormat, OpenFile, Use, is_json_lines_file};
 pub(crate) use preview_tables::{Candidate, PreviewedTable, preview_tables};
 pub(crate) use rows::Row;

@@ -7,6 +7,7 @@
 mod background_check;
 mod check_lock;
 mod check_observer;
+mod check_once;
 mod compare_with_cpu;
 mod difference;
 mod low_priority_threads;
@@ -20,13 +21,13 @@ pub use refuse_kernels::RefusedKernels;
 
 use crate::error::{Result, TrainError};
 use crate::precision::Precision;
-use check_lock::{CheckGuard, THIS_PROCESS};
+use check_lock::THIS_PROCESS;
+use check_once::{MOST_UNFINISHED, decided_or_run, never_finished};
 use compare_with_cpu::{check_cases, count_operations};
 use refuse_kernels::{compare, dtype_of, refuse_kernels};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::LazyLock;
 use tape::TapeError;
@@ -35,8 +36,6 @@ use tape::kernels::{KernelGroup, LaunchTimer, allow, allow_all_except, fingerpri
 
 /// Most bytes of a saved check.
 const MAX_BYTES: u64 = 1 << 20;
-/// Checks that may end the process in the same comparison before the GPU is refused.
-const MOST_UNFINISHED: u32 = 2;
 
 /// What is compared beside the operations of the tape, and how.
 const COMPARISONS: [&str; 3] = [
@@ -232,26 +231,6 @@ impl DeviceCheck {
         }
     }
 
-    /// Saves that a comparison begins, which the process may not survive. `before` is what earlier
-    /// checks left.
-    fn save_unfinished(path: &Path, chosen: &SelectedDevice, before: Unfinished, at: usize) {
-        let begun = DeviceCheck {
-            unfinished: if before.at == at { before.times + 1 } else { 1 },
-            unfinished_at: at,
-            ..DeviceCheck::for_device(chosen)
-        };
-        begun.save(path);
-    }
-
-    /// The verdict on a device whose check ended the process each time.
-    fn for_unfinished(chosen: &SelectedDevice, times: u32) -> Self {
-        DeviceCheck {
-            failed: Some(never_finished(times)),
-            unfinished: times,
-            ..DeviceCheck::for_device(chosen)
-        }
-    }
-
     /// What is known about the device: the operation that it computes wrong, if any. `None` if a
     /// check has to be repeated.
     fn outcome(&self) -> Option<std::result::Result<(), String>> {
@@ -339,36 +318,6 @@ impl DeviceCheck {
     }
 }
 
-/// How often checks ended the process, all in the same comparison.
-#[derive(Debug, Clone, Copy, Default)]
-struct Unfinished {
-    times: u32,
-    at: usize,
-}
-
-/// Saves which comparison runs, and passes everything on.
-struct SavesProgress<'o> {
-    path: &'o Path,
-    chosen: SelectedDevice,
-    before: Unfinished,
-    observer: &'o mut dyn CheckObserver,
-}
-
-impl CheckObserver for SavesProgress<'_> {
-    fn progress(&mut self, done: usize, total: usize) -> ControlFlow<()> {
-        DeviceCheck::save_unfinished(self.path, &self.chosen, self.before, done);
-        self.observer.progress(done, total)
-    }
-
-    fn finding(&mut self, finding: &Finding) {
-        self.observer.finding(finding);
-    }
-}
-
-fn never_finished(times: u32) -> String {
-    format!("an operation that never finished in {times} attempts")
-}
-
 /// Chooses a device and checks it if it is a GPU. The result of the check is saved at `path`.
 ///
 /// # Errors
@@ -424,71 +373,12 @@ fn checked(
     check.apply(chosen, wanted)
 }
 
-/// The result that this process uses already, or the saved one, or that of `run`. If the device
-/// passed, this process uses the result from now on.
-fn decided_or_run(
-    guard: &CheckGuard,
-    chosen: &mut SelectedDevice,
-    path: Option<&Path>,
-    observer: &mut dyn CheckObserver,
-    run: impl FnOnce(&mut SelectedDevice, &mut dyn CheckObserver) -> Result<(DeviceCheck, Vec<Finding>)>,
-) -> Result<DeviceCheck> {
-    if let Some(decided) = guard.decided().filter(|check| check.is_about(chosen)) {
-        return Ok(decided);
-    }
-    let check = saved_or_run(chosen, path, observer, run)?;
-    // No run computes on a device that failed. `ebb doctor` may find it right meanwhile.
-    if check.outcome() == Some(Ok(())) {
-        guard.decide(&check);
-    }
-    Ok(check)
-}
-
-/// The saved result, or that of `run`, which is then saved.
-fn saved_or_run(
-    chosen: &mut SelectedDevice,
-    path: Option<&Path>,
-    observer: &mut dyn CheckObserver,
-    run: impl FnOnce(&mut SelectedDevice, &mut dyn CheckObserver) -> Result<(DeviceCheck, Vec<Finding>)>,
-) -> Result<DeviceCheck> {
-    let Some(path) = path else {
-        return Ok(run(chosen, observer)?.0);
-    };
-    let saved = DeviceCheck::load(path, chosen);
-    let before = saved
-        .as_ref()
-        .map_or_else(Unfinished::default, |check| Unfinished {
-            times: check.unfinished,
-            at: check.unfinished_at,
-        });
-    match saved {
-        Some(check) if before.times == 0 => return Ok(check),
-        _ if before.times >= MOST_UNFINISHED => {
-            return Ok(DeviceCheck::for_unfinished(chosen, before.times));
-        }
-        _ => {}
-    }
-    let mut observer = SavesProgress {
-        path,
-        chosen: chosen.clone(),
-        before,
-        observer,
-    };
-    let outcome = run(chosen, &mut observer).map(|(check, _)| check);
-    match &outcome {
-        Ok(check) => check.save(path),
-        // The user ended it, or the device was lost: that says nothing about its results. A missing
-        // file and one that cannot be removed both mean that nothing is known.
-        Err(_) => drop(disk::remove_file(path)),
-    }
-    outcome
-}
-
 #[cfg(test)]
 mod tests {
     use super::compare_with_cpu::CheckCase;
     use super::refuse_kernels::Used;
     use super::*;
+    use std::ops::ControlFlow;
     use tape::DeviceFault;
     use tape::fault_injection::{Fault, Injection, ScheduledFault};
 
@@ -530,63 +420,6 @@ mod tests {
             instead.reason.contains("cannot be used"),
             "{}",
             instead.reason
-        );
-    }
-
-    /// A check that ends the process in the comparison `at`, as the file shows it afterwards.
-    fn interrupted(path: &Path, at: usize) {
-        let before =
-            DeviceCheck::load(path, &cpu()).map_or_else(Unfinished::default, |check| Unfinished {
-                times: check.unfinished,
-                at: check.unfinished_at,
-            });
-        DeviceCheck::save_unfinished(path, &cpu(), before, at);
-    }
-
-    #[test]
-    fn a_device_that_ends_the_process_twice_in_one_comparison_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("doctor.json");
-        let passed = || Ok((DeviceCheck::new(&cpu(), &findings(true)), Vec::new()));
-        interrupted(&path, 7);
-        // A process that was ended elsewhere was probably ended by the user.
-        interrupted(&path, 12);
-        interrupted(&path, 12);
-        let check = saved_or_run(&mut cpu(), Some(&path), &mut (), |_, _| {
-            panic!("no other attempt")
-        });
-        let check = check.unwrap();
-        let refused = check.apply(cpu(), DevicePreference::Auto).unwrap();
-        assert!(
-            refused.reason.contains("never finished"),
-            "{}",
-            refused.reason
-        );
-        // A check that finishes is trusted again.
-        let path = folder.path().join("other.json");
-        interrupted(&path, 7);
-        interrupted(&path, 12);
-        saved_or_run(&mut cpu(), Some(&path), &mut (), |_, _| passed()).unwrap();
-        let again = saved_or_run(&mut cpu(), Some(&path), &mut (), |_, _| {
-            panic!("it was saved")
-        });
-        assert_eq!(again.unwrap(), passed().unwrap().0);
-    }
-
-    #[test]
-    fn a_check_saves_which_comparison_runs() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("doctor.json");
-        let outcome = saved_or_run(&mut cpu(), Some(&path), &mut (), |chosen, observer| {
-            let _ = observer.progress(3, 9);
-            let saved = DeviceCheck::load(&path, chosen).unwrap();
-            assert_eq!((saved.unfinished, saved.unfinished_at), (1, 3));
-            Err(TrainError::CheckStopped)
-        });
-        assert!(matches!(outcome, Err(TrainError::CheckStopped)));
-        assert!(
-            !path.exists(),
-            "a check that the user stops leaves no result"
         );
     }
 

@@ -29,7 +29,7 @@ use pressure::PowerPolicyMode;
 use runlog::{CheckpointInterval, LossOn, PackingChoice, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tape::device::DevicePreference;
+use tape::device::{DeviceKind, DevicePreference};
 
 /// Everything that a run does, decided.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,6 +176,18 @@ impl Plan {
             let mut choices = pretrained.choices().into_iter();
             pretrained.current_choice() != "head" && choices.any(|choice| choice.word == "head")
         })
+    }
+
+    /// Number of threads that decode samples for a device of this kind: enough to keep it busy.
+    pub(crate) fn workers_on(&self, kind: DeviceKind) -> usize {
+        self.workers.map_or_else(
+            || match kind {
+                DeviceKind::Metal => 4,
+                DeviceKind::Cuda => 2,
+                _ => (self.threads as usize).min(4),
+            },
+            |n| n as usize,
+        )
     }
 
     /// The task.

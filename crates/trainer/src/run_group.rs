@@ -21,6 +21,7 @@ pub(crate) use share_run::{share_checkpoint, share_run};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use tape::Parameters;
 
 /// After this many steps, the ranks compare all weights; after every step, the norm of the
 /// gradients.
@@ -276,14 +277,32 @@ impl RunGroup {
         shares.into_iter().map(entry).collect()
     }
 
-    /// After this many steps, the number of [`RunGroup::record_update`] depends on all weights.
-    pub(crate) fn compared_steps(&self) -> u64 {
-        self.lock()
-            .map_or(COMPARED_STEPS, |shared| shared.compared_steps)
+    /// Records what the ranks compare at the end of the next step: the norm of the gradients of
+    /// this one, and now and then all weights. `step` is the number of steps done. Does nothing
+    /// alone.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(crate) fn record_update(
+        &self,
+        parameters: &Parameters,
+        step: u64,
+        gradient_norm: f64,
+    ) -> Result<()> {
+        let compared_steps = self.lock().map(|shared| shared.compared_steps);
+        let Some(compared_steps) = compared_steps else {
+            return Ok(());
+        };
+        let mut number = gradient_norm.to_bits();
+        if step.is_multiple_of(compared_steps) {
+            number ^= checksum(parameters)?;
+        }
+        self.set_last_update(number);
+        Ok(())
     }
 
-    /// Records a number that all ranks must have in common after an update.
-    pub(crate) fn record_update(&self, number: u64) {
+    /// Takes over the number of rank 0 that [`RunGroup::broadcast_update`] returned.
+    pub(crate) fn set_last_update(&self, number: u64) {
         if let Some(mut shared) = self.lock() {
             shared.last_update = number;
         }

@@ -1,27 +1,23 @@
 //! Everything that one session of a run holds, and the steps that the training loop is made of. A
 //! run has several sessions if it is stopped and resumed.
 
-mod checkpointer;
-mod device_failures;
-mod disk_watch;
+mod enter_group;
+mod first_event;
 mod learning_check;
 mod loaders;
 mod power_monitor;
-mod save_schedule;
-mod saving_cost;
-mod started_event;
+mod saving;
+mod start_warnings;
 mod step_timer;
+mod training_device;
 
 use crate::branch_weights::BranchWeights;
-use crate::checkpoint::{self, Loaded, OptimizerState, RunState};
+use crate::checkpoint::{self, Loaded, RunState};
 use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
-use crate::device_check::{CheckObserver, checked_device_for};
-use crate::error::{Result, TrainError, loss_of, samples};
+use crate::error::{Result, TrainError, loss_of};
 use crate::event_log::{DecisionRecord, EventLog, Observer};
 use crate::gradient_accumulation::AccumulatedBatch;
 use crate::live::{LiveMemory, RunClock};
-use crate::lr_schedule::LrSchedule;
-use crate::machine_sources::Machine;
 use crate::memory_controller::{Answer, MemoryController, ModelMemory};
 use crate::memory_reading::MemoryReading;
 use crate::pending_samples::SampleQueue;
@@ -29,34 +25,23 @@ use crate::plan::Plan;
 use crate::replay::Position;
 use crate::run_context::RunContext;
 use crate::run_control::Control;
-use crate::run_group::{
-    Layout, MachineLog, RunGroup, Subject, agree, checksum, gather_members, share_checkpoint,
-};
+use crate::run_group::{MachineLog, RunGroup};
 use crate::saved_controller_state::SavedControllerState;
 use crate::task::Task;
 use crate::train_state::TrainState;
-use candle_core::Device;
-use checkpointer::{Checkpointer, Snapshot};
-use dataset::Task as DataTask;
-use device_failures::FaultCounts;
+use enter_group::enter_group;
+use first_event::{resumed_event, started_event};
 use learning_check::LearningCheck;
 use loaders::Loaders;
 use power_monitor::PowerMonitor;
-use pressure::{Action, Decision, Level, MemorySample, Moments, Outcome, Phase, PowerPolicyMode};
-use runlog::{
-    CheckpointReason, Claim, FULL_SPEED, GroupMember, RESTS, RunEvent, RunFolder, StepProgress,
-};
-use started_event::started_event;
-use std::ops::ControlFlow;
-use std::time::{SystemTime, UNIX_EPOCH};
+use pressure::{Action, Decision, Level, MemorySample, Moments, Phase, PowerPolicyMode};
+use runlog::{CheckpointReason, Claim, RunEvent, RunFolder, StepProgress};
+use saving::{Saving, Snapshot};
+use start_warnings::Warning;
 use step_timer::StepTimer;
-use tape::device::{
-    SelectedDevice, confirm, discard, select_device, synchronize, with_autorelease_pool,
-};
+use tape::device::{confirm, with_autorelease_pool};
 use tape::optim::{Health, health};
-
-/// The variable by which a scheduler assigns NVIDIA GPUs to a process.
-const VISIBLE_GPUS: &str = "CUDA_VISIBLE_DEVICES";
+use training_device::TrainingDevice;
 
 /// One session of a run.
 pub struct Session<'a, T: Task> {
@@ -72,36 +57,20 @@ pub struct Session<'a, T: Task> {
     pub(crate) loaders: Loaders<T>,
     pub(crate) state: RunState,
     pub(crate) log: EventLog<'a>,
-    pub(crate) checkpointer: Checkpointer,
+    pub(crate) saving: Saving,
     pub(crate) timer: StepTimer,
-    pub(crate) faults: FaultCounts,
+    pub(crate) device: TrainingDevice,
     learning_check: LearningCheck,
     /// The footprint that was estimated before the start, in bytes; 0 if none was.
     pub(crate) estimated_peak_bytes: u64,
     /// Samples of the running step.
     step_samples: usize,
-    /// Whether weights or moments are missing or may be wrong, so that a checkpoint must be loaded.
-    must_reload: bool,
     /// Bytes of the held-out texts; 0 for other data.
     pub(crate) held_out_bytes: u64,
     /// Why a lack of memory or disk space ended the run.
     pub(crate) shortage: Option<String>,
-    micro_batch_limit_bytes: Option<u64>,
-    chosen: SelectedDevice,
     power: PowerMonitor,
     _claim: Claim,
-}
-
-/// Number of threads that decode samples: enough to keep the device busy.
-pub(crate) fn workers(plan: &Plan, kind: crate::DeviceKind) -> usize {
-    plan.workers.map_or_else(
-        || match kind {
-            crate::DeviceKind::Metal => 4,
-            crate::DeviceKind::Cuda => 2,
-            _ => (plan.threads as usize).min(4),
-        },
-        |n| n as usize,
-    )
 }
 
 /// What the memory controller has to know of the network.
@@ -110,13 +79,6 @@ fn model_memory(learner: &TrainState) -> ModelMemory {
         element_bytes: learner.element_bytes(),
         reserve: learner.reserve(),
     }
-}
-
-/// Checks whether the loss falls, unless it is meant not to: a search for a learning rate raises
-/// it, and the loss of a token compression depends on the temperature.
-fn learning_check(plan: &Plan, done: u64) -> LearningCheck {
-    let falls = plan.lr_schedule == LrSchedule::Cosine && plan.task() != DataTask::TokenCompression;
-    LearningCheck::new(if falls { plan.steps } else { 0 }, done)
 }
 
 impl<'a, T: Task> Session<'a, T> {
@@ -150,14 +112,11 @@ impl<'a, T: Task> Session<'a, T> {
         if branch.is_some() || !session.group.is_alone() {
             session.save(CheckpointReason::Periodic)?;
         }
-        session.warn_if_gpu_is_shared()?;
-        session.warn_if_precision_is_slow()?;
-        session.warn_if_disk_is_short()?;
-        session.warn_if_nothing_is_held_out()?;
-        session.warn_if_micro_batch_is_limited()?;
-        if let Some(message) = T::truncation_warning(plan, data) {
-            session.log.warn("texts_truncated", message)?;
-        }
+        session.warn_about_machine()?;
+        session.warn_if(start_warnings::nothing_held_out(plan))?;
+        session.warn_if(start_warnings::limited_micro_batch(plan))?;
+        let truncated = T::truncation_warning(plan, data);
+        session.warn_if(truncated.map(|message| ("texts_truncated", message)))?;
         Ok(session)
     }
 
@@ -182,12 +141,10 @@ impl<'a, T: Task> Session<'a, T> {
         if let SavedControllerState::Unreadable(message) = loaded.state.controller {
             session.log.warn("controller_state_unusable", message)?;
         }
-        let resumed = session.resumed_event();
+        let resumed = resumed_event(&session);
         session.log.emit_beginning(resumed)?;
         session.emit_group()?;
-        session.warn_if_gpu_is_shared()?;
-        session.warn_if_precision_is_slow()?;
-        session.warn_if_disk_is_short()?;
+        session.warn_about_machine()?;
         Ok(session)
     }
 
@@ -208,26 +165,20 @@ impl<'a, T: Task> Session<'a, T> {
             group,
             ..
         } = context;
-        let progress = CheckProgress {
-            control: &control,
-            observer: &mut *observer,
-            at_ms: state.at_ms,
-        };
-        let chosen = choose_device(plan, &machine, progress)?;
-        let learner = TrainState::new(plan, &chosen.device)?;
-        let learner = learner.with_memory_limit(machine.micro_batch_limit_bytes);
+        let device = TrainingDevice::choose(plan, &machine, &control, &mut *observer, state.at_ms)?;
+        let learner = device.initial_state(plan)?;
         let model = model_memory(&learner);
         let mut controller =
-            MemoryController::new(plan, &chosen, &machine, &control, model, replay)?;
+            MemoryController::new(plan, &device.chosen, &machine, &control, model, replay)?;
         controller.restore(&state.controller);
         let live = LiveMemory::new(RunClock::start(state.at_ms), live);
         controller.observe_samples(&live);
         let log = EventLog::open(run, observer, live)?;
         let ceiling_bytes = controller.ceiling_bytes();
-        let ahead = PrefetchOptions::new(plan, workers(plan, chosen.kind), ceiling_bytes);
+        let ahead = PrefetchOptions::new(plan, plan.workers_on(device.chosen.kind), ceiling_bytes);
         Ok(Session {
             plan,
-            checkpointer: Checkpointer::new(run, plan, &state, group.is_alone()),
+            saving: Saving::new(run, plan, &state, &group),
             group,
             machines: MachineLog::default(),
             power: PowerMonitor::new(plan, &machine, &control),
@@ -236,27 +187,23 @@ impl<'a, T: Task> Session<'a, T> {
             controller,
             learner,
             loaders: Loaders::new(plan, data, ahead, state.step),
-            learning_check: learning_check(plan, state.step),
+            learning_check: LearningCheck::for_plan(plan, state.step),
             state,
             log,
             timer: StepTimer::new(),
-            faults: FaultCounts::default(),
+            device,
             step_samples: 0,
             estimated_peak_bytes: context.estimated_peak_bytes,
-            must_reload: false,
             held_out_bytes: T::held_out_bytes(data),
             shortage: None,
-            micro_batch_limit_bytes: machine.micro_batch_limit_bytes,
-            chosen,
             _claim: claim,
         })
     }
 
-    /// Prepares to train in a group. Compares the weights and the kind of machine of all ranks,
-    /// because different processors round differently.
+    /// Prepares to train in a group.
     ///
     /// # Errors
-    /// Something differs. All ranks get the same error.
+    /// The ranks differ in something. All ranks get the same error.
     fn enter_group(&mut self) -> Result<()> {
         if self.group.is_alone() {
             return Ok(());
@@ -268,42 +215,13 @@ impl<'a, T: Task> Session<'a, T> {
         if !self.group.keeps_run() {
             self.log.keep_messages();
         }
-        let parameters = &self.learner.parameters;
-        let described = parameters.iter().map(|parameter| {
-            let tensor = &parameter.tensor;
-            format!(
-                "{} {:?} {:?}",
-                parameter.name,
-                tensor.dims(),
-                tensor.dtype()
-            )
-        });
-        let (kind, gpu) = (self.chosen.kind, self.chosen.gpu_name());
-        let machine = format!("{} {kind} {gpu}", std::env::consts::ARCH);
-        let subject = |noun, lines| Subject { noun, lines };
-        agree(
+        self.machines = enter_group(
             &self.group,
-            &[
-                subject("kind of processor", vec![machine.trim().to_owned()]),
-                subject("parameter", described.collect()),
-                subject(
-                    "checksum of the weights",
-                    vec![checksum(parameters)?.to_string()],
-                ),
-            ],
+            self.plan,
+            &self.device.chosen,
+            &self.learner.parameters,
+            self.controller.total_bytes(),
         )?;
-        let members = gather_members(
-            &self.group,
-            GroupMember {
-                rank: self.group.rank() as u32,
-                host: self.group.member(self.group.rank()).host,
-                device: format!("{kind} {gpu}").trim().to_owned(),
-                threads: self.plan.threads,
-                total_bytes: self.controller.total_bytes(),
-            },
-        )?;
-        self.machines = MachineLog::new(members);
-        self.machines.layout = Layout::new(&self.learner.parameters);
         Ok(())
     }
 
@@ -318,48 +236,11 @@ impl<'a, T: Task> Session<'a, T> {
     /// Starts the next optimizer step and returns its number of samples.
     pub(crate) fn begin_step(&mut self) -> usize {
         // No gradients exist that an earlier failure could have damaged.
-        self.checkpointer.take_reported_fault();
-        self.checkpointer.forget_unsaved_best(&mut self.state);
+        self.saving.take_reported_fault();
+        self.saving.forget_unsaved_best(&mut self.state);
         self.learner.begin_step(self.state.step);
         self.step_samples = self.loaders.train.begin(self.state.step);
         self.step_samples
-    }
-
-    /// Measures the peak of a fixed micro-batch before the first step. A fixed micro-batch is never
-    /// made smaller, and on the CPU a failed allocation would end the process. One sample and then
-    /// two are computed; their gradients are dropped.
-    pub(crate) fn probe_memory(&mut self, pending: &mut SampleQueue<T::Sample>) -> Result<()> {
-        let cost = self
-            .loaders
-            .sample_cost(Phase::Train, self.plan.sample_cost());
-        self.controller.set_sample_cost(cost);
-        for size in [1, 2] {
-            if pending.remaining() < 2 || !self.controller.needs_probe() {
-                return Ok(());
-            }
-            self.fetch_samples(pending, 2)?;
-            let samples = pending.micro_batch(size);
-            if samples.is_empty() {
-                return Ok(());
-            }
-            self.controller.begin_probe()?;
-            self.controller.begin(samples.len())?;
-            let cancel = self.control.cancel();
-            match with_autorelease_pool(|| self.learner.gradients(cancel, samples)) {
-                Ok(_) => self.controller.record(Outcome::Ok),
-                Err(error) if error.is_cancelled() => {
-                    self.controller.discard();
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether [`Session::probe_memory`] would measure something.
-    pub(crate) fn needs_probe(&self) -> bool {
-        self.controller.needs_probe()
     }
 
     /// Asks the memory controller what to do with `remaining` samples, after `done` micro-batches
@@ -370,8 +251,10 @@ impl<'a, T: Task> Session<'a, T> {
         remaining: usize,
         done: usize,
     ) -> Result<Answer> {
-        self.apply_power_policy()?;
-        self.watch_disk()?;
+        self.observe_power()?;
+        self.power.rest();
+        let (saving, mut snapshot) = self.snapshot();
+        saving.watch_disk(&mut snapshot)?;
         let position = Position {
             step: match phase {
                 Phase::Train => self.state.step + 1,
@@ -380,9 +263,12 @@ impl<'a, T: Task> Session<'a, T> {
             micro_batch: done,
         };
         let mut answer = self.decide(phase, remaining, position)?;
-        if answer.decision.checkpoint_first && self.save_ahead()? {
-            // Writing the checkpoint took time: the decision is outdated.
-            answer = self.decide(phase, remaining, position)?;
+        if answer.decision.checkpoint_first {
+            let (saving, mut snapshot) = self.snapshot();
+            if saving.save_ahead(&mut snapshot)? {
+                // Writing the checkpoint took time: the decision is outdated.
+                answer = self.decide(phase, remaining, position)?;
+            }
         }
         if let Some(size) = answer.decision.micro_batch() {
             self.show_progress(phase, remaining, done, size);
@@ -410,13 +296,6 @@ impl<'a, T: Task> Session<'a, T> {
         });
     }
 
-    /// Rests if the machine runs on its battery or is hot, and saves if the battery is low.
-    fn apply_power_policy(&mut self) -> Result<()> {
-        self.observe_power()?;
-        self.power.rest();
-        Ok(())
-    }
-
     /// Rests as `mode` tells from the next micro-batch on.
     pub(crate) fn set_courtesy(&mut self, mode: PowerPolicyMode) {
         self.power.set_mode(mode);
@@ -425,30 +304,8 @@ impl<'a, T: Task> Session<'a, T> {
     /// Tells a change of the power supply, and saves if the battery is low.
     pub(crate) fn observe_power(&mut self) -> Result<()> {
         let change = self.power.observe();
-        if let Some(message) = change.message {
-            let code = if change.rests { RESTS } else { FULL_SPEED };
-            self.log.warn(code, message)?;
-        }
-        if change.checkpoint && !self.checkpointer.is_saved(self.state.step) {
-            self.log.warn(
-                "battery_low",
-                "the battery is low, so Ebb saves a checkpoint".to_owned(),
-            )?;
-            self.save_or_warn(CheckpointReason::Power)?;
-        }
-        Ok(())
-    }
-
-    /// Reads the free space of the run's disk. If it becomes short, saves a checkpoint while one
-    /// fits, and warns.
-    fn watch_disk(&mut self) -> Result<()> {
-        let free = disk::available_bytes(&self.run.path).ok();
-        self.controller.set_disk_free(free);
-        let Some(free) = free.filter(|_| self.group.keeps_run()) else {
-            return Ok(());
-        };
-        let (checkpointer, mut snapshot) = self.snapshot();
-        checkpointer.watch_disk(&mut snapshot, free)
+        let (saving, mut snapshot) = self.snapshot();
+        saving.observe_power(&mut snapshot, change)
     }
 
     fn decide(&mut self, phase: Phase, remaining: usize, position: Position) -> Result<Answer> {
@@ -484,20 +341,19 @@ impl<'a, T: Task> Session<'a, T> {
     /// Moves the optimizer's moments between memory and disk. If the disk has no space for them
     /// they stay in memory, with one warning.
     fn place_moments(&mut self, place: Moments) -> Result<()> {
-        let is_mapped = self.learner.optimizer.is_mapped();
-        if self.learner.is_unloaded() || is_mapped == (place == Moments::Mapped) {
-            return Ok(());
-        }
-        if let Err(error) = self.learner.move_moments(place, &self.run.path) {
-            self.must_reload = error.device_fault().is_some();
-            if place == Moments::Resident || self.must_reload {
-                return Err(error);
+        let placed = self
+            .device
+            .place_moments(place, &mut self.learner, &self.run);
+        match placed {
+            Ok(false) => Ok(()),
+            Ok(true) => self.controller.release(),
+            Err(error) if place == Moments::Resident || self.device.must_reload => Err(error),
+            Err(error) => {
+                self.controller.keep_moments_resident();
+                let message = format!("the optimizer's moments stay in memory: {error}");
+                self.log.warn("moments_in_memory", message)
             }
-            self.controller.keep_moments_resident();
-            let message = format!("the optimizer's moments stay in memory: {error}");
-            return self.log.warn("moments_in_memory", message);
         }
-        self.controller.release()
     }
 
     /// Fetches the samples of a micro-batch of `size`. Files that cannot be read are skipped with
@@ -515,45 +371,13 @@ impl<'a, T: Task> Session<'a, T> {
         Ok(())
     }
 
-    /// Prepares the next try after a micro-batch has failed. Its samples are still in the queue.
-    /// `has_sums` says whether gradients of this step were accumulated before.
-    ///
-    /// # Errors
-    /// `error` itself if a smaller micro-batch would not help, and a fault of the device if the
-    /// accumulated gradients may be incomplete, or the weights damaged. The device refuses even the
-    /// smallest micro-batch.
-    pub(crate) fn recover(&mut self, error: TrainError, has_sums: bool) -> Result<()> {
-        let late = if error.device_fault().is_some() {
-            if has_sums && error.is_deferred_fault() || self.may_have_damaged_weights(&error) {
-                return Err(error);
-            }
-            self.controller.failed(error, &self.control)?
-        } else if !error.is_cancelled() {
-            return Err(error);
-        } else if self.control.is_stopping() {
-            self.controller.discard();
-            None
-        } else {
-            self.controller.back_off(Outcome::Cancelled)?
-        };
-        let is_lost = |fault: &TrainError| has_sums || self.may_have_damaged_weights(fault);
-        late.filter(is_lost).map_or(Ok(()), Err)
-    }
-
-    /// Whether the weights may be damaged after a failure, although it happened while they were
-    /// only read. The device may have forgotten a page fault beside the failure that it reported. A
-    /// group compares the weights of its machines instead.
-    fn may_have_damaged_weights(&self, error: &TrainError) -> bool {
-        self.group.is_alone() && self.controller.may_have_damaged_tensors(error)
-    }
-
     /// Measures the gradients of a whole effective batch. Reading the measurements waits until the
     /// device has accumulated the gradients.
     ///
     /// # Errors
     /// The device failed: the gradients are lost. On Metal the weights may be damaged too.
     pub(crate) fn confirm_gradients(&mut self, batch: &AccumulatedBatch) -> Result<Health> {
-        if let Some(fault) = self.checkpointer.take_reported_fault() {
+        if let Some(fault) = self.saving.take_reported_fault() {
             return Err(fault);
         }
         with_autorelease_pool(|| Ok(health(&batch.gradients)?))
@@ -565,23 +389,23 @@ impl<'a, T: Task> Session<'a, T> {
     /// The run has diverged. After a fault of the device the weights may be those of two steps.
     pub(crate) fn update(&mut self, mut batch: AccumulatedBatch, health: &Health) -> Result<()> {
         let step = self.state.step;
-        self.checkpointer.begin_update();
+        self.saving.begin_update();
         let update = with_autorelease_pool(|| {
             let update = self.learner.apply(&batch, health, step)?;
             batch.free_gradients();
-            confirm(&self.chosen.device)?;
+            confirm(&self.device.chosen.device)?;
             Ok(update)
         });
         let offending = batch
             .offending_sample()
             .and_then(|index| self.loaders.train.file(index));
         let update = update.map_err(|error| {
-            let error = self.checkpointer.with_last_checkpoint(error);
+            let error = self.saving.with_last_checkpoint(error);
             error.with_file(offending)
         })?;
-        self.checkpointer.end_update();
+        self.saving.end_update();
         self.state.step += 1;
-        self.faults.confirmed(self.state.step);
+        self.device.faults.confirmed(self.state.step);
         self.state.loss = Some(batch.loss);
         let seconds = self.timer.seconds();
         let total_wait_ms = self.loaders.train.waited_ms();
@@ -616,81 +440,11 @@ impl<'a, T: Task> Session<'a, T> {
             self.log.warn("not_learning", message)?;
         }
         self.timer.next_step(total_wait_ms);
-        self.record_update(update.gradient_norm)
-    }
-
-    /// Counts a step whose update only the other ranks of the group make, because this one has
-    /// freed its weights.
-    pub(crate) fn follow_step(&mut self) {
-        self.state.step += 1;
-        self.timer.restart();
-    }
-
-    /// Sends the weights and moments of this step to the ranks that have freed them and can load
-    /// them again. All ranks of the group call it after the same step. If no checkpoint can be
-    /// written now, nothing is sent, and the ranks ask again.
-    pub(crate) fn restore_suspended_ranks(&mut self) -> Result<()> {
-        if self.group.keeps_run() && !self.checkpointer.is_saved(self.state.step) {
-            let _ = self.save_ahead()?;
-        }
-        let is_saved = self.checkpointer.is_saved(self.state.step);
-        let Some(last_update) = self.group.broadcast_update(is_saved)? else {
-            return Ok(());
-        };
-        let is_suspended = self.learner.is_unloaded();
-        share_checkpoint(&self.group, &self.run, is_suspended)?;
-        if is_suspended && !self.group.keeps_run() {
-            let (loaded, _) = checkpoint::newest(&self.run)?;
-            self.load(&loaded)?;
-            // It was only a way to get here.
-            let _ = disk::remove_dir_all(&loaded.path);
-            self.group.record_update(last_update);
-            self.restart_loader();
-        }
-        Ok(())
-    }
-
-    /// Records what the ranks of a group compare at the end of the next step.
-    fn record_update(&self, gradient_norm: f64) -> Result<()> {
-        if self.group.is_alone() {
-            return Ok(());
-        }
-        let mut number = gradient_norm.to_bits();
-        if self.state.step.is_multiple_of(self.group.compared_steps()) {
-            number ^= checksum(&self.learner.parameters)?;
-        }
-        self.group.record_update(number);
-        Ok(())
-    }
-
-    /// Prepares to repeat a step whose gradients are lost. Nothing else has changed.
-    ///
-    /// # Errors
-    /// `error` itself if the step alone cannot be repeated: the device is lost or did not fail at
-    /// all, or more than the gradients is lost. The device fails too often.
-    pub(crate) fn redo_step(&mut self, error: TrainError) -> Result<()> {
-        let is_damaging = self.may_have_damaged_weights(&error);
-        if !error.is_passing_fault() || self.must_reload || is_damaging {
-            return Err(error);
-        }
-        let step = self.state.step + 1;
-        if let Some(times) = self.faults.count_repeat() {
-            return Err(TrainError::DeviceFailed {
-                what: format!("step {step}"),
-                times,
-                source: Box::new(error),
-                next: "resume from the newest checkpoint, or train on --device cpu",
-            });
-        }
-        let message = format!("step {step} is repeated: {error}");
-        // The gradients are lost anyway, but the weights may be damaged.
-        let late = self.controller.failed(error, &self.control)?;
-        if let Some(late) = late.filter(|late| self.may_have_damaged_weights(late)) {
-            return Err(late);
-        }
-        self.log.warn("step_repeated", message)?;
-        self.restart_loader();
-        Ok(())
+        self.group.record_update(
+            &self.learner.parameters,
+            self.state.step,
+            update.gradient_norm,
+        )
     }
 
     /// Fetches samples from the current step on.
@@ -701,97 +455,47 @@ impl<'a, T: Task> Session<'a, T> {
     /// Whether the plan asks for a checkpoint now.
     pub(crate) fn checkpoint_is_due(&self) -> bool {
         let now_ms = self.log.now_ms();
-        self.checkpointer
+        self.saving
             .is_due(self.plan, &self.learner, self.state.step, now_ms)
     }
 
     /// Writes a checkpoint. In a group, rank 0 alone does.
     pub(crate) fn save(&mut self, reason: CheckpointReason) -> Result<()> {
-        if !self.group.keeps_run() {
-            return Ok(());
-        }
-        let (checkpointer, mut snapshot) = self.snapshot();
-        checkpointer.save(&mut snapshot, reason)
+        let (saving, mut snapshot) = self.snapshot();
+        saving.save(&mut snapshot, reason)
     }
 
-    /// Writes a checkpoint. If that fails the training continues with a warning. After the last
-    /// step there is none: the run then saves once more, and ends with the error.
+    /// Writes a checkpoint. If that fails the training continues with a warning.
     pub(crate) fn save_or_warn(&mut self, reason: CheckpointReason) -> Result<()> {
-        if !self.group.keeps_run() {
-            return Ok(());
-        }
-        let is_last = self.state.step >= self.plan.steps && reason == CheckpointReason::Best;
-        let (checkpointer, mut snapshot) = self.snapshot();
-        if is_last {
-            checkpointer.expect_another_save();
-        }
-        checkpointer.save_or_warn(&mut snapshot, reason)
+        let (saving, mut snapshot) = self.snapshot();
+        saving.save_or_warn(&mut snapshot, reason)
     }
 
-    fn save_ahead(&mut self) -> Result<bool> {
-        if !self.group.keeps_run() {
-            return Ok(false);
+    /// Saves what `error` leaves of the run that it ends, and adds to it from where the run can be
+    /// resumed. A checkpoint that could not be written is not tried again.
+    pub(crate) fn save_after_error(&mut self, error: TrainError) -> TrainError {
+        let reached_step = self.device.faults.reached();
+        let (saving, mut snapshot) = self.snapshot();
+        if !matches!(error, TrainError::CheckpointWrite { .. }) {
+            saving.save_after_error(&mut snapshot);
         }
-        let (checkpointer, mut snapshot) = self.snapshot();
-        checkpointer.save_ahead(&mut snapshot)
+        saving.with_missing_checkpoint(error, reached_step)
     }
 
-    /// Makes sure that a suspended run can resume. Returns `false` if no checkpoint could be
-    /// written.
-    pub(crate) fn save_for_suspension(&mut self) -> Result<bool> {
-        let (checkpointer, mut snapshot) = self.snapshot();
-        checkpointer.save_for_suspension(&mut snapshot)
-    }
-
-    /// Waits for the device and returns a failure of earlier work that it reports.
-    pub(crate) fn earlier_fault(&self) -> Option<TrainError> {
-        let error = TrainError::from(synchronize(&self.chosen.device).err()?);
-        error.device_fault().map(|_| error)
-    }
-
-    /// Saves the last complete step of a run that ends with an error, if possible.
-    pub(crate) fn save_after_error(&mut self) {
-        if !self.group.keeps_run() {
-            return;
-        }
-        let (checkpointer, mut snapshot) = self.snapshot();
-        checkpointer.save_after_error(&mut snapshot);
-    }
-
-    /// Names the newest checkpoint if the group ended the run. Says so if the run has done steps
-    /// and no checkpoint of them exists.
-    pub(crate) fn with_missing_checkpoint(&self, error: TrainError) -> TrainError {
-        if !self.group.keeps_run() {
-            return error;
-        }
-        let newest = checkpoint::newest(&self.run);
-        if let (TrainError::Group { source, .. }, Ok((loaded, _))) = (&error, &newest) {
-            return TrainError::Group {
-                source: source.clone(),
-                checkpoint: Some(RunFolder::checkpoint_name(loaded.state.step)),
-            };
-        }
-        let lost_steps = self.faults.reached() > 0 && newest.is_err();
-        if lost_steps && !error.names_checkpoint() {
-            return TrainError::NothingSaved(Box::new(error.without_resume()));
-        }
-        error
-    }
-
-    fn snapshot(&mut self) -> (&mut Checkpointer, Snapshot<'_, 'a>) {
+    /// What saves, and what it reads or informs.
+    pub(crate) fn snapshot(&mut self) -> (&mut Saving, Snapshot<'_, 'a>) {
         let snapshot = Snapshot {
             learner: &self.learner,
             state: &mut self.state,
             controller: &mut self.controller,
             log: &mut self.log,
         };
-        (&mut self.checkpointer, snapshot)
+        (&mut self.saving, snapshot)
     }
 
     /// Drops weights, moments and cached images.
     pub(crate) fn unload(&mut self) -> Result<()> {
-        self.must_reload = true;
-        self.learner.unload();
+        self.device.unload(&mut self.learner);
         self.loaders.release();
         self.controller.release()
     }
@@ -801,54 +505,29 @@ impl<'a, T: Task> Session<'a, T> {
     /// # Errors
     /// The device is lost.
     pub(crate) fn drop_state(&mut self) -> Result<()> {
-        self.must_reload = true;
         self.controller.discard();
-        self.learner.unload();
+        self.device.unload(&mut self.learner);
         self.loaders.release();
         self.controller.drain().map(|_| ())
-    }
-
-    /// Replaces a lost device by a new one of the same kind. The state has been dropped. The lost
-    /// device is dropped first, with its pools: a run that uses most of the memory has no space
-    /// for those of two devices.
-    pub(crate) fn replace_device(&mut self) -> Result<()> {
-        let lost = std::mem::replace(&mut self.chosen.device, Device::Cpu);
-        self.learner.forget_device();
-        self.controller.replace_device(&Device::Cpu);
-        discard(lost);
-        let device = select_device(self.chosen.kind.into())?.device;
-        self.controller.replace_device(&device);
-        self.chosen.device = device;
-        Ok(())
     }
 
     /// Loads the newest checkpoint, or builds the initial state again if none was written yet.
     pub(crate) fn load_newest(&mut self) -> Result<()> {
         match checkpoint::newest(&self.run) {
             Ok((loaded, _)) => self.load(&loaded),
-            Err(TrainError::NoCheckpoint { .. }) if !self.checkpointer.has_checkpoint() => {
-                self.learner = self.initial_state()?;
+            Err(TrainError::NoCheckpoint { .. }) if !self.saving.has_checkpoint() => {
+                self.device.reset(self.plan, &mut self.learner)?;
                 self.state = RunState::default();
-                self.checkpointer.end_update();
-                self.must_reload = false;
+                self.saving.end_update();
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    fn initial_state(&self) -> Result<TrainState> {
-        let learner = TrainState::new(self.plan, &self.chosen.device)?;
-        Ok(learner.with_memory_limit(self.micro_batch_limit_bytes))
-    }
-
     /// Loads weights, moments and position from a checkpoint.
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
-        self.learner = self.initial_state()?;
-        with_autorelease_pool(|| {
-            checkpoint::load(loaded, &mut self.learner, OptimizerState::Load)
-        })?;
-        self.must_reload = false;
+        self.device.load(self.plan, loaded, &mut self.learner)?;
         self.restore_position(loaded);
         Ok(())
     }
@@ -856,7 +535,7 @@ impl<'a, T: Task> Session<'a, T> {
     /// Restores the position of a checkpoint without its weights.
     pub(crate) fn restore_position(&mut self, loaded: &Loaded) {
         self.state = loaded.state.clone();
-        self.checkpointer.loaded(&self.state);
+        self.saving.loaded(&self.state);
     }
 
     /// The memory event for `sample`.
@@ -910,120 +589,20 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Emits that the run continues at the current step. Events of later steps become invalid.
     pub(crate) fn emit_resumed(&mut self) -> Result<()> {
-        let resumed = self.resumed_event();
+        let resumed = resumed_event(self);
         self.log.emit(resumed)
     }
 
-    fn resumed_event(&self) -> RunEvent {
-        RunEvent::Resumed {
-            at_ms: self.log.now_ms(),
-            unix_ms: unix_ms(),
-            step: self.state.step,
-            process: std::process::id(),
-            device: self.chosen.kind.to_string(),
-            device_reason: self.chosen.reason.clone(),
-            steps: self.plan.steps,
-            epochs: self.plan.epochs(),
-        }
+    fn warn_about_machine(&mut self) -> Result<()> {
+        let chosen = &self.device.chosen;
+        let shared_gpu = start_warnings::shared_gpu(chosen, &self.group);
+        let slow_precision = start_warnings::slow_precision(self.plan, chosen)?;
+        self.warn_if(shared_gpu)?;
+        self.warn_if(slow_precision)?;
+        self.warn_if(start_warnings::short_disk(&self.run, &self.learner))
     }
 
-    fn warn_if_micro_batch_is_limited(&mut self) -> Result<()> {
-        let most = self.plan.effective_batch;
-        match self.plan.fixed_micro_batch {
-            Some(size) if size > most => {
-                let message = format!(
-                    "the micro-batch is {most} instead of {size}, because a step has {}",
-                    samples(most)
-                );
-                self.log.warn("micro_batch_limited", message)
-            }
-            _ => Ok(()),
-        }
+    fn warn_if(&mut self, warning: Option<Warning>) -> Result<()> {
+        warning.map_or(Ok(()), |(code, message)| self.log.warn(code, message))
     }
-
-    fn warn_if_nothing_is_held_out(&mut self) -> Result<()> {
-        if self.plan.held_out_samples > 0 {
-            return Ok(());
-        }
-        let missing = if self.plan.classes.is_empty() {
-            "the error of the model cannot be measured"
-        } else {
-            "no accuracy can be measured"
-        };
-        let message = format!(
-            "nothing is held out, so {missing}; add more samples, or a folder of validation data"
-        );
-        self.log.warn("nothing_held_out", message)
-    }
-
-    fn warn_if_disk_is_short(&mut self) -> Result<()> {
-        match checkpoint::disk_warning(&self.run, &self.learner) {
-            Some(message) => self.log.warn("disk_short", message),
-            None => Ok(()),
-        }
-    }
-
-    /// Warns if the processes of this machine are more than its GPUs, and this one therefore uses
-    /// the same GPU as another one. A scheduler that hides the GPUs of other processes shares them
-    /// out by itself.
-    fn warn_if_gpu_is_shared(&mut self) -> Result<()> {
-        let gpus = self.chosen.gpu_count();
-        let is_assigned = std::env::var_os(VISIBLE_GPUS).is_some();
-        if gpus == 0 || is_assigned || self.group.number_here() < gpus {
-            return Ok(());
-        }
-        let message = format!(
-            "{} processes share the GPUs of this machine ({gpus}). Start one process per GPU.",
-            self.group.ranks_here()
-        );
-        self.log.warn("shared_gpu", message)
-    }
-
-    fn warn_if_precision_is_slow(&mut self) -> Result<()> {
-        let (precision, wanted) = (self.plan.precision, self.plan.device);
-        match precision.device_warning(&self.chosen, wanted)? {
-            Some(message) => self.log.warn("slow_precision", message),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The device of a run, which is checked first if it is a GPU.
-fn choose_device(
-    plan: &Plan,
-    machine: &Machine,
-    mut progress: CheckProgress,
-) -> Result<SelectedDevice> {
-    let saved = machine.device_check_path.as_deref();
-    let chosen = checked_device_for(plan.device, plan.precision, saved, &mut progress)?;
-    plan.precision.device_warning(&chosen, plan.device)?;
-    Ok(chosen)
-}
-
-/// Reports a device check to the observer of a run, and ends it if the user stops the run.
-struct CheckProgress<'c, 'o> {
-    control: &'c Control,
-    observer: &'c mut (dyn FnMut(&RunEvent) + Send + 'o),
-    at_ms: u64,
-}
-
-impl CheckObserver for CheckProgress<'_, '_> {
-    fn progress(&mut self, done: usize, total: usize) -> ControlFlow<()> {
-        (self.observer)(&RunEvent::DeviceCheck {
-            at_ms: self.at_ms,
-            done: done as u32,
-            total: total as u32,
-        });
-        if self.control.is_stopping() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
-}
-
-fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |age| age.as_millis() as u64)
 }

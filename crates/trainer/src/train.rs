@@ -5,6 +5,7 @@
 mod train_baseline;
 mod evaluate;
 mod stop_run;
+mod probe_memory;
 mod requests;
 mod recover_from_device_failure;
 mod agree_on_run;
@@ -29,9 +30,10 @@ use crate::threads::on_threads;
 use agree_on_run::{agree_on_files, agree_on_run};
 use dataset::DetectedDataset;
 use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted, patience_is_exhausted};
-use group_step::{accumulate_in_group, end_in_group};
+use group_step::{accumulate_in_group, end_in_group, follow_step, restore_suspended_ranks};
 use pressure::{Action, Outcome, Phase};
-use recover_from_device_failure::restore;
+use probe_memory::probe_memory;
+use recover_from_device_failure::{recover, redo_step, restore};
 use requests::handle_requests;
 use runlog::{CheckpointReason, RunFolder, StopReason};
 use std::ops::ControlFlow;
@@ -188,11 +190,7 @@ pub(crate) fn with_sample_counts<T: Task>(plan: Plan, data: &T::Data) -> Plan {
 /// Trains to the end and emits how it ended.
 fn train<T: Task>(mut session: Session<'_, T>) -> Result<RunOutcome> {
     train_loop(&mut session).map_err(|error| {
-        // A checkpoint that could not be written is not tried again.
-        if !matches!(error, TrainError::CheckpointWrite { .. }) {
-            session.save_after_error();
-        }
-        let error = session.with_missing_checkpoint(error);
+        let error = session.save_after_error(error);
         emit_failed(&mut session, &error);
         error
     })
@@ -210,7 +208,7 @@ fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<RunOutcome> {
             error if error.device_fault().is_some() => error,
             TrainError::DeviceFailed { .. } => return Err(error),
             // An error of another kind may follow a failure that the device has not reported yet.
-            error => session.earlier_fault().ok_or(error)?,
+            error => session.device.earlier_fault().ok_or(error)?,
         };
         outcome = with_autorelease_pool(|| {
             restore(session, fault)?;
@@ -253,12 +251,12 @@ fn train_step<T: Task>(session: &mut Session<'_, T>) -> Result<ControlFlow<StopR
     };
     match accumulated {
         Accumulated::Batch(batch, health) => session.update(*batch, &health)?,
-        Accumulated::Followed => session.follow_step(),
+        Accumulated::Followed => follow_step(session),
         Accumulated::Repeat => return Ok(ControlFlow::Continue(())),
         Accumulated::Stop(reason) => return Ok(ControlFlow::Break(reason)),
     }
     if std::mem::take(&mut session.machines.restores_ranks) {
-        session.restore_suspended_ranks()?;
+        restore_suspended_ranks(session)?;
     }
     if evaluation_is_due(session) {
         let flow = evaluate_within_patience(session)?;
@@ -291,7 +289,7 @@ fn repeat_after_fault<T: Task>(
     session: &mut Session<'_, T>,
     error: TrainError,
 ) -> Result<Accumulated> {
-    session.redo_step(error)?;
+    redo_step(session, error)?;
     Ok(Accumulated::Repeat)
 }
 
@@ -310,11 +308,11 @@ enum Accumulated {
 /// Accumulates the gradients of one effective batch in micro-batches.
 ///
 /// # Errors
-/// After a fault of the device the gradients are lost. [`Session::redo_step`] decides whether the
+/// After a fault of the device the gradients are lost. [`redo_step`] decides whether the
 /// weights may be damaged too.
 fn accumulate<T: Task>(session: &mut Session<'_, T>) -> Result<Accumulated> {
     let mut batch = EffectiveBatch::new(session.begin_step());
-    session.probe_memory(&mut batch.pending)?;
+    probe_memory(session, &mut batch.pending)?;
     while batch.pending.remaining() > 0 {
         if handle_requests(session)? {
             return Ok(Accumulated::Stop(StopReason::Requested));
@@ -357,7 +355,7 @@ fn accumulate<T: Task>(session: &mut Session<'_, T>) -> Result<Accumulated> {
                 with_autorelease_pool(|| batch.add(gradients))?;
                 batch.record_checkpoint_blocks(answer.decision.checkpoint_blocks);
             }
-            Err(error) => session.recover(error, batch.micro_batches() > 0)?,
+            Err(error) => recover(session, error, batch.micro_batches() > 0)?,
         }
     }
     let batch = batch.finish().ok_or_else(|| TrainError::NoData {

@@ -148,7 +148,9 @@ impl Answer {
         if let Ok(share) = &self.share {
             self.print_share(share);
         }
-        out!("This is a rough estimate: `ebb plan FOLDER` measures a network of Ebb.");
+        out!(
+            "This is a rough estimate. For a network of Ebb, `ebb plan FOLDER` measures the memory."
+        );
     }
 
     fn print_share(&self, share: &DeviceShare) {

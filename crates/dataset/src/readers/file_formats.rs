@@ -107,6 +107,11 @@ pub fn is_text_file(path: &Path) -> bool {
     FileFormat::from_path(path).is_some_and(|format| !format.is_for(Use::Rows))
 }
 
+/// Whether the extension of a file is one of JSON lines.
+pub(crate) fn is_json_lines_file(path: &Path) -> bool {
+    FileFormat::from_path(path).is_some_and(|format| format.key == "JsonLines")
+}
+
 impl FileFormat {
     /// The format of a file by its extension.
     pub(crate) fn from_path(path: &Path) -> Option<&'static Self> {

@@ -96,16 +96,19 @@ pub fn joined(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
 /// As [`joined`], without a kernel that joins.
 #[expect(clippy::disallowed_methods, reason = "all others call this function")]
 pub(crate) fn joined_by_candle(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
-    // On Metal, candle would copy a strided tensor through constant memory first.
-    let plain = |part: &&Tensor| {
-        if is_metal(part.device()) {
-            contiguous(part)
-        } else {
-            Ok((*part).clone())
-        }
-    };
-    let parts = parts.iter().map(plain).collect::<Result<Vec<_>>>()?;
+    let parts = parts.iter().map(|part| contiguous_on_metal(part));
+    let parts = parts.collect::<Result<Vec<_>>>()?;
     Ok(Tensor::cat(&parts, axis)?)
+}
+
+/// `x` for an operation of candle that takes any layout. On Metal it is made contiguous by Ebb's
+/// kernels first, because candle would copy a strided tensor through constant memory.
+pub(crate) fn contiguous_on_metal(x: &Tensor) -> Result<Tensor> {
+    if is_metal(x.device()) {
+        contiguous(x)
+    } else {
+        Ok(x.clone())
+    }
 }
 
 /// `x` in a new contiguous tensor.

@@ -2,7 +2,7 @@
 //! elsewhere. The values are the same bits.
 
 use crate::error::Result;
-use crate::kernels::{copies, is_metal};
+use crate::kernels::copies;
 use crate::ops::stock_product;
 use crate::tape::{Kernels, Tape};
 use crate::unshared_copy;
@@ -78,15 +78,7 @@ impl Copies {
         {
             return Ok(y);
         }
-        Ok(contiguous_on_metal(x)?.pad_with_zeros(axis, zeros.0, zeros.1)?)
-    }
-}
-
-/// A tensor that candle pads without copying it through constant memory first.
-fn contiguous_on_metal(x: &Tensor) -> Result<Tensor> {
-    if is_metal(x.device()) {
-        copies::contiguous(x)
-    } else {
-        Ok(x.clone())
+        let x = copies::contiguous_on_metal(x)?;
+        Ok(x.pad_with_zeros(axis, zeros.0, zeros.1)?)
     }
 }

@@ -1,8 +1,9 @@
 //! The check of the GPU before any run needs it, and what others see of a check that runs.
 
+use super::DeviceCheck;
 use super::check_lock::{CheckGuard, CheckLock, THIS_PROCESS};
+use super::check_once::decided_or_run;
 use super::low_priority_threads::at_low_priority;
-use super::{DeviceCheck, decided_or_run};
 use crate::error::Result;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -111,8 +112,9 @@ fn described(device: &str, kind: DeviceKind, path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::check_once::{Unfinished, saved_or_run};
     use super::super::tests::{cpu, findings};
-    use super::super::{CheckObserver, RefusedKernels, Unfinished, saved_or_run};
+    use super::super::{CheckObserver, RefusedKernels};
     use super::*;
     use crate::error::TrainError;
     use std::ops::ControlFlow;
@@ -205,7 +207,7 @@ mod tests {
     #[test]
     fn a_check_that_ended_the_process_is_not_repeated_in_the_background() {
         let (_folder, path) = saved(true);
-        DeviceCheck::save_unfinished(&path, &metal(), Unfinished::default(), 7);
+        Unfinished::default().save(&path, &metal(), 7);
         assert!(reserve(DeviceKind::Metal, &path, &CheckLock::new()).is_none());
     }
 
@@ -308,10 +310,10 @@ mod tests {
         let unknown = "Metal on Apple M1; Ebb checks each operation before its first use";
         assert_eq!(describe(&path.with_extension("none")), unknown);
         let before = Unfinished { times: 0, at: 7 };
-        DeviceCheck::save_unfinished(&path, &metal(), before, 7);
+        before.save(&path, &metal(), 7);
         assert_eq!(describe(&path), unknown);
         let before = Unfinished { times: 1, at: 7 };
-        DeviceCheck::save_unfinished(&path, &metal(), before, 7);
+        before.save(&path, &metal(), 7);
         let text = describe(&path);
         assert!(
             text.starts_with("CPU, ") && text.contains("never finished"),

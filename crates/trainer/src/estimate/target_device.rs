@@ -70,7 +70,7 @@ impl Target {
 
     /// Number of decoding threads that the run will have.
     pub(super) fn workers(&self, plan: &Plan) -> usize {
-        crate::session::workers(plan, self.kind)
+        plan.workers_on(self.kind)
     }
 
     /// Resident bytes while `heap_bytes` are in use. `unreused_bytes` are those of freed blocks of

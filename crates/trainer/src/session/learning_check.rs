@@ -1,5 +1,8 @@
 //! Checks early in a run whether the training loss falls.
 
+use crate::lr_schedule::LrSchedule;
+use crate::plan::Plan;
+use dataset::Task;
 use runlog::format_count;
 
 /// Steps whose losses are averaged at the start and before the check.
@@ -40,6 +43,14 @@ impl MeanLoss {
 }
 
 impl LearningCheck {
+    /// The check of a run of which `done` steps are trained, unless its loss is meant not to fall:
+    /// a search for a learning rate raises it, and the loss of a token compression depends on the
+    /// temperature.
+    pub fn for_plan(plan: &Plan, done: u64) -> Self {
+        let falls = plan.lr_schedule == LrSchedule::Cosine && plan.task() != Task::TokenCompression;
+        LearningCheck::new(if falls { plan.steps } else { 0 }, done)
+    }
+
     /// The check of a run of `steps` steps, of which `done` are trained. A run that is too short or
     /// was resumed is not checked.
     pub fn new(steps: u64, done: u64) -> Self {

@@ -1,5 +1,6 @@
 //! Evaluates the held-out samples, in micro-batches that the memory controller decides.
 
+use super::recover_from_device_failure::recover;
 use super::requests::handle_requests;
 use super::stop_run::stop_for_shortage;
 use super::suspend::suspend;
@@ -90,7 +91,7 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
                 sum.add(evaluated);
                 pending.done(count);
             }
-            Err(error) => session.recover(error, false)?,
+            Err(error) => recover(session, error, false)?,
         }
     }
     session.timer.restart();

@@ -4,12 +4,15 @@
 //! others process its samples.
 
 use super::Accumulated;
+use super::probe_memory::probe_memory;
+use super::recover_from_device_failure::recover;
 use super::requests::handle_requests;
 use super::stop_run::stop_for_shortage;
+use crate::checkpoint;
 use crate::data::TrainLoader;
 use crate::error::{Result, TrainError};
 use crate::gradient_accumulation::EffectiveBatch;
-use crate::run_group::{Contribution, MachineReport, exchange};
+use crate::run_group::{Contribution, MachineReport, exchange, share_checkpoint};
 use crate::session::Session;
 use crate::task::Task;
 use dataset::SampleError;
@@ -192,8 +195,11 @@ fn process<T: Task>(
     let decided = part.decision.take();
     session.loaders.train.select(claimed, next);
     part.batch.pending.expect(count);
-    if count > 1 && session.needs_probe() && !std::mem::replace(&mut part.has_probed, true) {
-        session.probe_memory(&mut part.batch.pending)?;
+    if count > 1
+        && session.controller.needs_probe()
+        && !std::mem::replace(&mut part.has_probed, true)
+    {
+        probe_memory(session, &mut part.batch.pending)?;
         // The next decision knows what a sample needs.
         part.batch.pending.clear();
         return Ok(Ended::GivenBack);
@@ -233,7 +239,7 @@ fn process<T: Task>(
             Ok(Ended::Confirmed)
         }
         Err(error) => {
-            session.recover(error, part.batch.micro_batches() > 0)?;
+            recover(session, error, part.batch.micro_batches() > 0)?;
             part.batch.pending.clear();
             Ok(Ended::GivenBack)
         }
@@ -312,6 +318,36 @@ fn complete<T: Task>(session: &mut Session<'_, T>, part: OwnPart<T>) -> Result<A
     })?;
     let health = session.confirm_gradients(&batch)?;
     Ok(Accumulated::Batch(Box::new(batch), health))
+}
+
+/// Counts a step whose update only the other ranks of the group make, because this one has
+/// freed its weights.
+pub(super) fn follow_step<T: Task>(session: &mut Session<'_, T>) {
+    session.state.step += 1;
+    session.timer.restart();
+}
+
+/// Sends the weights and moments of this step to the ranks that have freed them and can load
+/// them again. All ranks of the group call it after the same step. If no checkpoint can be
+/// written now, nothing is sent, and the ranks ask again.
+pub(super) fn restore_suspended_ranks<T: Task>(session: &mut Session<'_, T>) -> Result<()> {
+    let (saving, mut snapshot) = session.snapshot();
+    let _ = saving.save_ahead(&mut snapshot)?;
+    let is_saved = session.saving.is_saved(session.state.step);
+    let Some(last_update) = session.group.broadcast_update(is_saved)? else {
+        return Ok(());
+    };
+    let is_suspended = session.learner.is_unloaded();
+    share_checkpoint(&session.group, &session.run, is_suspended)?;
+    if is_suspended && !session.group.keeps_run() {
+        let (loaded, _) = checkpoint::newest(&session.run)?;
+        session.load(&loaded)?;
+        // It was only a way to get here.
+        let _ = disk::remove_dir_all(&loaded.path);
+        session.group.set_last_update(last_update);
+        session.restart_loader();
+    }
+    Ok(())
 }
 
 /// Ends the run on all ranks once rank 0 ends it before its last step. After a stop by the user,

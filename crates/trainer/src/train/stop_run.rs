@@ -35,7 +35,7 @@ pub(super) fn finish<T: Task>(
     reason: StopReason,
 ) -> Result<RunOutcome> {
     let started = Instant::now();
-    if !session.checkpointer.is_saved(session.state.step) {
+    if !session.saving.is_saved(session.state.step) {
         match reason {
             // The shortage that ends the run may also make this fail. That is no reason to fail the
             // run: the last valid checkpoint remains.
@@ -66,7 +66,7 @@ pub(super) fn finish<T: Task>(
 /// The message of the last event. `seconds` is the duration of the last checkpoint.
 fn message<T: Task>(session: &Session<'_, T>, reason: StopReason, seconds: f64) -> String {
     let step = format_count(session.state.step);
-    if !session.checkpointer.is_saved(session.state.step) {
+    if !session.saving.is_saved(session.state.step) {
         return format!("Stopped at step {step} without a new checkpoint");
     }
     match reason {

@@ -19,7 +19,8 @@ pub(super) fn suspend<T: Task>(
     phase: Phase,
     samples: usize,
 ) -> Result<ControlFlow<StopReason>> {
-    if !session.save_for_suspension()? {
+    let (saving, mut snapshot) = session.snapshot();
+    if !saving.save_for_suspension(&mut snapshot)? {
         session.controller.wait(&session.control);
         return Ok(ControlFlow::Continue(()));
     }

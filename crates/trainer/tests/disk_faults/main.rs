@@ -20,7 +20,9 @@ use pressure::Action;
 use runlog::{CheckpointReason, RunEvent, RunFolder, RunStore, StopReason, read_events};
 use scenario::{INTERVAL, STEPS, Scenario, Story, files, temporary_folder};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 use trainer::Control;
 use trainer::internals::TrainState;
 
@@ -36,33 +38,34 @@ fn is_complete() -> bool {
     std::env::var("EBB_DISK_FAULTS").is_ok_and(|value| value == "all")
 }
 
-/// A run on a disk that works.
-fn calm(scenario: &Scenario) -> (Story, usize) {
+/// A run on a disk that works: its folder, the disk, and what happened.
+fn played(scenario: &Scenario) -> (TempDir, Arc<SimulatedDisk>, Story) {
     let root = temporary_folder();
     let disk = SimulatedDisk::new(root.path());
-    let _installed = disk.install();
-    let story = scenario.play(root.path(), &disk);
-    expect_calm(&story);
-    (story, disk.operations().len())
-}
-
-fn expect_calm(story: &Story) {
+    let story = {
+        let _installed = disk.install();
+        scenario.play(root.path(), &disk)
+    };
     let Story {
         errors, complaints, ..
-    } = story;
+    } = &story;
     assert!(
         errors.is_empty() && complaints.is_empty(),
         "{errors:#?} {complaints:#?}"
     );
+    (root, disk, story)
+}
+
+/// A run on a disk that works, and its number of operations.
+fn calm(scenario: &Scenario) -> (Story, usize) {
+    let (_root, disk, story) = played(scenario);
+    let operations = disk.operations().len();
+    (story, operations)
 }
 
 #[test]
 fn every_change_goes_through_the_file_layer() {
-    let (scenario, root) = (Scenario::new(true), temporary_folder());
-    let disk = SimulatedDisk::new(root.path());
-    let _installed = disk.install();
-    let story = scenario.play(root.path(), &disk);
-    expect_calm(&story);
+    let (root, disk, _) = played(&Scenario::new(true));
     let mut cuts = disk.power_cuts();
     while cuts.next_change().is_some() {}
     let recorded = temporary_folder();
@@ -163,13 +166,8 @@ fn with_fault(
 
 #[test]
 fn the_power_may_fail_after_any_change() {
-    let (scenario, root) = (Scenario::new(true), temporary_folder());
-    let disk = SimulatedDisk::new(root.path());
-    let story = {
-        let _installed = disk.install();
-        scenario.play(root.path(), &disk)
-    };
-    expect_calm(&story);
+    let scenario = Scenario::new(true);
+    let (_root, disk, story) = played(&scenario);
     let mut cuts = disk.power_cuts();
     let (mut changes, mut failures) = (0, Vec::new());
     while let Some(change) = cuts.next_change() {

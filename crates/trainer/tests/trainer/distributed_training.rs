@@ -21,6 +21,12 @@ use trainer::{Control, Plan, Request, RunGroup, RunOutcome};
 /// Largest fixed micro-batch that a rank processes without having measured its memory before.
 const UNPROBED_MICRO_BATCH: u32 = 2;
 
+/// The largest difference of the loss of a step, as a fraction of the loss of `alone`.
+fn worst_difference(rank: &Trained, alone: &Trained) -> f64 {
+    let losses = rank.losses().into_iter().zip(alone.losses());
+    losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max)
+}
+
 /// Trains alone, and in groups of 2 and 3 ranks with different micro-batches and seeded delays.
 #[track_caller]
 fn check_equality(name: &str, config: RunConfig) {
@@ -61,8 +67,7 @@ fn check_equality(name: &str, config: RunConfig) {
             );
         }
         let drift = distance(&ranks[0].weights(STEPS), &last) / way;
-        let losses = ranks[0].losses().into_iter().zip(alone.losses());
-        let worst = losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
+        let worst = worst_difference(&ranks[0], &alone);
         println!(
             "{name}, micro-batches {micro_batches:?}: weights differ by {drift:.1e} of the way, losses by {worst:.1e}, {} micro-batches",
             ranks[0].micro_batches()
@@ -116,8 +121,7 @@ fn a_rank_that_comes_late_to_a_step_is_not_waited_for() {
     assert!(first.idle + 3 >= STEPS, "the others have left it nothing");
     let of_others: u32 = others.iter().map(|rank| rank.confirmed).sum();
     assert_eq!(of_others + first.confirmed, first.processed());
-    let losses = ranks[0].losses().into_iter().zip(alone.losses());
-    let worst = losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
+    let worst = worst_difference(&ranks[0], &alone);
     assert!(worst <= 1e-12, "{worst:e}");
 }
 
@@ -518,8 +522,7 @@ fn a_sample_that_one_rank_cannot_read_is_processed_by_rank_0() {
     let alone = train(&config, RunGroup::default(), Control::default());
     let ranks = in_group(&[config, copy], delayed(8));
     assert!(ranks.iter().all(|rank| rank.outcome.is_ok()));
-    let losses = ranks[0].losses().into_iter().zip(alone.losses());
-    let worst = losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
+    let worst = worst_difference(&ranks[0], &alone);
     assert!(worst <= 1e-12, "{worst:e}");
     let named = ranks[0].events.iter().any(|event| {
         matches!(event, RunEvent::Machine { rank: 1, message, .. } if message.contains("owl/3.png"))
@@ -539,8 +542,7 @@ fn more_ranks_than_samples_train_the_same() {
     let alone = train(&config, RunGroup::default(), Control::default());
     let configs = vec![config; 4];
     let ranks = in_group(&configs, delayed(10));
-    let losses = ranks[0].losses().into_iter().zip(alone.losses());
-    let worst = losses.map(|(a, b)| (a - b).abs() / b).fold(0.0, f64::max);
+    let worst = worst_difference(&ranks[0], &alone);
     assert!(
         ranks.iter().all(|rank| rank.outcome.is_ok()) && worst <= 1e-12,
         "{worst:e}"

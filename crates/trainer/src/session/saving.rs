@@ -1,14 +1,22 @@
-//! Decides when a checkpoint is due and writes it. The file format is in `checkpoint.rs`.
+//! Decides when a checkpoint is saved, writes it, and warns if that fails. A checkpoint is saved
+//! because of the plan, the user, memory pressure, a low battery, a disk that becomes full, or the
+//! end of the run. The file format is in `checkpoint.rs`.
 
-use super::disk_watch::DiskWatch;
-use super::save_schedule::SaveSchedule;
+mod disk_watch;
+mod save_schedule;
+mod saving_cost;
+
 use crate::checkpoint::{self, Retention, RunState};
 use crate::error::{Result, TrainError};
 use crate::event_log::EventLog;
 use crate::memory_controller::MemoryController;
 use crate::plan::Plan;
+use crate::run_group::RunGroup;
 use crate::train_state::TrainState;
-use runlog::{CheckpointReason, RunEvent, RunFolder};
+use disk_watch::DiskWatch;
+use pressure::PowerPolicyChange;
+use runlog::{CheckpointReason, FULL_SPEED, RESTS, RunEvent, RunFolder};
+use save_schedule::SaveSchedule;
 use std::time::Instant;
 use tape::device::with_autorelease_pool;
 
@@ -21,9 +29,13 @@ const SHORTEST_GROUP_INTERVAL_MS: u64 = 2 * 60_000;
 /// Attempts to read the weights from a device that fails.
 const ATTEMPTS: u32 = 3;
 
-/// Writes the checkpoints of one session.
-pub struct Checkpointer {
+/// The checkpoints of one session. In a group, rank 0 alone saves.
+pub struct Saving {
     run: RunFolder,
+    /// Whether this rank keeps the run folder. Another rank saves nothing.
+    keeps_run: bool,
+    /// Number of steps of the run.
+    steps: u64,
     /// Which checkpoints stay.
     retention: Retention,
     /// Number of checkpoints that the run has saved.
@@ -56,16 +68,19 @@ pub struct Snapshot<'s, 'a> {
     pub log: &'s mut EventLog<'a>,
 }
 
-impl Checkpointer {
+impl Saving {
     /// `state` is that of the newest checkpoint of earlier sessions.
-    pub fn new(run: &RunFolder, plan: &Plan, state: &RunState, is_alone: bool) -> Self {
+    pub fn new(run: &RunFolder, plan: &Plan, state: &RunState, group: &RunGroup) -> Self {
+        let is_alone = group.is_alone();
         let shortest_ms = if is_alone {
             SHORTEST_INTERVAL_MS
         } else {
             SHORTEST_GROUP_INTERVAL_MS
         };
-        Checkpointer {
+        Saving {
             run: run.clone(),
+            keeps_run: group.keeps_run(),
+            steps: plan.steps,
             retention: Retention {
                 newest: plan.keep_checkpoints,
                 every: plan.keep_every,
@@ -95,11 +110,6 @@ impl Checkpointer {
     /// Whether this session has written or loaded a checkpoint.
     pub fn has_checkpoint(&self) -> bool {
         self.saved_step.is_some()
-    }
-
-    /// Another checkpoint follows the next one at once. If both fail, only the second is reported.
-    pub fn expect_another_save(&mut self) {
-        self.is_reported = true;
     }
 
     /// The session has loaded the checkpoint with this state.
@@ -137,6 +147,22 @@ impl Checkpointer {
             .is_due(every, plan.steps_per_epoch, step, now_ms)
     }
 
+    /// Saves if the battery is low, and tells a change of the power supply.
+    pub fn observe_power(&mut self, from: &mut Snapshot, change: PowerPolicyChange) -> Result<()> {
+        if let Some(message) = change.message {
+            let code = if change.rests { RESTS } else { FULL_SPEED };
+            from.log.warn(code, message)?;
+        }
+        if change.checkpoint && !self.is_saved(from.state.step) {
+            from.log.warn(
+                "battery_low",
+                "the battery is low, so Ebb saves a checkpoint".to_owned(),
+            )?;
+            self.save_or_warn(from, CheckpointReason::Power)?;
+        }
+        Ok(())
+    }
+
     /// Writes a checkpoint and removes old ones. Does nothing while the run is suspended. Weights
     /// that are not finite are not saved; a warning says so.
     ///
@@ -144,6 +170,9 @@ impl Checkpointer {
     /// It cannot be written, or the device fails in several attempts to read the weights. A failure
     /// after which the weights may be damaged is returned at once.
     pub fn save(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
+        if !self.keeps_run {
+            return Ok(());
+        }
         let mut attempts_left = ATTEMPTS;
         loop {
             attempts_left -= 1;
@@ -230,8 +259,13 @@ impl Checkpointer {
 
     /// Writes a checkpoint. If that fails the training continues with a warning: one for a row of
     /// failures, unless the user asked for the checkpoint. One that can wait is not tried if the
-    /// disk has no space for two, or, after an evaluation, if the disk fails again and again.
+    /// disk has no space for two, or, after an evaluation, if the disk fails again and again. After
+    /// the last step there is no warning: the run then saves once more, and ends with the error.
     pub fn save_or_warn(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
+        if !self.keeps_run {
+            return Ok(());
+        }
+        self.is_reported |= reason == CheckpointReason::Best && from.state.step >= self.steps;
         let can_wait = matches!(reason, CheckpointReason::Periodic | CheckpointReason::Best);
         if reason == CheckpointReason::Best && self.schedule.is_failing(from.log.now_ms()) {
             // The failures were reported.
@@ -268,9 +302,14 @@ impl Checkpointer {
         }
     }
 
-    /// The disk has `free` bytes left. If it becomes short, writes a checkpoint while one fits, and
-    /// warns that the next ones may not. The training continues.
-    pub fn watch_disk(&mut self, from: &mut Snapshot, free: u64) -> Result<()> {
+    /// Reads the free space of the run's disk. If it becomes short, writes a checkpoint while one
+    /// fits, and warns that the next ones may not. The training continues.
+    pub fn watch_disk(&mut self, from: &mut Snapshot) -> Result<()> {
+        let free = disk::available_bytes(&self.run.path).ok();
+        from.controller.set_disk_free(free);
+        let Some(free) = free.filter(|_| self.keeps_run) else {
+            return Ok(());
+        };
         if !self.disk_watch.becomes_short(free, from.log.now_ms()) {
             return Ok(());
         }
@@ -296,6 +335,9 @@ impl Checkpointer {
     /// Writes the checkpoint that a suspension may soon need. Returns whether one was written: the
     /// newest may be of this step already, and during a row of skipped steps none is written.
     pub fn save_ahead(&mut self, from: &mut Snapshot) -> Result<bool> {
+        if !self.keeps_run {
+            return Ok(false);
+        }
         let step = from.state.step;
         if self.is_saved(step) || from.learner.is_skipping() || from.learner.is_unloaded() {
             return Ok(false);
@@ -309,7 +351,7 @@ impl Checkpointer {
 
     /// Makes sure that a checkpoint exists from which a suspended run can resume. Returns `false`
     /// if none could be written. One of an earlier step is enough: if there is time to write a
-    /// newer one, the decision to suspend asks for it, and [`Checkpointer::save_ahead`] writes it.
+    /// newer one, the decision to suspend asks for it, and [`Saving::save_ahead`] writes it.
     pub fn save_for_suspension(&mut self, from: &mut Snapshot) -> Result<bool> {
         if !self.has_checkpoint() {
             self.save_or_warn(from, CheckpointReason::Pressure)?;
@@ -319,7 +361,7 @@ impl Checkpointer {
 
     /// Saves the last complete step of a run that ends with an error, if possible.
     pub fn save_after_error(&mut self, from: &mut Snapshot) {
-        if !self.weights_in_doubt && !self.is_saved(from.state.step) {
+        if self.keeps_run && !self.weights_in_doubt && !self.is_saved(from.state.step) {
             // A second error here would hide the one that ended the run, so it is a warning.
             if let Err(error) = self.save(from, CheckpointReason::Stop) {
                 let step = from.state.step;
@@ -327,6 +369,26 @@ impl Checkpointer {
                 let _ = from.log.warn(error.code(), message);
             }
         }
+    }
+
+    /// Names the newest checkpoint if the group ended the run. Says so if the session has done
+    /// steps, up to `reached_step`, and no checkpoint of them exists.
+    pub fn with_missing_checkpoint(&self, error: TrainError, reached_step: u64) -> TrainError {
+        if !self.keeps_run {
+            return error;
+        }
+        let newest = checkpoint::newest(&self.run);
+        if let (TrainError::Group { source, .. }, Ok((loaded, _))) = (&error, &newest) {
+            return TrainError::Group {
+                source: source.clone(),
+                checkpoint: Some(RunFolder::checkpoint_name(loaded.state.step)),
+            };
+        }
+        let lost_steps = reached_step > 0 && newest.is_err();
+        if lost_steps && !error.names_checkpoint() {
+            return TrainError::NothingSaved(Box::new(error.without_resume()));
+        }
+        error
     }
 
     /// Adds the newest valid checkpoint to the error of a diverged run.

@@ -1,14 +1,15 @@
-//! The first event of a run.
+//! The first event of a session: a run has started or is resumed.
 
-use super::{Session, unix_ms};
+use super::Session;
 use crate::data::{EvalLoader, TrainLoader};
 use crate::task::Task;
 use runlog::{RunEvent, Started, format_count};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tape::device::DeviceKind;
 
 /// Describes the plan, the model and the machine.
 pub fn started_event<T: Task>(session: &Session<'_, T>, branched_from: String) -> RunEvent {
-    let (plan, chosen) = (session.plan, &session.chosen);
+    let (plan, chosen) = (session.plan, &session.device.chosen);
     RunEvent::Started(Box::new(Started {
         at_ms: 0,
         unix_ms: unix_ms(),
@@ -47,6 +48,21 @@ pub fn started_event<T: Task>(session: &Session<'_, T>, branched_from: String) -
     }))
 }
 
+/// Says that the run continues at the current step. Events of later steps become invalid.
+pub fn resumed_event<T: Task>(session: &Session<'_, T>) -> RunEvent {
+    let (plan, chosen) = (session.plan, &session.device.chosen);
+    RunEvent::Resumed {
+        at_ms: session.log.now_ms(),
+        unix_ms: unix_ms(),
+        step: session.state.step,
+        process: std::process::id(),
+        device: chosen.kind.to_string(),
+        device_reason: chosen.reason.clone(),
+        steps: plan.steps,
+        epochs: plan.epochs(),
+    }
+}
+
 /// How samples are loaded for training and evaluation.
 fn describe_loaders<T: Task>(session: &Session<'_, T>) -> String {
     let at_once = match session.plan.config.evaluation_batch {
@@ -54,7 +70,7 @@ fn describe_loaders<T: Task>(session: &Session<'_, T>) -> String {
         None => "evaluates as many samples as fit into memory".to_owned(),
     };
     // Other devices read the memory of the host.
-    let pinned = match session.chosen.kind {
+    let pinned = match session.device.chosen.kind {
         DeviceKind::Cuda => "pinned memory",
         _ => "no pinned memory",
     };
@@ -76,4 +92,10 @@ fn describe_samples<T: Task>(session: &Session<'_, T>) -> String {
         format_count(read),
         format_count(all)
     )
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |age| age.as_millis() as u64)
 }
