@@ -47,6 +47,7 @@ pub struct TrainState {
     heads: Heads,
     label_smoothing: f64,
     class_weights: Option<Vec<f64>>,
+    preference_beta: Option<f64>,
     compression: Option<Compression>,
     /// Number of targets that the loss of a sample is summed over: tokens of a window, or 1.
     targets: u32,
@@ -109,6 +110,7 @@ impl TrainState {
             heads,
             label_smoothing: plan.label_smoothing,
             class_weights: plan.class_weights.clone(),
+            preference_beta: plan.preference_beta,
             compression: plan.compression,
             targets: plan.targets_per_sample(),
             checkpointed: plan.checkpoint_blocks as usize,
@@ -207,6 +209,7 @@ impl TrainState {
             heads: self.heads,
             label_smoothing: self.label_smoothing,
             class_weights: self.class_weights.as_deref(),
+            preference_beta: self.preference_beta,
             compression: self.compression.as_ref(),
             dtype: self.precision.dtype(),
             loss_factor: self.loss_factor(),
