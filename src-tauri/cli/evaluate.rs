@@ -107,6 +107,11 @@ fn words(
             percent("top_5")
         ),
         Task::ImageClassification | Task::TextClassification => format!("{accuracy}{macro_f1}"),
+        Task::LanguageModel if report.metrics.contains_key("preference_accuracy") => format!(
+            "preference accuracy {:.1} %, reward margin {:.3}, ",
+            percent("preference_accuracy"),
+            percent("reward_margin") / 100.0
+        ),
         Task::LanguageModel => {
             format!("{:.3} bits per byte, ", percent("bits_per_byte") / 100.0)
         }
@@ -117,7 +122,8 @@ fn words(
             percent("reward") / 100.0
         ),
     };
-    let windows = if saved.task().is_on_documents() {
+    let is_in_windows = !report.metrics.contains_key("preference_accuracy");
+    let windows = if saved.task().is_on_documents() && is_in_windows {
         "windows of "
     } else {
         ""
