@@ -292,6 +292,11 @@ impl<'a> Tape<'a> {
         }
     }
 
+    /// The constant that [`Parameters::set_derived`] keeps for a parameter.
+    pub fn derived(&self, id: ParameterId) -> Option<&'a Tensor> {
+        self.parameters.derived(id)
+    }
+
     /// True if a parameter whose name begins with `prefix` is trained.
     pub fn trains_under(&self, prefix: &str) -> bool {
         let mut trained = self.parameters.iter();
