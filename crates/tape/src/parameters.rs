@@ -182,9 +182,9 @@ impl Parameters {
         }
     }
 
-    /// Keeps a constant that was computed from the current values, for use with a parameter. Methods
-    /// that replace values remove all of these constants. An optimizer that overwrites values does
-    /// not: they have to be computed again after its step.
+    /// Keeps a constant that was computed from the current values, for use with a parameter.
+    /// Methods that replace values remove all of these constants. An optimizer that overwrites
+    /// values does not: they have to be computed again after its step.
     pub fn set_derived(&mut self, id: ParameterId, tensor: Tensor) {
         self.derived.insert(id, tensor);
     }
@@ -259,8 +259,8 @@ impl Parameters {
     }
 
     /// These parameters for computing in a half type: matrices and kernels are rounded to `dtype`;
-    /// norms, biases and quantized matrices share the memory of the original. Without constants that
-    /// were computed from the original values.
+    /// norms, biases and quantized matrices share the memory of the original. Constants that were
+    /// computed from the original values are left out.
     pub fn rounded(&self, dtype: DType) -> Result<Parameters> {
         let round = |tensor: &Tensor| match tensor.dims().len() {
             0 | 1 => Ok(tensor.clone()),

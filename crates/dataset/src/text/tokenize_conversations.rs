@@ -94,8 +94,8 @@ impl LeftOut {
 
 /// Reads and tokenizes the conversations of a split, in the order of the inspection, on up to
 /// `threads` threads. Each token has the bit [`LEARNED`] if it is learned. A document counts the
-/// bytes of its learned text. A preference becomes two documents: the chosen and the rejected one. `goes_on` gets the number of bytes that are read, and returns false
-/// to stop.
+/// bytes of its learned text. A preference becomes two documents: the chosen and the rejected one.
+/// `goes_on` gets the number of bytes that are read, and returns false to stop.
 ///
 /// # Errors
 /// A file is missing or has changed since the inspection, or `sink` fails;

@@ -18,8 +18,8 @@ use runlog::{
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
 
-/// Preferences take a lower learning rate than conversations, by this factor: with a higher one, the
-/// probabilities of both answers fall.
+/// Preferences take a lower learning rate than conversations, by this factor: with a higher one,
+/// the probabilities of both answers fall.
 const PREFERENCE_RATE: f64 = 0.05;
 
 /// Choices of a config that do not depend on the dataset.
