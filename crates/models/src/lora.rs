@@ -94,6 +94,18 @@ impl FrozenLinear {
         BaseMap { weight, bias }
     }
 
+    /// The Euclidean norm of each row of the weight.
+    fn row_norms(&self) -> tape::Result<Vec<f64>> {
+        let none = Parameters::default();
+        let tape = Tape::forward_only(&none, Cancel::default(), Kernels::Fused);
+        let dtype = match &self.weight {
+            Frozen::Full(weight) if weight.dtype() == DType::F64 => DType::F64,
+            _ => DType::F32,
+        };
+        let norms = self.as_base(None).weight.row_norms(&tape, None, dtype)?;
+        to_f64(&norms)
+    }
+
     fn dims(&self) -> tape::Result<[usize; 2]> {
         match &self.weight {
             Frozen::Full(weight) => {
@@ -257,26 +269,27 @@ impl Adapter {
         outputs: usize,
         inputs: usize,
     ) -> tape::Result<Option<Self>> {
-        b.adapter_shape()
-            .map(|shape| Adapter::build(b, shape, [outputs, inputs], || Ok(vec![1.0; outputs])))
-            .transpose()
+        let Some(shape) = b.adapter_shape() else {
+            return Ok(None);
+        };
+        let norms = shape.is_weight_decomposed.then(|| vec![1.0; outputs]);
+        Adapter::build(b, shape, [outputs, inputs], norms).map(Some)
     }
 
-    /// The adapter of a map [outputs, inputs]. `norms` are those of its rows, which only
-    /// weight-decomposed adapters need.
+    /// The adapter of a map [outputs, inputs]. `norms` are those of its rows if the adapter is
+    /// weight-decomposed.
     fn build(
         b: &mut ParameterBuilder,
         shape: AdapterShape,
         [outputs, inputs]: [usize; 2],
-        norms: impl FnOnce() -> tape::Result<Vec<f64>>,
+        norms: Option<Vec<f64>>,
     ) -> tape::Result<Self> {
         Ok(Adapter {
             down: b.new_normal(DOWN, &[shape.rank, inputs], (1.0 / inputs as f64).sqrt())?,
             up: b.constant(UP, &[outputs, shape.rank], 0.0)?,
-            magnitude: if shape.is_weight_decomposed {
-                Some(b.vector(MAGNITUDE, norms()?)?)
-            } else {
-                None
+            magnitude: match norms {
+                Some(norms) => Some(b.vector(MAGNITUDE, norms)?),
+                None => None,
             },
             factor: shape.factor(),
             dropout: shape.dropout,
@@ -447,15 +460,10 @@ impl AdaptedLinear {
         shape: AdapterShape,
     ) -> tape::Result<Self> {
         let dims = base.dims()?;
-        let norms = || {
-            let none = Parameters::default();
-            let tape = Tape::forward_only(&none, Cancel::default(), Kernels::Fused);
-            let measured = match &base.weight {
-                Frozen::Full(weight) if weight.dtype() == DType::F64 => DType::F64,
-                _ => DType::F32,
-            };
-            let norms = base.as_base(None).weight.row_norms(&tape, None, measured)?;
-            to_f64(&norms)
+        let norms = if shape.is_weight_decomposed {
+            Some(base.row_norms()?)
+        } else {
+            None
         };
         b.within(name, |b| {
             Ok(AdaptedLinear {

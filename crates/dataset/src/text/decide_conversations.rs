@@ -48,10 +48,10 @@ pub(crate) fn decide(
 
 /// The tables of conversations, or those of preferences if the first table has preferences. The
 /// other ones of both are added to `skipped`.
-fn alike_chats<'t>(
-    tables: &'t [PreviewedTable],
+fn alike_chats<'t, 'e>(
+    tables: &'t [PreviewedTable<'e>],
     skipped: &mut Vec<SkippedFile>,
-) -> Vec<&'t PreviewedTable> {
+) -> Vec<&'t PreviewedTable<'e>> {
     let mut chats: Vec<&PreviewedTable> = tables.iter().filter(|it| !it.chat.is_empty()).collect();
     let Some(first) = chats.first().copied() else {
         return chats;

@@ -3,7 +3,7 @@
 //! windows are padded with tokens that do not count. If the data are preferences, the task learns
 //! them by direct preference optimization instead.
 
-use super::preferences;
+use super::preferences::{ACCURACY, PreferenceLearning, zero_pair};
 use super::{
     EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics, MicroBatchResult,
     Sample, Task,
@@ -74,8 +74,8 @@ impl Task for LanguageTask {
     }
 
     fn gradients(context: &ForwardContext, windows: &[Window]) -> Result<MicroBatchResult> {
-        if let Some(beta) = context.preference_beta {
-            return preferences::gradients(context, windows, beta);
+        if let Some(preferences) = preferences(context)? {
+            return preferences.gradients(windows);
         }
         let tape = context.training_tape(windows.iter().map(|window| window.index));
         let loss = loss(context, &tape, windows, context.checkpointed)?;
@@ -92,8 +92,8 @@ impl Task for LanguageTask {
     }
 
     fn evaluate(context: &ForwardContext, windows: &[Window]) -> Result<EvaluatedMicroBatch> {
-        if let Some(beta) = context.preference_beta {
-            return preferences::evaluate(context, windows, beta);
+        if let Some(preferences) = preferences(context)? {
+            return preferences.evaluate(windows);
         }
         let losses = loss(context, &context.inference_tape(), windows, 0)?.per_sample;
         Ok(EvaluatedMicroBatch {
@@ -106,7 +106,7 @@ impl Task for LanguageTask {
 
     fn zero_sample(context: &ForwardContext, index: u32) -> Window {
         if context.preference_beta.is_some() {
-            return preferences::zero_pair(context, index);
+            return zero_pair(context.input_size, index);
         }
         let zeros = || vec![0; context.input_size];
         Window {
@@ -121,11 +121,7 @@ impl Task for LanguageTask {
     /// `bits_per_byte`, the negative of which is the score. Of conversations, the bytes of the
     /// learned text count. Of preferences, the score is the negative loss.
     fn metrics(sum: &EvaluatedMicroBatch, inputs: &MetricInputs) -> Metrics {
-        if sum
-            .metrics
-            .iter()
-            .any(|(name, _)| name == preferences::ACCURACY)
-        {
+        if sum.metrics.iter().any(|(name, _)| name == ACCURACY) {
             return Metrics::new(sum, &[], -sum.loss / sum.weight.max(f64::MIN_POSITIVE));
         }
         let bytes = inputs.held_out_bytes.max(1) as f64;
@@ -157,6 +153,20 @@ impl LanguageTask {
             _ => Err(context.wrong_network(dataset::Task::LanguageModel)),
         }
     }
+}
+
+/// What learns the preferences of a context; `None` if its samples are none.
+fn preferences<'c, 'a>(
+    context: &'c ForwardContext<'a>,
+) -> Result<Option<PreferenceLearning<'c, 'a>>> {
+    let Some(beta) = context.preference_beta else {
+        return Ok(None);
+    };
+    Ok(Some(PreferenceLearning {
+        context,
+        network: LanguageTask::network(context)?,
+        beta,
+    }))
 }
 
 /// The loss of each token, [windows, tokens]. Padding is at the end, where no counted token attends

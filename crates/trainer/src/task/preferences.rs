@@ -8,7 +8,7 @@
 //! the weights. `beta (ln p - ln q)` is the reward of an answer. The loss is summed over the pairs
 //! and divided by their number in the whole effective batch.
 
-use super::{EvaluatedMicroBatch, ForwardContext, LanguageTask, MetricSums, MicroBatchResult};
+use super::{EvaluatedMicroBatch, ForwardContext, MetricSums, MicroBatchResult};
 use crate::data::padded_length;
 use crate::error::Result;
 use candle_core::{Device, Tensor};
@@ -97,29 +97,69 @@ fn conversations(pair: &Window) -> [(&[u32], &[u32]); 2] {
     [(inputs.0, targets.0), (inputs.1, targets.1)]
 }
 
+/// Learns preferences with a network.
+pub(super) struct PreferenceLearning<'c, 'a> {
+    pub context: &'c ForwardContext<'a>,
+    /// The network of the context.
+    pub network: &'a Gpt,
+    pub beta: f64,
+}
+
+impl PreferenceLearning<'_, '_> {
+    /// Forward and backward pass of some pairs.
+    pub fn gradients(&self, pairs: &[Window]) -> Result<MicroBatchResult> {
+        let context = self.context;
+        let batch = PairBatch::new(pairs, context.input_size);
+        // Both conversations of a pair have their own dropout.
+        let of_pair = |pair: &Window| [0, 1].map(|place| 2 * pair.index + place);
+        let tape = context.training_tape(pairs.iter().flat_map(of_pair));
+        let (loss, values) = self.loss(&tape, &batch, context.checkpointed)?;
+        let (gradients, losses) = context.backward(tape, loss)?;
+        Ok(MicroBatchResult {
+            gradients,
+            loss: losses.iter().sum(),
+            weight: pairs.len() as f64,
+            samples: pairs.len(),
+            // A window has no file that could be named.
+            not_finite: Vec::new(),
+            metrics: values.metrics(&batch)?,
+        })
+    }
+
+    /// Forward pass of some held-out pairs.
+    pub fn evaluate(&self, pairs: &[Window]) -> Result<EvaluatedMicroBatch> {
+        let batch = PairBatch::new(pairs, self.context.input_size);
+        let (loss, values) = self.loss(&self.context.inference_tape(), &batch, 0)?;
+        Ok(EvaluatedMicroBatch {
+            loss: to_f64(&loss.per_sample)?.iter().sum(),
+            weight: pairs.len() as f64,
+            samples: pairs.len() as u64,
+            metrics: values.metrics(&batch)?,
+            ..EvaluatedMicroBatch::default()
+        })
+    }
+
+    fn loss(
+        &self,
+        tape: &Tape,
+        batch: &PairBatch,
+        checkpointed: usize,
+    ) -> Result<(Loss, PairValues)> {
+        let frozen = self.context.inference_tape().without_adapters();
+        let reference = batch.token_losses(self.network, &frozen, 0)?;
+        let losses = batch.token_losses(self.network, tape, checkpointed)?;
+        let (loss, margins) = pair_losses(tape, &losses, &reference, batch.pairs(), self.beta)?;
+        let tokens = losses.tensor().clone();
+        Ok((loss, PairValues { margins, tokens }))
+    }
+}
+
 /// What the metrics of a micro-batch are computed from.
 struct PairValues {
     /// How much higher the reward of the chosen answer is, [pairs, 1].
     margins: Tensor,
     /// The loss of each token, [conversations times tokens].
     tokens: Tensor,
-}
-
-/// The loss of a micro-batch.
-fn batch_loss(
-    context: &ForwardContext,
-    tape: &Tape,
-    batch: &PairBatch,
-    beta: f64,
-    checkpointed: usize,
-) -> Result<(Loss, PairValues)> {
-    let network = LanguageTask::network(context)?;
-    let frozen = context.inference_tape().without_adapters();
-    let reference = batch.token_losses(network, &frozen, 0)?;
-    let losses = batch.token_losses(network, tape, checkpointed)?;
-    let (loss, margins) = pair_losses(tape, &losses, &reference, batch.pairs(), beta)?;
-    let tokens = losses.tensor().clone();
-    Ok((loss, PairValues { margins, tokens }))
 }
 
 impl PairValues {
@@ -169,49 +209,8 @@ fn pair_losses(
     Ok((loss, margins.tensor().clone()))
 }
 
-/// Forward and backward pass of some pairs.
-pub(super) fn gradients(
-    context: &ForwardContext,
-    pairs: &[Window],
-    beta: f64,
-) -> Result<MicroBatchResult> {
-    let batch = PairBatch::new(pairs, context.input_size);
-    // Both conversations of a pair have their own dropout.
-    let of_pair = |pair: &Window| [0, 1].map(|place| 2 * pair.index + place);
-    let tape = context.training_tape(pairs.iter().flat_map(of_pair));
-    let (loss, values) = batch_loss(context, &tape, &batch, beta, context.checkpointed)?;
-    let (gradients, losses) = context.backward(tape, loss)?;
-    Ok(MicroBatchResult {
-        gradients,
-        loss: losses.iter().sum(),
-        weight: pairs.len() as f64,
-        samples: pairs.len(),
-        // A window has no file that could be named.
-        not_finite: Vec::new(),
-        metrics: values.metrics(&batch)?,
-    })
-}
-
-/// Forward pass of some held-out pairs.
-pub(super) fn evaluate(
-    context: &ForwardContext,
-    pairs: &[Window],
-    beta: f64,
-) -> Result<EvaluatedMicroBatch> {
-    let batch = PairBatch::new(pairs, context.input_size);
-    let (loss, values) = batch_loss(context, &context.inference_tape(), &batch, beta, 0)?;
-    Ok(EvaluatedMicroBatch {
-        loss: to_f64(&loss.per_sample)?.iter().sum(),
-        weight: pairs.len() as f64,
-        samples: pairs.len() as u64,
-        metrics: values.metrics(&batch)?,
-        ..EvaluatedMicroBatch::default()
-    })
-}
-
-/// The largest pair that the network reads, all zeros.
-pub(super) fn zero_pair(context: &ForwardContext, index: u32) -> Window {
-    let tokens = context.input_size;
+/// A pair of conversations with `tokens` tokens each, all zeros.
+pub(super) fn zero_pair(tokens: usize, index: u32) -> Window {
     let twice = |of: fn(usize, usize) -> u32| -> Vec<u32> {
         let places = (0..2).flat_map(|place| (0..tokens).map(move |at| (place, at)));
         places.map(|(place, at)| of(place, at)).collect()
