@@ -22,7 +22,10 @@ fn row(n: usize) -> String {
     let row = if n.is_multiple_of(2) {
         json!({"prompt": prompt, "chosen": chosen, "rejected": rejected})
     } else {
-        let messages = |answer: &str| json!([{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]);
+        let messages = |answer: &str| {
+            let asked = json!({"role": "user", "content": prompt});
+            json!([asked, {"role": "assistant", "content": answer}])
+        };
         json!({"prompt": prompt, "chosen": messages(&chosen), "rejected": messages(rejected)})
     };
     row.to_string() + "\n"
@@ -65,12 +68,10 @@ fn a_model_learns_to_prefer_the_chosen_answers() {
     assert!((losses(&events)[0] - std::f64::consts::LN_2).abs() < 1e-6);
     let accuracies = of_steps(&events, "preference_accuracy");
     assert_eq!(accuracies[0], 0.5);
-    assert!(
-        accuracies[56..].iter().all(|accuracy| *accuracy > 0.8),
-        "{accuracies:?}"
-    );
+    let last: f64 = accuracies[56..].iter().sum::<f64>() / 8.0;
+    assert!(last > 0.9, "{accuracies:?}");
     let margins = of_steps(&events, "reward_margin");
-    assert!(margins[0] == 0.0 && margins[63] > 0.5, "{margins:?}");
+    assert!(margins[0] == 0.0 && margins[63] > 0.2, "{margins:?}");
     let held_out = evaluated(&events, "preference_accuracy");
     assert!(held_out.last() >= Some(&0.9), "{held_out:?}");
     for name in ["chosen_log_probability", "rejected_log_probability"] {
@@ -109,14 +110,14 @@ fn no_split_of_a_step_changes_the_gradient_of_preferences() {
 #[test]
 fn a_stopped_run_of_preferences_continues_with_the_same_losses() {
     let home = preferences();
-    let line = format!("{TRAINED} --steps 100 --micro-batch 2");
+    let line = format!("{TRAINED} --steps 300 --micro-batch 2");
     let mut training = home.start(&format!("train {line}"));
     training.until(|event| matches!(event, RunEvent::Step { step: 5, .. }));
     training.signal("INT");
     assert_eq!(training.finish().0, Some(0));
     let run = home.only_run();
     let stopped = loss_bits(&run).len();
-    assert!((5..100).contains(&stopped), "{stopped}");
+    assert!((5..300).contains(&stopped), "{stopped}");
     home.run("resume prefs.jsonl --json").expect_code(0);
     let resumed = loss_bits(&run);
     home.train(&format!("{line} --out {{whole}}"))
@@ -124,7 +125,7 @@ fn a_stopped_run_of_preferences_continues_with_the_same_losses() {
     let whole = runlog::RunStore::open(home.path("whole"))
         .list()
         .expect("one run");
-    assert_eq!(resumed.len(), 100);
+    assert_eq!(resumed.len(), 300);
     assert_eq!(loss_bits(&whole[0]), resumed);
 }
 

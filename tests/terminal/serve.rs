@@ -326,11 +326,11 @@ fn the_answer_of_a_client_that_leaves_ends_early() {
         drop(reader);
         std::thread::sleep(Duration::from_millis(500));
         let log = server.process.stderr();
-        let ends = log.lines().filter_map(|line| {
+        let mut ends = log.lines().filter_map(|line| {
             let end = line.strip_prefix("A client left. Its answer ended after ")?;
             end.split(' ').next()?.parse::<u64>().ok()
         });
-        ends.last().is_some_and(|tokens| tokens < MOST_TOKENS)
+        ends.next_back().is_some_and(|tokens| tokens < MOST_TOKENS)
     });
     assert!(ended_early, "{}", server.process.stderr());
     server.end("TERM");
