@@ -77,7 +77,7 @@ fn text_headline(report: &EvaluationReport) -> Option<Headline> {
     if let Some(accuracy) = metric("preference_accuracy") {
         let margin = metric("reward_margin").unwrap_or(f64::NAN);
         return Some(Headline {
-            title: "preferences".to_owned(),
+            title: "accuracy".to_owned(),
             value: format!("{:.1}", 100.0 * accuracy),
             unit: "%".to_owned(),
             note: format!(
@@ -181,7 +181,7 @@ mod tests {
         let preferred = headline_of("language-model", &report("held-out", &metrics));
         assert_eq!(
             (&*preferred.title, &*preferred.value),
-            ("Held-out preferences", "87.5")
+            ("Held-out accuracy", "87.5")
         );
         assert!(preferred.note.contains("1.50 higher"), "{}", preferred.note);
     }

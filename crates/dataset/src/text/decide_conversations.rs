@@ -57,18 +57,20 @@ fn alike_chats<'t, 'e>(
         return chats;
     };
     let has_preferences = holds_preferences(first);
-    let [ours, theirs] = if has_preferences {
-        ["preferences", "conversations"]
+    let path = first.entry.path.display();
+    let reason = if has_preferences {
+        format!(
+            "The rows of this file are conversations, but those of {path} are preferences. Move the file into a folder of its own."
+        )
     } else {
-        ["conversations", "preferences"]
+        format!(
+            "The rows of this file are preferences, but those of {path} are conversations. Move the file into a folder of its own."
+        )
     };
     chats.retain(|table| {
         let is_alike = holds_preferences(table) == has_preferences;
         if !is_alike {
-            skipped.push(table.entry.skip(format!(
-                "The rows of this file are {theirs}, but those of {} are {ours}. Move the file into a folder of its own.",
-                first.entry.path.display()
-            )));
+            skipped.push(table.entry.skip(reason.clone()));
         }
         is_alike
     });
