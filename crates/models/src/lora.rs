@@ -232,7 +232,7 @@ struct LowRank {
 }
 
 impl LowRank {
-    fn new(tape: &Tape, [down, up]: [ParameterId; 2], factor: f64) -> Self {
+    fn new(tape: &Tape, down: ParameterId, up: ParameterId, factor: f64) -> Self {
         LowRank {
             down: tape.parameter(down).tensor().clone(),
             up: tape.parameter(up).tensor().clone(),
@@ -276,14 +276,15 @@ impl Adapter {
         Adapter::build(b, shape, [outputs, inputs], norms).map(Some)
     }
 
-    /// The adapter of a map [outputs, inputs]. `norms` are those of its rows if the adapter is
-    /// weight-decomposed.
+    /// The adapter of a map with `dims` [outputs, inputs]. `norms` are those of its rows if the
+    /// adapter is weight-decomposed.
     fn build(
         b: &mut ParameterBuilder,
         shape: AdapterShape,
-        [outputs, inputs]: [usize; 2],
+        dims: [usize; 2],
         norms: Option<Vec<f64>>,
     ) -> tape::Result<Self> {
+        let [outputs, inputs] = dims;
         Ok(Adapter {
             down: b.new_normal(DOWN, &[shape.rank, inputs], (1.0 / inputs as f64).sqrt())?,
             up: b.constant(UP, &[outputs, shape.rank], 0.0)?,
@@ -341,7 +342,7 @@ impl Adapter {
         let norms = match tape.derived(id) {
             Some(norms) => norms.clone(),
             None => {
-                let added = LowRank::new(tape, [self.down, self.up], self.factor);
+                let added = LowRank::new(tape, self.down, self.up, self.factor);
                 let dtype = magnitude.tensor().dtype();
                 base.weight.row_norms(tape, Some(&added), dtype)?
             }
@@ -425,7 +426,7 @@ pub fn measure_row_norms(parameters: &mut Parameters, shape: AdapterShape) -> ta
             else {
                 continue;
             };
-            let added = LowRank::new(&tape, [down, up], shape.factor());
+            let added = LowRank::new(&tape, down, up, shape.factor());
             let dtype = tape.parameter(id).tensor().dtype();
             let weight = BaseWeight::from_parameter(&tape, weight);
             found.push((id, weight.row_norms(&tape, Some(&added), dtype)?));
