@@ -308,7 +308,7 @@ pub async fn train(
 pub fn checked_plan(shell: &Shell, config: &RunConfig, found: &DetectedDataset) -> Answer<Plan> {
     let total_bytes = shell.readings.now().sample.total_bytes;
     let plan = Plan::within_cap(config, found, total_bytes)?;
-    plan.check_precision()?;
+    plan.check_start()?;
     Ok(plan)
 }
 

@@ -69,8 +69,13 @@ fn example(inspection: &TextInspection) -> Option<String> {
     let text = parts.join(" ");
     let shown: String = text.chars().take(EXAMPLE_CHARACTERS).collect();
     let more = if shown.len() < text.len() { "…" } else { "" };
+    let first = if inspection.has_preferences() {
+        "The first chosen conversation"
+    } else {
+        "The first conversation"
+    };
     Some(format!(
-        "The first conversation, with the text that is learned between ⟦ and ⟧: {shown}{more}"
+        "{first}, with the text that is learned between ⟦ and ⟧: {shown}{more}"
     ))
 }
 

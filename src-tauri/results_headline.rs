@@ -60,7 +60,7 @@ fn accuracy_headline(results: &Results) -> Option<Headline> {
     })
 }
 
-/// Bits per byte of a language model, or the kept tokens of a compression.
+/// Bits per byte or the preferences of a language model, or the kept tokens of a compression.
 fn text_headline(report: &EvaluationReport) -> Option<Headline> {
     let metric = |name: &str| report.metrics.get(name).copied();
     let windows = format_count(report.samples);
@@ -71,6 +71,17 @@ fn text_headline(report: &EvaluationReport) -> Option<Headline> {
             unit: "bits per byte".to_owned(),
             note: format!(
                 "The model needs this many bits for one byte of unseen text; without a model, one byte takes 8 bits. {windows} windows were evaluated."
+            ),
+        });
+    }
+    if let Some(accuracy) = metric("preference_accuracy") {
+        let margin = metric("reward_margin").unwrap_or(f64::NAN);
+        return Some(Headline {
+            title: "accuracy".to_owned(),
+            value: format!("{:.1}", 100.0 * accuracy),
+            unit: "%".to_owned(),
+            note: format!(
+                "of the chosen answers have a higher reward than the rejected ones. The reward is {margin:.2} higher on average. {windows} preferences were evaluated."
             ),
         });
     }
@@ -166,6 +177,13 @@ mod tests {
             ("Held-out compression", "50.0")
         );
         assert!(kept.note.contains("costs 1.80 bits"), "{}", kept.note);
+        let metrics = json!({"preference_accuracy": 0.875, "reward_margin": 1.5});
+        let preferred = headline_of("language-model", &report("held-out", &metrics));
+        assert_eq!(
+            (&*preferred.title, &*preferred.value),
+            ("Held-out accuracy", "87.5")
+        );
+        assert!(preferred.note.contains("1.50 higher"), "{}", preferred.note);
     }
 
     #[test]

@@ -332,6 +332,7 @@ fn curve_metric(report: &EvaluationReport) -> (&'static str, Option<&'static str
         ("Accuracy by epoch", "accuracy"),
         ("Bits per byte by epoch", "bits_per_byte"),
         ("Reward by epoch", "reward"),
+        ("Accuracy of preferences by epoch", "preference_accuracy"),
     ];
     let found = known
         .iter()

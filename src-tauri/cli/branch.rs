@@ -23,7 +23,7 @@ pub fn run(args: &args::Branch) -> Result<(), Failure> {
         BranchFrom::Best
     };
     let branch = Branch::open(&origin, which, changes)?;
-    branch.plan.check_precision()?;
+    branch.plan.check_start()?;
     let mut progress = Progress::new(args.json);
     let context = RunContext {
         live: progress.live(),

@@ -67,6 +67,12 @@ pub fn describe(examples: &[ConversationExample]) {
                 for line in marked(found).lines() {
                     out!("    {line}");
                 }
+                if let Some(rejected) = &example.rejected {
+                    out!("    The rejected answer:");
+                    for line in answers(rejected).lines() {
+                        out!("      {line}");
+                    }
+                }
                 if found.lost_answers > 0 {
                     out!(
                         "    {} of the answers cannot be learned, because the chat template does not show where they are.",
@@ -77,6 +83,12 @@ pub fn describe(examples: &[ConversationExample]) {
             Err(reason) => out!("  Conversation {number} is left out: {reason}."),
         }
     }
+}
+
+/// The learned text of a conversation. Long texts are shortened.
+fn answers(found: &EncodedConversation) -> String {
+    let parts = found.parts().into_iter().filter(|part| part.is_learned);
+    parts.map(|part| shortened(part.text)).collect()
 }
 
 /// The text of a conversation with marks around what is learned. Long texts are shortened.
@@ -116,17 +128,24 @@ fn shortened(text: &str) -> String {
 }
 
 /// The examples as JSON: the text, the places of learned parts in bytes, and numbers of tokens; or
-/// the reason why a conversation is left out.
+/// the reason why a conversation is left out. A preference also has its rejected answer.
 pub fn as_json(examples: &[ConversationExample]) -> Value {
+    let encoded = |found: &EncodedConversation| {
+        let learned = found.learned_text.iter();
+        json!({
+            "text": found.text,
+            "learned": learned.map(|part| [part.start, part.end]).collect::<Vec<_>>(),
+            "tokens": found.tokens.len(),
+            "learned_tokens": found.learned_count(),
+        })
+    };
     let example = |example: &ConversationExample| match &example.encoded {
         Ok(found) => {
-            let learned = found.learned_text.iter();
-            json!({
-                "text": found.text,
-                "learned": learned.map(|part| [part.start, part.end]).collect::<Vec<_>>(),
-                "tokens": found.tokens.len(),
-                "learned_tokens": found.learned_count(),
-            })
+            let mut line = encoded(found);
+            if let Some(rejected) = &example.rejected {
+                line["rejected"] = encoded(rejected);
+            }
+            line
         }
         Err(reason) => json!({"left_out": reason}),
     };

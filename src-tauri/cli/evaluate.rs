@@ -84,6 +84,22 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Bits per byte, or the metrics of preferences.
+fn language_metrics(report: &EvaluationReport) -> String {
+    let metric = |name: &str| report.metrics.get(name).copied();
+    match metric("preference_accuracy") {
+        Some(accuracy) => format!(
+            "preference accuracy {:.1} %, reward margin {:.3}, ",
+            100.0 * accuracy,
+            metric("reward_margin").unwrap_or(f64::NAN)
+        ),
+        None => format!(
+            "{:.3} bits per byte, ",
+            metric("bits_per_byte").unwrap_or(f64::NAN)
+        ),
+    }
+}
+
 fn words(
     saved: &TrainedModel,
     report: &EvaluationReport,
@@ -107,9 +123,7 @@ fn words(
             percent("top_5")
         ),
         Task::ImageClassification | Task::TextClassification => format!("{accuracy}{macro_f1}"),
-        Task::LanguageModel => {
-            format!("{:.3} bits per byte, ", percent("bits_per_byte") / 100.0)
-        }
+        Task::LanguageModel => language_metrics(report),
         Task::TokenCompression => format!(
             "{:.2} % of the tokens kept, {:.3} nats per dropped token, reward {:.3}, ",
             percent("kept_fraction"),
@@ -117,7 +131,8 @@ fn words(
             percent("reward") / 100.0
         ),
     };
-    let windows = if saved.task().is_on_documents() {
+    let is_in_windows = !report.metrics.contains_key("preference_accuracy");
+    let windows = if saved.task().is_on_documents() && is_in_windows {
         "windows of "
     } else {
         ""

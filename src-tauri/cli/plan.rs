@@ -204,7 +204,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
     let builder = ModelBuilder::from_config(&config, &found)?;
     let plan = builder.plan();
     if args.mac.is_none() {
-        plan.check_precision()?;
+        plan.check_start()?;
     }
     let examples = conversation_examples::examples_for(&found, plan)?;
     let start = Instant::now();

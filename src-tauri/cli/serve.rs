@@ -19,6 +19,7 @@ use super::output::{out, status};
 use answer_queue::{AnswerEvent, AnswerQueue, QueuedRequest};
 use api_error::ApiError;
 use http_server::Server;
+use runlog::counted;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::ControlFlow;
@@ -114,6 +115,10 @@ fn answer(model: &ChatModel, queued: &QueuedRequest) {
         return;
     }
     let last = complete(model, queued).unwrap_or_else(AnswerEvent::Failed);
+    if let (AnswerEvent::Complete { tokens, .. }, true) = (&last, queued.has_left()) {
+        let tokens = counted(*tokens as u64, "token", "tokens");
+        status!("A client left. Its answer ended after {tokens}.");
+    }
     queued.send(last);
 }
 

@@ -82,7 +82,7 @@ fn train(
         None => 0,
     };
     let plan = Plan::within_cap(&config, &found, total_bytes)?;
-    plan.check_precision()?;
+    plan.check_start()?;
     let replay = recorded(args, group)?;
     if !args.json {
         describe(&found, &plan, &config)?;

@@ -61,7 +61,7 @@ pub fn train(
         .memory_cap_fraction
         .map_or(0, |_| total_bytes(&machine));
     let plan = Plan::within_cap(config, found, total_bytes)?;
-    plan.check_precision()?;
+    plan.check_start()?;
     let run = place.store.create(place.name.unwrap_or(&plan.name))?;
     let control = at_work.next();
     let context = RunContext {

@@ -150,6 +150,15 @@ fn adapters_of_some_maps_are_trained_and_exported() {
     let without = "train {chats.jsonl} --from {model} --adapter-targets q_proj --steps 2";
     let error = home.run(without).expect_code(2).err;
     assert!(error.contains("needs adapters"), "{error}");
+    for kind in ["lora", "dora"] {
+        let without = format!("train {{chats.jsonl}} --from {{model}} --adapter-kind {kind}");
+        let error = home.run(&without).expect_code(2).err;
+        let named = format!("adapter_kind = {kind}");
+        assert!(
+            error.contains(&named) && error.contains("needs adapters"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

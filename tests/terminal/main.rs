@@ -34,6 +34,7 @@ mod on_hosts;
 #[cfg(target_os = "linux")]
 mod open_ports;
 mod plan;
+mod preferences;
 mod predict_and_evaluate;
 mod presets;
 mod pressure_invariance;

@@ -307,6 +307,36 @@ fn clients_wait_for_each_other_and_may_leave() {
 }
 
 #[test]
+fn the_answer_of_a_client_that_leaves_ends_early() {
+    const MOST_TOKENS: u64 = 400;
+    let server = TestServer::start();
+    let body = with(question("Hi"), "stream", json!(true));
+    let body = with(body, "max_tokens", json!(MOST_TOKENS));
+    let body = with(body, "temperature", json!(2)).to_string();
+    // The answer may be complete before the server notices that its client has left.
+    let ended_early = (0..20).any(|_| {
+        let stream = server.send(&format!("POST {CHAT}"), &[&server.host()], &body);
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        while !line.starts_with("data: ") {
+            line.clear();
+            let read = reader.read_line(&mut line).expect("the answer begins");
+            assert!(read > 0, "the answer has a part");
+        }
+        drop(reader);
+        std::thread::sleep(Duration::from_millis(500));
+        let log = server.process.stderr();
+        let mut ends = log.lines().filter_map(|line| {
+            let end = line.strip_prefix("A client left. Its answer ended after ")?;
+            end.split(' ').next()?.parse::<u64>().ok()
+        });
+        ends.next_back().is_some_and(|tokens| tokens < MOST_TOKENS)
+    });
+    assert!(ended_early, "{}", server.process.stderr());
+    server.end("TERM");
+}
+
+#[test]
 fn a_signal_ends_the_server_during_an_answer() {
     let server = TestServer::start();
     let body = with(question("Hi"), "stream", json!(true));

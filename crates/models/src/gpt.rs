@@ -148,18 +148,37 @@ impl Gpt {
     /// # Errors
     /// As [`Gpt::loss`].
     pub fn packed_loss(&self, tape: &Tape, batch: TokenBatch, checkpointed: usize) -> Result<Loss> {
-        let TokenBatch {
-            ids,
-            targets,
-            samples,
-            starts,
-        } = batch;
-        let starts = starts.map(Arc::from);
-        let x = self.forward(tape, ids, samples, starts, checkpointed)?;
+        let (rows, output) = (
+            self.token_states(tape, batch, checkpointed)?,
+            self.output(tape),
+        );
+        tape.linear_cross_entropy_capped(&rows, &output, batch.targets, self.score_cap())
+    }
+
+    /// The cross-entropy of each token, [samples times tokens], for losses that weigh tokens
+    /// differently. The output weights must be frozen. Otherwise as [`Gpt::packed_loss`].
+    ///
+    /// # Errors
+    /// As [`Gpt::loss`], or the output weights are trained.
+    pub fn token_losses(
+        &self,
+        tape: &Tape,
+        batch: TokenBatch,
+        checkpointed: usize,
+    ) -> Result<Value> {
+        let (rows, output) = (
+            self.token_states(tape, batch, checkpointed)?,
+            self.output(tape),
+        );
+        tape.linear_cross_entropy_rows(&rows, &output, batch.targets, self.score_cap())
+    }
+
+    /// The last hidden state of each token, [samples times tokens, width].
+    fn token_states(&self, tape: &Tape, batch: TokenBatch, checkpointed: usize) -> Result<Value> {
+        let starts = batch.starts.map(Arc::from);
+        let x = self.forward(tape, batch.ids, batch.samples, starts, checkpointed)?;
         let width = x.dims().last().copied().unwrap_or(0);
-        let rows = tape.reshape(&x, &[ids.len(), width])?;
-        let output = self.output(tape);
-        tape.linear_cross_entropy_capped(&rows, &output, targets, self.score_cap())
+        tape.reshape(&x, &[batch.ids.len(), width])
     }
 
     /// The last hidden state of each token.

@@ -80,7 +80,8 @@ pub use image_networks::{
 };
 pub use kv_cache::KvCache;
 pub use lora::{
-    AdaptedLinear, FrozenLinear, is_adapter, load_adapters, merged_parameters, save_adapters,
+    AdaptedLinear, FrozenLinear, is_adapter, load_adapters, measure_row_norms, merged_parameters,
+    save_adapters,
 };
 pub use network::Network;
 pub use output_heads::{BALANCE, Balance, HUBER_DELTA, Heads};

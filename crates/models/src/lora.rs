@@ -94,6 +94,18 @@ impl FrozenLinear {
         BaseMap { weight, bias }
     }
 
+    /// The Euclidean norm of each row of the weight.
+    fn row_norms(&self) -> tape::Result<Vec<f64>> {
+        let none = Parameters::default();
+        let tape = Tape::forward_only(&none, Cancel::default(), Kernels::Fused);
+        let dtype = match &self.weight {
+            Frozen::Full(weight) if weight.dtype() == DType::F64 => DType::F64,
+            _ => DType::F32,
+        };
+        let norms = self.as_base(None).weight.row_norms(&tape, None, dtype)?;
+        to_f64(&norms)
+    }
+
     fn dims(&self) -> tape::Result<[usize; 2]> {
         match &self.weight {
             Frozen::Full(weight) => {
@@ -220,6 +232,14 @@ struct LowRank {
 }
 
 impl LowRank {
+    fn new(tape: &Tape, down: ParameterId, up: ParameterId, factor: f64) -> Self {
+        LowRank {
+            down: tape.parameter(down).tensor().clone(),
+            up: tape.parameter(up).tensor().clone(),
+            factor,
+        }
+    }
+
     /// Some rows as constants of type `dtype`.
     fn rows(&self, tape: &Tape, rows: Range<usize>, dtype: DType) -> tape::Result<Value> {
         let up = self.up.narrow(0, rows.start, rows.len())?;
@@ -249,26 +269,28 @@ impl Adapter {
         outputs: usize,
         inputs: usize,
     ) -> tape::Result<Option<Self>> {
-        b.adapter_shape()
-            .map(|shape| Adapter::build(b, shape, vec![1.0; outputs], inputs))
-            .transpose()
+        let Some(shape) = b.adapter_shape() else {
+            return Ok(None);
+        };
+        let norms = shape.is_weight_decomposed.then(|| vec![1.0; outputs]);
+        Adapter::build(b, shape, [outputs, inputs], norms).map(Some)
     }
 
-    /// The adapter of a map whose rows have these norms.
+    /// The adapter of a map with `dims` [outputs, inputs]. `norms` are those of its rows if the
+    /// adapter is weight-decomposed.
     fn build(
         b: &mut ParameterBuilder,
         shape: AdapterShape,
-        norms: Vec<f64>,
-        inputs: usize,
+        dims: [usize; 2],
+        norms: Option<Vec<f64>>,
     ) -> tape::Result<Self> {
-        let outputs = norms.len();
+        let [outputs, inputs] = dims;
         Ok(Adapter {
             down: b.new_normal(DOWN, &[shape.rank, inputs], (1.0 / inputs as f64).sqrt())?,
             up: b.constant(UP, &[outputs, shape.rank], 0.0)?,
-            magnitude: if shape.is_weight_decomposed {
-                Some(b.vector(MAGNITUDE, norms)?)
-            } else {
-                None
+            magnitude: match norms {
+                Some(norms) => Some(b.vector(MAGNITUDE, norms)?),
+                None => None,
             },
             factor: shape.factor(),
             dropout: shape.dropout,
@@ -283,6 +305,9 @@ impl Adapter {
         x: &Value,
         base: &BaseMap,
     ) -> tape::Result<Value> {
+        if tape.is_without_adapters() {
+            return naming(name, base.forward(tape, x));
+        }
         match self.magnitude {
             None => {
                 let y = naming(name, base.forward(tape, x))?;
@@ -310,17 +335,18 @@ impl Adapter {
         base: &BaseMap,
         magnitude: ParameterId,
     ) -> tape::Result<Value> {
-        let magnitude = tape.parameter(magnitude);
+        let (id, magnitude) = (magnitude, tape.parameter(magnitude));
         let dropped = tape.sample_dropout(x, self.dropout, name)?;
         let product = naming(name, base.weight.map(tape, &dropped, None))?;
         let sum = tape.add(&product, &self.term(tape, name, &dropped)?)?;
-        let added = LowRank {
-            down: tape.parameter(self.down).tensor().clone(),
-            up: tape.parameter(self.up).tensor().clone(),
-            factor: self.factor,
+        let norms = match tape.derived(id) {
+            Some(norms) => norms.clone(),
+            None => {
+                let added = LowRank::new(tape, self.down, self.up, self.factor);
+                let dtype = magnitude.tensor().dtype();
+                base.weight.row_norms(tape, Some(&added), dtype)?
+            }
         };
-        let measured = magnitude.tensor().dtype();
-        let norms = base.weight.row_norms(tape, Some(&added), measured)?;
         let factors = tape.mul(&magnitude, &Value::constant(norms.recip()?))?;
         let factors = tape.cast(&factors, sum.tensor().dtype())?;
         let scaled = naming(name, tape.broadcast_mul(&sum, &factors))?;
@@ -360,10 +386,7 @@ fn merged_weight(
 
 /// Sets the trained norms of all weight-decomposed adapters to those of the rows of their maps.
 pub(crate) fn set_magnitudes(parameters: &mut Parameters) -> tape::Result<()> {
-    let by_name: HashMap<String, ParameterId> = parameters
-        .ids()
-        .map(|id| (parameters.name(id).to_owned(), id))
-        .collect();
+    let by_name = ids_by_name(parameters);
     let mut found = Vec::new();
     {
         let tape = Tape::forward_only(parameters, Cancel::default(), Kernels::Fused);
@@ -383,6 +406,44 @@ pub(crate) fn set_magnitudes(parameters: &mut Parameters) -> tape::Result<()> {
     Ok(())
 }
 
+/// Measures the rows of `W + (alpha / rank) B A` for all weight-decomposed adapters of this shape
+/// among `parameters`. Forward passes then use these norms instead of measuring them. Has to be
+/// called again after the values have changed.
+///
+/// # Errors
+/// The device fails or has no memory.
+pub fn measure_row_norms(parameters: &mut Parameters, shape: AdapterShape) -> tape::Result<()> {
+    let by_name = ids_by_name(parameters);
+    let mut found = Vec::new();
+    {
+        let tape = Tape::forward_only(parameters, Cancel::default(), Kernels::Fused);
+        for (name, &id) in &by_name {
+            let Some(map) = name.strip_suffix(MAGNITUDE) else {
+                continue;
+            };
+            let part = |part: &str| by_name.get(&format!("{map}{part}")).copied();
+            let (Some(weight), Some(down), Some(up)) = (part("weight"), part(DOWN), part(UP))
+            else {
+                continue;
+            };
+            let added = LowRank::new(&tape, down, up, shape.factor());
+            let dtype = tape.parameter(id).tensor().dtype();
+            let weight = BaseWeight::from_parameter(&tape, weight);
+            found.push((id, weight.row_norms(&tape, Some(&added), dtype)?));
+        }
+    }
+    for (id, norms) in found {
+        parameters.set_derived(id, norms);
+    }
+    Ok(())
+}
+
+/// The ids of all parameters.
+fn ids_by_name(parameters: &Parameters) -> HashMap<String, ParameterId> {
+    let ids = parameters.ids();
+    ids.map(|id| (parameters.name(id).to_owned(), id)).collect()
+}
+
 /// A frozen linear map with an adapter.
 #[derive(Debug, Clone)]
 pub struct AdaptedLinear {
@@ -399,21 +460,16 @@ impl AdaptedLinear {
         base: FrozenLinear,
         shape: AdapterShape,
     ) -> tape::Result<Self> {
-        let [_, inputs] = base.dims()?;
-        let norms = {
-            let none = Parameters::default();
-            let tape = Tape::forward_only(&none, Cancel::default(), Kernels::Fused);
-            let measured = match &base.weight {
-                Frozen::Full(weight) if weight.dtype() == DType::F64 => DType::F64,
-                _ => DType::F32,
-            };
-            let norms = base.as_base(None).weight.row_norms(&tape, None, measured)?;
-            to_f64(&norms)?
+        let dims = base.dims()?;
+        let norms = if shape.is_weight_decomposed {
+            Some(base.row_norms()?)
+        } else {
+            None
         };
         b.within(name, |b| {
             Ok(AdaptedLinear {
                 name: b.prefix(),
-                adapter: Adapter::build(b, shape, norms, inputs)?,
+                adapter: Adapter::build(b, shape, dims, norms)?,
                 base,
             })
         })

@@ -48,8 +48,8 @@ pub struct FineTuningSettings {
     pub adapter_alpha: Option<f64>,
     /// Whether adapters are rank-stabilized; not if absent.
     pub is_rank_stabilized: Option<bool>,
-    /// Whether adapters are weight-decomposed.
-    pub is_weight_decomposed: bool,
+    /// Whether adapters are weight-decomposed; not if absent.
+    pub is_weight_decomposed: Option<bool>,
     /// Fraction of the adapters' inputs that are zero in training.
     pub adapter_dropout: Option<f64>,
     /// Names of the maps that get adapters, with commas between them; all if absent.
@@ -315,7 +315,10 @@ impl FineTuningSettings {
             };
             name.to_owned()
         });
-        let kind = self.is_weight_decomposed.then(|| "dora".to_owned());
+        let kind = self.is_weight_decomposed.map(|is_weight_decomposed| {
+            let name = if is_weight_decomposed { "dora" } else { "lora" };
+            name.to_owned()
+        });
         let dropout = self.adapter_dropout.map(|n| n.to_string());
         [
             ("adapter_kind", kind),
@@ -333,7 +336,7 @@ impl FineTuningSettings {
             let alpha = alpha.unwrap_or(ALPHA_PER_RANK * f64::from(rank));
             AdapterShape {
                 is_rank_stabilized: self.is_rank_stabilized == Some(true),
-                is_weight_decomposed: self.is_weight_decomposed,
+                is_weight_decomposed: self.is_weight_decomposed == Some(true),
                 dropout: self.adapter_dropout.unwrap_or(0.0),
                 ..AdapterShape::new(rank as usize, alpha)
             }

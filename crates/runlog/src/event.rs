@@ -174,6 +174,8 @@ pub enum RunEvent {
         /// Metrics of the task beside its loss, by name; often empty. Token compression reports
         /// `kept_fraction`, `reconstruction_loss`, `loss_per_dropped`, `reward`, `policy_entropy`,
         /// and the numbers of non-finite gradient values, `nan_gradients` and `infinite_gradients`.
+        /// Preferences report `preference_accuracy`, `reward_margin`, and the mean log probability
+        /// of a token: `chosen_log_probability` and `rejected_log_probability`.
         #[serde(
             default,
             alias = "measures",

@@ -7,7 +7,7 @@ use crate::run_view::Figures;
 use std::collections::BTreeMap;
 
 /// Names of main metrics that are fractions from 0 to 1.
-const FRACTIONS: [&str; 2] = ["accuracy", "kept"];
+const FRACTIONS: [&str; 3] = ["accuracy", "kept", "preference accuracy"];
 
 /// The metric that an evaluation is summarized by.
 struct MainMetric {
@@ -40,6 +40,10 @@ impl MainMetric {
             .or_else(|| targets.iter().find_map(error))
             .or_else(|| named("bits per byte", metric("bits_per_byte"), bits))
             .or_else(|| named("kept", metric("kept_fraction"), format_percent))
+            .or_else(|| {
+                let accuracy = metric("preference_accuracy");
+                named("preference accuracy", accuracy, format_percent)
+            })
     }
 
     /// That of the best evaluation, or its loss; `None` before the first evaluation.
@@ -139,6 +143,7 @@ fn format_metric(name: &str, value: f64, all: &BTreeMap<String, f64>) -> Option<
         "accuracy" => Some(format!("accuracy {:.1} %", 100.0 * value)),
         "baseline_share" => Some(format!("weight of the baseline {:.0} %", 100.0 * value)),
         "network_accuracy" => Some(format!("network alone {:.1} %", 100.0 * value)),
+        "preference_accuracy" => Some(format!("preference accuracy {:.1} %", 100.0 * value)),
         "macro_f1" => Some(format!("macro-F1 {:.1} %", 100.0 * value)),
         // Counts of non-finite gradients are only shown if there are any.
         _ if name.ends_with("_gradients") => (value > 0.0).then(|| format!("{value:.0} {spaced}")),
@@ -220,6 +225,11 @@ mod tests {
         );
         check(named([("mae.mass_g", 88.71)]), "88.7", "mass_g MAE");
         check(named([("bits_per_byte", 1.942)]), "1.94", "bits per byte");
+        check(
+            named([("preference_accuracy", 0.75), ("reward_margin", 1.5)]),
+            "75.0 %",
+            "preference accuracy",
+        );
         check(
             named([("kept_fraction", 0.5), ("reward", -2.6)]),
             "50.0 %",

@@ -235,6 +235,9 @@ settings! {
     /// How the losses of classes and targets are balanced: fixed, or uncertainty, which learns the
     /// weight of each loss
     loss_balance: LossBalance = { Allowed::Words(LossBalance::WORDS), Training, flag: "loss-balance" "fixed|uncertainty", default: "fixed" };
+    /// Beta of direct preference optimization (DPO), for data with chosen and rejected answers.
+    /// With a smaller value, the model may differ more from the model that it starts from
+    preference_beta: f64 = { Allowed::Number(1e-4, 100.0), Training, flag: "beta" "BETA", default: "0.1", short_key: "beta" };
     /// Column that groups images: a group is never divided between training and held-out images;
     /// write none for no groups
     group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "timestamps in file names, if there are any" };

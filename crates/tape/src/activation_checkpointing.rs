@@ -90,6 +90,7 @@ impl Tape<'_> {
             id: x.id(),
             kinks,
             noise: self.sample_noise().cloned(),
+            is_without_adapters: self.is_without_adapters(),
         };
         let input = x.tensor().clone();
         Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
@@ -108,7 +109,7 @@ impl Tape<'_> {
     ) -> Result<Tensor> {
         let tape = Tape::forward_only(self.parameters(), self.cancel().clone(), self.kernels());
         let tape = tape
-            .inside_checkpoint()
+            .inside_checkpoint(self.is_without_adapters())
             .with_kinks(chunk.kinks)
             .with_noise_of(self.sample_noise(), &chunk.samples);
         let x = Value::constant(chunk.input);
@@ -205,6 +206,7 @@ struct Again {
     kinks: Option<KinkCursor>,
     /// The noise of all samples: the second run draws the same numbers.
     noise: Option<SampleNoise>,
+    is_without_adapters: bool,
 }
 
 impl Again {
@@ -250,7 +252,7 @@ impl Again {
             self.kernels,
             self.saved_tensors.clone(),
         )
-        .inside_checkpoint()
+        .inside_checkpoint(self.is_without_adapters)
         .with_kinks(chunk.kinks)
         .with_noise_of(self.noise.as_ref(), &chunk.samples);
         // An input without a gradient gets none in the second run either.

@@ -8,6 +8,7 @@ use crate::kernels::{elementwise, rounds};
 use crate::objective_c::guarded;
 use crate::quantized::{Bits, Quantized};
 use candle_core::{DType, Device, Tensor};
+use std::collections::BTreeMap;
 
 /// A parameter of a [`Parameters`], trained or frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +33,8 @@ pub struct Parameters {
     frozen: Vec<(String, Frozen)>,
     /// Indexed by id.
     places: Vec<Place>,
+    /// What was computed from the values, by the parameter that it is used with.
+    derived: BTreeMap<ParameterId, Tensor>,
 }
 
 /// The list that a parameter is in, and its index there.
@@ -179,8 +182,21 @@ impl Parameters {
         }
     }
 
+    /// Keeps a constant that was computed from the current values, for use with a parameter.
+    /// Methods that replace values remove all of these constants. An optimizer that overwrites
+    /// values does not: they have to be computed again after its step.
+    pub fn set_derived(&mut self, id: ParameterId, tensor: Tensor) {
+        self.derived.insert(id, tensor);
+    }
+
+    /// The constant that was computed for a parameter, if there is one.
+    pub fn derived(&self, id: ParameterId) -> Option<&Tensor> {
+        self.derived.get(&id)
+    }
+
     /// Replaces the values of a parameter, trained or frozen. The shape must be the same.
     pub fn put(&mut self, id: ParameterId, tensor: Tensor) -> Result<()> {
+        self.derived.clear();
         match self.places[id.0] {
             Place::Trained(index) => self.set(index, tensor),
             Place::Frozen(index) => {
@@ -243,7 +259,8 @@ impl Parameters {
     }
 
     /// These parameters for computing in a half type: matrices and kernels are rounded to `dtype`;
-    /// norms, biases and quantized matrices share the memory of the original.
+    /// norms, biases and quantized matrices share the memory of the original. Constants that were
+    /// computed from the original values are left out.
     pub fn rounded(&self, dtype: DType) -> Result<Parameters> {
         let round = |tensor: &Tensor| match tensor.dims().len() {
             0 | 1 => Ok(tensor.clone()),
@@ -266,6 +283,7 @@ impl Parameters {
             trained: trained.collect::<Result<_>>()?,
             frozen: frozen.collect::<Result<_>>()?,
             places: self.places.clone(),
+            derived: BTreeMap::new(),
         })
     }
 
@@ -291,6 +309,7 @@ impl Parameters {
 
     /// Replaces the values of the trained parameter at a position. The shape must be the same.
     pub fn set(&mut self, index: usize, tensor: Tensor) -> Result<()> {
+        self.derived.clear();
         let parameter = &mut self.trained[index];
         expect_shape(&parameter.name, parameter.tensor.dims(), &tensor)?;
         parameter.tensor = tensor;

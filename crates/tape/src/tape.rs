@@ -119,6 +119,8 @@ pub struct Tape<'a> {
     kinks: Option<KinkCursor>,
     /// Only in training.
     sample_noise: Option<SampleNoise>,
+    /// True if adapted maps compute as if they had no adapters.
+    is_without_adapters: bool,
 }
 
 impl<'a> Tape<'a> {
@@ -171,6 +173,7 @@ impl<'a> Tape<'a> {
             marks_operations: dry_run::is_active(),
             kinks: None,
             sample_noise: None,
+            is_without_adapters: false,
         }
     }
 
@@ -185,16 +188,33 @@ impl<'a> Tape<'a> {
             marks_operations: dry_run::is_active(),
             kinks: None,
             sample_noise: None,
+            is_without_adapters: false,
         }
     }
 
     /// This tape for a checkpointed block, whose operations count as one operation of the outer
-    /// tape.
-    pub(crate) fn inside_checkpoint(self) -> Self {
+    /// tape. Adapters are left out as they are there.
+    pub(crate) fn inside_checkpoint(self, is_without_adapters: bool) -> Self {
         Tape {
             marks_operations: false,
+            is_without_adapters,
             ..self
         }
+    }
+
+    /// This tape with adapted maps that compute as if they had no adapters: the network is the
+    /// frozen one.
+    #[must_use]
+    pub fn without_adapters(self) -> Self {
+        Tape {
+            is_without_adapters: true,
+            ..self
+        }
+    }
+
+    /// Whether adapters are left out.
+    pub fn is_without_adapters(&self) -> bool {
+        self.is_without_adapters
     }
 
     /// This tape with a position in a kink log.
@@ -270,6 +290,11 @@ impl<'a> Tape<'a> {
             },
             Place::Trained(_) => None,
         }
+    }
+
+    /// The constant that [`Parameters::set_derived`] keeps for a parameter.
+    pub fn derived(&self, id: ParameterId) -> Option<&'a Tensor> {
+        self.parameters.derived(id)
     }
 
     /// True if a parameter whose name begins with `prefix` is trained.

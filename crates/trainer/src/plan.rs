@@ -87,6 +87,8 @@ pub struct Plan {
     pub ema_decay: Option<f64>,
     /// How conversations are learned; absent for other data.
     pub conversations: Option<ConversationOptions>,
+    /// Beta of direct preference optimization, if the data are preferences.
+    pub preference_beta: Option<f64>,
     /// The options of token compression, for that task alone.
     pub compression: Option<Compression>,
     /// Augmentation of images.
@@ -249,7 +251,7 @@ impl Plan {
 
     /// The number of targets that the loss of a sample is summed over: tokens of a window, or 1.
     pub(crate) fn targets_per_sample(&self) -> u32 {
-        if self.task().is_on_documents() {
+        if self.task().is_on_documents() && self.preference_beta.is_none() {
             self.input_size
         } else {
             1

@@ -58,7 +58,7 @@ fn settings(config: &RunConfig) -> FineTuningSettings {
         is_rank_stabilized: config
             .adapter_scaling
             .map(|scaling| scaling == AdapterScaling::RankStabilized),
-        is_weight_decomposed: config.adapter_kind == Some(AdapterKind::Dora),
+        is_weight_decomposed: config.adapter_kind.map(|kind| kind == AdapterKind::Dora),
         adapter_dropout: config.adapter_dropout,
         adapter_targets: config.adapter_targets.clone(),
         quantize: config.quantize.map(bits_of),

@@ -10,6 +10,7 @@ mod forward_context;
 mod images;
 mod image_baseline;
 mod language_model;
+mod preferences;
 mod metric_sums;
 mod class_scores;
 mod regression_metrics;

@@ -15,7 +15,7 @@ use crate::task::{
 };
 use crate::weight_ema::WeightEma;
 use candle_core::Device;
-use models::Network;
+use models::{AdapterShape, Network, measure_row_norms};
 use pressure::{Moments, RecoveryReserve};
 use std::path::Path;
 use tape::device::{synchronize, with_autorelease_pool};
@@ -47,6 +47,9 @@ pub struct TrainState {
     heads: Heads,
     label_smoothing: f64,
     class_weights: Option<Vec<f64>>,
+    preference_beta: Option<f64>,
+    /// The shape of the adapters, if they are weight-decomposed.
+    decomposed_adapters: Option<AdapterShape>,
     compression: Option<Compression>,
     /// Number of targets that the loss of a sample is summed over: tokens of a window, or 1.
     targets: u32,
@@ -93,6 +96,8 @@ impl TrainState {
             .ema_decay
             .map(|decay| WeightEma::new(decay, &parameters))
             .transpose()?;
+        let tuning = plan.pretrained.as_ref().map(|it| it.tuning());
+        let adapters = tuning.and_then(|tuning| tuning.adapter);
         let mut state = TrainState {
             network,
             parameters,
@@ -109,6 +114,8 @@ impl TrainState {
             heads,
             label_smoothing: plan.label_smoothing,
             class_weights: plan.class_weights.clone(),
+            preference_beta: plan.preference_beta,
+            decomposed_adapters: adapters.filter(|shape| shape.is_weight_decomposed),
             compression: plan.compression,
             targets: plan.targets_per_sample(),
             checkpointed: plan.checkpoint_blocks as usize,
@@ -136,12 +143,16 @@ impl TrainState {
         self.step = step;
     }
 
-    /// Rounds the parameters after they changed. The old copy is freed first, so that there are
-    /// never two.
+    /// Rounds the parameters after they changed, and measures what depends on them alone. The old
+    /// copy is freed first, so that there are never two.
     fn round(&mut self) -> Result<()> {
         self.rounded = None;
         if self.precision.is_half() {
             self.rounded = Some(self.parameters.rounded(self.precision.dtype())?);
+        }
+        if let Some(shape) = self.decomposed_adapters {
+            let used = self.rounded.as_mut().unwrap_or(&mut self.parameters);
+            measure_row_norms(used, shape)?;
         }
         Ok(())
     }
@@ -207,6 +218,7 @@ impl TrainState {
             heads: self.heads,
             label_smoothing: self.label_smoothing,
             class_weights: self.class_weights.as_deref(),
+            preference_beta: self.preference_beta,
             compression: self.compression.as_ref(),
             dtype: self.precision.dtype(),
             loss_factor: self.loss_factor(),

@@ -251,9 +251,12 @@ impl TrainedModel {
         self.plan.task()
     }
 
-    /// The singular noun for one sample: "image", "text", "document" or "conversation".
+    /// The singular noun for one sample: "image", "text", "document", "conversation" or
+    /// "preference".
     pub fn sample_noun(&self) -> &'static str {
-        if self.plan.conversations.is_some() {
+        if self.plan.preference_beta.is_some() {
+            "preference"
+        } else if self.plan.conversations.is_some() {
             "conversation"
         } else {
             self.task().sample_noun()

@@ -111,7 +111,7 @@ fn of_folder(args: &Plan, threads: u32, group: &RunGroup) -> Result<(Subject, f6
     let found = read_for_preset(&folder, &config, args.preset.as_deref())?;
     let builder = ModelBuilder::from_config(&config, &found)?;
     let plan = builder.plan();
-    plan.check_precision()?;
+    plan.check_start()?;
     let machine = PlannedMachine::new(args, &config)?;
     let variants = min_checkpointing(&machine, plan.effective_batch, plan.fixed_micro_batch);
     let target = target(Some(threads), &machine);

@@ -50,7 +50,8 @@ export const labelFor = (label: Label, header: PullHeader) => {
   if (label === "Metric" && header.metric_name) return translate(header.metric_name);
   return label === "Samples/s" && tokensPerSample(header.started) > 1 ? t("Tokens/s") : t(label);
 };
-const isFraction = (header: PullHeader | null) => header?.metric_name === "accuracy" || header?.metric_name === "kept";
+const FRACTIONS = ["accuracy", "kept", "preference accuracy"];
+const isFraction = (header: PullHeader | null) => FRACTIONS.includes(header?.metric_name ?? "");
 
 /** From the top down; the last panel shown has the time axis. */
 export const PANELS: PanelRow[] = [

@@ -15,6 +15,10 @@ pub(crate) enum ChatColumn {
     System,
     Prompt,
     Completion,
+    /// The better one of two answers to a prompt, or the whole conversation with it.
+    Chosen,
+    /// The worse one.
+    Rejected,
     Instruction,
     /// What an instruction is about.
     Input,
@@ -23,6 +27,10 @@ pub(crate) enum ChatColumn {
 const MESSAGES: [&str; 3] = ["messages", "conversations", "conversation"];
 const TOOLS: [&str; 1] = ["tools"];
 const SYSTEM: [&str; 2] = ["system", "system_prompt"];
+const CHOSEN: [&str; 1] = ["chosen"];
+const REJECTED: [&str; 1] = ["rejected"];
+/// Names of a prompt.
+const PROMPT: [&str; 2] = ["prompt", "question"];
 const INPUT: [&str; 2] = ["input", "context"];
 /// Names of a prompt, each with the names of its completion.
 const PAIRS: [(&str, ChatColumn, &[&str]); 2] = [
@@ -46,6 +54,20 @@ pub(crate) fn find_chat_columns(
     };
     let system = find(&SYSTEM).map(|index| (ChatColumn::System, index));
     let tools = find(&TOOLS).map(|index| (ChatColumn::Tools, index));
+    if let (Some(chosen), Some(rejected)) = (find(&CHOSEN), find(&REJECTED)) {
+        let prompt = find(&PROMPT);
+        // Without a prompt, both hold whole conversations.
+        if prompt.is_some() || hold_messages(&first_cells(chosen)) {
+            let all = [
+                prompt.map(|index| (ChatColumn::Prompt, index)),
+                Some((ChatColumn::Chosen, chosen)),
+                Some((ChatColumn::Rejected, rejected)),
+                tools,
+                system,
+            ];
+            return all.into_iter().flatten().collect();
+        }
+    }
     let messages = find(&MESSAGES).filter(|index| hold_messages(&first_cells(*index)));
     if let Some(index) = messages {
         let all = [Some((ChatColumn::Messages, index)), tools, system];
@@ -108,5 +130,18 @@ mod tests {
             ]
         );
         assert_eq!(found(&["text", "output"], ""), []);
+        assert_eq!(
+            found(&["prompt", "rejected", "chosen", "completion"], ""),
+            [
+                (ChatColumn::Prompt, 0),
+                (ChatColumn::Chosen, 2),
+                (ChatColumn::Rejected, 1)
+            ]
+        );
+        assert_eq!(
+            found(&["chosen", "rejected"], list),
+            [(ChatColumn::Chosen, 0), (ChatColumn::Rejected, 1)]
+        );
+        assert_eq!(found(&["chosen", "rejected"], "yes"), []);
     }
 }

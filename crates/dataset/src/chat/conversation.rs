@@ -11,7 +11,8 @@ use std::borrow::Cow;
 /// Most bytes of a conversation. The tokenizers library needs about a hundred times its memory.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// A conversation: either messages, or a prompt with its completion.
+/// A conversation: either messages, or a prompt with its completion. A preference is a conversation
+/// with the chosen answer that also holds the rejected one.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Conversation {
@@ -33,6 +34,18 @@ pub(crate) struct Conversation {
     pub input: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<String>,
+    /// The completion that was rejected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<String>,
+    /// The messages that were rejected. They follow the first `shared_messages` messages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rejected_messages: Vec<Value>,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub shared_messages: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Conversation {
@@ -42,6 +55,7 @@ impl Conversation {
         columns: &[ChatColumn],
     ) -> Result<Self, String> {
         let mut found = Conversation::default();
+        let (mut chosen, mut rejected) = (None, None);
         for (cell, column) in cells.iter().zip(columns) {
             let Some(cell) = cell.as_deref().filter(|cell| !cell.trim().is_empty()) else {
                 continue;
@@ -57,12 +71,89 @@ impl Conversation {
                 }
                 ChatColumn::Prompt => found.prompt = text(),
                 ChatColumn::Completion => found.completion = text(),
+                ChatColumn::Chosen => chosen = Some(cell),
+                ChatColumn::Rejected => rejected = Some(cell),
                 ChatColumn::Instruction => found.instruction = text(),
                 ChatColumn::Input => found.input = text(),
             }
         }
+        if columns.contains(&ChatColumn::Chosen) {
+            let chosen = chosen.ok_or("it has no chosen answer")?;
+            let rejected = rejected.ok_or("it has no rejected answer")?;
+            found.set_answers(chosen, rejected)?;
+        }
         found.check(columns)?;
         Ok(found)
+    }
+
+    /// Adds the two answers of a preference to its prompt.
+    fn set_answers(&mut self, chosen: &str, rejected: &str) -> Result<(), String> {
+        let same = || Err("its chosen and its rejected answer are the same".to_owned());
+        if self.messages.is_empty() && !is_list(chosen) && !is_list(rejected) {
+            if self.prompt.is_none() {
+                return Err("it has no prompt".to_owned());
+            }
+            if chosen == rejected {
+                return same();
+            }
+            self.completion = Some(chosen.to_owned());
+            self.rejected = Some(rejected.to_owned());
+            return Ok(());
+        }
+        let (chosen, rejected) = (self.continued(chosen)?, self.continued(rejected)?);
+        let pairs = chosen.iter().zip(&rejected);
+        let shared = pairs.take_while(|(chosen, rejected)| chosen == rejected);
+        let shared = shared.count();
+        if shared == 0 {
+            return Err("it has no prompt, or its answers have different prompts".to_owned());
+        }
+        match (chosen.get(shared), rejected.get(shared)) {
+            (None, None) => return same(),
+            (Some(chosen), Some(rejected)) if is_answer(chosen) && is_answer(rejected) => {}
+            _ => {
+                let reason = "its chosen and its rejected answer do not follow the same messages";
+                return Err(reason.to_owned());
+            }
+        }
+        self.prompt = None;
+        self.rejected_messages = rejected[shared..].to_vec();
+        self.shared_messages = shared;
+        self.messages = chosen;
+        Ok(())
+    }
+
+    /// The prompt with an answer. An answer may be text, messages that follow the prompt, or the
+    /// whole conversation, which begins with a message that is no answer.
+    fn continued(&self, answer: &str) -> Result<Vec<Value>, String> {
+        let answers = if is_list(answer) {
+            read_messages(answer)?
+        } else {
+            vec![message("assistant", answer)]
+        };
+        if answers
+            .first()
+            .is_some_and(|first| role(first) != "assistant")
+        {
+            return Ok(answers);
+        }
+        let prompt = self.prompt.as_deref().map(|text| message("user", text));
+        let prompt = prompt.into_iter().chain(self.messages.iter().cloned());
+        Ok(prompt.chain(answers).collect())
+    }
+
+    /// The conversation with the rejected answer; `None` if it is no preference.
+    pub fn with_rejected(&self) -> Option<Self> {
+        let kept = self.messages.get(..self.shared_messages).unwrap_or(&[]);
+        let messages = kept.iter().chain(&self.rejected_messages);
+        let is_preference = self.rejected.is_some() || !self.rejected_messages.is_empty();
+        is_preference.then(|| Conversation {
+            messages: messages.cloned().collect(),
+            completion: self.rejected.clone(),
+            rejected: None,
+            rejected_messages: Vec::new(),
+            shared_messages: 0,
+            ..self.clone()
+        })
     }
 
     fn check(&mut self, columns: &[ChatColumn]) -> Result<(), String> {
@@ -78,6 +169,7 @@ impl Conversation {
                 let first = self.messages.first().map(role);
                 if first.as_deref() != Some("system") {
                     self.messages.insert(0, message("system", &system));
+                    self.shared_messages += usize::from(self.shared_messages > 0);
                 }
             }
             let mut answers = self.messages.iter().filter(|message| is_answer(message));
@@ -213,11 +305,22 @@ fn is_list(cell: &str) -> bool {
 }
 
 /// The texts of a conversation, one per line, without the names of roles; of another text itself.
+/// The rejected answer of a preference follows the chosen one.
 pub(crate) fn plain_text(text: &str) -> Cow<'_, str> {
     let Some(found) = Conversation::from_text(text) else {
         return Cow::Borrowed(text);
     };
-    let contents = found.as_messages().into_iter().filter_map(|message| {
+    let rejected = found.with_rejected();
+    let rejected = rejected.map_or_else(Vec::new, |rejected| rejected.as_messages());
+    let shared = if found.rejected_messages.is_empty() {
+        // The answer to a prompt of text is the last message.
+        rejected.len().saturating_sub(1)
+    } else {
+        found.shared_messages
+    };
+    let rejected = rejected.into_iter().skip(shared);
+    let contents = found.as_messages().into_iter().chain(rejected);
+    let contents = contents.filter_map(|message| {
         let content = message.get_attr("content").ok()?;
         content.as_str().map(str::to_owned)
     });
@@ -290,6 +393,73 @@ mod tests {
         let found = read(&[list, answer], &pair).expect("lists of messages");
         assert_eq!(found.messages.len(), 2);
         assert!(read(&[list, "Hello"], &pair).is_err());
+    }
+
+    const PREFERENCE: [ChatColumn; 3] =
+        [ChatColumn::Prompt, ChatColumn::Chosen, ChatColumn::Rejected];
+
+    #[test]
+    fn both_answers_of_a_preference_follow_its_prompt() {
+        let list = |role: &str, text: &str| format!(r#"{{"role":"{role}","content":"{text}"}}"#);
+        let (asked, good, bad) = (
+            list("user", "Q"),
+            list("assistant", "A"),
+            list("assistant", "B"),
+        );
+        let listed = |messages: &[&str]| format!("[{}]", messages.join(","));
+        let (asked_only, good_only, bad_only) =
+            (listed(&[&asked]), listed(&[&good]), listed(&[&bad]));
+        let (all_good, all_bad) = (listed(&[&asked, &good]), listed(&[&asked, &bad]));
+        for cells in [
+            ["Q", "A", "B"],
+            [&*asked_only, "A", "B"],
+            [&*asked_only, &*good_only, &*bad_only],
+            ["Q", &*good_only, &*bad_only],
+            ["Q", &*all_good, &*all_bad],
+            ["", &*all_good, &*all_bad],
+        ] {
+            let found = read(&cells, &PREFERENCE).expect("it is complete");
+            let text = found.to_text();
+            let found = Conversation::from_text(&text).expect("it was written by us");
+            assert_eq!(found.to_text(), text);
+            assert_eq!(plain_text(&text), "Q\nA\nB", "{cells:?}");
+            let rejected = found.with_rejected().expect("it is a preference");
+            assert_eq!(plain_text(&rejected.to_text()), "Q\nB", "{cells:?}");
+            assert!(rejected.with_rejected().is_none());
+        }
+        let columns = [&PREFERENCE[..], &[ChatColumn::System]].concat();
+        for cells in [["Q", "A", "B", "S"], ["", &*all_good, &*all_bad, "S"]] {
+            let found = read(&cells, &columns).expect("it is complete");
+            assert_eq!(plain_text(&found.to_text()), "S\nQ\nA\nB", "{cells:?}");
+            let rejected = found.with_rejected().expect("it is a preference");
+            assert_eq!(plain_text(&rejected.to_text()), "S\nQ\nB", "{cells:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_no_preference_gets_a_reason() {
+        let reason = |cells: &[&str]| read(cells, &PREFERENCE).err().unwrap_or_default();
+        assert_eq!(reason(&["Q", "", "B"]), "it has no chosen answer");
+        assert_eq!(reason(&["Q", "A", ""]), "it has no rejected answer");
+        assert_eq!(reason(&["", "A", "B"]), "it has no prompt");
+        assert_eq!(
+            reason(&["Q", "A", "A"]),
+            "its chosen and its rejected answer are the same"
+        );
+        let (good, other) = (
+            r#"[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}]"#,
+            r#"[{"role":"user","content":"R"},{"role":"assistant","content":"B"}]"#,
+        );
+        assert_eq!(
+            reason(&["", good, good]),
+            "its chosen and its rejected answer are the same"
+        );
+        assert!(reason(&["", good, other]).contains("different prompts"));
+        let longer = good.replace(
+            "}]",
+            r#"},{"role":"user","content":"R"},{"role":"assistant","content":"B"}]"#,
+        );
+        assert!(reason(&["", good, &longer]).contains("do not follow the same messages"));
     }
 
     #[test]

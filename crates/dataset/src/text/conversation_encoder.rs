@@ -5,6 +5,9 @@ use crate::chat::{ChatTemplate, Conversation, LearnedText, MARKS};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
+/// Why a conversation without a known answer is not learned.
+const HIDDEN_ANSWER: &str = "the chat template does not show which part of it is the answer; learn all tokens instead (in the terminal: --loss-on all)";
+
 /// The tokens of a conversation that a model learns to predict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LearnedTokens {
@@ -85,16 +88,48 @@ impl ConversationEncoder {
         hasher.finish()
     }
 
-    /// Encodes a conversation, given as its canonical text.
+    /// Encodes a conversation, given as its canonical text; of a preference, the conversation with
+    /// the chosen answer.
     ///
     /// # Errors
     /// The conversation cannot be learned. The error is the end of a sentence.
     pub fn encode(&self, conversation: &str) -> Result<EncodedConversation, String> {
+        Ok(self.encode_answers(conversation)?.swap_remove(0))
+    }
+
+    /// Encodes a conversation, given as its canonical text; of a preference, the conversation with
+    /// the chosen answer and then that with the rejected one. Of a preference, only the answers
+    /// that differ are learned.
+    ///
+    /// # Errors
+    /// As [`ConversationEncoder::encode`], for any of them.
+    pub fn encode_answers(&self, conversation: &str) -> Result<Vec<EncodedConversation>, String> {
         if conversation.contains(MARKS) {
             return Err("it has the character U+FDD0 or U+FDD1, which no text has".to_owned());
         }
         let found = Conversation::from_text(conversation).ok_or("it is no conversation")?;
-        let (rendered, is_plain) = self.render(&found)?;
+        let (mut chosen, is_plain) = self.render(&found)?;
+        let Some(rejected) = found.with_rejected() else {
+            return Ok(vec![self.encode_rendered(chosen, is_plain)?]);
+        };
+        let (mut rejected, _) = self.render(&rejected)?;
+        let bytes = chosen.text.bytes().zip(rejected.text.bytes());
+        let shared = bytes.take_while(|(chosen, rejected)| chosen == rejected);
+        let shared = shared.count();
+        for rendered in [&mut chosen, &mut rejected] {
+            keep_answers_after(rendered, shared)?;
+        }
+        [chosen, rejected]
+            .into_iter()
+            .map(|rendered| self.encode_rendered(rendered, is_plain))
+            .collect()
+    }
+
+    fn encode_rendered(
+        &self,
+        rendered: LearnedText,
+        is_plain: bool,
+    ) -> Result<EncodedConversation, String> {
         let LearnedText {
             text,
             learned,
@@ -123,7 +158,7 @@ impl ConversationEncoder {
         }
         if !is_learned.contains(&true) {
             return Err(if lost > 0 {
-                "the chat template does not show which part of it is the answer; learn all tokens instead (in the terminal: --loss-on all)"
+                HIDDEN_ANSWER
             } else {
                 "it has no text to learn"
             }
@@ -158,6 +193,25 @@ impl ConversationEncoder {
         };
         Ok((learned, true))
     }
+}
+
+/// Leaves only the answers of a preference that differ from those of the other conversation. Both
+/// texts begin with the same `shared` bytes.
+///
+/// # Errors
+/// The template does not show where the last answer is. The error is the end of a sentence.
+fn keep_answers_after(rendered: &mut LearnedText, shared: usize) -> Result<(), String> {
+    let last = rendered.learned.last().cloned();
+    let is_other = |place: &Range<usize>| place.end > shared || Some(place) == last.as_ref();
+    rendered.learned.retain(is_other);
+    // A shorter answer may be the beginning of a longer one. But if answers are lost, this is an
+    // earlier answer.
+    let is_hidden = rendered.learned.iter().all(|place| place.end <= shared);
+    if is_hidden && rendered.lost > 0 {
+        let reason = "the chat template does not show which part of it is the answer";
+        return Err(reason.to_owned());
+    }
+    Ok(())
 }
 
 /// Refuses tokens for which a model with `embeddings` tokens has no weights.
@@ -242,6 +296,39 @@ mod tests {
         let marked = text.replace("Yes", "\u{FDD0}Yes\u{FDD1}");
         let error = encoder.encode(&marked).expect_err("it looks like a mark");
         assert!(error.contains("U+FDD0"), "{error}");
+    }
+
+    #[test]
+    fn of_a_preference_only_the_answers_that_differ_are_learned() {
+        let learned = |encoder: &ConversationEncoder, text: &str| -> Vec<String> {
+            let found = encoder.encode_answers(text).expect("it is complete");
+            let learned = |found: &EncodedConversation| {
+                let parts = found.parts().into_iter().filter(|part| part.is_learned);
+                parts.map(|part| part.text).collect::<Vec<_>>().join("|")
+            };
+            found.iter().map(learned).collect()
+        };
+        let template = Some(ChatTemplate::chatml());
+        let encoder =
+            ConversationEncoder::new(Tokenizer::bytes(), template, LearnedTokens::Answers, 257);
+        let message = |role: &str, text: &str| format!(r#"{{"role":"{role}","content":"{text}"}}"#);
+        let shared = [
+            message("user", "Hi"),
+            message("assistant", "Hello"),
+            message("user", "Sure?"),
+        ];
+        let text = format!(
+            r#"{{"messages":[{},{}],"rejected_messages":[{}],"shared_messages":3}}"#,
+            shared.join(","),
+            message("assistant", "Yes"),
+            message("assistant", "Yesterday")
+        );
+        let (yes, yesterday) = ("Yes<|im_end|>\n", "Yesterday<|im_end|>\n");
+        assert_eq!(learned(&encoder, &text), [yes, yesterday]);
+        let encoder =
+            ConversationEncoder::new(Tokenizer::bytes(), None, LearnedTokens::Answers, 257);
+        let text = r#"{"prompt":"2+2=","completion":"4","rejected":"42"}"#;
+        assert_eq!(learned(&encoder, text), ["4", "42"]);
     }
 
     #[test]

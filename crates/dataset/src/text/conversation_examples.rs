@@ -11,6 +11,8 @@ use crate::types::Split;
 pub struct ConversationExample {
     /// The conversation as tokens, or why it cannot be learned, as the end of a sentence.
     pub encoded: Result<EncodedConversation, String>,
+    /// The conversation with the rejected answer, if it is a preference.
+    pub rejected: Option<EncodedConversation>,
 }
 
 /// A part of a rendered conversation.
@@ -65,8 +67,15 @@ pub fn conversation_examples(
     let chosen: Vec<usize> = trained.map(|(index, _)| index).take(count).collect();
     let mut examples = Vec::new();
     read_chosen(found, &chosen, &mut |_, text| {
-        let encoded = encoder.encode(text);
-        examples.push(ConversationExample { encoded });
+        let (encoded, rejected) = match encoder.encode_answers(text) {
+            Ok(found) => {
+                let mut found = found.into_iter();
+                let chosen = found.next().ok_or_else(String::new);
+                (chosen, found.next())
+            }
+            Err(reason) => (Err(reason), None),
+        };
+        examples.push(ConversationExample { encoded, rejected });
         Ok(())
     })?;
     Ok(examples)

@@ -23,6 +23,7 @@ pub struct ConversationWindows<D> {
     /// The end of each window in `members`.
     ends: Vec<usize>,
     counts: ConversationCounts,
+    are_pairs: bool,
 }
 
 /// How many conversations are used.
@@ -47,6 +48,9 @@ pub struct WindowOptions {
     pub packs: bool,
     /// Chooses among packings that are equally good.
     pub seed: u64,
+    /// Whether each two documents, one after the other, are the two conversations of a preference.
+    /// They share a window, which holds nothing else, and each of them may have `length` tokens.
+    pub are_pairs: bool,
 }
 
 impl<D: Deref<Target = Documents>> ConversationWindows<D> {
@@ -57,12 +61,19 @@ impl<D: Deref<Target = Documents>> ConversationWindows<D> {
             members: Vec::new(),
             ends: Vec::new(),
             counts: ConversationCounts::default(),
+            are_pairs: options.are_pairs,
             documents,
         };
-        let usable: Vec<u32> = (0..windows.documents.len() as u32)
-            .filter(|document| windows.count(*document as usize))
+        let each = if options.are_pairs { 2 } else { 1 };
+        let usable: Vec<u32> = (0..windows.documents.len() / each)
+            .filter(|sample| windows.count(each * sample..each * (sample + 1)))
+            .flat_map(|sample| each * sample..each * (sample + 1))
+            .map(|document| document as u32)
             .collect();
-        if options.packs {
+        if options.are_pairs {
+            windows.ends = (2..=usable.len()).step_by(2).collect();
+            windows.members = usable;
+        } else if options.packs {
             windows.pack(usable, options.seed);
         } else {
             windows.ends = (1..=usable.len()).collect();
@@ -71,22 +82,28 @@ impl<D: Deref<Target = Documents>> ConversationWindows<D> {
         windows
     }
 
-    /// Counts a conversation, and tells whether it can be used.
-    fn count(&mut self, document: usize) -> bool {
-        let tokens = self.documents.length(document);
-        if tokens == 0 {
+    /// Counts a conversation or a preference, and tells whether it can be used: all of its
+    /// documents must be usable.
+    fn count(&mut self, documents: Range<usize>) -> bool {
+        let length = |document: usize| self.documents.length(document);
+        if documents.clone().any(|document| length(document) == 0) {
             self.counts.unusable += 1;
             return false;
         }
-        let is_cut = tokens > self.length + 1;
-        let mut targets = 1..=self.length.min(tokens - 1);
-        if is_cut && !targets.any(|at| self.documents.token(document, at) & LEARNED != 0) {
+        let is_cut = |document: &usize| length(*document) > self.length + 1;
+        let has_target = |document: usize| {
+            let mut targets = 1..=self.length.min(length(document) - 1);
+            targets.any(|at| self.documents.token(document, at) & LEARNED != 0)
+        };
+        let cut: Vec<usize> = documents.filter(is_cut).collect();
+        let is_used = cut.iter().all(|document| has_target(*document));
+        if is_used {
+            self.counts.used += 1;
+            self.counts.truncated += u64::from(!cut.is_empty());
+        } else {
             self.counts.too_long += 1;
-            return false;
         }
-        self.counts.used += 1;
-        self.counts.truncated += u64::from(is_cut);
-        true
+        is_used
     }
 
     /// The tokens that a conversation takes in a window. The last one is only predicted.
@@ -151,10 +168,20 @@ impl<D: Deref<Target = Documents>> ConversationWindows<D> {
         self.counts
     }
 
-    /// Number of tokens of a window.
+    /// Whether each window holds the two conversations of a preference.
+    pub fn are_pairs(&self) -> bool {
+        self.are_pairs
+    }
+
+    /// Number of tokens of a window; of a preference, those of its longer conversation.
     pub fn size_of(&self, index: usize) -> usize {
-        let members = &self.members[self.range(index)];
-        members.iter().map(|document| self.size(*document)).sum()
+        let members = self.members[self.range(index)].iter();
+        let sizes = members.map(|document| self.size(*document));
+        if self.are_pairs {
+            sizes.max().unwrap_or(0)
+        } else {
+            sizes.sum()
+        }
     }
 
     /// One window. Panics if `index` is not below `len`.
@@ -209,6 +236,7 @@ mod tests {
             length,
             packs,
             seed: 7,
+            are_pairs: false,
         }
     }
 
@@ -250,6 +278,43 @@ mod tests {
             let last = window.documents.last().map_or(0, |last| *last as usize + 1);
             assert_eq!(starts, last);
         }
+    }
+
+    #[test]
+    fn the_two_conversations_of_a_preference_share_a_window() {
+        // The second pair is cut, the third one lacks a conversation, and of the fourth one the
+        // rejected answer begins after the window.
+        let lengths = [
+            (4, 2),
+            (6, 2),
+            (20, 3),
+            (5, 3),
+            (0, 0),
+            (9, 1),
+            (5, 2),
+            (20, 12),
+        ];
+        let documents = documents(&lengths);
+        let pairs = WindowOptions {
+            are_pairs: true,
+            ..options(8, true)
+        };
+        let windows = ConversationWindows::new(&documents, pairs);
+        assert_eq!(
+            (windows.len(), windows.size_of(0), windows.size_of(1)),
+            (2, 5, 8)
+        );
+        let window = windows.window(0);
+        assert_eq!(window.inputs, [0, 1, 2, 100, 101, 102, 103, 104]);
+        assert_eq!(window.documents, [0, 0, 0, 1, 1, 1, 1, 1]);
+        assert_eq!(window.positions, [0, 1, 2, 0, 1, 2, 3, 4]);
+        let expected = ConversationCounts {
+            used: 2,
+            truncated: 1,
+            too_long: 1,
+            unusable: 1,
+        };
+        assert_eq!(windows.counts(), expected);
     }
 
     #[test]

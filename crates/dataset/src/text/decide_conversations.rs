@@ -19,8 +19,8 @@ pub(crate) fn decide(
     if !is_open || options.text_column.is_some() || options.label_column.is_some() {
         return None;
     }
-    let chats: Vec<&PreviewedTable> = tables.iter().filter(|it| !it.chat.is_empty()).collect();
-    let first = chats.first()?;
+    let chats = alike_chats(tables, skipped);
+    let first = *chats.first()?;
     for table in tables.iter().filter(|table| table.chat.is_empty()) {
         skipped.push(table.entry.skip(format!(
             "The rows of this file are not conversations, but those of {} are. Move the file into a folder of its own.",
@@ -38,6 +38,47 @@ pub(crate) fn decide(
         chat: table.chat.iter().map(|(column, _)| *column).collect(),
         label: LabelSource::Unlabeled,
     });
+    Some(Decision {
+        task: Some(Task::LanguageModel),
+        reason: reason(first),
+        files: files.collect(),
+        ..Decision::default()
+    })
+}
+
+/// The tables of conversations, or those of preferences if the first table has preferences. The
+/// other ones of both are added to `skipped`.
+fn alike_chats<'t, 'e>(
+    tables: &'t [PreviewedTable<'e>],
+    skipped: &mut Vec<SkippedFile>,
+) -> Vec<&'t PreviewedTable<'e>> {
+    let mut chats: Vec<&PreviewedTable> = tables.iter().filter(|it| !it.chat.is_empty()).collect();
+    let Some(first) = chats.first().copied() else {
+        return chats;
+    };
+    let has_preferences = holds_preferences(first);
+    let path = first.entry.path.display();
+    let reason = if has_preferences {
+        format!(
+            "The rows of this file are conversations, but those of {path} are preferences. Move the file into a folder of its own."
+        )
+    } else {
+        format!(
+            "The rows of this file are preferences, but those of {path} are conversations. Move the file into a folder of its own."
+        )
+    };
+    chats.retain(|table| {
+        let is_alike = holds_preferences(table) == has_preferences;
+        if !is_alike {
+            skipped.push(table.entry.skip(reason.clone()));
+        }
+        is_alike
+    });
+    chats
+}
+
+/// Why the rows are conversations, as a sentence about the first table.
+fn reason(first: &PreviewedTable) -> String {
     let path = first.entry.path.display();
     let name = |wanted: ChatColumn| {
         let index = first.chat.iter().find(|(column, _)| *column == wanted)?.1;
@@ -45,7 +86,12 @@ pub(crate) fn decide(
     };
     let completion = name(ChatColumn::Completion).unwrap_or_default();
     let asked = name(ChatColumn::Prompt).or(name(ChatColumn::Instruction));
-    let reason = match (name(ChatColumn::Messages), asked) {
+    match (name(ChatColumn::Messages), asked) {
+        _ if holds_preferences(first) => format!(
+            "each row of {path} is a preference: an answer in the column \"{}\" is better than the one in \"{}\".",
+            name(ChatColumn::Chosen).unwrap_or_default(),
+            name(ChatColumn::Rejected).unwrap_or_default()
+        ),
         (Some(messages), _) => {
             format!("each row of {path} is a conversation, in the column \"{messages}\".")
         }
@@ -53,11 +99,13 @@ pub(crate) fn decide(
             "each row of {path} is an answer (\"{completion}\") to the column \"{}\".",
             asked.unwrap_or_default()
         ),
-    };
-    Some(Decision {
-        task: Some(Task::LanguageModel),
-        reason,
-        files: files.collect(),
-        ..Decision::default()
-    })
+    }
+}
+
+/// Whether the rows of a table have a chosen and a rejected answer.
+fn holds_preferences(table: &PreviewedTable) -> bool {
+    table
+        .chat
+        .iter()
+        .any(|(column, _)| *column == ChatColumn::Chosen)
 }

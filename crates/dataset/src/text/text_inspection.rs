@@ -222,9 +222,12 @@ impl TextInspection {
         self.samples.iter().filter(|s| s.start == 0).count() as u64
     }
 
-    /// "text" or "texts", "document" or "documents", "conversation" or "conversations".
+    /// "text" or "texts", "document" or "documents", "conversation" or "conversations",
+    /// "preference" or "preferences".
     pub fn sample_noun(&self, n: u64) -> String {
-        let noun = if self.has_conversations() {
+        let noun = if self.has_preferences() {
+            "preference"
+        } else if self.has_conversations() {
             "conversation"
         } else {
             self.task.sample_noun()
@@ -235,6 +238,12 @@ impl TextInspection {
     /// Whether the samples are conversations, for the chat template of a language model.
     pub fn has_conversations(&self) -> bool {
         self.files.iter().any(|file| !file.chat.is_empty())
+    }
+
+    /// Whether these conversations are preferences: each has a chosen and a rejected answer.
+    pub fn has_preferences(&self) -> bool {
+        let mut files = self.files.iter();
+        files.any(|file| file.chat.contains(&ChatColumn::Chosen))
     }
 
     /// Whether the first word of each line is its label.

@@ -72,9 +72,12 @@ impl LeftOut {
         lines
     }
 
-    fn count(&mut self, encoded: &Result<EncodedConversation, String>) {
+    fn count(&mut self, encoded: &Encoded) {
         match encoded {
-            Ok(found) => self.lost_answers += found.lost_answers as u64,
+            Ok(found) => {
+                let lost = found.iter().map(|found| found.lost_answers as u64);
+                self.lost_answers += lost.sum::<u64>();
+            }
             Err(reason) => {
                 // Hostile data could have a new reason in every row.
                 let is_known = self.reasons.contains_key(reason) || self.reasons.len() < 100;
@@ -91,8 +94,8 @@ impl LeftOut {
 
 /// Reads and tokenizes the conversations of a split, in the order of the inspection, on up to
 /// `threads` threads. Each token has the bit [`LEARNED`] if it is learned. A document counts the
-/// bytes of its learned text. `goes_on` gets the number of bytes that are read, and returns false
-/// to stop.
+/// bytes of its learned text. A preference becomes two documents: the chosen and the rejected one.
+/// `goes_on` gets the number of bytes that are read, and returns false to stop.
 ///
 /// # Errors
 /// A file is missing or has changed since the inspection, or `sink` fails;
@@ -108,15 +111,19 @@ pub fn tokenize_conversations(
     let mut left_out = LeftOut::default();
     let (mut batch, mut bytes, mut done) = (Vec::<Conversation>::new(), 0, 0);
     let files = &inspection.files;
+    let documents = if inspection.has_preferences() { 2 } else { 1 };
     let mut end_batch = |batch: &mut Vec<Conversation>, bytes: usize| {
-        let encoded = encode_all(&|text| encoder.encode(text), batch, threads);
+        let encoded = encode_all(&|text| encoder.encode_answers(text), batch, threads);
         let encoded = encoded
             .map_err(|failed| failed.error(batch, |file| files[file as usize].path.as_path()))?;
         for encoded in encoded {
             left_out.count(&encoded);
-            let (tokens, bytes) = encoded.as_ref().map_or((Vec::new(), 0), stored);
-            sink.tokens(&tokens)?;
-            sink.end_document(bytes)?;
+            let mut found = encoded.unwrap_or_default().into_iter();
+            for _ in 0..documents {
+                let (tokens, bytes) = found.next().as_ref().map_or((Vec::new(), 0), stored);
+                sink.tokens(&tokens)?;
+                sink.end_document(bytes)?;
+            }
         }
         batch.clear();
         done += bytes as u64;
@@ -149,7 +156,8 @@ fn stored(found: &EncodedConversation) -> (Vec<u32>, u64) {
     (tokens.collect(), found.learned_bytes())
 }
 
-type Encoded = Result<EncodedConversation, String>;
+/// A conversation as tokens, or the two of a preference.
+type Encoded = Result<Vec<EncodedConversation>, String>;
 
 /// A conversation and its place in the data.
 struct Conversation {

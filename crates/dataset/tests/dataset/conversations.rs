@@ -122,6 +122,79 @@ fn other_tasks_and_named_columns_win_over_conversations() {
     assert!(!look_at(&file, &options).has_conversations());
 }
 
+/// A preference in each of the two forms: texts, or whole conversations.
+fn preferences(are_messages: bool) -> String {
+    rows(|n| {
+        let (asked, answer) = turn(n);
+        let whole = |answer: &str| {
+            format!(
+                r#"[{{"role":"user","content":"{asked}"}},{{"role":"assistant","content":"{answer}"}}]"#
+            )
+        };
+        if are_messages {
+            let (good, bad) = (whole(&answer), whole("No."));
+            format!(r#"{{"chosen":{good},"rejected":{bad},"score":{n}}}"#)
+        } else {
+            format!(r#"{{"prompt":"{asked}","chosen":"{answer}","rejected":"No."}}"#)
+        }
+    })
+}
+
+#[test]
+fn preferences_are_recognized_and_become_two_documents_each() {
+    for are_messages in [false, true] {
+        let folder = Folder::new();
+        let file = folder.put("prefs.jsonl", preferences(are_messages).as_bytes());
+        let found = look_at(&file, &TextOptions::default());
+        assert!(
+            found.has_preferences() && found.refusal.is_none(),
+            "{found:?}"
+        );
+        assert_eq!(
+            (found.samples.len(), found.sample_noun(2).as_str()),
+            (30, "preferences")
+        );
+        assert!(found.reason.contains("is a preference"), "{}", found.reason);
+        assert!(first_answer(&found).starts_with("Answer number"));
+        let examples = conversation_examples(&found, &encoder(), 30).expect("no file changed");
+        let rejected = examples[0].rejected.as_ref().expect("it is a preference");
+        assert!(rejected.text.contains("No."), "{}", rejected.text);
+        // The data file of a run reads the same preferences.
+        let saved = serde_json::to_string(&TextManifest::from(&found)).expect("plain data");
+        let manifest: TextManifest = serde_json::from_str(&saved).expect("it was just written");
+        assert!(TextInspection::from(manifest).has_preferences());
+        let mut documents = Documents::with_width(TokenWidth::Four);
+        let left_out = documents.append(|sink| {
+            tokenize_conversations(&found, Split::Train, &encoder(), 2, &|_| true, sink)
+        });
+        assert!(left_out.expect("no file changed").describe().is_empty());
+        assert_eq!(documents.len(), 48);
+        assert!((0..48).all(|document| documents.length(document) > 0));
+    }
+}
+
+#[test]
+fn preferences_and_conversations_are_not_mixed() {
+    let folder = Folder::new();
+    folder.put("a.jsonl", preferences(false).as_bytes());
+    let row = |n: usize| format!(r#"{{"prompt":"{}","completion":"b"}}"#, turn(n).0);
+    folder.put("b.jsonl", rows(row).as_bytes());
+    let found = found(&folder);
+    assert!(found.has_preferences());
+    assert_eq!(found.samples.len(), 30);
+    let other = found
+        .skipped
+        .iter()
+        .find(|file| file.path.ends_with("b.jsonl"));
+    assert!(
+        other.is_some_and(|file| file
+            .reason
+            .contains("are conversations, but those of a.jsonl are preferences")),
+        "{:?}",
+        found.skipped
+    );
+}
+
 #[test]
 fn rows_that_cannot_be_learned_are_listed_with_their_lines() {
     let folder = Folder::new();

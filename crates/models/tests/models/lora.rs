@@ -325,3 +325,18 @@ fn adapters_are_saved_and_loaded() {
         assert!(message.contains(word), "{message}");
     }
 }
+
+#[test]
+fn a_tape_without_adapters_computes_the_frozen_map() {
+    for shape in [SHAPE, DECOMPOSED] {
+        let (layer, mut parameters) = adapted_as(shape, None, DType::F64);
+        trained(&mut parameters);
+        let x = Value::constant(tensor(3, &[4, INPUTS], DType::F64));
+        let tape = || Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
+        let adapted = layer.forward(&tape(), &x).unwrap();
+        let frozen = layer.forward(&tape().without_adapters(), &x).unwrap();
+        let expected = base(None, DType::F64).forward(&tape(), &x).unwrap();
+        assert_eq!(apart(frozen.tensor(), expected.tensor()), 0.0);
+        assert!(apart(adapted.tensor(), expected.tensor()) > 0.1);
+    }
+}

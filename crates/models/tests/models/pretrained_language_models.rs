@@ -10,7 +10,7 @@ use candle_core::{DType, Tensor};
 use models::export::{TrainedNetwork, export_adapter_folder, export_hub_folder};
 use models::hub_format::{FineTuning, Head, HubFolder, LoadOptions, Loaded, TrainedLayers};
 use models::pretrained::FineTuningSettings;
-use models::{AdapterShape, Gpt, ModelId, Pretrained, TokenBatch};
+use models::{AdapterShape, Gpt, ModelId, Pretrained, TokenBatch, measure_row_norms};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::Command;
 use tape::device::contiguous;
 use tape::inplace::to_f64;
-use tape::{Bits, Cancel, IGNORED, Kernels, Tape};
+use tape::{Bits, Cancel, IGNORED, Kernels, Parameters, Tape};
 
 const MODELS: [&str; 10] = [
     "llama",
@@ -289,11 +289,25 @@ fn decomposed_adapters_have_the_gradients_of_peft() {
         };
         for (dtype, kernels) in FORMS {
             for checkpointed in [0, 2] {
-                let loaded = tuned(name, dtype, decomposed(None));
+                let mut loaded = tuned(name, dtype, decomposed(None));
                 check_gradients(name, &loaded, kernels, checkpointed, reference);
+                // Norms that were measured before are the same.
+                let shape = decomposed(None).adapter.unwrap();
+                measure_row_norms(&mut loaded.parameters, shape).unwrap();
+                assert!(measured(&loaded.parameters) > 0, "{name}");
+                check_gradients(name, &loaded, kernels, checkpointed, reference);
+                let first = loaded.parameters.at(0).tensor.clone();
+                loaded.parameters.set(0, first).unwrap();
+                assert_eq!(measured(&loaded.parameters), 0, "{name}");
             }
         }
     }
+}
+
+/// Number of maps whose norms have been measured.
+fn measured(parameters: &Parameters) -> usize {
+    let all = parameters.ids();
+    all.filter(|id| parameters.derived(*id).is_some()).count()
 }
 
 /// Weight-decomposed adapters of all maps.
@@ -571,7 +585,7 @@ fn an_exported_folder_has_the_adapters_merged() {
 fn an_exported_folder_has_decomposed_adapters_merged() {
     for name in MODELS {
         let settings = FineTuningSettings {
-            is_weight_decomposed: true,
+            is_weight_decomposed: Some(true),
             adapter_dropout: Some(0.1),
             ..FineTuningSettings::default()
         };
@@ -631,7 +645,7 @@ fn peft_computes_the_loss_of_exported_adapters() {
     };
     let all = MODELS.map(|name| (name, FineTuningSettings::default()));
     let decomposed = FineTuningSettings {
-        is_weight_decomposed: true,
+        is_weight_decomposed: Some(true),
         ..FineTuningSettings::default()
     };
     let more = [("llama", part), ("llama", decomposed)];

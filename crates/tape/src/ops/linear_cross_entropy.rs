@@ -8,7 +8,7 @@
 //! only after the products. On a GPU bf16 needs no scale and enters the products as it is.
 
 use super::record_loss::factor_of;
-use super::{Form, Loss, axes, expect_filled, expect_shape};
+use super::{Form, Loss, axes, expect_filled, expect_shape, misfit};
 use crate::convert_dtype::widened;
 use crate::cpu::{
     Float, Matrix, Product, View, buffer, to_tensor, vectorized_rows, wide, with_float,
@@ -68,6 +68,51 @@ impl Tape<'_> {
         targets: &[u32],
         soft_cap: Option<f64>,
     ) -> Result<Loss> {
+        let outcome = self.losses_of_rows(x, weight, targets, soft_cap)?;
+        self.record_loss([x, weight], outcome, x.tensor().dtype())
+    }
+
+    /// The cross-entropy of each row, [rows], for losses that do not weigh all rows equally.
+    /// Otherwise as [`Tape::linear_cross_entropy_capped`]. `weight` must be frozen, because its
+    /// gradient depends on the gradient of each row.
+    ///
+    /// # Errors
+    /// `weight` needs a gradient, or a shape or a target does not fit.
+    pub fn linear_cross_entropy_rows(
+        &self,
+        x: &Value,
+        weight: &Value,
+        targets: &[u32],
+        soft_cap: Option<f64>,
+    ) -> Result<Value> {
+        if self.records(&[weight]) {
+            return Err(misfit(
+                "linear_cross_entropy_rows",
+                "weight",
+                "a constant",
+                weight,
+            ));
+        }
+        let outcome = self.losses_of_rows(x, weight, targets, soft_cap)?;
+        let [Some(dx), _] = outcome.gradients else {
+            return Ok(Value::constant(outcome.per_row));
+        };
+        let (id, dtype) = (x.id(), x.tensor().dtype());
+        let saved = dx.clone();
+        Ok(self.push(outcome.per_row, &[&saved], move |dy, sink| {
+            let dy = dy.to_dtype(dx.dtype())?.unsqueeze(1)?;
+            sink.add_owned(id, dx.broadcast_mul(&dy)?.to_dtype(dtype)?)
+        }))
+    }
+
+    /// The losses of all rows, and the gradients of their sum that are needed.
+    fn losses_of_rows(
+        &self,
+        x: &Value,
+        weight: &Value,
+        targets: &[u32],
+        soft_cap: Option<f64>,
+    ) -> Result<Outcome> {
         self.poll()?;
         expect_filled("linear_cross_entropy", "x", x)?;
         expect_filled("linear_cross_entropy", "weight", weight)?;
@@ -81,7 +126,6 @@ impl Tape<'_> {
         )?;
         expect_shape("linear_cross_entropy", "x", x, &[targets.len(), width])?;
         expect_labels(targets, vocabulary)?;
-        let dtype = x.tensor().dtype();
         let bf16 = |value: &Value| value.tensor().dtype() == DType::BF16;
         let in_bf16 = bf16(x)
             && bf16(weight)
@@ -105,14 +149,13 @@ impl Tape<'_> {
             chunk: (elements / vocabulary.max(1)).clamp(1, rows.max(1)),
             soft_cap,
         };
-        let outcome = match form {
-            Form::Device if soft_cap.is_none() => by_kernels(&input, &weight_in, targets, wanted)?,
+        match form {
+            Form::Device if soft_cap.is_none() => by_kernels(&input, &weight_in, targets, wanted),
             Form::Cpu => {
-                with_float!("linear_cross_entropy", input, T => fused::<T>(&input, &weight_in, targets, wanted))?
+                with_float!("linear_cross_entropy", input, T => fused::<T>(&input, &weight_in, targets, wanted))
             }
-            _ => composed(&input, &weight_in, targets, wanted)?,
-        };
-        self.record_loss([x, weight], outcome, dtype)
+            _ => composed(&input, &weight_in, targets, wanted),
+        }
     }
 
     /// Records the loss with the gradients of `x` and `W`, which are known already.

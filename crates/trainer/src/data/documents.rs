@@ -106,6 +106,7 @@ pub(crate) fn open_split(
         length: plan.input_size as usize,
         packs: plan.conversations.is_some_and(|options| options.packs),
         seed: plan.seed,
+        are_pairs: found.has_preferences(),
     };
     let documents = open(Encoding::Conversations(&encoder))?;
     Ok(WindowSource::conversations(documents, options))

@@ -119,6 +119,7 @@ impl<S> TrainLoader for WindowLoader<S> {
             "in a file"
         };
         let (noun, count) = match self.source.counts() {
+            Some(counts) if self.source.are_pairs() => ("Preferences", counts.used),
             Some(counts) => ("Conversations", counts.used),
             None => ("Documents", documents.len() as u64),
         };

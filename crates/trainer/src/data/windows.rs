@@ -56,6 +56,14 @@ impl WindowSource {
         }
     }
 
+    /// Whether the windows are preferences.
+    pub(super) fn are_pairs(&self) -> bool {
+        match &self.layout {
+            Layout::Joined { .. } => false,
+            Layout::Conversations(windows) => windows.are_pairs(),
+        }
+    }
+
     /// Number of windows of `tokens` tokens.
     pub(super) fn count(&self, tokens: u32) -> usize {
         match &self.layout {

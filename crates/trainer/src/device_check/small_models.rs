@@ -202,6 +202,7 @@ impl SmallModel {
         let compression = compression();
         let context = ForwardContext {
             class_weights: None,
+            preference_beta: None,
             compression: Some(&compression),
             pixels: Default::default(),
             network: &network,

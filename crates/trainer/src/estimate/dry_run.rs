@@ -89,6 +89,7 @@ pub(super) struct PlanDryRun {
     heads: Heads,
     label_smoothing: f64,
     precision: Precision,
+    preference_beta: Option<f64>,
     compression: Option<Compression>,
 }
 
@@ -114,6 +115,7 @@ impl PlanDryRun {
             heads: plan.heads(),
             label_smoothing: plan.label_smoothing,
             precision: plan.precision,
+            preference_beta: plan.preference_beta,
             compression: plan.compression,
         };
         Ok((dry_run, masters))
@@ -141,6 +143,7 @@ impl PlanDryRun {
             heads: self.heads,
             label_smoothing: self.label_smoothing,
             class_weights: None,
+            preference_beta: self.preference_beta,
             compression: self.compression.as_ref(),
             checkpointed,
             dtype: self.precision.dtype(),

@@ -68,6 +68,7 @@ pub(super) struct DatasetDefaults {
     pub mix: MixChoice,
     pub ema_decay: Option<f64>,
     pub conversations: Option<ConversationOptions>,
+    pub preference_beta: Option<f64>,
     pub compression: Option<Compression>,
 }
 
@@ -214,6 +215,7 @@ fn images(
         mix: recipe.map_or(MixChoice::None, |recipe| recipe.mix),
         ema_decay: recipe.and_then(|recipe| recipe.ema_decay),
         conversations: None,
+        preference_beta: None,
         compression: None,
     })
 }
@@ -267,6 +269,7 @@ fn refuse_settings_of_texts(config: &RunConfig, found: &ImageInspection) -> Resu
     let foreign = "this setting is for texts; remove it for images";
     refuse("loss_on", config.loss_on, foreign)?;
     refuse("packing", config.packing, foreign)?;
+    refuse("preference_beta", config.preference_beta, foreign)?;
     refuse("tokens", config.tokens, foreign)?;
     refuse("vocabulary", config.vocabulary, foreign)?;
     refuse("policy", config.policy.as_ref(), foreign)?;

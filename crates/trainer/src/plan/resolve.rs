@@ -18,6 +18,10 @@ use runlog::{
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
 
+/// Preferences take a lower learning rate than conversations, by this factor: with a higher one,
+/// the probabilities of both answers fall.
+const PREFERENCE_RATE: f64 = 0.05;
+
 /// Choices of a config that do not depend on the dataset.
 struct NamedChoices {
     optimizer: OptimizerKind,
@@ -108,6 +112,7 @@ impl Plan {
         let epochs = config.epochs.unwrap_or(defaults.epochs);
         let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
         let rate = hyperparameters::default_rate(choices.optimizer, pretrained.as_ref());
+        let rate = rate * defaults.preference_beta.map_or(1.0, |_| PREFERENCE_RATE);
         let mix = config.mix.unwrap_or(defaults.mix);
         let mix = hyperparameters::mix(mix, data.task(), &defaults.columns)?;
         Ok(Plan {
@@ -140,6 +145,7 @@ impl Plan {
                 .or(defaults.ema_decay)
                 .filter(|decay| *decay > 0.0),
             conversations: defaults.conversations,
+            preference_beta: defaults.preference_beta,
             compression: defaults.compression.map(|compression| Compression {
                 steps,
                 ..compression
@@ -187,6 +193,7 @@ impl Plan {
             adapter_alpha: tuning.and_then(|tuning| Some(tuning.adapter?.alpha)),
             loss_on: self.conversations.map(ConversationOptions::loss_on),
             packing: self.conversations.map(ConversationOptions::packing),
+            preference_beta: self.preference_beta,
             vocabulary: self.learned_vocabulary(),
             policy: compression.and_then(|c| c.policy.name().parse().ok()),
             policy_training: compression.map(|c| c.learning),
@@ -229,13 +236,29 @@ impl Plan {
         }
     }
 
-    /// Refuses a half precision on the CPU before anything of a run is created, a GPU included. If
-    /// the prediction of the device is wrong, the run is refused when it starts.
+    /// Refuses what cannot be trained before anything of a run is created: preferences without
+    /// adapters, and a half precision on the CPU. If the prediction of the device is wrong, the run
+    /// is refused when it starts.
     ///
     /// # Errors
-    /// The precision is half, the device can only be the CPU, and the user did not ask for the CPU
-    /// by name.
-    pub fn check_precision(&self) -> Result<()> {
+    /// The data are preferences, but the network has no adapters. Or the precision is half, the
+    /// device can only be the CPU, and the user did not ask for the CPU by name.
+    pub fn check_start(&self) -> Result<()> {
+        let tuning = self.pretrained.as_ref().map(|it| it.tuning());
+        if self.preference_beta.is_some() && tuning.is_none_or(|it| it.adapter.is_none()) {
+            let (key, allowed) = if tuning.is_some() {
+                (
+                    "adapter_rank",
+                    "preferences are learned by adapters, because Ebb compares the model with the frozen model without them; add --adapter RANK",
+                )
+            } else {
+                (
+                    "from",
+                    "preferences fine-tune a model with adapters; add --from MODEL --adapter RANK",
+                )
+            };
+            return Err(invalid_setting(key, "none", allowed));
+        }
         if self.precision.is_half() && predict_device_kind(self.device) == crate::DeviceKind::Cpu {
             self.precision
                 .device_warning(&select_device(self.device)?, self.device)?;

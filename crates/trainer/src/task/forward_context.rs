@@ -43,6 +43,8 @@ pub struct ForwardContext<'a> {
     pub label_smoothing: f64,
     /// Weight of each class in the loss; all equal if absent.
     pub class_weights: Option<&'a [f64]>,
+    /// Beta of direct preference optimization, if the samples are preferences.
+    pub preference_beta: Option<f64>,
     /// The options of token compression, for that task alone.
     pub compression: Option<&'a Compression>,
     /// The outputs of an image network.

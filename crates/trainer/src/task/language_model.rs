@@ -1,7 +1,9 @@
 //! Language modeling: the next token of each window of documents or conversations. The loss is
 //! summed over the learned tokens and divided by their number in the whole effective batch. Shorter
-//! windows are padded with tokens that do not count.
+//! windows are padded with tokens that do not count. If the data are preferences, the task learns
+//! them by direct preference optimization instead.
 
+use super::preferences::{ACCURACY, PreferenceLearning, zero_pair};
 use super::{
     EvaluatedMicroBatch, ForwardContext, MetricInputs, MetricSums, Metrics, MicroBatchResult,
     Sample, Task,
@@ -19,7 +21,7 @@ use runlog::RunFolder;
 use tape::inplace::to_f64;
 use tape::{IGNORED, Loss, Tape};
 
-/// Predicts the next token of documents.
+/// Predicts the next token of documents, or prefers one of two answers.
 pub enum LanguageTask {}
 
 impl Sample for Window {
@@ -72,6 +74,9 @@ impl Task for LanguageTask {
     }
 
     fn gradients(context: &ForwardContext, windows: &[Window]) -> Result<MicroBatchResult> {
+        if let Some(preferences) = preferences(context)? {
+            return preferences.gradients(windows);
+        }
         let tape = context.training_tape(windows.iter().map(|window| window.index));
         let loss = loss(context, &tape, windows, context.checkpointed)?;
         let (gradients, losses) = context.backward(tape, loss)?;
@@ -87,6 +92,9 @@ impl Task for LanguageTask {
     }
 
     fn evaluate(context: &ForwardContext, windows: &[Window]) -> Result<EvaluatedMicroBatch> {
+        if let Some(preferences) = preferences(context)? {
+            return preferences.evaluate(windows);
+        }
         let losses = loss(context, &context.inference_tape(), windows, 0)?.per_sample;
         Ok(EvaluatedMicroBatch {
             loss: to_f64(&losses)?.iter().sum(),
@@ -97,6 +105,9 @@ impl Task for LanguageTask {
     }
 
     fn zero_sample(context: &ForwardContext, index: u32) -> Window {
+        if context.preference_beta.is_some() {
+            return zero_pair(context.input_size, index);
+        }
         let zeros = || vec![0; context.input_size];
         Window {
             index,
@@ -108,14 +119,20 @@ impl Task for LanguageTask {
     }
 
     /// `bits_per_byte`, the negative of which is the score. Of conversations, the bytes of the
-    /// learned text count.
+    /// learned text count. Of preferences, the score is the negative loss.
     fn metrics(sum: &EvaluatedMicroBatch, inputs: &MetricInputs) -> Metrics {
+        if sum.metrics.iter().any(|(name, _)| name == ACCURACY) {
+            return Metrics::new(sum, &[], -sum.loss / sum.weight.max(f64::MIN_POSITIVE));
+        }
         let bytes = inputs.held_out_bytes.max(1) as f64;
         let bits = sum.loss / std::f64::consts::LN_2 / bytes;
         Metrics::new(sum, &[("bits_per_byte", bits)], -bits)
     }
 
-    fn describe_best(score: f64, _plan: &Plan) -> String {
+    fn describe_best(score: f64, plan: &Plan) -> String {
+        if plan.preference_beta.is_some() {
+            return format!("best held-out loss of preferences {:.3}", -score);
+        }
         format!("best held-out {:.3} bits per byte", -score)
     }
 }
@@ -136,6 +153,20 @@ impl LanguageTask {
             _ => Err(context.wrong_network(dataset::Task::LanguageModel)),
         }
     }
+}
+
+/// What learns the preferences of a context; `None` if its samples are none.
+fn preferences<'c, 'a>(
+    context: &'c ForwardContext<'a>,
+) -> Result<Option<PreferenceLearning<'c, 'a>>> {
+    let Some(beta) = context.preference_beta else {
+        return Ok(None);
+    };
+    Ok(Some(PreferenceLearning {
+        context,
+        network: LanguageTask::network(context)?,
+        beta,
+    }))
 }
 
 /// The loss of each token, [windows, tokens]. Padding is at the end, where no counted token attends

@@ -2,7 +2,7 @@
 
 use super::{Evaluation, TrainedModel, evaluated_part};
 use crate::data::{Corpus, EvalLoader, TextEvalLoader, load_token_frequencies, open_split};
-use crate::error::Result;
+use crate::error::{Result, TrainError};
 use crate::preparation::Preparation;
 use crate::task::{CompressionTask, LanguageTask, Prediction, Text, TextTask};
 use dataset::{DetectedDataset, Split, Task, TextDataset, TextInspection};
@@ -14,6 +14,17 @@ impl TrainedModel {
     pub(super) fn evaluate_texts(&self, found: &TextInspection) -> Result<Evaluation> {
         if found.task != self.task().detected_as() {
             return Err(self.wrong_dataset(&DetectedDataset::Texts(found.clone())));
+        }
+        let learns_preferences = self.plan.preference_beta.is_some();
+        if found.has_preferences() != learns_preferences {
+            return Err(TrainError::NotTrainable {
+                message: if learns_preferences {
+                    "this run learned preferences; evaluate it on data with the columns chosen and rejected"
+                } else {
+                    "only runs that learned preferences can be evaluated on data with chosen and rejected answers"
+                }
+                .to_owned(),
+            });
         }
         let count = |part| found.count(part);
         let part = evaluated_part(count, found.refusal.as_ref(), found.task.sample_noun())?;

@@ -91,6 +91,7 @@ pub fn task<'a>(
     ForwardContext {
         pixels: Default::default(),
         class_weights: None,
+        preference_beta: None,
         compression: None,
         network,
         parameters,
@@ -145,6 +146,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         clip_norm: 1.0,
         ema_decay: None,
         conversations: None,
+        preference_beta: None,
         compression: None,
         augment: Augmentation::None,
         mix: dataset::Mix::None,

@@ -2,8 +2,9 @@
 //! heads, grouped-query attention, gated feed-forward branches, and capped scores.
 
 use super::{Row, labels};
+use crate::convert_dtype::host_tensor;
 use crate::error::Result;
-use crate::ops::{Gate, GroupedAttention, JoinedHeads, RmsNormShape, Rotation};
+use crate::ops::{Gate, GroupedAttention, IGNORED, JoinedHeads, RmsNormShape, Rotation};
 use crate::tape::{Tape, Value};
 
 const NORM: RmsNormShape = RmsNormShape {
@@ -129,5 +130,15 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
                 Ok(loss.sum)
             },
         ),
+        ("linear_cross_entropy_rows", vec![vec![n, 7]], |t, v| {
+            let x = v[0].tensor();
+            let weight = (0..63).map(|i| f64::from(i % 11) / 8.0 - 0.5).collect();
+            let weight = host_tensor(weight, &[9, 7], x.dtype(), x.device())?;
+            let mut targets = labels(v[0].dims()[0], 9);
+            if targets.len() > 2 {
+                targets[1] = IGNORED;
+            }
+            t.linear_cross_entropy_rows(&v[0], &Value::constant(weight), &targets, None)
+        }),
     ]
 }

@@ -38,6 +38,8 @@ const COMPRESSION_BATCH: u32 = 32;
 const COMPRESSION_WINDOW: u32 = 128;
 /// Passes over conversations if a pretrained model is fine-tuned on them.
 const CONVERSATION_EPOCHS: u64 = 3;
+/// Default beta of direct preference optimization.
+const PREFERENCE_BETA: f64 = 0.1;
 /// Range of the default length of conversations, in tokens.
 const CONVERSATION_TOKENS: (u32, u32) = (128, 1024);
 /// Assumed tokens of a conversation that its template adds.
@@ -102,6 +104,7 @@ pub(super) fn texts(
         mix: MixChoice::None,
         ema_decay: None,
         conversations,
+        preference_beta: preference_beta(config, found)?,
         compression,
     })
 }
@@ -281,11 +284,29 @@ fn conversations(
             LossOn::All => LearnedTokens::All,
         },
         packs: match choice {
-            PackingChoice::Auto => separates && are_short,
+            PackingChoice::Auto => separates && are_short && !found.has_preferences(),
             PackingChoice::On => true,
             PackingChoice::Off => false,
         },
     }))
+}
+
+/// Beta of direct preference optimization; `None` if the data are no preferences.
+fn preference_beta(config: &RunConfig, found: &TextInspection) -> Result<Option<f64>> {
+    if !found.has_preferences() {
+        let preferences = "this setting is for data with chosen and rejected answers; remove it";
+        refuse("preference_beta", config.preference_beta, preferences)?;
+        return Ok(None);
+    }
+    if config.loss_on == Some(LossOn::All) {
+        let allowed = "of preferences, only the answers are compared; use completions";
+        return Err(invalid_setting("loss_on", LossOn::All, allowed));
+    }
+    if config.packing == Some(PackingChoice::On) {
+        let allowed = "the two answers of a preference are not packed; use off or auto";
+        return Err(invalid_setting("packing", PackingChoice::On, allowed));
+    }
+    Ok(Some(config.preference_beta.unwrap_or(PREFERENCE_BETA)))
 }
 
 /// A length that nearly all conversations fit in.
