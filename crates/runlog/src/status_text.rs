@@ -15,6 +15,10 @@ pub(crate) struct StatusText {
 /// The detail of a changed memory limit.
 pub(crate) const LIMITS_DETAIL: &str = "The new limit applies from the next micro-batch on. The result of the training stays the same.";
 
+/// The detail of a smaller micro-batch in an evaluation.
+pub(crate) const EVALUATION_DETAIL: &str =
+    "The result of the evaluation stays the same. The micro-batches of the training are separate.";
+
 /// The detail of a group of machines.
 pub(crate) const GROUP_DETAIL: &str = "Each machine processes as many samples as its memory and speed allow. The result is the same as on a single machine.";
 

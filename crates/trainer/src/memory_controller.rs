@@ -84,7 +84,7 @@ pub struct ModelMemory {
 pub struct Answer {
     pub decision: Decision,
     pub sample: MemorySample,
-    /// The steady micro-batch before.
+    /// The steady micro-batch of training before.
     pub previous_micro_batch: u32,
     /// The micro-batch that the event of the decision reports.
     pub reported_micro_batch: u32,
@@ -365,7 +365,7 @@ impl MemoryController {
             decision = replay.apply(decision, position, remaining as u32, blocks);
             kind.checkpoint_blocks = decision.checkpoint_blocks;
         }
-        let size = self.state.micro_batch(kind);
+        let size = self.workload.limited(phase, self.state.micro_batch(kind));
         let comparison = self.changes.compare(phase, size, &decision);
         decision.change = comparison.change;
         // Smaller micro-batches leave holes in the heap that larger ones do not fit into.
@@ -374,8 +374,9 @@ impl MemoryController {
             self.release()?;
         }
         self.decided = Some((kind, sample));
+        let reported = reported_micro_batch(size, remaining, &decision);
         Ok(Answer {
-            reported_micro_batch: reported_micro_batch(size, remaining, &decision),
+            reported_micro_batch: self.workload.limited(phase, reported),
             decision,
             sample,
             previous_micro_batch: comparison.previous,
