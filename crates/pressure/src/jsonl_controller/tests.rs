@@ -309,6 +309,16 @@ fn the_controller_pauses_for_a_sample_that_does_not_fit() {
     // 1 GB and 12.2 GB beside the 4 GB of others.
     let answers = world.handle(&json!({"kind": "ask", "costs": [50_000, 1_000, 1_000]}));
     assert_eq!(answers[0]["action"], "pause", "{answers:?}");
+    let reason = |answers: &[Value]| answers[0]["reason"].as_str().unwrap_or("").to_owned();
+    let others = reason(&answers);
+    assert!(others.starts_with("other apps need the memory"), "{others}");
+    // 1 GB and 15.9 GB: the machine has 16 GB.
+    let answers = world.handle(&json!({"kind": "ask", "costs": [65_000, 1_000]}));
+    let alone = reason(&answers);
+    assert!(
+        alone.starts_with("one sample needs ") && alone.contains("too much for this machine's 16"),
+        "{alone}"
+    );
     let answers = world.handle(&json!({"kind": "ask", "costs": [1_000, 50_000, 1_000]}));
     assert_eq!(
         (&answers[0]["action"], &answers[0]["micro_batch"]),
