@@ -49,6 +49,13 @@ pub struct Correction {
     pub runs: usize,
 }
 
+impl Correction {
+    /// The least and the largest footprint to expect, as multiples of the corrected estimate.
+    pub fn interval(&self) -> [f64; 2] {
+        [self.low, self.high].map(|bound| bound / self.factor)
+    }
+}
+
 impl EstimateHistory {
     /// Reads a file. One that is missing or damaged has no comparisons.
     pub fn load(path: &Path) -> Self {
@@ -162,6 +169,10 @@ mod tests {
         assert_eq!((after_ten.factor, after_ten.runs), (1.25, 10));
         assert!(
             after_ten.low <= 1.0 && after_ten.high >= 1.25,
+            "{after_ten:?}"
+        );
+        assert!(
+            after_ten.interval()[0] < 1.0 && after_ten.interval()[1] >= 1.0,
             "{after_ten:?}"
         );
         assert_eq!(learned(&[300; 20]).factor, FACTORS[1]);
