@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::estimate_history::EstimateHistory;
+use crate::estimate_history::{EstimateHistory, RunsOn};
 use crate::machine_readings::Reported;
 use crate::recovery_view::{Situation, TOKENS};
 use crate::setting_location::{SettingOwner, owner};
@@ -204,7 +204,10 @@ pub fn estimate(
         effective_batch: plan.effective_batch,
         prefetched: Prefetched::Included,
     });
-    let correction = EstimateHistory::saved_correction(kind);
+    let correction = EstimateHistory::saved_correction(RunsOn {
+        device: kind,
+        in_window: true,
+    });
     let estimate = builder
         .estimate(target, forms)?
         .corrected(correction.factor);

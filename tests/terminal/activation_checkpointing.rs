@@ -1,6 +1,7 @@
 //! Activation checkpointing saves memory and leaves every loss identical.
 
 use crate::support::{TestHome, draw_classes, losses};
+use pressure::Phase;
 use runlog::RunEvent;
 use std::collections::BTreeMap;
 
