@@ -102,6 +102,9 @@ impl Run {
             Some(mark) if mark.cause == Component::Speed => {
                 " A larger micro-batch is no faster here."
             }
+            Some(mark) if mark.cause == Component::Device => {
+                " It grows back by itself when the device allows it."
+            }
             Some(_) => " It grows back by itself when memory is free.",
             None => "",
         };

@@ -99,6 +99,10 @@ pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u
     let (now, outlook) = match decision.change {
         // A shrink for speed does not end when memory is free.
         Change::Shrink if decision.cause == Component::Speed => ("now ", ""),
+        Change::Shrink | Change::Cancel if decision.cause == Component::Device => (
+            "now ",
+            " The micro-batch grows again when the device allows it.",
+        ),
         Change::Shrink | Change::Cancel => {
             ("now ", " The micro-batch grows again when memory is free.")
         }
@@ -313,6 +317,8 @@ mod tests {
         check(Component::Speed, now);
         let by_itself = format!("{now} The micro-batch grows again when memory is free.");
         check(Component::Headroom, &by_itself);
+        let for_device = format!("{now} The micro-batch grows again when the device allows it.");
+        check(Component::Device, &for_device);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::simulated_machine::{GB, Simulation, TRAIN};
 use pressure::{
-    Change, Level, MicroBatchRecord, Outcome, describe_decision, describe_evaluation_decision,
-    observe_delay, should_cancel,
+    Change, Component, Level, MicroBatchRecord, Outcome, describe_decision,
+    describe_evaluation_decision, observe_delay, should_cancel,
 };
 
 #[test]
@@ -80,6 +80,7 @@ fn growth_after_a_refused_allocation_is_not_explained_by_free_memory() {
         (refused.change, refused.reason.as_str()),
         (Change::Cancel, "an allocation was refused")
     );
+    assert_eq!(refused.cause, Component::Device);
     let later = simulation.steps(2_000);
     let grown = later.iter().find(|d| d.change == Change::Grow);
     assert_eq!(
