@@ -487,7 +487,9 @@ mod tests {
             folder,
             move |_: RunContext, report: &mut (dyn FnMut(&RunEvent) + Send)| {
                 report(&started());
-                *lock(&after_run) = Some(Box::new(move || drop(done.send(()))));
+                *lock(&after_run) = Some(Box::new(move || {
+                    done.send(()).expect("the test receives it")
+                }));
                 let _ = wait.recv();
                 Ok(ending())
             },
