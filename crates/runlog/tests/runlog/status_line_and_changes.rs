@@ -121,7 +121,7 @@ fn a_smaller_micro_batch_of_an_evaluation_is_a_change_of_its_own() {
 }
 
 #[test]
-fn a_running_evaluation_tells_the_size_of_its_micro_batches() {
+fn a_running_evaluation_reports_the_size_of_its_micro_batches() {
     let mut run = training();
     run.apply(&evaluation_decision(19_000, Change::Start, 64));
     run.show_progress(StepProgress {
