@@ -260,9 +260,9 @@ pub fn observe_delay(
     state
 }
 
-/// Learns from a confirmed micro-batch which sizes would not fit into a GPU whose memory is separate
-/// from the machine's. `model` has learned the peaks in that memory, of which `limit_bytes` can be
-/// used. Larger sizes are not tried, as if the device had refused them.
+/// Learns from a confirmed micro-batch which sizes would not fit into a GPU with its own memory.
+/// `model` has learned the peaks in that memory, of which `limit_bytes` can be used. Larger sizes
+/// are not tried, as if the device had refused them.
 pub fn observe_separate_device(
     policy: &Policy,
     mut state: ControllerState,

@@ -503,8 +503,8 @@ impl MemoryController {
         }
     }
 
-    /// On a GPU with memory of its own, learns how much of it micro-batches need, so that sizes that
-    /// would not fit are not tried.
+    /// On a GPU with memory of its own, learns how much of it micro-batches need. Sizes that would
+    /// not fit are not tried.
     fn learn_separate_peak(&mut self, measured: &MicroBatchRecord) {
         let limit = self.monitor.latest();
         let limit = limit.map_or(0, |sample| sample.device_limit_bytes);
