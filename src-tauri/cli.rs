@@ -18,7 +18,6 @@ mod chat_input;
 mod open_chat_model;
 mod serve;
 mod compare_controller;
-mod compare_estimate;
 mod evaluate;
 mod evaluate_questions;
 mod evaluation_progress;

@@ -3,8 +3,10 @@
 //! is a line or two; other modules do the work.
 
 use crate::app_state::Shell;
+use crate::compare_estimate::MeasuredFootprint;
 use crate::earlier_speed::samples_per_second;
 use crate::language::translate;
+use crate::lock_mutex::lock;
 use crate::opened_dataset_folders::SEED;
 use crate::plan_page;
 use crate::run_row;
@@ -252,6 +254,7 @@ pub async fn estimate(
         // Memory does not depend on which samples are held out.
         let found = shell.inspections.take(&inspection, SEED)?;
         let config = config_of(shell, &inspection, &settings, &found)?;
+        shell.active.finish_ended_run();
         let estimate = plan_page::estimate(&config, &found, &shell.readings.now())?;
         shell
             .active
@@ -324,12 +327,23 @@ pub fn begin_run(
     let folder = shell.runs.store().create(&plan.name)?;
     let (id, place) = (folder.id(), folder.path.clone());
     let run = folder.clone();
+    let after_run = shell.active.after_run();
     let begun = shell.active.begin(&id, folder, move |context, report| {
+        let is_usual = context.machine.script.is_none();
         let context = RunContext {
             estimated_peak_bytes,
             ..context
         };
-        trainer::start(plan, found, &run, context, report)
+        let mut measured = MeasuredFootprint::before(&plan, true);
+        let outcome = trainer::start(plan.clone(), found, &run, context, &mut |event| {
+            measured.receive(event, &plan);
+            report(event);
+        })?;
+        if is_usual {
+            // Takes about a second, so the next estimate does it.
+            *lock(&after_run) = Some(Box::new(move || drop(measured.compare(&plan))));
+        }
+        Ok(outcome)
     });
     if begun.is_err() {
         // Nothing was trained, so the run folder is removed. If this fails, the list of runs skips

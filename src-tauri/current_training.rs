@@ -35,7 +35,11 @@ pub struct Active {
     machine: Machine,
     last: Mutex<Option<Arc<Training>>>,
     estimated: Mutex<Option<Estimated>>,
+    after_run: AfterRun,
 }
+
+/// Work that the newest ended run has left for later.
+pub type AfterRun = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
 /// The newest estimate of a plan, which its run is compared with.
 struct Estimated {
@@ -68,6 +72,23 @@ impl Active {
             machine,
             last: Mutex::default(),
             estimated: Mutex::default(),
+            after_run: AfterRun::default(),
+        }
+    }
+
+    /// Where a run that ends leaves work for [`Active::finish_ended_run`].
+    pub fn after_run(&self) -> AfterRun {
+        Arc::clone(&self.after_run)
+    }
+
+    /// Does the work that the newest ended run has left, unless a training runs.
+    pub fn finish_ended_run(&self) {
+        if self.running().is_some() {
+            return;
+        }
+        let left = lock(&self.after_run).take();
+        if let Some(work) = left {
+            work();
         }
     }
 
@@ -453,6 +474,35 @@ mod tests {
         assert!(active.running().is_none());
         assert_eq!(active.while_nothing_trains(|| Some(7)), Some(7));
         assert_eq!(code(active.begin("b", folder, work)), "begun");
+    }
+
+    #[test]
+    fn work_after_a_run_waits_until_nothing_trains_and_is_done_once() {
+        let (_home, folder) = folder();
+        let active = Active::new(Machine::default());
+        let (after_run, (done, received)) = (active.after_run(), channel::<()>());
+        let (go, wait) = channel::<()>();
+        let begun = active.begin(
+            "a",
+            folder,
+            move |_: RunContext, report: &mut (dyn FnMut(&RunEvent) + Send)| {
+                report(&started());
+                *lock(&after_run) = Some(Box::new(move || {
+                    done.send(()).expect("the test receives it")
+                }));
+                let _ = wait.recv();
+                Ok(ending())
+            },
+        );
+        assert_eq!(code(begun), "begun");
+        let training = active.running().expect("it runs");
+        active.finish_ended_run();
+        assert!(received.try_recv().is_err(), "a training runs");
+        drop(go);
+        training.stop_and_wait();
+        active.finish_ended_run();
+        active.finish_ended_run();
+        assert_eq!(received.iter().count(), 1);
     }
 
     #[test]

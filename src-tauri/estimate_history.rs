@@ -1,6 +1,7 @@
 //! How far estimates were off on this machine. At the end of each run, its highest footprint is
 //! compared with its estimate. Later estimates on the same kind of device are multiplied by what
-//! the last runs needed, and state the interval in which their footprints were.
+//! the last runs needed, and state the interval in which their footprints were. Runs in the window
+//! are apart, because the window takes memory too.
 
 use crate::paths::estimates_path;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,31 @@ const POSSIBLE: [f64; 2] = [0.2, 5.0];
 const OUTSIDE: f64 = 0.1;
 /// Most bytes of the file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Where a run trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunsOn {
+    /// The kind of device.
+    pub device: DeviceKind,
+    /// Whether the process that trains also shows the window.
+    pub in_window: bool,
+}
+
+impl RunsOn {
+    /// A run in the terminal.
+    pub fn terminal(device: DeviceKind) -> Self {
+        RunsOn {
+            device,
+            in_window: false,
+        }
+    }
+
+    /// "cpu", or "cpu window".
+    fn name(self) -> String {
+        let window = if self.in_window { " window" } else { "" };
+        format!("{}{window}", self.device.name())
+    }
+}
 
 /// The comparisons of one machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -49,6 +75,13 @@ pub struct Correction {
     pub runs: usize,
 }
 
+impl Correction {
+    /// The least and the largest footprint to expect, as multiples of the corrected estimate.
+    pub fn interval(&self) -> [f64; 2] {
+        [self.low, self.high].map(|bound| bound / self.factor)
+    }
+}
+
 impl EstimateHistory {
     /// Reads a file. One that is missing or damaged has no comparisons.
     pub fn load(path: &Path) -> Self {
@@ -73,9 +106,9 @@ impl EstimateHistory {
 
     /// Adds a run that needed `measured_bytes` instead of `estimated_bytes`, as they were estimated
     /// without a correction. Returns `false` if that is impossible.
-    pub fn add(&mut self, device: DeviceKind, estimated_bytes: u64, measured_bytes: u64) -> bool {
+    pub fn add(&mut self, on: RunsOn, estimated_bytes: u64, measured_bytes: u64) -> bool {
         let comparison = Comparison {
-            device: device.name().to_owned(),
+            device: on.name(),
             ratio: measured_bytes as f64 / estimated_bytes as f64,
         };
         if !comparison.is_possible() {
@@ -91,16 +124,28 @@ impl EstimateHistory {
         true
     }
 
-    /// The correction that the file in Ebb's home gives for this kind of device.
-    pub fn saved_correction(device: DeviceKind) -> Correction {
-        EstimateHistory::load(&estimates_path()).correction(device)
+    /// The correction that the file in Ebb's home gives for runs like these.
+    pub fn saved_correction(on: RunsOn) -> Correction {
+        EstimateHistory::load(&estimates_path()).correction(on)
     }
 
-    /// The correction of estimates for this kind of device.
-    pub fn correction(&self, device: DeviceKind) -> Correction {
-        let runs = self.runs.iter().filter(|run| run.device == device.name());
-        let newest = runs.rev().take(REMEMBERED).map(|run| run.ratio);
-        let measured: Vec<f64> = newest.collect();
+    /// The newest ratios of runs like these.
+    fn newest_ratios(&self, on: RunsOn) -> Vec<f64> {
+        let name = on.name();
+        let runs = self.runs.iter().filter(|run| run.device == name);
+        runs.rev().take(REMEMBERED).map(|run| run.ratio).collect()
+    }
+
+    /// The correction of estimates for runs like these. Before the window has trained, it is that
+    /// of the terminal.
+    pub fn correction(&self, on: RunsOn) -> Correction {
+        let mut measured = self.newest_ratios(on);
+        if measured.is_empty() {
+            measured = self.newest_ratios(RunsOn {
+                in_window: false,
+                ..on
+            });
+        }
         let mut ratios: Vec<f64> = measured.iter().copied().chain(ASSUMED).collect();
         ratios.sort_by(f64::total_cmp);
         let bounded = |ratio: f64| ratio.clamp(FACTORS[0], FACTORS[1]);
@@ -136,13 +181,21 @@ mod tests {
     use super::*;
 
     const MB: u64 = 1 << 20;
+    const CPU: RunsOn = RunsOn {
+        device: DeviceKind::Cpu,
+        in_window: false,
+    };
+    const WINDOW: RunsOn = RunsOn {
+        in_window: true,
+        ..CPU
+    };
 
     fn learned(ratios: &[u64]) -> Correction {
         let mut history = EstimateHistory::default();
         for percent in ratios {
-            history.add(DeviceKind::Cpu, 100 * MB, percent * MB);
+            history.add(CPU, 100 * MB, percent * MB);
         }
-        history.correction(DeviceKind::Cpu)
+        history.correction(CPU)
     }
 
     #[test]
@@ -162,6 +215,10 @@ mod tests {
         assert_eq!((after_ten.factor, after_ten.runs), (1.25, 10));
         assert!(
             after_ten.low <= 1.0 && after_ten.high >= 1.25,
+            "{after_ten:?}"
+        );
+        assert!(
+            after_ten.interval()[0] < 1.0 && after_ten.interval()[1] >= 1.0,
             "{after_ten:?}"
         );
         assert_eq!(learned(&[300; 20]).factor, FACTORS[1]);
@@ -185,7 +242,7 @@ mod tests {
     fn impossible_comparisons_do_not_count() {
         let mut history = EstimateHistory::default();
         for (estimated, measured) in [(0, MB), (MB, 0), (MB, u64::MAX), (0, 0)] {
-            assert!(!history.add(DeviceKind::Cpu, estimated, measured));
+            assert!(!history.add(CPU, estimated, measured));
         }
         assert_eq!(history, EstimateHistory::default());
     }
@@ -194,11 +251,26 @@ mod tests {
     fn devices_are_apart_and_only_the_newest_runs_count() {
         let mut history = EstimateHistory::default();
         for percent in [130; 30].into_iter().chain([90; 20]) {
-            history.add(DeviceKind::Cpu, 100 * MB, percent * MB);
+            history.add(CPU, 100 * MB, percent * MB);
         }
-        assert_eq!(history.correction(DeviceKind::Cpu).factor, 0.9);
-        assert_eq!(history.correction(DeviceKind::Metal).runs, 0);
+        assert_eq!(history.correction(CPU).factor, 0.9);
+        let metal = RunsOn::terminal(DeviceKind::Metal);
+        assert_eq!(history.correction(metal).runs, 0);
         assert_eq!(history.runs.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn the_window_learns_from_its_own_runs_once_it_has_trained() {
+        let mut history = EstimateHistory::default();
+        for _ in 0..10 {
+            history.add(CPU, 100 * MB, 95 * MB);
+        }
+        assert_eq!(history.correction(WINDOW), history.correction(CPU));
+        for _ in 0..10 {
+            history.add(WINDOW, 100 * MB, 140 * MB);
+        }
+        assert_eq!(history.correction(WINDOW).factor, 1.4);
+        assert_eq!(history.correction(CPU).factor, 0.95);
     }
 
     #[test]
@@ -207,7 +279,7 @@ mod tests {
         let path = folder.path().join("home/estimates.json");
         let mut history = EstimateHistory::default();
         assert_eq!(EstimateHistory::load(&path), history, "it is missing");
-        history.add(DeviceKind::Cpu, 100 * MB, 120 * MB);
+        history.add(CPU, 100 * MB, 120 * MB);
         history.save(&path).expect("it can be written");
         assert_eq!(EstimateHistory::load(&path), history);
         for text in ["", "{\"runs\":[{\"device\":\"cpu\",\"ratio\":1e9}]}", "[1]"] {

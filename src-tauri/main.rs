@@ -3,6 +3,7 @@
 mod allocator;
 mod stress_test;
 mod cli;
+mod compare_estimate;
 mod hub_download;
 mod estimate_history;
 mod judge_run;

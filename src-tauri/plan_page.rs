@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::estimate_history::EstimateHistory;
+use crate::estimate_history::{EstimateHistory, RunsOn};
 use crate::machine_readings::Reported;
 use crate::recovery_view::{Situation, TOKENS};
 use crate::setting_location::{SettingOwner, owner};
@@ -204,8 +204,13 @@ pub fn estimate(
         effective_batch: plan.effective_batch,
         prefetched: Prefetched::Included,
     });
-    let factor = EstimateHistory::saved_correction(kind).factor;
-    let estimate = builder.estimate(target, forms)?.corrected(factor);
+    let correction = EstimateHistory::saved_correction(RunsOn {
+        device: kind,
+        in_window: true,
+    });
+    let estimate = builder
+        .estimate(target, forms)?
+        .corrected(correction.factor);
     let (need, memory) = (estimate.need(&[]), &estimate.memory);
     let suggested = estimate.suggest_config(&device, &processes, 1);
     let view = EstimateView {
@@ -213,6 +218,7 @@ pub fn estimate(
         state_bytes: need.state_bytes,
         activations_bytes: 0,
         peak_bytes: need.state_bytes,
+        interval: correction.interval(),
         micro_batch: 0,
         accumulation: 0,
         checkpoint_blocks: 0,

@@ -303,6 +303,8 @@ pub struct EstimateView {
     pub activations_bytes: u64,
     /// Highest footprint.
     pub peak_bytes: u64,
+    /// The least and the largest footprint to expect, as multiples of `peak_bytes`.
+    pub interval: [f64; 2],
     /// Samples of the first micro-batch.
     pub micro_batch: u32,
     /// Micro-batches per step.

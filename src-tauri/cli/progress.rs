@@ -9,7 +9,7 @@ use super::output::status;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use live_status::LiveStatus;
 pub use live_status::evaluating;
-use pressure::MemorySample;
+use pressure::{MemorySample, Phase};
 use runlog::{
     Run, RunEvent, Started, TaskChoice, counted, describe_baseline, format_bytes, format_count,
     format_metrics, format_percent,
@@ -116,9 +116,7 @@ impl Progress {
                 self.refresh();
             }
             RunEvent::Prediction { .. } | RunEvent::StressTest { .. } => {}
-            RunEvent::Decision {
-                message: sentence, ..
-            } => self.print(sentence),
+            RunEvent::Decision { .. } => self.decision(event),
             RunEvent::Evaluation { .. } => self.evaluation(event),
             RunEvent::Checkpoint {
                 step,
@@ -152,6 +150,20 @@ impl Progress {
                 self.end("Failed");
                 self.print_gradients();
             }
+        }
+    }
+
+    /// Prints a decision, unless an evaluation only starts or grows.
+    fn decision(&self, event: &RunEvent) {
+        if let RunEvent::Decision {
+            phase,
+            decision,
+            message,
+            ..
+        } = event
+            && (*phase == Phase::Train || decision.change.is_shown_in_evaluation())
+        {
+            self.print(message);
         }
     }
 

@@ -4,7 +4,6 @@ use super::args::{self, Script};
 use super::cluster::machines;
 use super::cluster::supervised::Supervised;
 use super::cluster::supervisor::{Job, own_args, supervise};
-use super::compare_estimate::MeasuredFootprint;
 use super::config_file::read_config;
 use super::failure::Failure;
 use super::find_lr::{STEPS, suggest_rate};
@@ -16,6 +15,7 @@ use super::progress::Progress;
 pub use super::scripted_machine::{machine, total_bytes};
 pub use super::weights_from_hub::with_downloaded_weights;
 use super::{conversation_examples, inspect, inspect_texts, interrupt};
+use crate::compare_estimate::MeasuredFootprint;
 use crate::judge_run::judge;
 use crate::paths::is_within;
 use dataset::DetectedDataset;
@@ -102,7 +102,7 @@ fn train(
         supervised.report_run(&run)?;
     }
     let mut is_announced = args.json;
-    let mut measured = MeasuredFootprint::before(&plan);
+    let mut measured = MeasuredFootprint::before(&plan, false);
     trainer::start(plan.clone(), found, &run, context, &mut |event| {
         measured.receive(event, &plan);
         // Printed with the first event, because a run that is refused before leaves no folder.

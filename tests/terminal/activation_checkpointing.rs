@@ -1,6 +1,7 @@
 //! Activation checkpointing saves memory and leaves every loss identical.
 
 use crate::support::{TestHome, draw_classes, losses};
+use pressure::Phase;
 use runlog::RunEvent;
 use std::collections::BTreeMap;
 
@@ -42,7 +43,11 @@ fn predicted(home: &TestHome, blocks: &str) -> BTreeMap<u32, u64> {
     );
     let events = home.train(&line).expect_code(0).events();
     let peak = |event: &RunEvent| match event {
-        RunEvent::Decision { decision, .. } if decision.predicted_peak_bytes > 0 => {
+        RunEvent::Decision {
+            phase: Phase::Train,
+            decision,
+            ..
+        } if decision.predicted_peak_bytes > 0 => {
             Some((decision.micro_batch, decision.predicted_peak_bytes))
         }
         _ => None,

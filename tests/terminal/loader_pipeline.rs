@@ -2,6 +2,7 @@
 //! of workers changes no loss.
 
 use crate::support::{TestHome, draw_classes, losses};
+use pressure::Phase;
 use runlog::RunEvent;
 
 #[test]
@@ -75,6 +76,22 @@ fn prefetch_and_evaluation_batch_are_printed_and_change_no_result() {
     let ((samples, loss), (few_samples, few_loss)) = (evaluated(&usual), evaluated(&limited));
     assert_eq!(samples, few_samples);
     assert!((loss - few_loss).abs() < 1e-5, "{loss} {few_loss}");
+    let sizes: Vec<usize> = limited.iter().filter_map(evaluation_size).collect();
+    assert!(
+        !sizes.is_empty() && sizes.iter().all(|size| (1..=2).contains(size)),
+        "the events have the sizes in use: {sizes:?}"
+    );
+}
+
+fn evaluation_size(event: &RunEvent) -> Option<usize> {
+    match event {
+        RunEvent::Decision {
+            phase: Phase::Evaluate,
+            decision,
+            ..
+        } => decision.micro_batch(),
+        _ => None,
+    }
 }
 
 /// Milliseconds of waiting for data and in all, over all steps after the first.

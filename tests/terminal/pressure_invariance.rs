@@ -2,7 +2,7 @@
 //! losses stay the same.
 
 use crate::support::{TestHome, draw_classes, memory_script};
-use pressure::{Change, Level};
+use pressure::{Change, Level, Phase};
 use runlog::RunEvent;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +58,7 @@ fn decision_message(event: &RunEvent) -> Option<&str> {
 }
 
 fn is_change(wanted: Change) -> impl Fn(&RunEvent) -> bool {
-    move |event| matches!(event, RunEvent::Decision { decision, .. } if decision.change == wanted)
+    move |event| matches!(event, RunEvent::Decision { phase: Phase::Train, decision, .. } if decision.change == wanted)
 }
 
 #[track_caller]

@@ -4,7 +4,7 @@
 
 use crate::memory_cgroup::Group;
 use crate::support::{COMMON_ARGS, EBB, TestHome, event, losses};
-use pressure::{Change, Level};
+use pressure::{Change, Level, Phase};
 use runlog::RunEvent;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -147,7 +147,11 @@ fn messages(events: &[RunEvent]) -> Vec<String> {
 /// The decided micro-batch sizes in order. 0 is a wait.
 fn sizes(events: &[RunEvent]) -> Vec<u32> {
     let size = |event: &RunEvent| match event {
-        RunEvent::Decision { decision, .. } => Some(decision.micro_batch),
+        RunEvent::Decision {
+            phase: Phase::Train,
+            decision,
+            ..
+        } => Some(decision.micro_batch),
         _ => None,
     };
     events.iter().filter_map(size).collect()
@@ -171,7 +175,15 @@ fn fallen(known: usize, max: u32) -> impl Fn(&[RunEvent]) -> Option<u32> {
 fn grown_back(known: usize) -> impl Fn(&[RunEvent]) -> Option<()> {
     move |events| {
         let grew = |event: &&RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Grow);
-        let decisions = |event: &&RunEvent| matches!(event, RunEvent::Decision { .. });
+        let decisions = |event: &&RunEvent| {
+            matches!(
+                event,
+                RunEvent::Decision {
+                    phase: Phase::Train,
+                    ..
+                }
+            )
+        };
         let back = events
             .iter()
             .filter(decisions)
@@ -321,7 +333,7 @@ fn a_thrashing_cgroup_shrinks_the_micro_batch() {
     });
     println!("{level:?}");
     training.until("smaller micro-batch", fallen(known, 16));
-    let shrunk = |event: &RunEvent| matches!(event, RunEvent::Decision { decision, .. } if decision.change == Change::Shrink);
+    let shrunk = |event: &RunEvent| matches!(event, RunEvent::Decision { phase: Phase::Train, decision, .. } if decision.change == Change::Shrink);
     assert!(
         training.events().iter().any(shrunk),
         "{:#?}",

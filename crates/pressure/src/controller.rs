@@ -13,7 +13,7 @@ use crate::decision_context::{DecisionContext, Failure, FailureCause, RuleOutcom
 use crate::explain_shortage::Shortage;
 use crate::memory_model::MemoryModel;
 use crate::memory_sample::{Level, MemorySample};
-use crate::micro_batch_sizes::Track;
+use crate::micro_batch_sizes::{Track, sizes};
 use crate::outcome_to_decision::answer;
 use crate::policy::{DEFAULT_MICRO_BATCH_MS, Policy, UNMEASURED_MICRO_BATCHES};
 use crate::{
@@ -256,6 +256,30 @@ pub fn observe_delay(
             micro_batch: record.micro_batch,
             cause: FailureCause::Delayed,
         });
+    }
+    state
+}
+
+/// Learns from a confirmed micro-batch which sizes would not fit into a GPU with its own memory.
+/// `model` has learned the peaks in that memory, of which `limit_bytes` can be used. Larger sizes
+/// are not tried, as if the device had refused them.
+pub fn observe_separate_device(
+    policy: &Policy,
+    mut state: ControllerState,
+    record: &MicroBatchRecord,
+    model: &MemoryModel,
+    limit_bytes: u64,
+) -> ControllerState {
+    let track = state.rules.tracks.get_mut(record.kind);
+    let needed = |size: u32| model.upper_bytes(record.kind, track.cost(size));
+    let exceeds = |size: &u32| needed(*size).is_some_and(|bytes| bytes > limit_bytes);
+    if let Some(smallest) = sizes(track.batch).take_while(exceeds).last() {
+        // The device itself may have refused a smaller one.
+        let is_refused = |(size, at): &(u32, u64)| {
+            *size < smallest && record.at_ms < at + policy.retry_refused_after_ms
+        };
+        let now = (smallest, record.at_ms);
+        track.refused = track.refused.filter(is_refused).or(Some(now));
     }
     state
 }

@@ -138,6 +138,14 @@ pub enum Change {
     Stop,
 }
 
+impl Change {
+    /// Whether this change of an evaluation is shown to the user. That an evaluation starts small
+    /// and grows is in the events only.
+    pub fn is_shown_in_evaluation(self) -> bool {
+        !matches!(self, Change::Start | Change::Hold | Change::Grow)
+    }
+}
+
 /// How far ahead of the training samples are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
 #[serde(rename_all = "snake_case")]

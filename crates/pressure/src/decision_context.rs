@@ -124,11 +124,15 @@ impl DecisionContext<'_> {
     /// Whether a shortage now is one of the machine's memory: not of the device, of the user's cap
     /// or of time.
     pub(crate) fn machine_is_short(&self) -> bool {
-        let is_delay = self.failure_of_kind().is_some_and(|failure| {
-            matches!(failure.cause, FailureCause::TooLong | FailureCause::Delayed)
-        });
         let is_pressed = self.pressure.level() >= Level::Warning;
-        (is_pressed || self.budget.cause == Some(Component::Headroom)) && !is_delay
+        match self.failure_of_kind().map(|failure| failure.cause) {
+            Some(FailureCause::TooLong | FailureCause::Delayed) => false,
+            // A device also refuses an allocation while the machine has free memory.
+            Some(FailureCause::Refused) => is_pressed,
+            Some(FailureCause::Cancelled) | None => {
+                is_pressed || self.budget.cause == Some(Component::Headroom)
+            }
+        }
     }
 
     /// Since when memory has been free, if it was short at `since_ms`.

@@ -32,6 +32,9 @@ const KIND: MicroBatchKind = MicroBatchKind {
 
 const NO_SAMPLE: &str =
     "no memory sample precedes this line; write a line of kind \"sample\" first";
+const NOT_RUNNING: &str = "no micro-batch is running; write an ask line first, and one micro_batch line for each answer \"run\"";
+const STILL_RUNNING: &str =
+    "the micro-batch of the last answer has not ended; write its micro_batch line first";
 
 /// The controller behind JSON lines.
 #[derive(Debug)]
@@ -55,6 +58,28 @@ struct Running {
     /// micro-batch runs.
     watched: ControllerState,
     cancelled: bool,
+}
+
+impl Running {
+    /// Checks that this micro-batch can have ended like this. `newest_ms` is the time of the newest
+    /// sample.
+    fn check(&self, ended: &Ended, newest_ms: u64) -> Result<(), String> {
+        let samples = self.costs.len();
+        if ended.size as usize > samples {
+            return Err(format!(
+                "\"size\" is {}, but only {samples} samples were left",
+                ended.size
+            ));
+        }
+        let watched_ms = newest_ms - self.begun_at_ms;
+        if ended.ms > (watched_ms + MAX_SAMPLE_GAP_MS) as f64 {
+            return Err(format!(
+                "\"ms\" is {}, but the newest memory sample was taken {watched_ms} ms after the decision; write samples while a micro-batch runs",
+                ended.ms
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// A line about a micro-batch that ended.
@@ -221,17 +246,15 @@ impl JsonlController {
         if !(ended.ms >= 0.0 && ended.ms.is_finite()) {
             return Err(format!("\"ms\" is {}, which is not a duration", ended.ms));
         }
-        let running = self.running.take();
-        let costs = running.as_ref().map_or(&[][..], |running| &running.costs);
-        let cost = cost_of(costs, ended.size);
-        let begun = running.map(|running| running.begun_at_ms);
-        let now = self.sample.map(|sample| sample.at_ms);
-        let begun = begun.or(now).ok_or(NO_SAMPLE)?;
+        let newest = self.sample.ok_or(NO_SAMPLE)?;
+        let running = self.running.take().ok_or(NOT_RUNNING)?;
+        running.check(&ended, newest.at_ms)?;
+        let asked = running.costs.iter().take(ended.size as usize);
         let record = MicroBatchRecord {
-            at_ms: begun + ended.ms as u64,
+            at_ms: running.begun_at_ms + ended.ms as u64,
             kind: KIND,
             micro_batch: ended.size,
-            cost,
+            cost: asked.map(|cost| cost.0).sum(),
             peak_bytes: ended.peak_bytes,
             ms: ended.ms,
             outcome: ended.outcome,
@@ -246,6 +269,9 @@ impl JsonlController {
         let question: DecisionRequest = read(object, "ask")?;
         let costs = question.sample_costs()?;
         let sample = self.sample.ok_or(NO_SAMPLE)?;
+        if self.running.is_some() {
+            return Err(STILL_RUNNING.into());
+        }
         let ask = DecisionInput {
             sample,
             remaining: &costs,
@@ -262,20 +288,6 @@ impl JsonlController {
             cancelled: false,
         });
         Ok(vec![decision_line(&decision)])
-    }
-}
-
-/// Cost of the first `size` samples. Samples that were not asked for cost as much as the others.
-fn cost_of(costs: &[SampleCost], size: u32) -> u64 {
-    let asked = costs.iter().take(size as usize);
-    let count = asked.len() as u64;
-    let sum: u64 = asked.map(|cost| cost.0).sum();
-    match u64::from(size) - count {
-        0 => sum,
-        more => {
-            let each = sum.checked_div(count).unwrap_or(1);
-            sum.saturating_add(more.saturating_mul(each))
-        }
     }
 }
 

@@ -97,7 +97,10 @@ mod power_policy;
 
 pub use before_sleep::{BeforeSleep, ScriptedSleep, SleepWatch, open_sleep_watch};
 pub use budget::Budget;
-pub use controller::{budget_bytes, decide, observe, observe_delay, record_sample, should_cancel};
+pub use controller::{
+    budget_bytes, decide, observe, observe_delay, observe_separate_device, record_sample,
+    should_cancel,
+};
 pub use controller_state::ControllerState;
 pub use decision::{
     Action, Change, Decision, DecisionInput, MicroBatchKind, MicroBatchRecord, Moments, Outcome,

@@ -18,6 +18,11 @@ const MEASURING: &str = "measuring how much memory this micro-batch size needs";
 /// The reason to grow beyond a size that was chosen for its speed.
 const FASTER: &str = "a larger micro-batch has proved to be faster here";
 
+/// The reasons to put growth off.
+const FEW_LEFT: &str = "few samples of the batch are left for a larger micro-batch";
+const CHANGED_OFTEN: &str = "the micro-batch has changed several times within a minute";
+const SOON: &str = "a larger micro-batch will be tried soon";
+
 /// The reason to grow if memory was not short before.
 const ROOM_FOR_MORE: &str = "there is memory for a larger micro-batch";
 
@@ -151,8 +156,11 @@ pub(crate) fn grow(
     let leaves_little = rest > 0 && 2 * rest < size && !track.starting;
     let worthwhile =
         size == target.size() && !leaves_little || size / WORTHWHILE_GROWTH >= track.size;
-    if !worthwhile || !changes.are_allowed(ctx.policy, ctx.sample.at_ms) {
-        return Some(hold(track, "memory is free"));
+    if !worthwhile {
+        return Some(hold(track, FEW_LEFT));
+    }
+    if !changes.are_allowed(ctx.policy, ctx.sample.at_ms) {
+        return Some(hold(track, CHANGED_OFTEN));
     }
     Some(if track.starting {
         grow_at_start(ctx, own, track, size)
@@ -209,11 +217,17 @@ fn grow_after_calm(
     let rested = own
         .grown_ms
         .is_none_or(|at| now_ms >= at + policy.grow_interval_ms);
+    let was_short = track.size < track.short_of;
     if calm_ms < needed_ms || !rested {
-        return hold(track, "waiting for memory to stay free");
+        let reason = if was_short {
+            "waiting for memory to stay free"
+        } else {
+            SOON
+        };
+        return hold(track, reason);
     }
     let is_below_settled = track.settled.is_none_or(|settled| size <= settled);
-    let reason = if track.size < track.short_of && is_below_settled {
+    let reason = if was_short && is_below_settled {
         format!("memory has been free for {} s", calm_ms / 1_000)
     } else {
         reason_to_exceed(track, size).to_owned()

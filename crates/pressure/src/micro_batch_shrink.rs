@@ -34,10 +34,12 @@ pub(crate) fn may_be_avoided(ctx: &DecisionContext, critical: bool) -> bool {
 
 /// Shrinks from `before` to `size`.
 pub(crate) fn shrink(ctx: &DecisionContext, before: u32, size: u32) -> RuleOutcome {
-    let (cause, mut reason) = ctx.explain_shortage(before);
-    if let Some(failed) = ctx.failure_of_kind().and_then(|f| f.cause.reason()) {
-        reason = failed.into();
-    }
+    let failed = ctx.failure_of_kind().and_then(|f| f.cause.reason());
+    let (cause, reason) = match failed {
+        // Free memory would not help.
+        Some(failed) => (Component::Device, failed.to_owned()),
+        None => ctx.explain_shortage(before),
+    };
     RuleOutcome::run(size, cause, reason).releasing_caches(true)
 }
 

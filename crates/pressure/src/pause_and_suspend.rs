@@ -114,11 +114,27 @@ pub(crate) fn pause(
     } else {
         to_continue
     };
+    (needed > limit).then(|| {
+        let reason = reason_to_pause(ctx, needed, to_continue);
+        own.begin(Waiting::Paused, reason)
+    })
+}
+
+/// Why `needed` bytes for one sample do not fit, and when they will. `to_continue` is the footprint
+/// that Ebb may reach now after a pause.
+fn reason_to_pause(ctx: &DecisionContext, needed: u64, to_continue: u64) -> String {
+    let sample = ctx.sample;
+    let without_others = ctx
+        .policy
+        .pause_fraction
+        .max(ctx.policy.max_system_fraction)
+        * sample.total_bytes as f64;
+    if needed as f64 > without_others {
+        let (needed, total) = (format_bytes(needed), format_bytes(sample.total_bytes));
+        return format!("one sample needs {needed}, too much for this machine's {total}");
+    }
     let free = format_bytes((sample.available_bytes + needed).saturating_sub(to_continue));
-    let reason = format!(
-        "other apps need the memory. Training continues when about {free} of memory are free"
-    );
-    (needed > limit).then(|| own.begin(Waiting::Paused, reason))
+    format!("other apps need the memory. Training continues when about {free} of memory are free")
 }
 
 /// Continues with `size` after a wait.

@@ -11,6 +11,9 @@ use crate::policy::{Policy, RECOMPUTE_TIME_FRACTION, TRUSTED_SAVING};
 use format::format_bytes;
 use serde::{Deserialize, Serialize};
 
+/// The reason to undo a step if the memory of the machine was never short.
+const ROOM_AGAIN: &str = "there is enough memory now";
+
 /// What a run can give up besides samples. It does not change during the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RecoveryReserve {
@@ -35,6 +38,9 @@ pub(crate) struct State {
     undone_ms: Option<u64>,
     /// Calm required before a step is undone, in milliseconds; 0 means the policy's.
     calm_needed_ms: u64,
+    /// Whether the memory of the machine was short at a step that is still in effect, rather than
+    /// that of the device or the cap.
+    by_others: bool,
 }
 
 /// How the lack of memory slows a run down or stops it.
@@ -177,6 +183,7 @@ pub(crate) fn take(
         }
     };
     own.record_taken(ctx.policy, now_ms);
+    own.by_others |= ctx.machine_is_short();
     Some(step)
 }
 
@@ -263,10 +270,15 @@ pub(crate) fn undo(
         (Change::CheckpointLess, Some((fewer, size)))
     };
     own.undone_ms = Some(now_ms);
-    let seconds = (now_ms - since) / 1_000;
+    let reason = if own.by_others {
+        format!("memory has been free for {} s", (now_ms - since) / 1_000)
+    } else {
+        ROOM_AGAIN.to_owned()
+    };
+    own.by_others &= own.moments == Moments::Mapped || own.blocks > asked.checkpoint_blocks;
     Some(Step {
         change,
-        reason: format!("memory has been free for {seconds} s"),
+        reason,
         freed_bytes: 0,
         switch,
         voluntary: true,

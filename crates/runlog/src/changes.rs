@@ -37,6 +37,23 @@ impl Run {
         None
     }
 
+    /// Adds a smaller micro-batch of an evaluation. That of training stays, so it is both ends of
+    /// the mark.
+    pub(crate) fn add_evaluation_change(&mut self, at_ms: u64, decision: &Decision) {
+        let micro_batch = self.figures.micro_batch.unwrap_or(0);
+        self.push_mark(Mark {
+            at_ms,
+            step: self.figures.step,
+            change: decision.change,
+            from: micro_batch,
+            to: micro_batch,
+            cause: decision.cause,
+            level: self.figures.level,
+            short: format!("Evaluating with {}", decision.micro_batch),
+            reason: decision.reason.clone(),
+        });
+    }
+
     /// Adds that the run was resumed at `step`.
     pub(crate) fn add_resumption(&mut self, at_ms: u64, step: u64, device: &str) {
         self.push_mark(Mark {

@@ -140,7 +140,8 @@ impl<'a> LastMinutes<'a> {
                 if *phase == Phase::Train {
                     self.micro_batch = decision.micro_batch;
                 }
-                if recent {
+                let is_shown = *phase == Phase::Train || decision.change.is_shown_in_evaluation();
+                if recent && is_shown {
                     self.decisions.push(TimedMessage { unix_ms, message });
                 }
             }

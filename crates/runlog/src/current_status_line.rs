@@ -32,10 +32,7 @@ impl Run {
                     "Evaluating on {} held-out samples",
                     format_count(progress.samples.into())
                 ),
-                format!(
-                    "{} samples have been evaluated. After the evaluation, the training continues by itself.",
-                    format_count(progress.samples_done.into())
-                ),
+                self.evaluated_now(progress.samples_done),
             ),
             _ => {
                 let rest = self.rest_reason.as_deref().map(sentence);
@@ -48,6 +45,19 @@ impl Run {
             message,
             detail,
             ..decided
+        }
+    }
+
+    /// How far the evaluation is, and in micro-batches of how many samples it runs.
+    fn evaluated_now(&self, samples_done: u32) -> String {
+        let done = format_count(samples_done.into());
+        match self.evaluation_micro_batch {
+            0 => format!(
+                "{done} samples have been evaluated. After the evaluation, the training continues by itself."
+            ),
+            size => format!(
+                "{done} samples have been evaluated, in micro-batches of at most {size}. After the evaluation, the training continues by itself."
+            ),
         }
     }
 
@@ -91,6 +101,9 @@ impl Run {
         let outlook = match newest.filter(|mark| mark.change == Change::Shrink) {
             Some(mark) if mark.cause == Component::Speed => {
                 " A larger micro-batch is no faster here."
+            }
+            Some(mark) if mark.cause == Component::Device => {
+                " It grows back by itself when the device allows it."
             }
             Some(_) => " It grows back by itself when memory is free.",
             None => "",

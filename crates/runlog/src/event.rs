@@ -96,9 +96,11 @@ pub enum RunEvent {
         step: u64,
         /// Training or evaluation.
         phase: Phase,
-        /// Micro-batch before this decision; 0 at the start of a phase.
+        /// Micro-batch of training before this decision, also in an evaluation; 0 before the
+        /// first decision of training.
         previous_micro_batch: u32,
-        /// Number of micro-batches that an effective batch now takes; 0 while the run waits.
+        /// Number of micro-batches that an effective batch, or the held-out samples, now take; 0
+        /// while the run waits.
         #[serde(alias = "pieces")]
         micro_batches: u32,
         /// The decision and its reason.

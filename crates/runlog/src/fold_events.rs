@@ -59,6 +59,8 @@ pub struct Run {
     pub(crate) live: LiveState,
     /// Micro-batch in training; a point for each change.
     pub(crate) micro: Series<1>,
+    /// Micro-batch of the newest evaluation; 0 if it is not known.
+    pub(crate) evaluation_micro_batch: u32,
     pub(crate) steps: StepSeries,
     /// The machines of a run that several train.
     pub(crate) machines: Machines,
@@ -261,9 +263,11 @@ impl Run {
         };
         let waits = decision.action != Action::Run;
         self.is_suspended = decision.action == Action::Suspend;
-        // The micro-batches of an evaluation are not shown, unless it has to wait.
-        if *phase == Phase::Evaluate && !waits && self.status != RunStatus::Paused {
-            return;
+        if *phase == Phase::Evaluate && !waits {
+            self.evaluation_micro_batch = decision.micro_batch;
+            if self.status != RunStatus::Paused {
+                return self.apply_evaluation_change(*at_ms, decision, message);
+            }
         }
         if waits {
             self.status = RunStatus::Paused;
@@ -272,17 +276,17 @@ impl Run {
         } else if self.status == RunStatus::Paused {
             self.status = self.active_status();
         }
-        if *phase == Phase::Train || waits {
-            self.set_micro_batch(*at_ms, decision.micro_batch);
-        }
+        // An evaluation that continues leaves training at its size.
+        let micro_batch = match phase {
+            Phase::Evaluate if !waits => *previous_micro_batch,
+            Phase::Evaluate | Phase::Train => decision.micro_batch,
+        };
+        self.set_micro_batch(*at_ms, micro_batch);
         let mut message = status_text::decision_message(decision, self.figures.step, message);
         // The size of an evaluation's micro-batch is not shown as that of training.
-        let decision = &match phase {
-            Phase::Evaluate if !waits => Decision {
-                micro_batch: *previous_micro_batch,
-                ..decision.clone()
-            },
-            Phase::Evaluate | Phase::Train => decision.clone(),
+        let decision = &Decision {
+            micro_batch,
+            ..decision.clone()
         };
         if decision.change != Change::Start && decision.change != Change::Hold {
             let completed = self.add_change(*at_ms, *previous_micro_batch, decision);
@@ -291,6 +295,16 @@ impl Run {
         let detail =
             status_text::decision_detail(decision, self.effective_batch(), self.figures.step);
         self.set_status_line(*at_ms, message, detail);
+    }
+
+    /// Shows that an evaluation uses smaller micro-batches. Those of training stay.
+    fn apply_evaluation_change(&mut self, at_ms: u64, decision: &Decision, message: &str) {
+        if !matches!(decision.change, Change::Shrink | Change::Cancel) {
+            return;
+        }
+        self.add_evaluation_change(at_ms, decision);
+        let detail = status_text::EVALUATION_DETAIL.to_owned();
+        self.set_status_line(at_ms, message.to_owned(), detail);
     }
 
     fn apply_group(&mut self, event: &RunEvent) {
@@ -454,6 +468,7 @@ impl Run {
     fn resume(&mut self, at_ms: u64, step: u64, device: &str) {
         self.now_ms = at_ms;
         self.live = LiveState::default();
+        self.evaluation_micro_batch = 0;
         self.rest_reason = None;
         self.steps.truncate_after(step);
         self.evaluations

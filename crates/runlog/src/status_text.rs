@@ -15,6 +15,10 @@ pub(crate) struct StatusText {
 /// The detail of a changed memory limit.
 pub(crate) const LIMITS_DETAIL: &str = "The new limit applies from the next micro-batch on. The result of the training stays the same.";
 
+/// The detail of a smaller micro-batch in an evaluation.
+pub(crate) const EVALUATION_DETAIL: &str =
+    "The result of the evaluation stays the same. The micro-batches of the training are separate.";
+
 /// The detail of a group of machines.
 pub(crate) const GROUP_DETAIL: &str = "Each machine processes as many samples as its memory and speed allow. The result is the same as on a single machine.";
 
@@ -95,6 +99,10 @@ pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u
     let (now, outlook) = match decision.change {
         // A shrink for speed does not end when memory is free.
         Change::Shrink if decision.cause == Component::Speed => ("now ", ""),
+        Change::Shrink | Change::Cancel if decision.cause == Component::Device => (
+            "now ",
+            " The micro-batch grows again when the device allows it.",
+        ),
         Change::Shrink | Change::Cancel => {
             ("now ", " The micro-batch grows again when memory is free.")
         }
@@ -309,6 +317,8 @@ mod tests {
         check(Component::Speed, now);
         let by_itself = format!("{now} The micro-batch grows again when memory is free.");
         check(Component::Headroom, &by_itself);
+        let for_device = format!("{now} The micro-batch grows again when the device allows it.");
+        check(Component::Device, &for_device);
     }
 
     #[test]

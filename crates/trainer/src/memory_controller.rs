@@ -27,7 +27,7 @@ use pressure::{
     Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
     MemorySample, MicroBatchKind, MicroBatchRecord, Moments, Monitor, Outcome, PersistedState,
     Phase, Policy, Reading, RecoveryReserve, SampleCost, budget_bytes, decide, observe,
-    observe_delay, record_sample,
+    observe_delay, observe_separate_device, record_sample,
 };
 use runlog::MemoryLimits;
 use running_micro_batch::{Measurement, RunningMicroBatch};
@@ -46,6 +46,8 @@ pub struct MemoryController {
     policy: Policy,
     state: ControllerState,
     model: MemoryModel,
+    /// Peaks in the memory of a GPU that has its own.
+    separate_model: MemoryModel,
     monitor: Monitor,
     workload: Workload,
     usage: Usage,
@@ -84,7 +86,7 @@ pub struct ModelMemory {
 pub struct Answer {
     pub decision: Decision,
     pub sample: MemorySample,
-    /// The steady micro-batch before.
+    /// The steady micro-batch of training before.
     pub previous_micro_batch: u32,
     /// The micro-batch that the event of the decision reports.
     pub reported_micro_batch: u32,
@@ -116,6 +118,7 @@ impl MemoryController {
             policy: policy(plan),
             state: ControllerState::default().with_reserve(model.reserve),
             model: MemoryModel::new(allocator),
+            separate_model: MemoryModel::new(Allocator::Exact),
             monitor: Monitor::start(source, control.cancel()),
             workload: Workload::new(plan, model.element_bytes),
             usage: Usage::new(plan, device, machine.purge, model),
@@ -365,7 +368,7 @@ impl MemoryController {
             decision = replay.apply(decision, position, remaining as u32, blocks);
             kind.checkpoint_blocks = decision.checkpoint_blocks;
         }
-        let size = self.state.micro_batch(kind);
+        let size = self.workload.limited(phase, self.state.micro_batch(kind));
         let comparison = self.changes.compare(phase, size, &decision);
         decision.change = comparison.change;
         // Smaller micro-batches leave holes in the heap that larger ones do not fit into.
@@ -374,8 +377,9 @@ impl MemoryController {
             self.release()?;
         }
         self.decided = Some((kind, sample));
+        let reported = reported_micro_batch(size, remaining, &decision);
         Ok(Answer {
-            reported_micro_batch: reported_micro_batch(size, remaining, &decision),
+            reported_micro_batch: self.workload.limited(phase, reported),
             decision,
             sample,
             previous_micro_batch: comparison.previous,
@@ -493,9 +497,28 @@ impl MemoryController {
         self.prediction = Prediction::new(&self.state, &self.model, &measured);
         self.observe(&measured);
         if outcome == Outcome::Ok {
+            self.learn_separate_peak(&measured);
             self.usage.trim_old();
             self.keep_gpu_time(&measured);
         }
+    }
+
+    /// On a GPU with memory of its own, learns how much of it micro-batches need. Sizes that would
+    /// not fit are not tried.
+    fn learn_separate_peak(&mut self, measured: &MicroBatchRecord) {
+        let limit = self.monitor.latest();
+        let limit = limit.map_or(0, |sample| sample.device_limit_bytes);
+        let Some(peak_bytes) = self.usage.take_separate_peak().filter(|_| limit > 0) else {
+            return;
+        };
+        let on_device = MicroBatchRecord {
+            peak_bytes,
+            ..*measured
+        };
+        self.separate_model.learn(&on_device);
+        let usable = (self.policy.device_fraction * limit as f64) as u64;
+        let (state, model) = (std::mem::take(&mut self.state), &self.separate_model);
+        self.state = observe_separate_device(&self.policy, state, &on_device, model, usable);
     }
 
     /// Adapts the command buffers to the time of the kernels. If a single kernel delays the screen,

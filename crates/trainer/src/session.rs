@@ -571,12 +571,16 @@ impl<'a, T: Task> Session<'a, T> {
         }
         self.log.memory(&reading)?;
         let micro_batch = answer.reported_micro_batch;
+        let samples = match phase {
+            Phase::Train => self.plan.effective_batch,
+            Phase::Evaluate => self.loaders.held_out.len() as u32,
+        };
         self.log.decision(DecisionRecord {
             step: self.state.step,
             phase,
             previous_micro_batch: answer.previous_micro_batch,
             micro_batches: if decision.action == Action::Run {
-                self.plan.effective_batch.div_ceil(micro_batch.max(1))
+                samples.div_ceil(micro_batch.max(1))
             } else {
                 0
             },

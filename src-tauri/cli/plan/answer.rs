@@ -116,11 +116,10 @@ impl Answer {
     /// `None` if nothing fits, and for a workload, whose estimate is not corrected.
     pub fn interval_bytes(&self) -> Option<[u64; 2]> {
         let found = self.chosen().suggested.as_ref().ok()?;
-        let correction = self.machine.correction;
-        let bytes = found.predicted_peak_bytes as f64 / correction.factor;
-        let interval = [correction.low, correction.high];
+        let predicted = found.predicted_peak_bytes as f64;
+        let interval = self.machine.correction.interval();
         self.is_corrected
-            .then(|| interval.map(|of| (of * bytes) as u64))
+            .then(|| interval.map(|of| (of * predicted) as u64))
     }
 
     /// The error for a run that does not fit in memory.

@@ -5,7 +5,7 @@ use super::Plan;
 use crate::cli::args::Script;
 use crate::cli::failure::Failure;
 use crate::cli::train::machine;
-use crate::estimate_history::{Correction, EstimateHistory};
+use crate::estimate_history::{Correction, EstimateHistory, RunsOn};
 use pressure::{DeviceLimits, Policy, Processes};
 use runlog::{DeviceChoice, RunConfig, format_bytes, parse_bytes};
 use trainer::predict_device_kind;
@@ -110,13 +110,14 @@ impl PlannedMachine {
         };
         let named = args.settings.config.device.or(config.device);
         let wanted = trainer::Plan::device_preference(named.unwrap_or(DeviceChoice::Auto));
+        let kind = predict_device_kind(wanted);
         Ok(PlannedMachine {
-            kind: predict_device_kind(wanted),
+            kind,
             device: device(sample.total_bytes, sample.device_limit_bytes),
             processes: Processes { others_bytes },
             trainings: args.processes,
             assumed: Vec::new(),
-            correction: EstimateHistory::saved_correction(predict_device_kind(wanted)),
+            correction: EstimateHistory::saved_correction(RunsOn::terminal(kind)),
         })
     }
 
@@ -142,7 +143,8 @@ impl PlannedMachine {
             trainings: args.processes,
             assumed,
             // What runs on this machine needed says nothing about another one.
-            correction: EstimateHistory::default().correction(trainer::DeviceKind::Metal),
+            correction: EstimateHistory::default()
+                .correction(RunsOn::terminal(trainer::DeviceKind::Metal)),
         })
     }
 

@@ -23,6 +23,10 @@ activations_bytes: number,
  */
 peak_bytes: number, 
 /**
+ * The least and the largest footprint to expect, as multiples of `peak_bytes`.
+ */
+interval: [number, number], 
+/**
  * Samples of the first micro-batch.
  */
 micro_batch: number, 

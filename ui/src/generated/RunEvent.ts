@@ -113,11 +113,13 @@ step: number,
  */
 phase: Phase, 
 /**
- * Micro-batch before this decision; 0 at the start of a phase.
+ * Micro-batch of training before this decision, also in an evaluation; 0 before the
+ * first decision of training.
  */
 previous_micro_batch: number, 
 /**
- * Number of micro-batches that an effective batch now takes; 0 while the run waits.
+ * Number of micro-batches that an effective batch, or the held-out samples, now take; 0
+ * while the run waits.
  */
 micro_batches: number, 
 /**

@@ -229,6 +229,9 @@ proptest! {
 fn the_former_name_of_a_micro_batch_line_is_accepted() {
     let mut controller = JsonlController::new(Policy::default());
     controller.handle_line(&sample_at(0)).expect("a good line");
+    controller
+        .handle_line(r#"{"kind":"ask","remaining":8}"#)
+        .expect("a good line");
     let line = r#"{"kind":"piece","size":1,"ms":5,"outcome":"ok"}"#;
     assert_eq!(controller.handle_line(line).ok(), Some(Vec::new()));
 }
@@ -292,11 +295,55 @@ fn the_costs_of_a_question_are_checked() {
 }
 
 #[test]
-fn samples_that_were_not_asked_for_cost_as_much_as_the_others() {
-    let costs = [SampleCost(4), SampleCost(8)];
-    assert_eq!([1, 2, 3].map(|size| cost_of(&costs, size)), [4, 12, 18]);
-    assert_eq!(cost_of(&[], 5), 5);
-    assert!(cost_of(&[SampleCost(MAX_COST)], u32::MAX) > MAX_INTEGER);
+fn lines_out_of_order_are_refused() {
+    let sample = sample_at(5_000);
+    let ask = r#"{"kind":"ask","remaining":8}"#;
+    let ended = r#"{"kind":"micro_batch","size":1,"ms":5,"outcome":"ok"}"#;
+    check_refused(&[&sample, ended], "no micro-batch is running");
+    check_refused(&[ended], "no memory sample");
+    check_refused(&[&sample, ask, ended, ended], "no micro-batch is running");
+    check_refused(&[&sample, ask, ask], "has not ended");
+}
+
+#[test]
+fn a_micro_batch_that_cannot_have_run_is_refused() {
+    let (sample, later) = (sample_at(5_000), sample_at(6_000));
+    let ask = r#"{"kind":"ask","remaining":8}"#;
+    let ended = |size: u32, ms: f64| {
+        json!({"kind": "micro_batch", "size": size, "ms": ms, "outcome": "ok"}).to_string()
+    };
+    check_refused(
+        &[&sample, ask, &ended(9, 5.0)],
+        "\"size\" is 9, but only 8 samples were left",
+    );
+    // The monitor stopped, or the duration is absurd.
+    check_refused(
+        &[&sample, ask, &later, &ended(1, 11_001.0)],
+        "was taken 1000 ms after the decision",
+    );
+    let mut controller = JsonlController::new(Policy::default());
+    for line in [&sample, ask, &later, &ended(1, 11_000.0)] {
+        controller.handle_line(line).expect("a good line");
+    }
+}
+
+/// Limits may change at any time: the next decision uses the new ones.
+#[test]
+fn a_changed_amount_of_memory_is_answered() {
+    let mut world = World::new(Policy::default());
+    world.sample(4 * GB);
+    for _ in 0..40 {
+        world.ask_and_run(4 * GB);
+    }
+    world.at_ms += 100;
+    let (at_ms, own_bytes) = (world.at_ms, world.own_bytes);
+    world.handle(
+        &json!({"kind": "sample", "at_ms": at_ms, "total_bytes": 8 * GB,
+        "available_bytes": 4 * GB, "own_bytes": own_bytes}),
+    );
+    let answers = world.handle(&json!({"kind": "ask", "remaining": 32}));
+    let size = answers[0]["micro_batch"].as_u64().expect("a number");
+    assert!((1..=16).contains(&size), "{size} samples in 8 GB");
 }
 
 #[test]
@@ -309,6 +356,16 @@ fn the_controller_pauses_for_a_sample_that_does_not_fit() {
     // 1 GB and 12.2 GB beside the 4 GB of others.
     let answers = world.handle(&json!({"kind": "ask", "costs": [50_000, 1_000, 1_000]}));
     assert_eq!(answers[0]["action"], "pause", "{answers:?}");
+    let reason = |answers: &[Value]| answers[0]["reason"].as_str().unwrap_or("").to_owned();
+    let others = reason(&answers);
+    assert!(others.starts_with("other apps need the memory"), "{others}");
+    // 1 GB and 15.9 GB: the machine has 16 GB.
+    let answers = world.handle(&json!({"kind": "ask", "costs": [65_000, 1_000]}));
+    let alone = reason(&answers);
+    assert!(
+        alone.starts_with("one sample needs ") && alone.contains("too much for this machine's 16"),
+        "{alone}"
+    );
     let answers = world.handle(&json!({"kind": "ask", "costs": [1_000, 50_000, 1_000]}));
     assert_eq!(
         (&answers[0]["action"], &answers[0]["micro_batch"]),

@@ -2,8 +2,8 @@
 
 use crate::simulated_machine::{GB, Simulation, TRAIN};
 use pressure::{
-    Change, Level, MicroBatchRecord, Outcome, describe_decision, describe_evaluation_decision,
-    observe_delay, should_cancel,
+    Change, Component, Level, MicroBatchRecord, Outcome, describe_decision,
+    describe_evaluation_decision, observe_delay, should_cancel,
 };
 
 #[test]
@@ -66,6 +66,27 @@ fn growth_after_a_raised_cap_is_not_explained_by_free_memory() {
     assert_eq!(
         grown.expect("it grows back").reason,
         "there is memory for a larger micro-batch"
+    );
+    let waits = later.iter().find(|d| d.reason.contains("stay free"));
+    assert_eq!(waits, None, "memory was never short");
+}
+
+#[test]
+fn growth_after_a_refused_allocation_is_not_explained_by_free_memory() {
+    let mut simulation = Simulation::settled();
+    simulation.end(64, Outcome::Memory);
+    let refused = simulation.step();
+    assert_eq!(
+        (refused.change, refused.reason.as_str()),
+        (Change::Cancel, "an allocation was refused")
+    );
+    assert_eq!(refused.cause, Component::Device);
+    let later = simulation.steps(2_000);
+    let grown = later.iter().find(|d| d.change == Change::Grow);
+    assert_eq!(
+        grown.expect("it is tried again after two minutes").reason,
+        "there is memory for a larger micro-batch",
+        "the device refused it while the machine had free memory"
     );
 }
 

@@ -1,7 +1,9 @@
 //! When the micro-batch grows again, how often, and when that is not worth it.
 
 use crate::simulated_machine::{GB, Simulation, TRAIN};
-use pressure::{Change, describe_decision};
+use pressure::{
+    Change, MemoryModel, MicroBatchRecord, Outcome, describe_decision, observe_separate_device,
+};
 
 #[test]
 fn it_grows_back_after_calm_in_one_or_two_changes() {
@@ -27,6 +29,34 @@ fn it_grows_back_after_calm_in_one_or_two_changes() {
         .position(|d| d.change == Change::Grow)
         .expect("it grew");
     assert!(waited <= 80, "8 s at most, not {waited} tenths");
+}
+
+#[test]
+fn sizes_that_exceed_a_separate_gpu_are_not_tried() {
+    let mut simulation = Simulation::default();
+    let mut model = MemoryModel::default();
+    let mut largest = 0;
+    for _ in 0..300 {
+        let decision = simulation.step();
+        largest = largest.max(decision.micro_batch);
+        let record = MicroBatchRecord {
+            at_ms: simulation.at_ms,
+            kind: TRAIN,
+            micro_batch: decision.micro_batch,
+            cost: u64::from(decision.micro_batch) * 4096,
+            peak_bytes: GB + u64::from(decision.micro_batch) * GB,
+            ms: 100.0,
+            outcome: Outcome::Ok,
+        };
+        model.learn(&record);
+        let state = std::mem::take(&mut simulation.state);
+        simulation.state =
+            observe_separate_device(&simulation.policy, state, &record, &model, 20 * GB);
+    }
+    assert_eq!(
+        largest, 16,
+        "22 samples would need 23 GB of the GPU's 20 GB"
+    );
 }
 
 #[test]

@@ -247,6 +247,21 @@ fn a_refused_single_sample_takes_a_step_at_once() {
 }
 
 #[test]
+fn steps_for_a_memory_cap_are_not_undone_because_memory_has_been_free() {
+    let mut simulation = settled(2 * GB, 0);
+    simulation.policy.memory_cap_bytes = Some(5 * GB);
+    assert_ne!(recovery_steps(&simulation.steps(600)), []);
+    simulation.policy.memory_cap_bytes = None;
+    let later = simulation.steps(2_000);
+    let undone = later.iter().find(|d| d.change == Change::CheckpointLess);
+    assert_eq!(
+        undone.expect("the step is undone").reason,
+        "there is enough memory now",
+        "the machine was never short of memory"
+    );
+}
+
+#[test]
 fn no_steps_with_a_fixed_size_or_an_unreadable_machine() {
     for unreadable in [true, false] {
         let mut simulation = settled(2 * GB, GB);

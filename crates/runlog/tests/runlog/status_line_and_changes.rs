@@ -2,7 +2,7 @@
 
 use crate::support::demo;
 use pressure::{Action, Change, Component, Decision, Phase};
-use runlog::{Run, RunEvent};
+use runlog::{Run, RunEvent, StepProgress};
 
 fn fold(events: &[RunEvent]) -> Run {
     let mut run = Run::default();
@@ -83,6 +83,63 @@ fn the_size_of_an_evaluation_is_not_shown_as_that_of_training() {
     assert!(!sizes.contains(&64), "{marks:?}");
     let texts = marks.iter().map(|mark| mark.short.as_str());
     assert_eq!(texts.collect::<Vec<_>>(), ["Paused for 0.1 s"]);
+    let size = run.figures().micro_batch;
+    assert_eq!(size, Some(8), "training continues with its own size");
+}
+
+/// A decision of an evaluation while training uses micro-batches of 8.
+fn evaluation_decision(at_ms: u64, change: Change, to: u32) -> RunEvent {
+    let mut event = decision(at_ms, change, 8, to, Component::Headroom);
+    if let RunEvent::Decision { phase, .. } = &mut event {
+        *phase = Phase::Evaluate;
+    }
+    event
+}
+
+#[test]
+fn a_smaller_micro_batch_of_an_evaluation_is_a_change_of_its_own() {
+    let mut run = training();
+    let before = run.marks().len();
+    for (at_ms, change, to) in [
+        (21_000, Change::Start, 64),
+        (21_100, Change::Shrink, 32),
+        (21_200, Change::Grow, 64),
+    ] {
+        run.apply(&evaluation_decision(at_ms, change, to));
+    }
+    let [mark] = &run.marks()[before..] else {
+        panic!("{:?}", &run.marks()[before..]);
+    };
+    assert_eq!((mark.from, mark.to), (8, 8), "training keeps its size");
+    assert_eq!(mark.short, "Evaluating with 32");
+    assert_eq!(run.figures().micro_batch, Some(8));
+    assert_eq!(status(&run).0, "Shrink: another app took 2.6 GB in 3 s");
+    assert_eq!(
+        run.window(None, None, 800, 0).header.status_line.detail,
+        "The result of the evaluation stays the same. The micro-batches of the training are separate."
+    );
+}
+
+#[test]
+fn a_running_evaluation_reports_the_size_of_its_micro_batches() {
+    let mut run = training();
+    run.apply(&evaluation_decision(19_000, Change::Start, 64));
+    run.show_progress(StepProgress {
+        phase: Phase::Evaluate,
+        samples_done: 128,
+        samples: 243,
+        micro_batch: 3,
+        micro_batches: 4,
+    });
+    run.advance(40_000);
+    let line = run.window(None, None, 800, 0).header.status_line;
+    assert_eq!(line.message, "Evaluating on 243 held-out samples");
+    assert!(
+        line.detail
+            .starts_with("128 samples have been evaluated, in micro-batches of at most 64."),
+        "{}",
+        line.detail
+    );
 }
 
 #[test]

@@ -322,10 +322,10 @@ fn weight_gradient<T: Float>(
     let (xs, dys) = (View::<T>::new("conv2d", x)?, View::<T>::new("conv2d", dy)?);
     let (rows, pixels) = (window.rows(), window.pixels());
     // The shape determines the chunks of samples, which are added in order: the sum does not depend
-    // on the number of threads.
-    let chunks = (PARTIAL_BYTES / (out * rows * size_of::<T>()).max(1))
-        .clamp(2, 8)
-        .min(samples.max(1));
+    // on the number of threads. Three chunks would keep one of two threads waiting, so their number
+    // is a power of two.
+    let fitting = PARTIAL_BYTES / (out * rows * size_of::<T>()).max(1);
+    let chunks = (1_usize << fitting.clamp(2, 8).ilog2()).min(samples.max(1));
     let length = samples.div_ceil(chunks);
     let parallel = chunks < threads();
     let scratch = if window.is_pointwise() {

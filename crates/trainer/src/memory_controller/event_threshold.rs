@@ -2,10 +2,12 @@
 
 use pressure::{Action, Change, Decision, Phase};
 
-/// The newest training decision.
+/// The newest decisions of training and of evaluations, whose micro-batches are unlike.
 #[derive(Default)]
 pub(super) struct Changes {
     last: Option<(u32, Action)>,
+    /// The steady micro-batch of the newest evaluation; 0 before the first.
+    evaluated: u32,
 }
 
 /// A decision compared with the one before.
@@ -36,49 +38,79 @@ impl Changes {
         self.last.map_or(0, |(size, _)| size)
     }
 
-    /// Compares and remembers a decision. `size` is the steady micro-batch: a smaller last
-    /// micro-batch of an effective batch is no change.
+    /// Compares and remembers a decision. `size` is the steady micro-batch of this phase: a smaller
+    /// last micro-batch of an effective batch is no change.
     pub fn compare(&mut self, phase: Phase, size: u32, decision: &Decision) -> Comparison {
-        let (differs, previous) = match (phase, self.last) {
-            (Phase::Train, Some((last_size, last_action))) => {
-                let differs = (last_size, last_action) != (size, decision.action);
-                (differs, last_size)
-            }
-            (Phase::Train, None) => (decision.change != Change::Hold, 0),
-            // The size of an evaluation is not the one in use for training.
-            (Phase::Evaluate, last) => (false, last.map_or(0, |(size, _)| size)),
-        };
-        if phase == Phase::Train {
-            self.last = Some((size, decision.action));
+        match phase {
+            Phase::Train => self.compare_training(size, decision),
+            Phase::Evaluate => self.compare_evaluation(size, decision),
         }
-        let always = matches!(
-            decision.change,
-            Change::Prefetch
-                | Change::CheckpointMore
-                | Change::CheckpointLess
-                | Change::Moments
-                | Change::Pause
-                | Change::Suspend
-                | Change::Continue
-                | Change::Stop
-        );
-        let changed = always || differs;
-        let change = if changed && previous > 0 && decision.change == Change::Start {
-            // The first training decision after an evaluation: to the user this is a change of
-            // size.
-            if size > previous {
-                Change::Grow
-            } else {
-                Change::Shrink
-            }
-        } else {
-            decision.change
+    }
+
+    fn compare_training(&mut self, size: u32, decision: &Decision) -> Comparison {
+        let now = (size, decision.action);
+        let last = self.last.replace(now);
+        let differs = match last {
+            Some(last) => last != now,
+            None => decision.change != Change::Hold,
         };
+        let previous = last.map_or(0, |(size, _)| size);
+        let changed = differs || is_always_reported(decision.change);
         Comparison {
             changed,
             previous,
-            change,
+            change: if changed {
+                change_of_size(previous, size, decision.change)
+            } else {
+                decision.change
+            },
         }
+    }
+
+    /// An evaluation is compared with the evaluation before, since its size is not the one in use
+    /// for training.
+    fn compare_evaluation(&mut self, size: u32, decision: &Decision) -> Comparison {
+        let before = self.evaluated;
+        let differs = decision.action == Action::Run && size != before;
+        if differs {
+            self.evaluated = size;
+        }
+        Comparison {
+            changed: differs || is_always_reported(decision.change),
+            previous: self.micro_batch(),
+            change: if differs {
+                change_of_size(before, size, decision.change)
+            } else {
+                decision.change
+            },
+        }
+    }
+}
+
+/// Whether a decision with this change is worth an event, even if the size stays.
+fn is_always_reported(change: Change) -> bool {
+    matches!(
+        change,
+        Change::Prefetch
+            | Change::CheckpointMore
+            | Change::CheckpointLess
+            | Change::Moments
+            | Change::Pause
+            | Change::Suspend
+            | Change::Continue
+            | Change::Stop
+    )
+}
+
+/// The first decision after another phase is a start to the controller. To the user it is a change
+/// of size if the phase has run before.
+fn change_of_size(previous: u32, size: u32, change: Change) -> Change {
+    if previous == 0 || change != Change::Start {
+        change
+    } else if size > previous {
+        Change::Grow
+    } else {
+        Change::Shrink
     }
 }
 
@@ -110,7 +142,7 @@ mod tests {
     fn the_first_training_decision_after_an_evaluation_is_a_start() {
         let mut changes = Changes::default();
         let evaluation = changes.compare(Phase::Evaluate, 8, &decision(Change::Start, 8));
-        assert!(!evaluation.changed);
+        assert_eq!((evaluation.changed, evaluation.previous), (true, 0));
         assert_eq!(changes.micro_batch(), 0, "no size of training is known yet");
         let training = changes.compare(Phase::Train, 16, &decision(Change::Start, 16));
         assert_eq!((training.changed, training.previous), (true, 0));
@@ -146,22 +178,40 @@ mod tests {
     #[test]
     fn every_change_of_the_size_in_use_is_reported() {
         let mut changes = Changes::default();
-        let mut shown = 0;
-        let sizes = [4, 4, 8, 8, 3, 3, 16, 2, 2, 7];
-        for (number, size) in sizes.into_iter().enumerate() {
-            for phase in [Phase::Train, Phase::Evaluate] {
-                let change = if number == 0 {
-                    Change::Start
-                } else {
-                    Change::Hold
-                };
-                let size = if phase == Phase::Train { size } else { 64 };
+        let mut shown = [0, 0];
+        let trained = [4, 4, 8, 8, 3, 3, 16, 2, 2, 7];
+        let evaluated = [64, 64, 64, 16, 16, 64, 2, 2, 64, 64];
+        for (number, sizes) in trained.into_iter().zip(evaluated).enumerate() {
+            let change = if number == 0 {
+                Change::Start
+            } else {
+                Change::Hold
+            };
+            let phases = [(Phase::Train, sizes.0), (Phase::Evaluate, sizes.1)];
+            for (place, (phase, size)) in phases.into_iter().enumerate() {
                 let compared = changes.compare(phase, size, &decision(change, size));
+                assert_eq!(compared.changed, shown[place] != size, "number {number}");
                 if compared.changed {
-                    shown = size;
+                    shown[place] = size;
                 }
             }
-            assert_eq!(shown, size);
+            assert_eq!(shown, [sizes.0, sizes.1]);
+            assert_eq!(changes.micro_batch(), sizes.0);
         }
+    }
+
+    #[test]
+    fn an_evaluation_is_compared_with_the_evaluation_before() {
+        let mut changes = Changes::default();
+        changes.compare(Phase::Train, 16, &decision(Change::Start, 16));
+        let mut evaluated = |change, size| {
+            let compared = changes.compare(Phase::Evaluate, size, &decision(change, size));
+            (compared.changed, compared.change, compared.previous)
+        };
+        assert_eq!(evaluated(Change::Start, 64), (true, Change::Start, 16));
+        assert_eq!(evaluated(Change::Start, 64), (false, Change::Start, 16));
+        assert_eq!(evaluated(Change::Start, 32), (true, Change::Shrink, 16));
+        assert_eq!(evaluated(Change::Cancel, 16), (true, Change::Cancel, 16));
+        assert_eq!(evaluated(Change::Start, 64), (true, Change::Grow, 16));
     }
 }

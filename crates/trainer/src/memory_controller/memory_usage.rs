@@ -120,8 +120,24 @@ impl Usage {
         self.shared_device.replace(device);
     }
 
+    /// Whether the device has memory of its own, which is no part of the footprint.
+    fn has_separate_memory(&self) -> bool {
+        self.device.is_cuda()
+    }
+
+    /// Highest use of the device's own memory since [`Usage::start_peak`], in bytes; `None` if it
+    /// has none, or if its driver does not report it.
+    pub fn take_separate_peak(&self) -> Option<u64> {
+        let peak = || tape::device::take_peak_bytes(&self.device);
+        let bytes = self.has_separate_memory().then(peak);
+        bytes.filter(|bytes| *bytes > 0)
+    }
+
     /// Starts to measure a peak.
     pub fn start_peak(&mut self, monitor: &Monitor) {
+        if self.has_separate_memory() {
+            tape::device::take_peak_bytes(&self.device);
+        }
         let live = live_bytes();
         if live > 0 && self.device.is_cpu() {
             // The smallest difference is the best: the allocator caches nothing then.

@@ -21,6 +21,8 @@ pub(super) struct Workload {
     sample_cost: u64,
     /// Rough bytes per unit of cost in f32.
     bytes_per_cost: u64,
+    /// Most samples that an evaluation processes at once, if the user limits it.
+    max_evaluated: Option<u32>,
 }
 
 impl Workload {
@@ -33,6 +35,15 @@ impl Workload {
             can_freeze: plan.can_freeze(),
             sample_cost: plan.sample_cost(),
             bytes_per_cost: bytes_per_cost(plan),
+            max_evaluated: plan.config.evaluation_batch,
+        }
+    }
+
+    /// What runs of a micro-batch that the controller allows: less if the user limits evaluations.
+    pub fn limited(&self, phase: Phase, micro_batch: u32) -> u32 {
+        match (phase, self.max_evaluated) {
+            (Phase::Evaluate, Some(most)) => micro_batch.min(most),
+            (Phase::Evaluate | Phase::Train, _) => micro_batch,
         }
     }
 

@@ -89,7 +89,7 @@ export const planWith = (trains: string): PlanView => {
 };
 
 export const estimate: EstimateView = {
-  parameters: 5_480_000, state_bytes: 1.7 * GB, activations_bytes: 4.8 * GB, peak_bytes: 6.5 * GB, micro_batch: 16, accumulation: 4,
+  parameters: 5_480_000, state_bytes: 1.7 * GB, activations_bytes: 4.8 * GB, peak_bytes: 6.5 * GB, interval: [0.9, 1.1], micro_batch: 16, accumulation: 4,
   checkpoint_blocks: 0, learning_rate: 5e-5, peaks: [1, 2, 4, 8, 11, 16, 22, 32, 64].map((m): [number, number] => [m, 1.7 * GB + 0.3 * m * GB]), refusal: null, recovery: [],
 };
 

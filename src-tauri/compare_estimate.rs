@@ -1,7 +1,7 @@
 //! Compares the highest footprint of a run with its estimate, and remembers the result for later
 //! estimates on this machine.
 
-use crate::estimate_history::EstimateHistory;
+use crate::estimate_history::{EstimateHistory, RunsOn};
 use crate::paths::estimates_path;
 use pressure::{Action, Moments, Phase};
 use runlog::{RunEvent, format_bytes};
@@ -18,6 +18,7 @@ const MIN_SAMPLES_PER_SECOND: f64 = 1.0;
 
 /// What a run needed, according to its events.
 pub struct MeasuredFootprint {
+    in_window: bool,
     /// This process before the run.
     target: Target,
     peak_bytes: u64,
@@ -30,12 +31,14 @@ pub struct MeasuredFootprint {
 }
 
 impl MeasuredFootprint {
-    /// Begins before the run and everything that it holds in memory.
-    pub fn before(plan: &Plan) -> Self {
+    /// Begins before the run and everything that it holds in memory. `in_window`: this process
+    /// shows the window.
+    pub fn before(plan: &Plan, in_window: bool) -> Self {
         // Memory that the allocator still holds after the inspection is not part of the program.
         crate::allocator::purge();
         let kind = predict_device_kind(plan.device);
         MeasuredFootprint {
+            in_window,
             target: Target::new(kind, plan.threads as usize, u64::MAX),
             peak_bytes: 0,
             micro_batch: 0,
@@ -90,13 +93,17 @@ impl MeasuredFootprint {
         let blocks = plan.checkpoint_blocks;
         let estimated_bytes =
             estimate.peak_bytes(blocks, self.micro_batch, plan.effective_batch)?;
-        let (path, kind) = (estimates_path(), self.target.kind);
+        let path = estimates_path();
+        let on = RunsOn {
+            device: self.target.kind,
+            in_window: self.in_window,
+        };
         let mut history = EstimateHistory::load(&path);
-        if !history.add(kind, estimated_bytes, self.peak_bytes) {
+        if !history.add(on, estimated_bytes, self.peak_bytes) {
             return None;
         }
         let saved = history.save(&path);
-        let correction = history.correction(kind);
+        let correction = history.correction(on);
         let off = 100.0 * (self.peak_bytes as f64 / estimated_bytes as f64 - 1.0);
         let compared = format!(
             "Memory: at most {}; the estimate for micro-batches of {} was {} ({off:+.0} %)",
