@@ -71,6 +71,7 @@ const COMMANDS: &[&str] = &[
     "pull",
     "data",
     "data_samples",
+    "first_samples",
     "data_thumbnail",
     "reveal_file",
     "choose_data",

@@ -6,6 +6,7 @@ use crate::commands::{Answer, config_of, status};
 use crate::data_choices::DataChoices;
 use crate::data_page::{self, DataFile, DataSampleView, DataView};
 use crate::duplicates_view::{self, DuplicatesView};
+use crate::first_samples::{self, FirstSampleView};
 use crate::lock_mutex::lock;
 use crate::opened_dataset_folders::{ReadFolder, SEED};
 use crate::run_commands::show_in_file_manager;
@@ -36,6 +37,19 @@ pub async fn data_samples(
     status(shell, move |shell| {
         let read = shell.inspections.read(&inspection)?;
         data_page::samples(found(&read)?, class, from, count)
+    })
+    .await
+}
+
+/// A few samples of different classes with their labels, for the plan page.
+#[tauri::command]
+pub async fn first_samples(
+    shell: State<'_, Arc<Shell>>,
+    inspection: String,
+) -> Answer<Vec<FirstSampleView>> {
+    status(shell, move |shell| {
+        let read = shell.inspections.read(&inspection)?;
+        first_samples::choose(found(&read)?, &read.choices)
     })
     .await
 }

@@ -12,7 +12,7 @@ use crate::queue_commands;
 use crate::training_summary::{self, news};
 use crate::window_types::ActiveView;
 use pressure::Level;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -78,8 +78,16 @@ pub fn stop_following(app: &AppHandle) {
     }
 }
 
+/// Whether the window has a badge.
+static HAS_BADGE: AtomicBool = AtomicBool::new(false);
+
 /// The user looks at the window, so its badge has done its work.
 pub fn seen(app: &AppHandle) {
+    // The window gets the focus before its first paint. Without a badge nothing is asked of the
+    // desktop: on Linux, the toolkit would load a library for it on the main thread.
+    if !HAS_BADGE.swap(false, Ordering::Relaxed) {
+        return;
+    }
     if let Some(window) = app.get_webview_window("main") {
         // Not every desktop has badges.
         let _ = window.set_badge_count(None);
@@ -172,6 +180,7 @@ fn report_end(app: &AppHandle, training: &Training) -> tauri::Result<()> {
         return Ok(());
     };
     os_integration::notify(&translate(&title), &translate(&body));
+    HAS_BADGE.store(true, Ordering::Relaxed);
     // Not every desktop has badges.
     let _ = window.set_badge_count(Some(1));
     Ok(())

@@ -44,6 +44,8 @@ mod duplicates_view;
 #[cfg(feature = "desktop")]
 mod augmented_samples_view;
 #[cfg(feature = "desktop")]
+mod first_samples;
+#[cfg(feature = "desktop")]
 mod first_device_check;
 #[cfg(feature = "desktop")]
 mod command_handler;

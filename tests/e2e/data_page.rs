@@ -58,6 +58,10 @@ fn the_data_page_shows_samples_and_problems_and_changes_the_plan() {
         "a plan",
         "return document.querySelector('#train:enabled') ? true : null",
     );
+    window.wait_for(
+        "eight images beside the plan",
+        "return document.querySelectorAll('#first-samples img').length === 8 || null",
+    );
     let all = 3 * COUNT as u64 + 1;
     let trained_at_first = trained_of(&window, all);
     window.click("#show-data");

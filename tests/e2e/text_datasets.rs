@@ -91,6 +91,11 @@ fn labeled_texts_are_detected_and_trained() {
         planned(&window),
         ["Text classification", "texts.", "Length"]
     );
+    window.wait_for(
+        "texts of both classes",
+        "const labels = [...document.querySelectorAll('#first-samples .label')].map((label) => label.textContent); \
+         return labels.includes('ham') && labels.includes('spam') || null",
+    );
     window.screenshot("texts");
     let view = window
         .invoke("inspection", &json!({"id": "folder-1", "seen": 0}))
@@ -113,6 +118,10 @@ fn a_book_is_detected_and_trained() {
         ("effective-batch", "4"),
     ]);
     assert_eq!(planned(&window), ["Language model", "windows.", "Length"]);
+    window.wait_for(
+        "the beginning of the book",
+        "return document.querySelector('#first-samples')?.textContent.includes('Line 0 of a book') || null",
+    );
     window.screenshot("book");
     let started = trained_a_little(&window, &home, "book-training");
     check(&started, "language-model", "gpt_micro");

@@ -1,4 +1,5 @@
-// What only a pointer does: the zoom of the charts by wheel, drag and double click.
+// What only a pointer does: the zoom of the charts by wheel, drag and double click. And what lies
+// under it must not move.
 import { expect, test } from "@playwright/test";
 
 test("zooms the charts by wheel, drag and double click", async ({ page }) => {
@@ -41,3 +42,20 @@ test("zooms the charts by wheel, drag and double click", async ({ page }) => {
   await expect(follows).toHaveAttribute("aria-pressed", "true");
   await expect(page.locator(".clock")).toHaveText("now 4:00");
 });
+
+for (const [folder, last] of [["demo", "#first-samples li:nth-child(8) img"], ["texts", "#first-samples li:nth-child(3)"]]) {
+  test(`the plan of ${folder} stays where it is while its samples are loaded`, async ({ page }) => {
+    await page.addInitScript(() => {
+      const seen = ((window as unknown as { places: Set<string> }).places = new Set<string>());
+      const look = () => {
+        const tops = ["#show-data", "#class-list", "#setting-epochs"].map((part) => document.querySelector(part)?.getBoundingClientRect().top);
+        if (tops.every((top) => top !== undefined)) seen.add(tops.join());
+        requestAnimationFrame(look);
+      };
+      requestAnimationFrame(look);
+    });
+    await page.goto(`/?#/inspection/${folder}`);
+    await page.locator(last!).waitFor();
+    expect(await page.evaluate(() => [...(window as unknown as { places: Set<string> }).places])).toHaveLength(1);
+  });
+}

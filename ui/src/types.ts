@@ -16,6 +16,7 @@ export type { DrillRequest } from "./generated/DrillRequest";
 export type { DrillView } from "./generated/DrillView";
 export type { ExportKind } from "./generated/ExportKind";
 export type { ExportView } from "./generated/ExportView";
+export type { FirstSampleView } from "./generated/FirstSampleView";
 export type { Figures } from "./generated/Figures";
 export type { DrawnView } from "./generated/DrawnView";
 export type { DuplicateGroupView } from "./generated/DuplicateGroupView";

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { isLeftOut, NONE, trainedAs, usesAll, withClassLeftOut, withRole, withTrainedAs } from "../src/data/choices";
+import { inTurn } from "../src/data/inTurn";
 import { splitText } from "../src/data/splitAndSampleText";
 
 test("a class is left out and used again", () => {
@@ -32,4 +33,24 @@ test("columns get roles", () => {
 test("the split of a class is put in words", () => {
   expect(splitText({ name: "", train: 72, held_out: 18, test: 0 })).toBe("72 to train on, 18 held out");
   expect(splitText({ name: "", train: 1, held_out: 0, test: 5 })).toBe("1 to train on, none held out, 5 for a test");
+});
+
+test("thumbnails are asked for one after another, also after one that fails", async () => {
+  const asked: number[] = [];
+  const ends: ((ok: boolean) => void)[] = [];
+  const ask = inTurn((sample: number) => {
+    asked.push(sample);
+    return new Promise<string>((resolve, reject) => ends.push((ok) => (ok ? resolve(`image ${sample}`) : reject(new Error("damaged")))));
+  });
+  const answers = [1, 2, 3].map(ask).map((answer) => answer.catch(({ message }: Error) => message));
+  const turn = () => new Promise((resolve) => setTimeout(resolve));
+  await turn();
+  expect(asked).toEqual([1]);
+  ends[0]!(false);
+  await turn();
+  expect(asked).toEqual([1, 2]);
+  ends[1]!(true);
+  await turn();
+  ends[2]!(true);
+  expect(await Promise.all(answers)).toEqual(["damaged", "image 2", "image 3"]);
 });

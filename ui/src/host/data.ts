@@ -1,12 +1,14 @@
 // What the data page asks of the program. It is apart from the other requests, so that it is loaded
 // with the page.
-import type { DataChoices, DataFile, DataSampleView, DataView, DrawnView, DuplicatesView, PlanSettings } from "../types";
+import type { DataChoices, DataFile, DataSampleView, DataView, DrawnView, DuplicatesView, FirstSampleView, PlanSettings } from "../types";
 import { invoke } from "./tauri";
 
 export interface DataHost {
   data(inspection: string): Promise<DataView>;
   /** Samples of one class, from the one at place `from` within the class. */
   samples(inspection: string, cls: number, from: number, count: number): Promise<DataSampleView[]>;
+  /** Up to eight images or three texts of different classes. */
+  firstSamples(inspection: string): Promise<FirstSampleView[]>;
   /** A JPEG. */
   thumbnail(inspection: string, sample: number): Promise<ArrayBuffer>;
   /** Shows a file in the file manager. */
@@ -24,6 +26,7 @@ export interface DataHost {
 const app: DataHost = {
   data: (inspection) => invoke("data", { inspection }),
   samples: (inspection, cls, from, count) => invoke("data_samples", { inspection, class: cls, from, count }),
+  firstSamples: (inspection) => invoke("first_samples", { inspection }),
   thumbnail: (inspection, sample) => invoke("data_thumbnail", { inspection, sample }),
   reveal: (inspection, file) => invoke("reveal_file", { inspection, file }),
   choose: (inspection, choices) => invoke("choose_data", { inspection, choices }),

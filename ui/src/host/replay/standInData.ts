@@ -1,6 +1,6 @@
 // Made-up data for the window in a plain browser. `?data=texts|none` and `?duplicates=reading|none|busy`
 // show other cases.
-import type { DataChoices, DataClassView, DataSampleView, DataView, DuplicateGroupView, FoundDuplicates, TableView } from "../../types";
+import type { DataChoices, DataClassView, DataSampleView, DataView, DuplicateGroupView, FirstSampleView, FoundDuplicates, TableView } from "../../types";
 import type { DataHost } from "../data";
 import { picture } from "./standInPhoto";
 import { inspection } from "./standInViews";
@@ -37,12 +37,25 @@ const foundDuplicates = (): FoundDuplicates => ({
 });
 let choices: DataChoices = view.choices;
 
+const opinions = ["The staff were friendly and the room was quiet. We would come again, but the breakfast could begin earlier on weekdays.", "Average. Nothing to complain about.", "The heating did not work for two nights, and nobody came to look at it although we called the desk three times."];
+const firstSamples = (id: string): FirstSampleView[] => {
+  if (id === "texts") {
+    return ["positive", "negative", "neutral"].map((label, i) => ({ label, sample: { ...sample(0, i), sample: i, file: `${label}/000${i + 1}.txt`, place: "", text: opinions[[0, 2, 1][i]!]! } }));
+  }
+  const names = id === "table" ? [] : inspection.classes.map(({ name }) => name);
+  return Array.from({ length: 8 }, (_, i) => {
+    const file = names[i] ? `${names[i]}/image_0010.jpg` : `plates/${1000 + i}.jpg`;
+    return { label: names[i] ?? `calories ${310 + 45 * i}`, sample: { sample: i * 100, file, place: "", text: null, split: "train" } };
+  });
+};
+
 export const dataHost: DataHost = {
   data: async () => ({ ...view, choices }),
   samples: async (_inspection, cls, from, count) => {
     const { train, held_out } = view.classes[cls]!;
     return Array.from({ length: Math.max(0, Math.min(count, train + held_out - from)) }, (_, i) => sample(cls, from + i));
   },
+  firstSamples: async (inspection) => firstSamples(inspection),
   thumbnail: async (_inspection, index) => picture(index),
   reveal: async () => {},
   choose: async (_inspection, next) => void (choices = next),

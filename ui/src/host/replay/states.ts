@@ -17,6 +17,8 @@ export interface State {
 
 const still = "?at=240&speed=0";
 const palette = "body@Meta+k";
+/** The samples beside a plan are shown. */
+const [images, texts] = ["#first-samples li:nth-child(8) img?", "#first-samples li:nth-child(3)?"];
 
 export const states: Record<string, State[]> = {
   Welcome: [
@@ -39,20 +41,20 @@ export const states: Record<string, State[]> = {
     { id: "welcome-linux", title: "On Linux", at: "?platform=linux", shows: "[data-run-row=r6]" },
   ],
   Plan: [
-    { id: "plan", title: "Images in one folder per class", at: "?#/inspection/demo", shows: ".measured #time" },
-    { id: "plan-texts", title: "Texts in one folder per class", at: "?#/inspection/texts", shows: ".measured #time" },
-    { id: "plan-table", title: "A table with targets", at: "?#/inspection/table", shows: ".measured #time" },
+    { id: "plan", title: "Images in one folder per class", at: "?#/inspection/demo", steps: [images], shows: ".measured #time" },
+    { id: "plan-texts", title: "Texts in one folder per class", at: "?#/inspection/texts", steps: [texts], shows: ".measured #time" },
+    { id: "plan-table", title: "A table with targets", at: "?#/inspection/table", steps: [images], shows: ".measured #time" },
     { id: "plan-reading", title: "The folder is being read", at: "?#/inspection/reading", shows: "#class-list" },
     { id: "plan-refused", title: "A folder that cannot be trained", at: "?#/inspection/refused", shows: "#layouts" },
-    { id: "plan-too-large", title: "It does not fit into memory", at: "?large#/inspection/demo", shows: ".too-large" },
+    { id: "plan-too-large", title: "It does not fit into memory", at: "?large#/inspection/demo", steps: [images], shows: ".too-large" },
     { id: "plan-weights", title: "From pretrained weights", at: "?#/inspection/demo", steps: ["#setting-from=…"], shows: "#setting-trains option", part: "fieldset" },
     { id: "plan-wrong-field", title: "A field is wrong", at: "?#/inspection/demo", steps: ["#setting-epochs=0"], shows: "p.wrong", part: "fieldset" },
     { id: "plan-refused-start", title: "The start is refused", at: "?refuse#/inspection/demo", steps: ["#train"], shows: "main > .refusal p", part: "main > .refusal" },
     { id: "plan-busy", title: "Another folder is training", at: "?active#/inspection/texts", shows: "#active-pill", part: ".toolbar" },
-    { id: "plan-drag", title: "A folder is dragged over a plan", at: "?drag#/inspection/demo", shows: ".release", part: "main" },
+    { id: "plan-drag", title: "A folder is dragged over a plan", at: "?drag#/inspection/demo", steps: [images], shows: ".release", part: "main" },
     { id: "plan-time-unknown", title: "A GPU that has not trained this network yet", at: "?gpu#/inspection/demo", shows: ".unknown #time", part: ".figures" },
-    { id: "plan-queued", title: "The plan trains after the running training", at: "?active#/inspection/texts", steps: ["#active-pill?", "#train"], shows: "#plan-queued" },
-    { id: "plan-locked", title: "The plan of the running training", at: "?speed=0#/inspection/demo", steps: [".figures .measured?", "#train", "nav a[href*=inspection]:not([aria-current])"], shows: "#plan-locked" },
+    { id: "plan-queued", title: "The plan trains after the running training", at: "?active#/inspection/texts", steps: ["#active-pill?", texts, "#train"], shows: "#plan-queued" },
+    { id: "plan-locked", title: "The plan of the running training", at: "?speed=0#/inspection/demo", steps: [".figures .measured?", "#train", "nav a[href*=inspection]:not([aria-current])", images], shows: "#plan-locked" },
   ],
   "All settings": [
     { id: "settings", title: "All settings", at: "?#/inspection/demo", steps: ["#all-settings"], shows: "#all-optimizer", part: "#all-settings-sheet" },
@@ -63,8 +65,8 @@ export const states: Record<string, State[]> = {
     { id: "settings-locked", title: "The settings of the running training", at: "?speed=0#/inspection/demo", steps: ["#train", "nav a[href*=inspection]:not([aria-current])", "#plan-locked?", "#all-settings"], shows: "[data-setting=optimizer]", part: "#all-settings-sheet" },
   ],
   Data: [
-    { id: "data", title: "The images of a folder", at: "?#/inspection/demo", steps: ["#show-data"], shows: "#data-drawn img" },
-    { id: "data-texts", title: "The rows of a table", at: "?data=texts#/inspection/texts", steps: ["#show-data"], shows: "#data-table td" },
+    { id: "data", title: "The images of a folder", at: "?#/inspection/demo", steps: [images, "#show-data"], shows: "#data-drawn img" },
+    { id: "data-texts", title: "The rows of a table", at: "?data=texts#/inspection/texts", steps: [texts, "#show-data"], shows: "#data-table td" },
     { id: "data-searching", title: "Duplicates are being searched", at: "?duplicates=reading#/inspection/demo", steps: ["#show-data"], shows: "#data-duplicates progress", part: "#data-duplicates" },
   ],
   Training: [
@@ -122,7 +124,7 @@ export const states: Record<string, State[]> = {
   ],
   German: [
     { id: "german-welcome", title: "Runs of the app and the terminal", at: "?language=de", shows: "[data-run-row=r6]" },
-    { id: "german-plan", title: "Images in one folder per class", at: "?language=de#/inspection/demo", shows: ".measured #time" },
+    { id: "german-plan", title: "Images in one folder per class", at: "?language=de#/inspection/demo", steps: [images], shows: ".measured #time" },
     { id: "german-settings", title: "All settings", at: "?language=de#/inspection/demo", steps: ["#all-settings"], shows: "#all-optimizer", part: "#all-settings-sheet" },
     { id: "german-training", title: "Under memory pressure", at: `${still}&language=de#/run/demo`, shows: "#open-changes" },
     { id: "german-machines", title: "Several machines train one run", at: `${still}&machines&language=de#/run/demo`, shows: "#machines [data-rank='2']", part: "#machines" },
