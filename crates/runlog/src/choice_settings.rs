@@ -254,6 +254,16 @@ choice! {
 }
 
 choice! {
+    /// The data type in which the machines of a run exchange gradients.
+    ExchangeChoice {
+        /// Every bit of the gradients.
+        F32 = "f32",
+        /// Half of the bytes; what rounding takes away is added in the next step.
+        Bf16 = "bf16",
+    }
+}
+
+choice! {
     /// What happens to samples that are the same or nearly the same.
     DuplicatesChoice {
         /// All are used.

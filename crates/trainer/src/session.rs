@@ -30,7 +30,8 @@ use crate::replay::Position;
 use crate::run_context::RunContext;
 use crate::run_control::Control;
 use crate::run_group::{
-    Layout, MachineLog, RunGroup, Subject, agree, checksum, gather_members, share_checkpoint,
+    Layout, MachineLog, RoundingErrors, RunGroup, Subject, agree, checksum, gather_members,
+    share_checkpoint,
 };
 use crate::saved_controller_state::SavedControllerState;
 use crate::task::Task;
@@ -132,7 +133,7 @@ impl<'a, T: Task> Session<'a, T> {
         observer: Observer<'a>,
     ) -> Result<Self> {
         let state = RunState::default();
-        let context = context.replaying_from(state.step)?;
+        let context = context.replaying_from(plan, state.step)?;
         let mut session = Session::new(plan, data, run, claim, context, observer, state)?;
         if let Some(branch) = branch {
             with_autorelease_pool(|| {
@@ -172,7 +173,7 @@ impl<'a, T: Task> Session<'a, T> {
     ) -> Result<Self> {
         let (loaded, damaged) = checkpoint::newest(run)?;
         let state = loaded.state.clone();
-        let context = context.replaying_from(state.step)?;
+        let context = context.replaying_from(plan, state.step)?;
         let mut session = Session::new(plan, data, run, claim, context, observer, state)?;
         session.load(&loaded)?;
         session.enter_group()?;
@@ -304,6 +305,8 @@ impl<'a, T: Task> Session<'a, T> {
         )?;
         self.machines = MachineLog::new(members);
         self.machines.layout = Layout::new(&self.learner.parameters);
+        let is_rounded = self.plan.exchanges_in_bf16();
+        self.machines.rounding_errors = is_rounded.then(RoundingErrors::default);
         Ok(())
     }
 
@@ -588,6 +591,8 @@ impl<'a, T: Task> Session<'a, T> {
         let at_ms = self.log.now_ms();
         let metrics = batch.metrics.of_step(update.skipped.as_ref());
         if let Some(mut skipped) = update.skipped {
+            // They belong to gradients that no update has used, and may be very large.
+            self.machines.drop_rounding_errors();
             if let Some(file) = offending {
                 skipped.item = loss_of(file);
             }

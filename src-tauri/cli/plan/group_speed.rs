@@ -8,7 +8,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output::out;
 use crate::cli::preset_choice::read_for_preset;
 use bench::{Workload, measure_workload};
-use runlog::{format_count, format_duration};
+use runlog::{ExchangeChoice, format_count, format_duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trainer::{ModelBuilder, RunGroup, default_threads};
@@ -31,6 +31,7 @@ struct Subject {
     name: String,
     parameters: u64,
     effective_batch: u32,
+    exchange: ExchangeChoice,
 }
 
 /// The time of a step.
@@ -92,7 +93,7 @@ pub(super) fn run(args: &Plan, group: &RunGroup) -> Result<(), Failure> {
     let speeds: Vec<Speed> = speeds
         .collect::<Result<_, _>>()
         .map_err(|error| Failure::new(format!("a machine sent no speed: {error}")))?;
-    let exchange_s = group.measure_exchange(subject.parameters as usize)?;
+    let exchange_s = group.measure_exchange(subject.parameters as usize, subject.exchange)?;
     if group.keeps_run() {
         let prediction = Prediction::new(&speeds, exchange_s, subject.effective_batch);
         print(args.json, &subject, &speeds, &prediction);
@@ -125,6 +126,7 @@ fn of_folder(args: &Plan, threads: u32, group: &RunGroup) -> Result<(Subject, f6
         name: plan.name.clone(),
         parameters,
         effective_batch: plan.effective_batch,
+        exchange: config.exchange.unwrap_or(ExchangeChoice::F32),
     };
     Ok((subject, 1.0 / seconds.max(1e-9)))
 }
@@ -138,6 +140,7 @@ fn of_workload(
     let workload: Workload = super::workload(name)?;
     let batch = args.settings.config.effective_batch;
     let batch = batch.unwrap_or(super::WORKLOAD_BATCH);
+    let exchange = args.settings.config.exchange;
     let samples = TIMED_SAMPLES.min(batch as usize);
     // Machines that share a memory or a processor slow each other down, so all measure at once.
     group.gather(Vec::new())?;
@@ -146,6 +149,7 @@ fn of_workload(
         name: name.to_owned(),
         parameters: measured.parameters,
         effective_batch: batch,
+        exchange: exchange.unwrap_or(ExchangeChoice::F32),
     };
     Ok((subject, 1.0 / measured.seconds_per_sample.max(1e-9)))
 }

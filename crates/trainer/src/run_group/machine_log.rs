@@ -1,7 +1,7 @@
 //! What the ranks of a group report at the end of each step, and the events that rank 0 emits about
 //! it.
 
-use super::{Layout, MachineReport, RunGroup, unreadable_message};
+use super::{Layout, MachineReport, RoundingErrors, RunGroup, unreadable_message};
 use crate::error::Result;
 use runlog::{GroupMember, MachineShare, RunEvent, describe_group};
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ pub(crate) struct MachineLog {
     has_changed: bool,
     /// Element types and sizes of the parameters, for a rank that has freed them.
     pub(crate) layout: Layout,
+    /// The rounding errors of this rank, if gradients are exchanged in bf16.
+    pub(crate) rounding_errors: Option<RoundingErrors>,
     /// A rank needs the weights of the running step.
     pub(crate) restores_ranks: bool,
 }
@@ -58,9 +60,25 @@ impl MachineLog {
         (!self.members.is_empty()).then(|| RunEvent::Group {
             at_ms,
             step,
-            message: describe_group(&self.members),
+            message: self.describe_group(),
             members: self.members.clone(),
         })
+    }
+
+    fn describe_group(&self) -> String {
+        let members = describe_group(&self.members);
+        if self.rounding_errors.is_some() {
+            format!("{members}; gradients are exchanged in bf16")
+        } else {
+            members
+        }
+    }
+
+    /// Drops what rounding has taken away from the gradients of earlier steps.
+    pub(crate) fn drop_rounding_errors(&mut self) {
+        if let Some(errors) = &mut self.rounding_errors {
+            errors.clear();
+        }
     }
 
     /// Records how long this rank took to exchange the sums of a step.
@@ -177,5 +195,15 @@ mod tests {
         assert_eq!(shares(log.due_event(9, 3)), [10, 3], "a rank was suspended");
         let alone = MachineLog::default().group_event(0, 0);
         assert!(alone.is_none());
+        let message = |log: &MachineLog| match log.group_event(0, 0) {
+            Some(RunEvent::Group { message, .. }) => message,
+            other => panic!("{other:?}"),
+        };
+        let exact = message(&log);
+        log.rounding_errors = Some(RoundingErrors::default());
+        assert_eq!(
+            message(&log),
+            format!("{exact}; gradients are exchanged in bf16")
+        );
     }
 }

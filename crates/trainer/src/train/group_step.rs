@@ -168,6 +168,7 @@ fn suspend<T: Task>(session: &mut Session<'_, T>, part: &mut OwnPart<T>) -> Resu
         unreadable: std::mem::take(&mut part.unreadable),
         ..OwnPart::new()
     };
+    session.machines.drop_rounding_errors();
     session.unload()
 }
 
@@ -291,9 +292,11 @@ fn complete<T: Task>(session: &mut Session<'_, T>, part: OwnPart<T>) -> Result<A
         &session.group,
         &session.learner.parameters,
         &session.machines.layout,
+        session.machines.rounding_errors.as_mut(),
         Contribution {
             sums: part.batch.into_sums(),
             unreadable: part.unreadable,
+            is_saved: session.checkpointer.is_saved(session.state.step),
             report,
         },
     )?;

@@ -25,6 +25,7 @@ mod fine_tune_choices;
 mod distributed_training;
 mod distributed_runs;
 mod distributed_random_schedules;
+mod distributed_bf16;
 mod half_precision;
 mod kv_cache;
 mod loss_scale;
