@@ -264,6 +264,16 @@ choice! {
 }
 
 choice! {
+    /// What the machines of a run have in parts instead of completely.
+    ShardingChoice {
+        /// Nothing.
+        None = "none",
+        /// The optimizer state (ZeRO stage 1, Rajbhandari et al. 2020).
+        Optimizer = "optimizer",
+    }
+}
+
+choice! {
     /// What happens to samples that are the same or nearly the same.
     DuplicatesChoice {
         /// All are used.

@@ -106,7 +106,7 @@ pub use choice_settings::{
     AdapterKind, AdapterScaling, Augmentation, BaselineChoice, ClassWeights, DeviceChoice,
     DropPolicyChoice, DuplicatesChoice, ExchangeChoice, LossBalance, LossOn, MixChoice,
     OptimizerChoice, PackingChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
-    ScheduleChoice, TaskChoice,
+    ScheduleChoice, ShardingChoice, TaskChoice,
 };
 pub use current_status_line::format_speed;
 pub use curves_csv::curves_csv;

@@ -10,7 +10,7 @@ use crate::choice_settings::{
     AdapterKind, AdapterScaling, Augmentation, BaselineChoice, ClassWeights, DeviceChoice,
     DropPolicyChoice, DuplicatesChoice, ExchangeChoice, LossBalance, LossOn, MixChoice,
     OptimizerChoice, PackingChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
-    ScheduleChoice, TaskChoice,
+    ScheduleChoice, ShardingChoice, TaskChoice,
 };
 use crate::quantize::Quantize;
 use crate::settings_by_memory::SettingsForMemory;
@@ -294,6 +294,9 @@ settings! {
     /// Data type in which several machines exchange gradients: f32, or bf16, which halves the
     /// traffic but changes the rounding. What is rounded away is added in the next step
     exchange: ExchangeChoice = { Allowed::Words(ExchangeChoice::WORDS), Compute, flag: "exchange" "f32|bf16", default: "f32" };
+    /// What several machines divide among them: none, or optimizer. Each machine then keeps a part
+    /// of the optimizer state, which needs less memory, but the exchange takes twice as long
+    sharding: ShardingChoice = { Allowed::Words(ShardingChoice::WORDS), Compute, flag: "sharding" "none|optimizer", default: "none" };
     /// Maximum number of samples that are evaluated at once during training
     evaluation_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "evaluation-batch" "SAMPLES", default: "follows the free memory" };
     /// Number of blocks to checkpoint (their activations are recomputed in the backward pass), or

@@ -4,13 +4,14 @@ mod compare_ranks;
 mod all_reduce_sums;
 mod machine_log;
 mod machine_report;
+mod owners;
 mod rounding_errors;
 mod share_run;
 
 use crate::error::{Result, TrainError};
 use crate::replay::Replay;
 use all_reduce_sums::VALUES_AT_ONCE;
-pub(crate) use all_reduce_sums::{Contribution, Layout, exchange};
+pub(crate) use all_reduce_sums::{Contribution, Layout, exchange, spread_parameters};
 pub(crate) use compare_ranks::{Subject, agree, checksum};
 use distributed::{
     Claim, ClaimRequest, Group, GroupError, Member, RoundedSum, Share, SingleRank, Values,
@@ -18,6 +19,7 @@ use distributed::{
 };
 pub(crate) use machine_log::{MachineLog, gather_members};
 pub(crate) use machine_report::MachineReport;
+pub(crate) use owners::Owners;
 pub(crate) use rounding_errors::RoundingErrors;
 use runlog::{ExchangeChoice, counted};
 pub(crate) use share_run::{share_checkpoint, share_run};
@@ -150,7 +152,7 @@ impl RunGroup {
     }
 
     /// What rank 0 passes. Other ranks pass nothing.
-    fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    pub(crate) fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
         self.call(|group| group.broadcast(bytes))
     }
 

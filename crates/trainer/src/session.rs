@@ -24,18 +24,19 @@ use crate::lr_schedule::LrSchedule;
 use crate::machine_sources::Machine;
 use crate::memory_controller::{Answer, MemoryController, ModelMemory};
 use crate::memory_reading::MemoryReading;
+use crate::optimizer::state_sizes;
 use crate::pending_samples::SampleQueue;
 use crate::plan::Plan;
 use crate::replay::Position;
 use crate::run_context::RunContext;
 use crate::run_control::Control;
 use crate::run_group::{
-    Layout, MachineLog, RoundingErrors, RunGroup, Subject, agree, checksum, gather_members,
-    share_checkpoint,
+    Layout, MachineLog, Owners, RoundingErrors, RunGroup, Subject, agree, checksum, gather_members,
+    share_checkpoint, spread_parameters,
 };
 use crate::saved_controller_state::SavedControllerState;
 use crate::task::Task;
-use crate::train_state::TrainState;
+use crate::train_state::{TrainState, Update};
 use candle_core::Device;
 use checkpointer::{Checkpointer, Snapshot};
 use dataset::Task as DataTask;
@@ -49,8 +50,9 @@ use runlog::{
 };
 use started_event::started_event;
 use std::ops::ControlFlow;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use step_timer::StepTimer;
+use tape::Parameters;
 use tape::device::{
     SelectedDevice, confirm, discard, select_device, synchronize, with_autorelease_pool,
 };
@@ -215,8 +217,8 @@ impl<'a, T: Task> Session<'a, T> {
             at_ms: state.at_ms,
         };
         let chosen = choose_device(plan, &machine, progress)?;
-        let learner = TrainState::new(plan, &chosen.device)?;
-        let learner = learner.with_memory_limit(machine.micro_batch_limit_bytes);
+        let limit_bytes = machine.micro_batch_limit_bytes;
+        let (learner, owners) = initial_state(plan, &group, &chosen.device, limit_bytes)?;
         let model = model_memory(&learner);
         let mut controller =
             MemoryController::new(plan, &chosen, &machine, &control, model, replay)?;
@@ -230,7 +232,7 @@ impl<'a, T: Task> Session<'a, T> {
             plan,
             checkpointer: Checkpointer::new(run, plan, &state, group.is_alone()),
             group,
-            machines: MachineLog::default(),
+            machines: MachineLog::with_owners(owners),
             power: PowerMonitor::new(plan, &machine, &control),
             run: run.clone(),
             control,
@@ -303,11 +305,15 @@ impl<'a, T: Task> Session<'a, T> {
                 total_bytes: self.controller.total_bytes(),
             },
         )?;
-        self.machines = MachineLog::new(members);
+        self.machines = MachineLog {
+            owners: self.machines.owners.take(),
+            ..MachineLog::new(members)
+        };
         self.machines.layout = Layout::new(&self.learner.parameters);
         let is_rounded = self.plan.exchanges_in_bf16();
         self.machines.rounding_errors = is_rounded.then(RoundingErrors::default);
-        Ok(())
+        // For the first checkpoint, and for one after an evaluation that was interrupted.
+        self.gather_moments(true)
     }
 
     /// Emits which machines train the run, if it is not this one alone.
@@ -569,12 +575,7 @@ impl<'a, T: Task> Session<'a, T> {
     pub(crate) fn update(&mut self, mut batch: AccumulatedBatch, health: &Health) -> Result<()> {
         let step = self.state.step;
         self.checkpointer.begin_update();
-        let update = with_autorelease_pool(|| {
-            let update = self.learner.apply(&batch, health, step)?;
-            batch.free_gradients();
-            confirm(&self.chosen.device)?;
-            Ok(update)
-        });
+        let update = with_autorelease_pool(|| self.apply(&mut batch, health));
         let offending = batch
             .offending_sample()
             .and_then(|index| self.loaders.train.file(index));
@@ -622,6 +623,27 @@ impl<'a, T: Task> Session<'a, T> {
         }
         self.timer.next_step(total_wait_ms);
         self.record_update(update.gradient_norm)
+    }
+
+    /// Updates the parameters and frees the gradients. Ranks that have the moments in parts update
+    /// their own parameters and exchange them.
+    fn apply(&mut self, batch: &mut AccumulatedBatch, health: &Health) -> Result<Update> {
+        let (group, owners) = (&self.group, &self.machines.owners);
+        let mut spread_ms = 0.0;
+        let mut spread = |parameters: &mut Parameters| -> Result<()> {
+            let began = Instant::now();
+            if let Some(owners) = owners {
+                spread_parameters(group, owners, parameters)?;
+                spread_ms = began.elapsed().as_secs_f64() * 1000.0;
+            }
+            Ok(())
+        };
+        let step = self.state.step;
+        let update = self.learner.apply(batch, health, step, &mut spread)?;
+        batch.free_gradients();
+        confirm(&self.chosen.device)?;
+        self.machines.extend_exchange(spread_ms);
+        Ok(update)
     }
 
     /// Counts a step whose update only the other ranks of the group make, because this one has
@@ -710,6 +732,63 @@ impl<'a, T: Task> Session<'a, T> {
             .is_due(self.plan, &self.learner, self.state.step, now_ms)
     }
 
+    /// If the ranks have the moments in parts, gathers all of them at rank 0, which asks for it with
+    /// `is_needed` because it will write a checkpoint. All ranks call it at the same step. If the
+    /// disk has no space for the moments, they are not gathered, with a warning.
+    ///
+    /// # Errors
+    /// The group is broken, or the device failed.
+    pub(crate) fn gather_moments(&mut self, is_needed: bool) -> Result<()> {
+        if self.machines.owners.is_none() {
+            return Ok(());
+        }
+        let mut space = None;
+        if self.group.keeps_run() && is_needed && !self.learner.optimizer.is_complete() {
+            let TrainState {
+                optimizer,
+                parameters,
+                ..
+            } = &self.learner;
+            match optimizer.reserve(parameters, &self.run.path) {
+                Ok(reserved) => space = Some(reserved),
+                Err(error) => {
+                    let step = self.state.step;
+                    let message = format!("no checkpoint was saved at step {step}: {error}");
+                    self.log.warn("checkpoint_write", message)?;
+                }
+            }
+        }
+        let begins = self.group.broadcast(vec![u8::from(space.is_some())])?;
+        if begins != [1] {
+            return Ok(());
+        }
+        let group = &self.group;
+        let TrainState {
+            optimizer,
+            parameters,
+            ..
+        } = &mut self.learner;
+        with_autorelease_pool(|| {
+            optimizer.gather(parameters, space, &mut |values| group.sum(values))
+        })
+    }
+
+    /// Gathers the moments at rank 0 if it writes a checkpoint after this step, and writes the one
+    /// that was asked for during the step.
+    pub(crate) fn gather_moments_if_due(&mut self, is_evaluated: bool) -> Result<()> {
+        let is_owed = self.machines.owed_checkpoint.is_some();
+        let is_last = self.state.step >= self.plan.steps;
+        let is_due = self.checkpoint_is_due() || is_evaluated || is_owed || is_last;
+        self.gather_moments(is_due && !self.learner.is_skipping())?;
+        match self.machines.owed_checkpoint.take() {
+            Some(reason) if self.learner.optimizer.is_complete() => self.save_or_warn(reason),
+            owed => {
+                self.machines.owed_checkpoint = owed;
+                Ok(())
+            }
+        }
+    }
+
     /// Writes a checkpoint. In a group, rank 0 alone does.
     pub(crate) fn save(&mut self, reason: CheckpointReason) -> Result<()> {
         if !self.group.keeps_run() {
@@ -723,6 +802,15 @@ impl<'a, T: Task> Session<'a, T> {
     /// step there is none: the run then saves once more, and ends with the error.
     pub(crate) fn save_or_warn(&mut self, reason: CheckpointReason) -> Result<()> {
         if !self.group.keeps_run() {
+            return Ok(());
+        }
+        if !self.learner.optimizer.is_complete() {
+            if matches!(
+                reason,
+                CheckpointReason::Requested | CheckpointReason::Power
+            ) {
+                self.machines.owed_checkpoint = Some(reason);
+            }
             return Ok(());
         }
         let is_last = self.state.step >= self.plan.steps && reason == CheckpointReason::Best;
@@ -843,8 +931,9 @@ impl<'a, T: Task> Session<'a, T> {
     }
 
     fn initial_state(&self) -> Result<TrainState> {
-        let learner = TrainState::new(self.plan, &self.chosen.device)?;
-        Ok(learner.with_memory_limit(self.micro_batch_limit_bytes))
+        let limit_bytes = self.micro_batch_limit_bytes;
+        let state = initial_state(self.plan, &self.group, &self.chosen.device, limit_bytes);
+        state.map(|(learner, _)| learner)
     }
 
     /// Loads weights, moments and position from a checkpoint.
@@ -1025,6 +1114,25 @@ impl CheckObserver for CheckProgress<'_, '_> {
             ControlFlow::Continue(())
         }
     }
+}
+
+/// The state before the first step, and which rank has the moments of which parameter; `None` if
+/// every rank has all.
+fn initial_state(
+    plan: &Plan,
+    group: &RunGroup,
+    device: &Device,
+    limit_bytes: Option<u64>,
+) -> Result<(TrainState, Option<Owners>)> {
+    let learner = TrainState::new(plan, device)?;
+    let mut learner = learner.with_memory_limit(limit_bytes);
+    if group.is_alone() || !plan.shards_optimizer() {
+        return Ok((learner, None));
+    }
+    let sizes = state_sizes(plan.optimizer, &learner.parameters);
+    let owners = Owners::new(&sizes, group.size(), group.rank());
+    learner.optimizer.keep_only(&owners.mine());
+    Ok((learner, Some(owners)))
 }
 
 fn unix_ms() -> u64 {

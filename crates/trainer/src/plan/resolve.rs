@@ -13,7 +13,7 @@ use models::{ModelId, Pretrained};
 use pressure::PowerPolicyMode;
 use runlog::{
     BaselineChoice, CheckpointBlocks, CheckpointInterval, DeviceChoice, ExchangeChoice,
-    PowerPolicyChoice, PrecisionChoice, RunConfig,
+    PowerPolicyChoice, PrecisionChoice, RunConfig, ShardingChoice,
 };
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
@@ -233,6 +233,11 @@ impl Plan {
     /// Whether the machines of a group exchange gradients in bf16.
     pub(crate) fn exchanges_in_bf16(&self) -> bool {
         self.config.exchange == Some(ExchangeChoice::Bf16)
+    }
+
+    /// Whether each machine of a group has a part of the optimizer state.
+    pub(crate) fn shards_optimizer(&self) -> bool {
+        self.config.sharding == Some(ShardingChoice::Optimizer)
     }
 
     /// Refuses a half precision on the CPU before anything of a run is created, a GPU included. If

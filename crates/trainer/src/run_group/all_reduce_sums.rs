@@ -1,6 +1,6 @@
 //! Adds the sums of all ranks up at the end of a step. Every rank gets the same bits.
 
-use super::{MachineReport, RoundingErrors, RunGroup, unreadable_message};
+use super::{MachineReport, Owners, RoundingErrors, RunGroup, unreadable_message};
 use crate::error::Result;
 use crate::gradient_accumulation::BatchSums;
 use crate::task::MetricSums;
@@ -246,7 +246,40 @@ impl Exchange<'_> {
     }
 }
 
-/// Gradients of several parameters, one after the other.
+/// Sends the parameters that each rank owns to all others, which replace theirs. To be called by
+/// all ranks after each has updated its own parameters.
+///
+/// # Errors
+/// The group is broken, or the device failed.
+pub(crate) fn spread_parameters(
+    group: &RunGroup,
+    owners: &Owners,
+    parameters: &mut Parameters,
+) -> Result<()> {
+    let mut next = 0;
+    while next < parameters.len() {
+        let mut bucket = Bucket::new(parameters.at(next).tensor.dtype());
+        let first = next;
+        while next < parameters.len()
+            && bucket.accepts(Size::from_tensor(&parameters.at(next).tensor))
+        {
+            let tensor = &parameters.at(next).tensor;
+            bucket.append(tensor, owners.is_mine(next).then_some(tensor))?;
+            next += 1;
+        }
+        let summed = group.sum(bucket.0)?;
+        let tensors = (first..next).map(|index| &parameters.at(index).tensor);
+        let arrived = split(&summed, tensors)?;
+        for (index, tensor) in (first..next).zip(arrived) {
+            if !owners.is_mine(index) {
+                parameters.set(index, tensor)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Values of several parameters, one after the other: gradients, or the parameters themselves.
 struct Bucket(Values);
 
 impl Bucket {
@@ -264,19 +297,21 @@ impl Bucket {
         fits && (self.0.is_empty() || is_small)
     }
 
-    fn append(&mut self, parameter: &Tensor, gradient: Option<&Tensor>) -> Result<()> {
-        match (&mut self.0, gradient) {
-            (Values::Single(values), Some(gradient)) => values.extend(read::<f32>(gradient)?),
-            (Values::Double(values), Some(gradient)) => values.extend(read::<f64>(gradient)?),
+    /// Appends the values that this rank has for a parameter, or zeros.
+    fn append(&mut self, parameter: &Tensor, mine: Option<&Tensor>) -> Result<()> {
+        match (&mut self.0, mine) {
+            (Values::Single(values), Some(mine)) => values.extend(read::<f32>(mine)?),
+            (Values::Double(values), Some(mine)) => values.extend(read::<f64>(mine)?),
             (_, None) => self.append_zeros(parameter.elem_count()),
         }
         Ok(())
     }
 
+    /// Appends negative zeros, which change no bit of a sum.
     fn append_zeros(&mut self, count: usize) {
         match &mut self.0 {
-            Values::Single(values) => values.resize(values.len() + count, 0.0),
-            Values::Double(values) => values.resize(values.len() + count, 0.0),
+            Values::Single(values) => values.resize(values.len() + count, -0.0),
+            Values::Double(values) => values.resize(values.len() + count, -0.0),
         }
     }
 }

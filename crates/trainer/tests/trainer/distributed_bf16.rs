@@ -80,7 +80,7 @@ fn ranks_that_exchange_bf16_stay_equal_and_close_to_one_machine() {
 }
 
 /// Which rank processed which samples of each step.
-fn ledgers(trained: &Trained) -> Vec<Vec<Share>> {
+pub(crate) fn ledgers(trained: &Trained) -> Vec<Vec<Share>> {
     let share = |&(rank, first, count): &(u32, u32, u32)| Share {
         rank: rank as usize,
         samples: first..first + count,
@@ -93,7 +93,7 @@ fn ledgers(trained: &Trained) -> Vec<Vec<Share>> {
 }
 
 /// Trains in three ranks that share the samples as the ledgers say.
-fn train_shared(
+pub(crate) fn train_shared(
     config: &RunConfig,
     ledgers: &[Vec<Share>],
     resumes: Option<&RunFolder>,

@@ -26,6 +26,7 @@ mod distributed_training;
 mod distributed_runs;
 mod distributed_random_schedules;
 mod distributed_bf16;
+mod distributed_sharding;
 mod half_precision;
 mod kv_cache;
 mod loss_scale;
