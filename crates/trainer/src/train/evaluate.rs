@@ -57,6 +57,13 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
                     let reason = stop_for_shortage(session, &answer.decision);
                     return Ok(ControlFlow::Break(reason));
                 }
+                // The other ranks of a group do not go back to an earlier checkpoint.
+                Action::Suspend
+                    if !session.group.is_alone()
+                        && !session.checkpointer.is_saved(session.state.step) =>
+                {
+                    session.controller.wait(&session.control);
+                }
                 Action::Suspend => {
                     let samples = session.loaders.held_out.len();
                     (pending, sum) = (SampleQueue::new(samples), EvaluatedMicroBatch::default());
