@@ -599,6 +599,36 @@ def bf16(count):
     bar(f"bf16 sends {100 * min(ratios):.0f} % of the bytes (bar 60 %)", min(ratios) <= 0.6)
 
 
+def sharding(_):
+    smallest, exchange = {}, {}
+    with Home() as home:
+        for choice in "none", "optimizer":
+            plan = ["train", f"{home.path}/text.txt", *GPT, "--effective-batch", "8", "--micro-batch", "1", "--steps", "100000", "--sharding", choice]
+            home.new_runs()
+            training = home.start(group([plan, plan]))
+            home.wait(training, 120, lambda: len(home.steps()) >= 3)
+            ranks = [home.wait(training, 10, lambda: home.rank(number)) for number in (0, 1)]
+            sizes = [[], []]
+            last = len(home.steps()) + 4
+            while len(home.steps()) < last:
+                for number, process in enumerate(ranks):
+                    sizes[number].append(resident(process))
+                time.sleep(0.02)
+            # Activations and sums come and go with each step: the smallest size has only what stays.
+            smallest[choice] = [min(of_rank) for of_rank in sizes]
+            reports = [event for event in home.events() if event["kind"] == "machines"][1:]
+            exchange[choice] = sum(report["exchange_ms"] for report in reports) / len(home.steps())
+            parameters = next(event for event in home.events() if event["kind"] == "started")["parameters"]
+            os.kill(ranks[0], signal.SIGINT)
+            training.wait(60)
+    for number in 0, 1:
+        less = smallest["none"][number] - smallest["optimizer"][number]
+        part = 1 - less / (8 * parameters)
+        text = f"rank {number} has {smallest['none'][number] / MB:.0f} MB with all moments and {smallest['optimizer'][number] / MB:.0f} MB with a part"
+        bar(f"{text}: {100 * part:.0f} % of 8 bytes per parameter (bar 55 %)", part <= 0.55)
+    print(f"       the exchange takes {exchange['none']:.0f} and {exchange['optimizer']:.0f} ms per step", flush=True)
+
+
 def before(count):
     old = os.path.abspath(os.environ["EBB_OLD_APP"])
     grown = os.path.getsize(APP) - os.path.getsize(old)
@@ -686,7 +716,7 @@ def predict(count):
         bar(f"`ebb cluster` takes {slowest:.1f} s (bar 10 s)", slowest <= 10)
 
 
-TRIALS = {trial.__name__: trial for trial in (libraries, one, scaling, unequal, pressure, rest, kills, silent, waiting, coordinator, bf16, before, stop, predict)}
+TRIALS = {trial.__name__: trial for trial in (libraries, one, scaling, unequal, pressure, rest, kills, silent, waiting, coordinator, bf16, sharding, before, stop, predict)}
 
 if sys.argv[1] not in TRIALS:
     raise SystemExit(f"unknown: {sys.argv[1]}; there are {', '.join(TRIALS)}")
