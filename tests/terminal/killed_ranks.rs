@@ -363,7 +363,7 @@ fn a_machine_that_was_away_takes_part_again() {
 struct StoppedProcess(u32);
 
 impl StoppedProcess {
-    fn stop(process: u32) -> StoppedProcess {
+    fn new(process: u32) -> StoppedProcess {
         signal("-STOP", process);
         StoppedProcess(process)
     }
@@ -380,7 +380,7 @@ fn signal(name: &str, process: u32) {
     let mut kill = Command::new("kill");
     kill.args([name, &process.to_string()])
         .stderr(Stdio::null());
-    kill.status().expect("kill can be started");
+    let _ = kill.status();
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn a_stopped_rank_is_named_and_left_out() {
     // A machine that sleeps does not answer ssh either.
     training.home.file("home.away", "");
     let stopped = Instant::now();
-    let _process = StoppedProcess::stop(process);
+    let _process = StoppedProcess::new(process);
     let names_it = |event: &RunEvent| matches!(event, RunEvent::Failed { message, .. } if message.contains("rank 1 (") && message.contains("has not answered for"));
     while !training.events().iter().any(names_it) {
         assert!(stopped.elapsed() < PATIENCE, "it hangs: {}", training.log());

@@ -609,7 +609,12 @@ mod tests {
             }
             // On a machine alone, the gathered state is its own, and zeros for the rest.
             let space = state.reserve(&updated, &std::env::temp_dir())?;
-            state.gather(&updated, Some(space), &mut |values| Ok(values))?;
+            let mut sums = 0;
+            state.gather(&updated, Some(space), &mut |values| {
+                sums += 1;
+                Ok(values)
+            })?;
+            assert_eq!(sums, 4, "two moments of two parameters");
             assert!(state.is_complete() && state.saved(&updated)?.len() == 4);
         }
         assert_eq!(held, 80, "each machine has its part");

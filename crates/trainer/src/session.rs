@@ -305,10 +305,9 @@ impl<'a, T: Task> Session<'a, T> {
                 total_bytes: self.controller.total_bytes(),
             },
         )?;
-        self.machines = MachineLog {
-            owners: self.machines.owners.take(),
-            ..MachineLog::new(members)
-        };
+        let owners = self.machines.owners.take();
+        self.machines = MachineLog::new(members);
+        self.machines.owners = owners;
         self.machines.layout = Layout::new(&self.learner.parameters);
         let is_rounded = self.plan.exchanges_in_bf16();
         self.machines.rounding_errors = is_rounded.then(RoundingErrors::default);
