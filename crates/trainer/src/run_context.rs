@@ -36,8 +36,8 @@ impl RunContext {
     /// memory controller follows its schedule.
     ///
     /// # Errors
-    /// Another number of processes trained the recorded run, or the rounding errors of its gradients
-    /// are not recorded.
+    /// Another number of processes trained the recorded run, or it cannot be repeated because its
+    /// rounding errors are not recorded.
     pub(crate) fn replaying_from(mut self, plan: &Plan, done: u64) -> Result<Self> {
         if let Some(replay) = self.replay.take() {
             if plan.exchanges_in_bf16() && !self.group.is_alone() {

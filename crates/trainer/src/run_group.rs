@@ -166,8 +166,8 @@ impl RunGroup {
         self.call(|group| group.sum_rounded(values))
     }
 
-    /// Seconds that the ranks take to add up this many values, exchanged in this data type: the best
-    /// of a few exchanges.
+    /// Seconds that the ranks take to add up this many values, exchanged in this data type: the
+    /// best of a few exchanges.
     ///
     /// # Errors
     /// The group is broken.

@@ -731,9 +731,9 @@ impl<'a, T: Task> Session<'a, T> {
             .is_due(self.plan, &self.learner, self.state.step, now_ms)
     }
 
-    /// If the ranks have the moments in parts, gathers all of them at rank 0, which asks for it with
-    /// `is_needed` because it will write a checkpoint. All ranks call it at the same step. If the
-    /// disk has no space for the moments, they are not gathered, with a warning.
+    /// If the ranks have the moments in parts, gathers all of them at rank 0, which asks for it
+    /// with `is_needed` because it will write a checkpoint. All ranks call it at the same step. If
+    /// the disk has no space for the moments, they are not gathered, with a warning.
     ///
     /// # Errors
     /// The group is broken, or the device failed.
