@@ -533,6 +533,120 @@ def silent(_):
         bar(f"the stopped process is {'gone' if is_gone else 'still there'}", is_gone)
 
 
+def coordinator_part(home, ranks):
+    "The part of a core that the coordinator uses for 15 s, and the milliseconds that a micro-batch of one sample takes."
+    before, at = processor_s(ranks[0], "messenger"), time.monotonic()
+    seen = len(home.events())
+    time.sleep(15)
+    part = (processor_s(ranks[0], "messenger") - before) / (time.monotonic() - at)
+    reports = [event for event in home.events()[seen:] if event["kind"] == "machines"]
+    busy = [machine for report in reports for machine in report["machines"]]
+    each = sum(machine["busy_ms"] for machine in busy) / max(sum(machine["samples"] for machine in busy), 1)
+    return part, each
+
+
+def coordinator(_):
+    with Home() as home:
+        # A sample of fewer tokens takes less time: the first length with which it takes at most 130 ms counts.
+        for tokens in 96, 64, 48, 32:
+            plan = [*GPT[:-1], str(tokens), "--effective-batch", "64", "--micro-batch", "1", "--steps", "100000"]
+            plan = ["train", f"{home.path}/text.txt", *plan]
+            home.new_runs()
+            training = home.start(group([plan, plan]))
+            home.wait(training, 120, lambda: len(home.steps()) >= 1)
+            ranks = [home.wait(training, 10, lambda: home.rank(number)) for number in (0, 1)]
+            part, each = coordinator_part(home, ranks)
+            os.kill(ranks[0], signal.SIGINT)
+            training.wait(60)
+            print(f"       {tokens} tokens: {100 * part:.2f} % of a core, {each:.0f} ms per micro-batch", flush=True)
+            if each <= 130:
+                break
+        bar(f"the coordinator uses {100 * part:.2f} % of a core while a micro-batch takes {each:.0f} ms (bar 1 % at 100 ms)", part <= 0.01 or each < 80)
+
+
+def loopback_bytes():
+    "Bytes that were sent over the loopback interface of this machine, those of other programs included."
+    line = next(line for line in open("/proc/net/dev") if line.strip().startswith("lo:"))
+    return int(line.split(":")[1].split()[8])
+
+
+def bf16(count):
+    text = os.environ.get("EBB_TRIAL_TEXT")
+    differences, ratios, sizes = [], [], []
+    with Home() as home:
+        plan = ["train", os.path.abspath(text) if text else f"{home.path}/text.txt", "--device", "cpu", "--threads", "1", "--model", "gpt_micro"]
+        plan += ["--tokens", "64", "--effective-batch", "16", "--steps", "400" if text else "60"]
+        for seed in range(1, (count or 3) + 1):
+            loss, sent, took = {}, {}, {}
+            for exchange in "f32", "bf16":
+                home.new_runs()
+                args = [*plan, "--seed", str(seed), "--exchange", exchange]
+                before = loopback_bytes()
+                home.finish(home.start(group([args, args])), 7200)
+                sent[exchange] = (loopback_bytes() - before) / len(home.steps())
+                loss[exchange] = [event for event in home.events() if event["kind"] == "evaluation"][-1]["loss"]
+                took[exchange] = statistics.median(step_seconds(home))
+            differences.append(loss["bf16"] / loss["f32"] - 1)
+            ratios.append(sent["bf16"] / sent["f32"])
+            sizes.append(took["bf16"] / took["f32"])
+            print(
+                f"       seed {seed}: held-out loss {loss['f32']:.4f} with f32, {loss['bf16']:.4f} with bf16; {sent['f32'] / 1e6:.2f} and"
+                f" {sent['bf16'] / 1e6:.2f} MB per step; {took['f32']:.3f} and {took['bf16']:.3f} s per step",
+                flush=True,
+            )
+    mean = statistics.mean(differences)
+    print(f"       the held-out loss is {100 * mean:+.2f} % with bf16 (mean of {len(differences)} seeds), a step takes {100 * statistics.mean(sizes) - 100:+.1f} %", flush=True)
+    bar(f"bf16 sends {100 * min(ratios):.0f} % of the bytes (bar 60 %)", min(ratios) <= 0.6)
+
+
+def sharding(_):
+    smallest, exchange = {}, {}
+    with Home() as home:
+        for choice in "none", "optimizer":
+            plan = ["train", f"{home.path}/text.txt", *GPT, "--effective-batch", "8", "--micro-batch", "1", "--steps", "100000", "--sharding", choice]
+            home.new_runs()
+            training = home.start(group([plan, plan]))
+            home.wait(training, 120, lambda: len(home.steps()) >= 3)
+            ranks = [home.wait(training, 10, lambda: home.rank(number)) for number in (0, 1)]
+            sizes = [[], []]
+            last = len(home.steps()) + 4
+            while len(home.steps()) < last:
+                for number, process in enumerate(ranks):
+                    sizes[number].append(resident(process))
+                time.sleep(0.02)
+            # Activations and sums come and go with each step: the smallest size has only what stays.
+            smallest[choice] = [min(of_rank) for of_rank in sizes]
+            reports = [event for event in home.events() if event["kind"] == "machines"][1:]
+            exchange[choice] = sum(report["exchange_ms"] for report in reports) / len(home.steps())
+            parameters = next(event for event in home.events() if event["kind"] == "started")["parameters"]
+            os.kill(ranks[0], signal.SIGINT)
+            training.wait(60)
+    for number in 0, 1:
+        less = smallest["none"][number] - smallest["optimizer"][number]
+        part = 1 - less / (8 * parameters)
+        text = f"rank {number} has {smallest['none'][number] / MB:.0f} MB with all moments and {smallest['optimizer'][number] / MB:.0f} MB with a part"
+        bar(f"{text}: {100 * part:.0f} % of 8 bytes per parameter (bar 55 %)", part <= 0.55)
+    print(f"       the exchange takes {exchange['none']:.0f} and {exchange['optimizer']:.0f} ms per step", flush=True)
+
+
+def before(count):
+    old = os.path.abspath(os.environ["EBB_OLD_APP"])
+    grown = os.path.getsize(APP) - os.path.getsize(old)
+    bar(f"the program has grown by {grown / 1000:.0f} kB (bar 400 kB)", grown <= 400_000)
+
+    def seconds(app):
+        found = subprocess.run([app, "bench", "--workload", "gpt", "--batch", "8", "--json"], capture_output=True, text=True, check=True)
+        return json.loads(found.stdout.splitlines()[-1])["s_per_step"]
+
+    ratios = []
+    for pair in range(count or 5):
+        took = {app: seconds(app) for app in ((old, APP) if pair % 2 else (APP, old))}
+        ratios.append(took[APP] / took[old])
+        print(f"       pair {pair}: {took[old]:.3f} s per step before, {took[APP]:.3f} s now", flush=True)
+    ratio = statistics.median(ratios)
+    bar(f"alone, a step takes {100 * ratio - 100:+.1f} % (median of {len(ratios)} pairs; bar +1 %)", ratio <= 1.01)
+
+
 def waiting(_):
     with Home() as home:
         plan = ["train", f"{home.path}/text.txt", *GPT, "--effective-batch", "64", "--micro-batch", "1", "--steps", "100000"]
@@ -540,12 +654,7 @@ def waiting(_):
         training = home.start(group([plan, plan]))
         home.wait(training, 120, lambda: len(home.steps()) >= 1)
         ranks = [home.wait(training, 10, lambda: home.rank(number)) for number in (0, 1)]
-        before, at = processor_s(ranks[0], "messenger"), time.monotonic()
-        time.sleep(15)
-        part = (processor_s(ranks[0], "messenger") - before) / (time.monotonic() - at)
-        reports = [event for event in home.events() if event["kind"] == "machines"]
-        busy = [machine for report in reports for machine in report["machines"]]
-        each = sum(machine["busy_ms"] for machine in busy) / max(sum(machine["samples"] for machine in busy), 1)
+        part, each = coordinator_part(home, ranks)
         bar(f"the coordinator uses {100 * part:.2f} % of a core while a micro-batch takes {each:.0f} ms (bar 1 %)", part <= 0.01)
         for stopped, waits in (1, 0), (0, 1):
             os.kill(ranks[stopped], signal.SIGSTOP)
@@ -607,7 +716,7 @@ def predict(count):
         bar(f"`ebb cluster` takes {slowest:.1f} s (bar 10 s)", slowest <= 10)
 
 
-TRIALS = {trial.__name__: trial for trial in (libraries, one, scaling, unequal, pressure, rest, kills, silent, waiting, stop, predict)}
+TRIALS = {trial.__name__: trial for trial in (libraries, one, scaling, unequal, pressure, rest, kills, silent, waiting, coordinator, bf16, sharding, before, stop, predict)}
 
 if sys.argv[1] not in TRIALS:
     raise SystemExit(f"unknown: {sys.argv[1]}; there are {', '.join(TRIALS)}")

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::estimate_history::{EstimateHistory, RunsOn};
+use crate::estimate_history::{Correction, EstimateHistory, RunsOn};
 use crate::machine_readings::Reported;
 use crate::recovery_view::{Situation, TOKENS};
 use crate::setting_location::{SettingOwner, owner};
@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants};
 use trainer::{
-    DatasetRef, DeviceKind, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel, TextSize,
-    model_task, predict_device_kind,
+    DatasetRef, DeviceKind, Estimate, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel,
+    TextSize, model_task, predict_device_kind,
 };
 
 /// Time is measured with at most so many samples.
@@ -181,6 +181,27 @@ fn resolutions(plan: &Plan) -> Vec<u32> {
     all
 }
 
+impl EstimateView {
+    /// What is known before a micro-batch is chosen.
+    fn before_sizes(config: &RunConfig, estimate: &Estimate, correction: &Correction) -> Self {
+        let need = estimate.need(&[]);
+        EstimateView {
+            parameters: estimate.memory.parameters,
+            state_bytes: need.state_bytes,
+            activations_bytes: 0,
+            peak_bytes: need.state_bytes,
+            interval: correction.interval(),
+            micro_batch: 0,
+            accumulation: 0,
+            checkpoint_blocks: 0,
+            learning_rate: Plan::usual_learning_rate(config),
+            peaks: Vec::new(),
+            refusal: None,
+            recovery: Vec::new(),
+        }
+    }
+}
+
 /// Estimates the memory that a config needs on this machine now. Takes about a second, because it
 /// runs micro-batches dry.
 pub fn estimate(
@@ -213,20 +234,7 @@ pub fn estimate(
         .corrected(correction.factor);
     let (need, memory) = (estimate.need(&[]), &estimate.memory);
     let suggested = estimate.suggest_config(&device, &processes, 1);
-    let view = EstimateView {
-        parameters: memory.parameters,
-        state_bytes: need.state_bytes,
-        activations_bytes: 0,
-        peak_bytes: need.state_bytes,
-        interval: correction.interval(),
-        micro_batch: 0,
-        accumulation: 0,
-        checkpoint_blocks: 0,
-        learning_rate: Plan::usual_learning_rate(config),
-        peaks: Vec::new(),
-        refusal: None,
-        recovery: Vec::new(),
-    };
+    let view = EstimateView::before_sizes(config, &estimate, &correction);
     Ok(match suggested {
         Ok(fits) => EstimateView {
             activations_bytes: fits.predicted_peak_bytes.saturating_sub(need.state_bytes),

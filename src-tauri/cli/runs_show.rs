@@ -8,9 +8,9 @@ use super::train::find;
 use crate::task_labels::learned;
 use dataset::Task;
 use runlog::{
-    GroupChange, PredictionRecord, RankView, Run, RunFolder, RunStatus, describe_baseline,
-    describe_run_metrics, detail_in_terminal, format_bytes, format_count, format_duration,
-    format_percent,
+    ExchangeChoice, GroupChange, PredictionRecord, RankView, Run, RunFolder, RunStatus,
+    describe_baseline, describe_run_metrics, detail_in_terminal, format_bytes, format_count,
+    format_duration, format_percent,
 };
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn write(folder: &RunFolder, run: &Run) {
     }
     section("Measures", describe_run_metrics(run).into_iter());
     section("Baseline", baseline(run).into_iter());
-    section("Machines", machines(run).into_iter());
+    section("Machines", machines(folder, run).into_iter());
     section("Changes of the machines", group_changes(run).into_iter());
     section("The last two minutes", run.last_minutes().iter().cloned());
     let marks = run.marks();
@@ -122,11 +122,17 @@ fn group_changes(run: &Run) -> Vec<String> {
 }
 
 /// Describes what the machines of a group did last.
-fn machines(run: &Run) -> Vec<String> {
+fn machines(folder: &RunFolder, run: &Run) -> Vec<String> {
     let machines = run.machines().iter().map(RankView::describe);
+    let choice = folder.config().ok().and_then(|config| config.exchange);
+    let data_type = if choice == Some(ExchangeChoice::Bf16) {
+        " in bf16"
+    } else {
+        ""
+    };
     let exchange = run.exchange_fraction().map(|fraction| {
         let percent = format_percent(fraction);
-        format!("exchange of gradients: {percent} of the time")
+        format!("exchange of gradients{data_type}: {percent} of the time")
     });
     machines.chain(exchange).collect()
 }

@@ -1,8 +1,8 @@
 //! Ranks of groups that `--on` has started are killed at random moments (`kill -9`), rank 0 too.
 //! The supervisor starts the group again each time: at most one interval between checkpoints is
 //! repeated, no checkpoint is damaged, no group hangs, and the weights at the end are those of an
-//! undisturbed run on one machine. A machine that is away for a while takes part again, and a group
-//! that cannot start again ends with a reason.
+//! undisturbed run on one machine. A machine that is away for a while takes part again, a rank that
+//! is stopped (SIGSTOP) is left out, and a group that cannot start again ends with a reason.
 //!
 //! `EBB_RANK_KILLS` sets the number of kills, and `EBB_KILL_SEED` chooses ranks and moments.
 //! Without Open MPI's `mpirun` the tests print that they are left out.
@@ -36,6 +36,8 @@ const MOST_PER_RUN: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(150);
 /// Median time from a kill to the next completed step.
 const RESTART: Duration = Duration::from_secs(15);
+/// Longest time until a group works again without a rank that does not answer any more.
+const LEFT_OUT: Duration = Duration::from_secs(75);
 /// The largest difference of the weights, as a part of their norm.
 const LARGEST_DIFFERENCE: f64 = 1e-10;
 const POLL: Duration = Duration::from_millis(20);
@@ -355,6 +357,60 @@ fn a_machine_that_was_away_takes_part_again() {
         panic!("{:?}", events.last());
     };
     assert_eq!(*reason, StopReason::Requested);
+}
+
+/// A process that is stopped, as if its machine had gone to sleep. It is killed on drop.
+struct StoppedProcess(u32);
+
+impl StoppedProcess {
+    fn new(process: u32) -> StoppedProcess {
+        signal("-STOP", process);
+        StoppedProcess(process)
+    }
+}
+
+impl Drop for StoppedProcess {
+    fn drop(&mut self) {
+        signal("-KILL", self.0);
+    }
+}
+
+/// Sends a signal to a process, which may have ended.
+fn signal(name: &str, process: u32) {
+    let mut kill = Command::new("kill");
+    kill.args([name, &process.to_string()])
+        .stderr(Stdio::null());
+    let _ = kill.status();
+}
+
+#[test]
+fn a_stopped_rank_is_named_and_left_out() {
+    if !has_launcher() {
+        return;
+    }
+    let mut training = Training::start(&format!("{} --on localhost,other", plan(ENDLESS)));
+    assert!(training.wait_for(1, &has_saved));
+    let process = training.wait_for_rank(1).expect("the training goes on");
+    // A machine that sleeps does not answer ssh either.
+    training.home.file("home.away", "");
+    let stopped = Instant::now();
+    let _process = StoppedProcess::new(process);
+    let names_it = |event: &RunEvent| matches!(event, RunEvent::Failed { message, .. } if message.contains("rank 1 (") && message.contains("has not answered for"));
+    while !training.events().iter().any(names_it) {
+        assert!(stopped.elapsed() < PATIENCE, "it hangs: {}", training.log());
+        thread::sleep(POLL);
+    }
+    let named = stopped.elapsed();
+    assert!(training.wait_for(2, &|session| steps(session) > 0));
+    let left_out = stopped.elapsed();
+    println!(
+        "a stopped rank is named after {named:.1?}; the others work again after {left_out:.1?}"
+    );
+    assert!(left_out <= LEFT_OUT, "{left_out:?}");
+    let events = training.events();
+    let sessions = begins(&events);
+    assert!(members(&events[sessions[1]..]).is_none_or(|count| count == 1));
+    check(&events, INTERVAL);
 }
 
 #[test]

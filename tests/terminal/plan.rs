@@ -143,8 +143,9 @@ fn train_and_measure(home: &TestHome, line: &str, keep_ms: f64) -> Needed {
 /// The allocator keeps freed memory for half a second, so a fast machine leaves more of it unused
 /// in one delay than a slow one: the peak of the first model was 349 MB at 75 samples per second,
 /// 240 MB if nothing was kept, and 311 MB on a machine that was four times slower. The measured
-/// trainings keep it for as many samples as a machine of the speed that the estimates are for. Holes
-/// that the allocator cannot reuse add up to a tenth by chance, so the smaller of two peaks counts.
+/// trainings keep it for as many samples as a machine of the speed that the estimates are for.
+/// Holes that the allocator cannot reuse add up to a tenth by chance, so the smaller of two peaks
+/// counts.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_training_estimate_matches_the_measured_peak() {

@@ -200,6 +200,33 @@ fn the_death_of_a_process_ends_the_run_with_a_checkpoint() {
 }
 
 #[test]
+fn processes_can_exchange_gradients_in_bf16() {
+    if !has_launcher() {
+        return;
+    }
+    let home = birds();
+    let plan = format!("{PLAN} --steps 12 --exchange bf16");
+    let trained = run_command(&mut launch(&home, &[&plan, &plan, &plan])).expect_code(0);
+    let found = losses(&trained.events());
+    assert_eq!(found.len(), 12);
+    assert!(found.iter().all(|loss| loss.is_finite()), "{found:?}");
+    let run = home.only_run().path;
+    let shown = home.run(&format!("runs show {}", run.display()));
+    let shown = shown.expect_code(0);
+    let changed = shown.out.contains("; gradients are exchanged in bf16");
+    let used = shown.out.contains("exchange of gradients in bf16: ");
+    assert!(changed && used, "{}", shown.out);
+    // All processes must exchange the same type.
+    let exact = format!("{PLAN} --steps 12");
+    let refused = run_command(&mut launch(&home, &[&plan, &exact]));
+    assert_ne!(refused.code, Some(0));
+    let named = refused
+        .err
+        .contains("the first setting that differs is `exchange = ");
+    assert!(named, "{refused:#?}");
+}
+
+#[test]
 fn a_run_goes_on_in_several_processes() {
     if !has_launcher() {
         return;

@@ -1,7 +1,7 @@
 //! The side of the training thread: a call is a command to the messenger and waits for its reply.
 
 use crate::error::{GroupError, Member, Result};
-use crate::group::{Claim, ClaimRequest, Group, Share, Values, disagreement};
+use crate::group::{Claim, ClaimRequest, Group, RoundedSum, Share, Values, disagreement};
 use crate::messenger::{Command, Messenger, Reply, Timing};
 use crate::transport::Transport;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Changes with the messages. Ranks with another protocol are refused.
-const PROTOCOL: u32 = 2;
+const PROTOCOL: u32 = 3;
 /// How often a waiting call looks at the condition of [`Group::check_when`].
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two checks whether all ranks are alive.
@@ -203,6 +203,13 @@ impl Group for ConnectedGroup {
         }
         match self.call(Command::Sum(values))? {
             Reply::Sum(sum) => Ok(sum),
+            _ => unexpected(),
+        }
+    }
+
+    fn sum_rounded(&mut self, values: Vec<f32>) -> Result<RoundedSum> {
+        match self.call(Command::RoundedSum(values))? {
+            Reply::RoundedSum(sum) => Ok(sum),
             _ => unexpected(),
         }
     }

@@ -27,6 +27,17 @@ impl Values {
     }
 }
 
+/// A sum whose values were exchanged in bf16.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoundedSum {
+    /// The sum: values of bf16, the same bits on all ranks.
+    pub sum: Vec<f32>,
+    /// What rounding has taken away at this rank. The errors of all ranks together are the
+    /// difference between the exact sum and `sum`, so a rank that adds its errors to its next
+    /// values loses nothing in the long run.
+    pub error: Vec<f32>,
+}
+
 /// How the samples of the last claim ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -81,8 +92,9 @@ pub struct Share {
 /// Processes that train one run together. Rank 0 keeps the run folder and coordinates.
 ///
 /// All ranks call [`gather`](Group::gather), [`broadcast`](Group::broadcast),
-/// [`barrier`](Group::barrier), [`begin_step`](Group::begin_step) and [`sum`](Group::sum) in the
-/// same order. Only [`claim`](Group::claim) may be called any number of times between two of them.
+/// [`barrier`](Group::barrier), [`begin_step`](Group::begin_step), [`sum`](Group::sum) and
+/// [`sum_rounded`](Group::sum_rounded) in the same order. Only [`claim`](Group::claim) may be called
+/// any number of times between two of them.
 /// Each call blocks until its result is there, without using the processor, and fails as soon as
 /// another rank ends or is silent for a minute.
 pub trait Group: Send {
@@ -133,6 +145,20 @@ pub trait Group: Send {
     /// # Errors
     /// The group is broken.
     fn sum(&mut self, values: Values) -> Result<Values>;
+
+    /// The sum of `values` over all ranks, exchanged in bf16 and added in f32, in the order of
+    /// ranks. It needs half of the bytes of [`sum`](Group::sum). All ranks pass the same number of
+    /// values.
+    ///
+    /// # Errors
+    /// The group is broken.
+    fn sum_rounded(&mut self, values: Vec<f32>) -> Result<RoundedSum> {
+        let error = vec![0.0; values.len()];
+        match self.sum(Values::Single(values))? {
+            Values::Single(sum) => Ok(RoundedSum { sum, error }),
+            Values::Double(_) => Err(disagreement("a sum has another type than its values")),
+        }
+    }
 
     /// Makes the next steps repeat recorded ones: each rank claims what it processed then, in the
     /// same order, however much it asks for. On the same group, the sums then have the same bits.

@@ -35,6 +35,7 @@ mod host_name;
 mod group;
 mod coordinator;
 mod single_rank;
+mod rounded_sum;
 mod message;
 mod transport;
 mod messenger;
@@ -43,7 +44,7 @@ mod thread_group;
 mod mpi;
 
 pub use error::{GroupError, Member, Result};
-pub use group::{Claim, ClaimRequest, Ended, Group, Share, Values};
+pub use group::{Claim, ClaimRequest, Ended, Group, RoundedSum, Share, Values};
 pub use host_name::host_name;
 pub use mpi::{find_library, join_launched};
 pub use single_rank::SingleRank;

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::group::{Claim, ClaimRequest, Ended, disagreement};
 use std::ops::Range;
 
-/// A message between rank 0 and another rank.
+/// A message between two ranks: between rank 0 and another one, except for parts of sums.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Message {
     /// To rank 0: a claim in step `round` with an effective batch of `samples`.
@@ -35,6 +35,10 @@ pub(crate) enum Message {
     Leave,
     /// From rank 0: all ranks are ready to disconnect.
     AllLeave,
+    /// To the rank that sums a chunk of a rounded sum: the sender's values of it.
+    SumPart(Vec<u8>),
+    /// From the rank that has summed a chunk of a rounded sum: the sum.
+    ChunkSum(Vec<u8>),
 }
 
 impl Message {
@@ -85,6 +89,14 @@ impl Message {
             }
             Message::Leave => to.byte(8),
             Message::AllLeave => to.byte(9),
+            Message::SumPart(bytes) => {
+                to.byte(10);
+                to.bytes(bytes);
+            }
+            Message::ChunkSum(bytes) => {
+                to.byte(11);
+                to.bytes(bytes);
+            }
         }
         to.0
     }
@@ -222,6 +234,8 @@ impl<'a> Reader<'a> {
             7 => Message::Lost { rank: self.u32()? },
             8 => Message::Leave,
             9 => Message::AllLeave,
+            10 => Message::SumPart(self.bytes()?),
+            11 => Message::ChunkSum(self.bytes()?),
             _ => return None,
         })
     }
@@ -265,6 +279,8 @@ mod tests {
             Message::Lost { rank: 2 },
             Message::Leave,
             Message::AllLeave,
+            Message::SumPart(vec![1, 2, 3, 4]),
+            Message::ChunkSum(Vec::new()),
         ]
     }
 

@@ -4,9 +4,11 @@
 
 use crate::coordinator::Coordinator;
 use crate::error::{GroupError, Member, Result};
-use crate::group::{Claim, ClaimRequest, Share, Values, disagreement};
+use crate::group::{Claim, ClaimRequest, RoundedSum, Share, Values, disagreement};
 use crate::message::Message;
+use crate::rounded_sum::RunningSum;
 use crate::transport::Transport;
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -70,6 +72,7 @@ pub(crate) enum Command {
     },
     Gather(Vec<u8>),
     Sum(Values),
+    RoundedSum(Vec<f32>),
     Fail(String),
     CheckAlive {
         is_answered: bool,
@@ -83,6 +86,7 @@ pub(crate) enum Reply {
     Claim(Claim, Vec<Share>),
     Gathered(Vec<Vec<u8>>),
     Sum(Values),
+    RoundedSum(RoundedSum),
     Alive,
     Left,
 }
@@ -109,6 +113,10 @@ pub(crate) struct Messenger {
     coordinator: Coordinator,
     /// At rank 0: what ranks have passed to the running gather.
     gathered: Vec<Option<Vec<u8>>>,
+    rounded_sum: Option<RunningSum>,
+    /// By rank: what it has sent for rounded sums that this rank has not summed. A rank can be one
+    /// sum ahead.
+    sum_parts: Vec<VecDeque<Vec<u8>>>,
     /// At rank 0: which ranks are ready to disconnect.
     leaving: Vec<bool>,
     lost: Vec<bool>,
@@ -148,6 +156,8 @@ impl Messenger {
             waiting: None,
             coordinator: Coordinator::new(size),
             gathered: vec![None; size],
+            rounded_sum: None,
+            sum_parts: vec![VecDeque::new(); size],
             leaving: vec![false; size],
             lost: vec![false; size],
             message_at: vec![now; size],
@@ -296,6 +306,7 @@ impl Messenger {
                 self.waiting = Some(WaitingFor::Sum);
                 self.transport.begin_sum(values)
             }
+            Command::RoundedSum(values) => self.begin_rounded_sum(values),
             Command::CheckAlive { is_answered } => {
                 if is_answered {
                     self.waiting = Some(WaitingFor::Alive);
@@ -346,21 +357,67 @@ impl Messenger {
         Ok(())
     }
 
+    /// The other ranks, in order.
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let rank = self.rank();
+        (0..self.members.len()).filter(move |other| *other != rank)
+    }
+
+    fn begin_rounded_sum(&mut self, values: Vec<f32>) -> Result<()> {
+        self.waiting = Some(WaitingFor::Sum);
+        let mut sum = RunningSum::new(self.rank(), self.members.len(), values);
+        for to in self.others() {
+            self.send(to, &Message::SumPart(sum.take_part(to)))?;
+        }
+        self.rounded_sum = Some(sum);
+        self.advance_rounded_sum()
+    }
+
+    /// Sums the chunk of this rank once all parts are there, and replies once all chunks are.
+    fn advance_rounded_sum(&mut self) -> Result<()> {
+        let Some(mut sum) = self.rounded_sum.take() else {
+            return Ok(());
+        };
+        let has_parts = self.others().all(|rank| !self.sum_parts[rank].is_empty());
+        if has_parts && !sum.has_own_sum() {
+            let parts = self
+                .others()
+                .filter_map(|rank| self.sum_parts[rank].pop_front());
+            let message = Message::ChunkSum(sum.add_parts(parts.collect())?);
+            for to in self.others() {
+                self.send(to, &message)?;
+            }
+        }
+        if sum.is_complete() {
+            self.reply(Ok(Reply::RoundedSum(sum.finish())));
+        } else {
+            self.rounded_sum = Some(sum);
+        }
+        Ok(())
+    }
+
     /// Handles what has arrived, and checks who is still there.
     fn progress(&mut self) -> Result<()> {
+        self.receive_all()?;
+        let began = Instant::now();
+        while self.waiting == Some(WaitingFor::Sum) && began.elapsed() < SUM_LOOKS {
+            if self.rounded_sum.is_some() {
+                self.receive_all()?;
+            } else if let Some(sum) = self.transport.poll_sum()? {
+                self.reply(Ok(Reply::Sum(sum)));
+            }
+        }
+        self.check_others()
+    }
+
+    fn receive_all(&mut self) -> Result<()> {
         while !self.has_ended
             && let Some((from, bytes)) = self.transport.receive()?
         {
             self.note_message(from);
             self.receive(from, Message::from_bytes(&bytes)?)?;
         }
-        let began = Instant::now();
-        while self.waiting == Some(WaitingFor::Sum) && began.elapsed() < SUM_LOOKS {
-            if let Some(sum) = self.transport.poll_sum()? {
-                self.reply(Ok(Reply::Sum(sum)));
-            }
-        }
-        self.check_others()
+        Ok(())
     }
 
     fn receive(&mut self, from: usize, message: Message) -> Result<()> {
@@ -382,11 +439,24 @@ impl Messenger {
             Message::Gathered(all) if self.waiting == Some(WaitingFor::Gather) => {
                 self.reply(Ok(Reply::Gathered(all)));
             }
+            Message::SumPart(bytes) if self.failure.is_none() => {
+                self.sum_parts[from].push_back(bytes);
+                self.advance_rounded_sum()?;
+            }
+            Message::ChunkSum(bytes) if self.failure.is_none() => {
+                // No other rank can finish a sum that this one has not begun.
+                if let Some(sum) = &mut self.rounded_sum {
+                    sum.receive_sum(from, &bytes)?;
+                }
+                self.advance_rounded_sum()?;
+            }
             // The failure of this rank or of another one has been reported.
             Message::Claim { .. }
             | Message::Gather(_)
             | Message::Answer(_)
-            | Message::Gathered(_) => {}
+            | Message::Gathered(_)
+            | Message::SumPart(_)
+            | Message::ChunkSum(_) => {}
             Message::Failed { rank, message } => {
                 let member = self.member(rank as usize);
                 self.break_group(GroupError::Failed { member, message });

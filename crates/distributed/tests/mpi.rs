@@ -105,6 +105,7 @@ fn work(group: &mut dyn Group) {
         took_ms < FAST_SUM_MS,
         "the messenger advances a sum without naps"
     );
+    sum_rounded(group);
     let doubles = group.sum(Values::Double(vec![0.1; 12])).unwrap();
     let Values::Double(doubles) = doubles else {
         panic!("f64 was passed");
@@ -124,6 +125,28 @@ fn work(group: &mut dyn Group) {
     assert_eq!(total, (0..20).map(|step| 50 + step).sum());
     group.leave().unwrap();
     println!("rank {rank} of {size} worked");
+}
+
+/// Sums in bf16: every rank gets the same bits, close to the exact sum.
+fn sum_rounded(group: &mut dyn Group) {
+    let (rank, size) = (group.rank(), group.size());
+    // Fewer values than ranks, and messages that the library sends in several parts.
+    for count in [1, 1000, 3_000_017] {
+        let value = |at: usize, rank: usize| 1.0 / (1 + at % 1000 + rank) as f32;
+        let began = Instant::now();
+        let values = (0..count).map(|at| value(at, rank)).collect();
+        let sum = group.sum_rounded(values).unwrap().sum;
+        let took_ms = began.elapsed().as_secs_f64() * 1e3;
+        println!("rank {rank} of {size}: {took_ms:.1} ms for a sum of {count} values in bf16");
+        for (at, sum) in sum.iter().enumerate() {
+            let expected: f32 = (0..size).map(|rank| value(at, rank)).sum();
+            let difference = (sum - expected).abs();
+            assert!(difference <= expected / 128.0, "{at}: {sum} {expected}");
+        }
+        let bytes: Vec<u8> = sum.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let same = group.gather(hash(&bytes).to_vec()).unwrap();
+        assert!(same.iter().all(|hash| *hash == same[0]), "the same bits");
+    }
 }
 
 /// The shortest time of a sum and a barrier in milliseconds: other processes may hold up any rank.

@@ -154,6 +154,66 @@ fn sums_and_gathers_are_the_same_on_all_ranks() {
 }
 
 #[test]
+fn rounded_sums_are_the_same_on_all_ranks() {
+    let count = 1000;
+    let value =
+        |rank: usize, round: usize, at: usize| (0.3 + rank as f32) / (1 + at + round) as f32;
+    for size in [1, 2, 3, 5] {
+        let results = in_group(size, delayed(40 + size as u64), |group| {
+            let rank = group.rank();
+            let sums = (0..10).map(|round| {
+                if round % 3 == rank {
+                    // The others are then one sum ahead.
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                let values = (0..count).map(|at| value(rank, round, at)).collect();
+                group.sum_rounded(values).unwrap()
+            });
+            let sums: Vec<_> = sums.collect();
+            // Other calls may follow at once.
+            group.barrier().unwrap();
+            group.leave().unwrap();
+            sums
+        });
+        for round in 0..10 {
+            let sum = &results[0][round].sum;
+            assert!(results.iter().all(|of_rank| of_rank[round].sum == *sum));
+            for (at, sum) in sum.iter().enumerate() {
+                let exact: f32 = (0..size).map(|rank| value(rank, round, at)).sum();
+                let errors: f32 = results.iter().map(|of_rank| of_rank[round].error[at]).sum();
+                assert!((sum - exact).abs() <= exact / 128.0, "{size}");
+                assert!((sum + errors - exact).abs() <= 2e-6 * exact, "{size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_dies_in_a_rounded_sum_is_named() {
+    let options = ThreadOptions {
+        // Long enough that no living rank is silent for this long on a busy machine.
+        silence: Duration::from_secs(3),
+        death: Some((2, 40)),
+        ..ThreadOptions::default()
+    };
+    let errors = in_group(3, options, |group| {
+        let error = loop {
+            if let Err(error) = group.sum_rounded(vec![1.0; 100]) {
+                break error;
+            }
+        };
+        // A rank is lost, so leaving reports it, too.
+        group.leave().unwrap_err();
+        error
+    });
+    let named = |error: &GroupError| match error {
+        GroupError::Silent { member, .. } | GroupError::Lost(member) => member.rank,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((named(&errors[0]), named(&errors[1])), (2, 2));
+}
+
+#[test]
 fn rank_0_answers_claims_while_its_training_thread_is_busy() {
     let (processed_all, wait) = std::sync::mpsc::channel();
     let wait = std::sync::Mutex::new(wait);

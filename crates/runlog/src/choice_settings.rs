@@ -254,6 +254,26 @@ choice! {
 }
 
 choice! {
+    /// The data type in which the machines of a run exchange gradients.
+    ExchangeChoice {
+        /// Every bit of the gradients.
+        F32 = "f32",
+        /// Half of the bytes; what rounding takes away is added in the next step.
+        Bf16 = "bf16",
+    }
+}
+
+choice! {
+    /// What the machines of a run have in parts instead of completely.
+    ShardingChoice {
+        /// Nothing.
+        None = "none",
+        /// The optimizer state (ZeRO stage 1, Rajbhandari et al. 2020).
+        Optimizer = "optimizer",
+    }
+}
+
+choice! {
     /// What happens to samples that are the same or nearly the same.
     DuplicatesChoice {
         /// All are used.

@@ -8,8 +8,9 @@ use crate::CheckpointBlocks;
 use crate::checkpoint_interval::CheckpointInterval;
 use crate::choice_settings::{
     AdapterKind, AdapterScaling, Augmentation, BaselineChoice, ClassWeights, DeviceChoice,
-    DropPolicyChoice, DuplicatesChoice, LossBalance, LossOn, MixChoice, OptimizerChoice,
-    PackingChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice, ScheduleChoice, TaskChoice,
+    DropPolicyChoice, DuplicatesChoice, ExchangeChoice, LossBalance, LossOn, MixChoice,
+    OptimizerChoice, PackingChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
+    ScheduleChoice, ShardingChoice, TaskChoice,
 };
 use crate::quantize::Quantize;
 use crate::settings_by_memory::SettingsForMemory;
@@ -293,6 +294,12 @@ settings! {
     device: DeviceChoice = { Allowed::Words(DeviceChoice::WORDS), Compute, flag: "device" "DEVICE", default: "auto" };
     /// Data type of activations and gradients: f32, bf16 or f16; on the CPU also f64
     precision: PrecisionChoice = { Allowed::Words(PrecisionChoice::WORDS), Compute, flag: "precision" "TYPE", default: "f32" };
+    /// Data type in which several machines exchange gradients: f32, or bf16, which halves the
+    /// traffic but changes the rounding. What is rounded away is added in the next step
+    exchange: ExchangeChoice = { Allowed::Words(ExchangeChoice::WORDS), Compute, flag: "exchange" "f32|bf16", default: "f32" };
+    /// What several machines divide among them: none, or optimizer. Each machine then keeps a part
+    /// of the optimizer state, which needs less memory, but the exchange takes twice as long
+    sharding: ShardingChoice = { Allowed::Words(ShardingChoice::WORDS), Compute, flag: "sharding" "none|optimizer", default: "none" };
     /// Maximum number of samples that are evaluated at once during training
     evaluation_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "evaluation-batch" "SAMPLES", default: "follows the free memory" };
     /// Number of blocks to checkpoint (their activations are recomputed in the backward pass), or

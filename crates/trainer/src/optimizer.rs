@@ -13,11 +13,12 @@ mod sgd;
 
 use crate::error::{Result, TrainError};
 use candle_core::{DType, Device, Tensor};
+use distributed::Values;
 use mapped_state::MappedState;
 pub use runlog::OptimizerChoice as OptimizerKind;
 use std::collections::HashMap;
 use std::path::Path;
-use tape::device::{convert, with_autorelease_pool};
+use tape::device::{convert, read, with_autorelease_pool};
 use tape::optim::Member;
 use tape::{Parameters, Rng};
 use tensor_to_save::SavedTensor;
@@ -44,10 +45,15 @@ pub(crate) fn has_8bit_variant(kind: OptimizerKind) -> bool {
 
 /// Bytes of the whole state for `parameters`.
 pub(crate) fn state_bytes(kind: OptimizerKind, parameters: &Parameters) -> u64 {
-    let specs = parameters
-        .iter()
-        .flat_map(|p| rule_of(kind).state(&p.tensor));
-    specs.map(|spec| spec.bytes()).sum()
+    state_sizes(kind, parameters).iter().sum()
+}
+
+/// Bytes of the state of each parameter, by position.
+pub(crate) fn state_sizes(kind: OptimizerKind, parameters: &Parameters) -> Vec<u64> {
+    let state = parameters.iter().map(|p| rule_of(kind).state(&p.tensor));
+    state
+        .map(|specs| specs.iter().map(StateSpec::bytes).sum())
+        .collect()
 }
 
 /// An update rule and the state that it keeps for each parameter.
@@ -140,6 +146,43 @@ struct StateTensor {
     tensor: Tensor,
 }
 
+impl StateSpec {
+    fn count(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// The values that this rank adds to a sum over all ranks: those of the tensor, or negative
+    /// zeros, which change no bit of the sum.
+    fn to_values(&self, mine: Option<&Tensor>) -> Result<Values> {
+        Ok(match (self.dtype, mine) {
+            (DType::F64, None) => Values::Double(vec![-0.0; self.count()]),
+            (_, None) => Values::Single(vec![-0.0; self.count()]),
+            (DType::F64, Some(tensor)) => Values::Double(read(tensor)?),
+            (DType::U8, Some(tensor)) => {
+                let bytes: Vec<u8> = read(tensor)?;
+                Values::Single(bytes.into_iter().map(f32::from).collect())
+            }
+            (_, Some(tensor)) => Values::Single(read(tensor)?),
+        })
+    }
+
+    /// The tensor with these values, on the CPU.
+    fn with_values(&self, values: Values) -> Result<StateTensor> {
+        let dims = self.dims.as_slice();
+        let tensor = match (self.dtype, values) {
+            (DType::F64, Values::Double(values)) => Tensor::from_vec(values, dims, &Device::Cpu)?,
+            (DType::U8, Values::Single(values)) => {
+                let bytes: Vec<u8> = values.into_iter().map(|value| value as u8).collect();
+                Tensor::from_vec(bytes, dims, &Device::Cpu)?
+            }
+            (DType::F32, Values::Single(values)) => Tensor::from_vec(values, dims, &Device::Cpu)?,
+            _ => return Err(incomplete_state()),
+        };
+        let name = self.name;
+        Ok(StateTensor { name, tensor })
+    }
+}
+
 /// The error for state that does not have the tensors of [`Optimizer::state`].
 fn incomplete_state() -> TrainError {
     candle_core::Error::Msg("the optimizer state is incomplete".to_owned()).into()
@@ -178,7 +221,14 @@ pub struct OptimizerState {
     storage: Storage,
     /// Rounds 8-bit state.
     noise: Rng,
+    /// Bytes of the state that other machines have.
+    elsewhere_bytes: u64,
+    /// The state of all parameters after the newest update, for a checkpoint.
+    gathered: Option<MappedState>,
 }
+
+/// Space on the disk for the state of all parameters, which several machines have in parts.
+pub(crate) struct GatheredState(MappedState);
 
 impl OptimizerState {
     /// State of zeros.
@@ -197,6 +247,8 @@ impl OptimizerState {
             groups: groups(weight_decay, parameters),
             storage: Storage::Resident(state.collect::<Result<_>>()?),
             noise: Rng::new(0),
+            elsewhere_bytes: 0,
+            gathered: None,
         })
     }
 
@@ -204,6 +256,85 @@ impl OptimizerState {
     pub(crate) fn with_seed(self, seed: u64) -> Self {
         let noise = Rng::new(seed).site("moments");
         OptimizerState { noise, ..self }
+    }
+
+    /// Keeps the state of these parameters only, by position. [`OptimizerState::update`] then
+    /// updates no others, whose state other machines have.
+    pub(crate) fn keep_only(&mut self, owned: &[bool]) {
+        for group in &mut self.groups {
+            group.parameters.retain(|&index| owned[index]);
+        }
+        if let Storage::Resident(all) = &mut self.storage {
+            let before = bytes_of(all);
+            for (state, _) in all
+                .iter_mut()
+                .zip(owned)
+                .filter(|(_, is_owned)| !**is_owned)
+            {
+                *state = Vec::new();
+            }
+            self.elsewhere_bytes = before - bytes_of(all);
+        }
+    }
+
+    /// Whether the state of all parameters is here, so that a checkpoint can be written.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.elsewhere_bytes == 0 || self.gathered.is_some()
+    }
+
+    /// Reserves space in `folder` for [`OptimizerState::gather`].
+    ///
+    /// # Errors
+    /// The disk is full, or the folder is not writable.
+    pub(crate) fn reserve(&self, parameters: &Parameters, folder: &Path) -> Result<GatheredState> {
+        let specs: Vec<_> = self.specs(parameters).collect();
+        MappedState::reserve(&specs, folder, &Device::Cpu).map(GatheredState)
+    }
+
+    fn specs(&self, parameters: &Parameters) -> impl Iterator<Item = Vec<StateSpec>> {
+        let optimizer = self.optimizer;
+        parameters.iter().map(|p| optimizer.state(&p.tensor))
+    }
+
+    /// Gathers the state of all parameters, each of which one machine has, into `space` at the
+    /// machine that passes some. `sum` adds up values of all machines. The state is there until the
+    /// next update. All machines call it at the same step.
+    ///
+    /// # Errors
+    /// A sum failed, or the state cannot be read or written.
+    pub(crate) fn gather(
+        &mut self,
+        parameters: &Parameters,
+        space: Option<GatheredState>,
+        sum: &mut dyn FnMut(Values) -> Result<Values>,
+    ) -> Result<()> {
+        for (index, specs) in self.specs(parameters).enumerate() {
+            let mine = self.tensors(index)?;
+            let mut state = Vec::with_capacity(specs.len());
+            for (at, spec) in specs.iter().enumerate() {
+                let summed = sum(spec.to_values(mine.get(at))?)?;
+                if space.is_some() {
+                    state.push(spec.with_values(summed)?);
+                }
+            }
+            if let Some(GatheredState(file)) = &space {
+                file.put(index, &state)?;
+            }
+        }
+        self.gathered = space.map(|GatheredState(file)| file);
+        Ok(())
+    }
+
+    /// The state tensors of a parameter; none if another machine has them.
+    fn tensors(&self, index: usize) -> Result<Vec<Tensor>> {
+        let state = match &self.storage {
+            Storage::Resident(all) => {
+                let state = all.get(index).into_iter().flatten();
+                return Ok(state.map(|state| state.tensor.clone()).collect());
+            }
+            Storage::Mapped(file) => file.get(index)?,
+        };
+        Ok(state.into_iter().map(|state| state.tensor).collect())
     }
 
     /// The parameter groups.
@@ -224,6 +355,10 @@ impl OptimizerState {
         gradient_factor: f64,
         step: u64,
     ) -> Result<()> {
+        self.gathered = None;
+        if self.groups.iter().all(|group| group.parameters.is_empty()) {
+            return Ok(());
+        }
         let options = StepOptions {
             learning_rate,
             weight_decay: 0.0,
@@ -314,6 +449,7 @@ impl OptimizerState {
     /// Frees the state.
     pub(crate) fn unload(&mut self) {
         self.storage = Storage::Resident(Vec::new());
+        self.gathered = None;
     }
 
     /// Moves the state to a scratch file in `folder`. If that fails, the state stays as it is.
@@ -351,6 +487,11 @@ impl OptimizerState {
         }
     }
 
+    /// Bytes of the state of all parameters in a checkpoint.
+    pub(crate) fn saved_bytes(&self) -> u64 {
+        self.bytes() + self.elsewhere_bytes
+    }
+
     /// Bytes of the state in memory.
     pub fn resident_bytes(&self) -> u64 {
         match &self.storage {
@@ -385,9 +526,9 @@ impl OptimizerState {
     pub fn saved(&self, parameters: &Parameters) -> Result<Vec<(String, SavedTensor)>> {
         let mut all = Vec::new();
         for (index, parameter) in parameters.iter().enumerate() {
-            let saved = match &self.storage {
-                Storage::Mapped(file) => file.saved(index)?,
-                Storage::Resident(state) => {
+            let saved = match (&self.gathered, &self.storage) {
+                (Some(file), _) | (None, Storage::Mapped(file)) => file.saved(index)?,
+                (None, Storage::Resident(state)) => {
                     let state = state[index].iter();
                     let saved = |s: &StateTensor| (s.name, SavedTensor::Resident(s.tensor.clone()));
                     state.map(saved).collect()
@@ -433,4 +574,51 @@ fn bytes_of(state: &[Vec<StateTensor>]) -> u64 {
     let tensors = state.iter().flatten().map(|state| &state.tensor);
     let bytes = |t: &Tensor| (t.elem_count() * t.dtype().size_in_bytes()) as u64;
     tensors.map(bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters() -> Result<Parameters> {
+        let mut parameters = Parameters::default();
+        for (name, count) in [("first", 6), ("second", 4)] {
+            let values = vec![0.5; count];
+            parameters.add(name.to_owned(), values, &[count], DType::F32, &Device::Cpu)?;
+        }
+        Ok(parameters)
+    }
+
+    #[test]
+    fn machines_that_share_the_state_update_what_they_own() -> Result<()> {
+        let before = parameters()?;
+        let state = || OptimizerState::new(OptimizerKind::AdamW, 0.0, &before);
+        assert!(state()?.is_complete());
+        let (mut held, mut changed) = (0, Vec::new());
+        for owned in [[true, false], [false, true], [false, false]] {
+            let mut state = state()?;
+            state.keep_only(&owned);
+            assert!(!state.is_complete() && state.saved_bytes() == 80);
+            held += state.bytes();
+            let mut updated = parameters()?;
+            let gradients: Vec<Tensor> = before.iter().map(|p| p.tensor.clone()).collect();
+            state.update(&mut updated, &gradients, 0.1, 1.0, 1)?;
+            for index in 0..2 {
+                let values: Vec<f32> = read(&updated.at(index).tensor)?;
+                changed.push(values.iter().any(|value| *value != 0.5));
+            }
+            // On a machine alone, the gathered state is its own, and zeros for the rest.
+            let space = state.reserve(&updated, &std::env::temp_dir())?;
+            let mut sums = 0;
+            state.gather(&updated, Some(space), &mut |values| {
+                sums += 1;
+                Ok(values)
+            })?;
+            assert_eq!(sums, 4, "two moments of two parameters");
+            assert!(state.is_complete() && state.saved(&updated)?.len() == 4);
+        }
+        assert_eq!(held, 80, "each machine has its part");
+        assert_eq!(changed, [true, false, false, true, false, false]);
+        Ok(())
+    }
 }

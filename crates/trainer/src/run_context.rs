@@ -1,8 +1,9 @@
 //! What a caller passes to a run beside its plan, and what it gets back.
 
-use crate::error::Result;
+use crate::error::{Result, TrainError};
 use crate::live::LiveObserver;
 use crate::machine_sources::Machine;
+use crate::plan::Plan;
 use crate::replay::Replay;
 use crate::run_control::Control;
 use crate::run_group::RunGroup;
@@ -35,9 +36,14 @@ impl RunContext {
     /// memory controller follows its schedule.
     ///
     /// # Errors
-    /// Another number of processes trained the recorded run.
-    pub(crate) fn replaying_from(mut self, done: u64) -> Result<Self> {
+    /// Another number of processes trained the recorded run, or it cannot be repeated because its
+    /// rounding errors are not recorded.
+    pub(crate) fn replaying_from(mut self, plan: &Plan, done: u64) -> Result<Self> {
         if let Some(replay) = self.replay.take() {
+            if plan.exchanges_in_bf16() && !self.group.is_alone() {
+                let message = "a run whose machines exchange gradients in bf16 cannot be repeated bit by bit; train it with --exchange f32".to_owned();
+                return Err(TrainError::NotTrainable { message });
+            }
             self.replay = self.group.replay(replay, done)?;
         }
         Ok(self)

@@ -4,19 +4,24 @@ mod compare_ranks;
 mod all_reduce_sums;
 mod machine_log;
 mod machine_report;
+mod owners;
+mod rounding_errors;
 mod share_run;
 
 use crate::error::{Result, TrainError};
 use crate::replay::Replay;
 use all_reduce_sums::VALUES_AT_ONCE;
-pub(crate) use all_reduce_sums::{Contribution, Layout, exchange};
+pub(crate) use all_reduce_sums::{Contribution, Layout, exchange, spread_parameters};
 pub(crate) use compare_ranks::{Subject, agree, checksum};
 use distributed::{
-    Claim, ClaimRequest, Group, GroupError, Member, Share, SingleRank, Values, join_launched,
+    Claim, ClaimRequest, Group, GroupError, Member, RoundedSum, Share, SingleRank, Values,
+    join_launched,
 };
 pub(crate) use machine_log::{MachineLog, gather_members};
 pub(crate) use machine_report::MachineReport;
-use runlog::counted;
+pub(crate) use owners::Owners;
+pub(crate) use rounding_errors::RoundingErrors;
+use runlog::{ExchangeChoice, counted};
 pub(crate) use share_run::{share_checkpoint, share_run};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -148,7 +153,7 @@ impl RunGroup {
     }
 
     /// What rank 0 passes. Other ranks pass nothing.
-    fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
+    pub(crate) fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
         self.call(|group| group.broadcast(bytes))
     }
 
@@ -157,11 +162,17 @@ impl RunGroup {
         self.call(|group| group.sum(values))
     }
 
-    /// Seconds that the ranks take to add up this many values: the best of a few exchanges.
+    /// The sum over all ranks, exchanged in bf16: the same bits on all of them.
+    fn sum_rounded(&self, values: Vec<f32>) -> Result<RoundedSum> {
+        self.call(|group| group.sum_rounded(values))
+    }
+
+    /// Seconds that the ranks take to add up this many values, exchanged in this data type: the
+    /// best of a few exchanges.
     ///
     /// # Errors
     /// The group is broken.
-    pub fn measure_exchange(&self, values: usize) -> Result<f64> {
+    pub fn measure_exchange(&self, values: usize, exchange: ExchangeChoice) -> Result<f64> {
         let mut best = f64::INFINITY;
         for _ in 0..MEASURED_EXCHANGES {
             self.gather(Vec::new())?;
@@ -169,7 +180,11 @@ impl RunGroup {
             let mut left = values;
             while left > 0 {
                 let count = left.min(VALUES_AT_ONCE);
-                self.sum(Values::Single(vec![0.0; count]))?;
+                let values = vec![0.0; count];
+                match exchange {
+                    ExchangeChoice::F32 => drop(self.sum(Values::Single(values))?),
+                    ExchangeChoice::Bf16 => drop(self.sum_rounded(values)?),
+                }
                 left -= count;
             }
             best = best.min(began.elapsed().as_secs_f64());

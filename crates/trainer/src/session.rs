@@ -25,10 +25,10 @@ use crate::plan::Plan;
 use crate::replay::Position;
 use crate::run_context::RunContext;
 use crate::run_control::Control;
-use crate::run_group::{MachineLog, RunGroup};
+use crate::run_group::{MachineLog, RoundingErrors, RunGroup, spread_parameters};
 use crate::saved_controller_state::SavedControllerState;
 use crate::task::Task;
-use crate::train_state::TrainState;
+use crate::train_state::{TrainState, Update};
 use enter_group::enter_group;
 use first_event::{resumed_event, started_event};
 use learning_check::LearningCheck;
@@ -38,7 +38,9 @@ use pressure::{Action, Decision, Level, MemorySample, Moments, Phase, PowerPolic
 use runlog::{CheckpointReason, Claim, RunEvent, RunFolder, StepProgress};
 use saving::{Saving, Snapshot};
 use start_warnings::Warning;
+use std::time::Instant;
 use step_timer::StepTimer;
+use tape::Parameters;
 use tape::device::{confirm, with_autorelease_pool};
 use tape::optim::{Health, health};
 use training_device::TrainingDevice;
@@ -94,7 +96,7 @@ impl<'a, T: Task> Session<'a, T> {
         observer: Observer<'a>,
     ) -> Result<Self> {
         let state = RunState::default();
-        let context = context.replaying_from(state.step)?;
+        let context = context.replaying_from(plan, state.step)?;
         let mut session = Session::new(plan, data, run, claim, context, observer, state)?;
         if let Some(branch) = branch {
             with_autorelease_pool(|| {
@@ -131,7 +133,7 @@ impl<'a, T: Task> Session<'a, T> {
     ) -> Result<Self> {
         let (loaded, damaged) = checkpoint::newest(run)?;
         let state = loaded.state.clone();
-        let context = context.replaying_from(state.step)?;
+        let context = context.replaying_from(plan, state.step)?;
         let mut session = Session::new(plan, data, run, claim, context, observer, state)?;
         session.load(&loaded)?;
         session.enter_group()?;
@@ -166,7 +168,7 @@ impl<'a, T: Task> Session<'a, T> {
             ..
         } = context;
         let device = TrainingDevice::choose(plan, &machine, &control, &mut *observer, state.at_ms)?;
-        let learner = device.initial_state(plan)?;
+        let (learner, owners) = device.initial_state(plan, &group)?;
         let model = model_memory(&learner);
         let mut controller =
             MemoryController::new(plan, &device.chosen, &machine, &control, model, replay)?;
@@ -180,7 +182,7 @@ impl<'a, T: Task> Session<'a, T> {
             plan,
             saving: Saving::new(run, plan, &state, &group),
             group,
-            machines: MachineLog::default(),
+            machines: MachineLog::with_owners(owners),
             power: PowerMonitor::new(plan, &machine, &control),
             run: run.clone(),
             control,
@@ -215,6 +217,7 @@ impl<'a, T: Task> Session<'a, T> {
         if !self.group.keeps_run() {
             self.log.keep_messages();
         }
+        let owners = self.machines.owners.take();
         self.machines = enter_group(
             &self.group,
             self.plan,
@@ -222,7 +225,11 @@ impl<'a, T: Task> Session<'a, T> {
             &self.learner.parameters,
             self.controller.total_bytes(),
         )?;
-        Ok(())
+        self.machines.owners = owners;
+        let is_rounded = self.plan.exchanges_in_bf16();
+        self.machines.rounding_errors = is_rounded.then(RoundingErrors::default);
+        // For the first checkpoint, and for one after an evaluation that was interrupted.
+        self.gather_moments(true)
     }
 
     /// Emits which machines train the run, if it is not this one alone.
@@ -390,12 +397,7 @@ impl<'a, T: Task> Session<'a, T> {
     pub(crate) fn update(&mut self, mut batch: AccumulatedBatch, health: &Health) -> Result<()> {
         let step = self.state.step;
         self.saving.begin_update();
-        let update = with_autorelease_pool(|| {
-            let update = self.learner.apply(&batch, health, step)?;
-            batch.free_gradients();
-            confirm(&self.device.chosen.device)?;
-            Ok(update)
-        });
+        let update = with_autorelease_pool(|| self.apply(&mut batch, health));
         let offending = batch
             .offending_sample()
             .and_then(|index| self.loaders.train.file(index));
@@ -412,6 +414,8 @@ impl<'a, T: Task> Session<'a, T> {
         let at_ms = self.log.now_ms();
         let metrics = batch.metrics.of_step(update.skipped.as_ref());
         if let Some(mut skipped) = update.skipped {
+            // They belong to gradients that no update has used, and may be very large.
+            self.machines.drop_rounding_errors();
             if let Some(file) = offending {
                 skipped.item = loss_of(file);
             }
@@ -447,6 +451,27 @@ impl<'a, T: Task> Session<'a, T> {
         )
     }
 
+    /// Updates the parameters and frees the gradients. Ranks that have the moments in parts update
+    /// their own parameters and exchange them.
+    fn apply(&mut self, batch: &mut AccumulatedBatch, health: &Health) -> Result<Update> {
+        let (group, owners) = (&self.group, &self.machines.owners);
+        let mut spread_ms = 0.0;
+        let mut spread = |parameters: &mut Parameters| -> Result<()> {
+            let began = Instant::now();
+            if let Some(owners) = owners {
+                spread_parameters(group, owners, parameters)?;
+                spread_ms = began.elapsed().as_secs_f64() * 1000.0;
+            }
+            Ok(())
+        };
+        let step = self.state.step;
+        let update = self.learner.apply(batch, health, step, &mut spread)?;
+        batch.free_gradients();
+        confirm(&self.device.chosen.device)?;
+        self.machines.extend_exchange(spread_ms);
+        Ok(update)
+    }
+
     /// Fetches samples from the current step on.
     pub(crate) fn restart_loader(&mut self) {
         self.loaders.train.restart(self.state.step);
@@ -459,6 +484,63 @@ impl<'a, T: Task> Session<'a, T> {
             .is_due(self.plan, &self.learner, self.state.step, now_ms)
     }
 
+    /// If the ranks have the moments in parts, gathers all of them at rank 0, which asks for it
+    /// with `is_needed` because it will write a checkpoint. All ranks call it at the same step. If
+    /// the disk has no space for the moments, they are not gathered, with a warning.
+    ///
+    /// # Errors
+    /// The group is broken, or the device failed.
+    pub(crate) fn gather_moments(&mut self, is_needed: bool) -> Result<()> {
+        if self.machines.owners.is_none() {
+            return Ok(());
+        }
+        let mut space = None;
+        if self.group.keeps_run() && is_needed && !self.learner.optimizer.is_complete() {
+            let TrainState {
+                optimizer,
+                parameters,
+                ..
+            } = &self.learner;
+            match optimizer.reserve(parameters, &self.run.path) {
+                Ok(reserved) => space = Some(reserved),
+                Err(error) => {
+                    let step = self.state.step;
+                    let message = format!("no checkpoint was saved at step {step}: {error}");
+                    self.log.warn("checkpoint_write", message)?;
+                }
+            }
+        }
+        let begins = self.group.broadcast(vec![u8::from(space.is_some())])?;
+        if begins != [1] {
+            return Ok(());
+        }
+        let group = &self.group;
+        let TrainState {
+            optimizer,
+            parameters,
+            ..
+        } = &mut self.learner;
+        with_autorelease_pool(|| {
+            optimizer.gather(parameters, space, &mut |values| group.sum(values))
+        })
+    }
+
+    /// Gathers the moments at rank 0 if it writes a checkpoint after this step, and writes the one
+    /// that was asked for during the step.
+    pub(crate) fn gather_moments_if_due(&mut self, is_evaluated: bool) -> Result<()> {
+        let is_owed = self.machines.owed_checkpoint.is_some();
+        let is_last = self.state.step >= self.plan.steps;
+        let is_due = self.checkpoint_is_due() || is_evaluated || is_owed || is_last;
+        self.gather_moments(is_due && !self.learner.is_skipping())?;
+        match self.machines.owed_checkpoint.take() {
+            Some(reason) if self.learner.optimizer.is_complete() => self.save_or_warn(reason),
+            owed => {
+                self.machines.owed_checkpoint = owed;
+                Ok(())
+            }
+        }
+    }
+
     /// Writes a checkpoint. In a group, rank 0 alone does.
     pub(crate) fn save(&mut self, reason: CheckpointReason) -> Result<()> {
         let (saving, mut snapshot) = self.snapshot();
@@ -467,6 +549,15 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Writes a checkpoint. If that fails the training continues with a warning.
     pub(crate) fn save_or_warn(&mut self, reason: CheckpointReason) -> Result<()> {
+        if self.group.keeps_run() && !self.learner.optimizer.is_complete() {
+            if matches!(
+                reason,
+                CheckpointReason::Requested | CheckpointReason::Power
+            ) {
+                self.machines.owed_checkpoint = Some(reason);
+            }
+            return Ok(());
+        }
         let (saving, mut snapshot) = self.snapshot();
         saving.save_or_warn(&mut snapshot, reason)
     }
@@ -516,7 +607,8 @@ impl<'a, T: Task> Session<'a, T> {
         match checkpoint::newest(&self.run) {
             Ok((loaded, _)) => self.load(&loaded),
             Err(TrainError::NoCheckpoint { .. }) if !self.saving.has_checkpoint() => {
-                self.device.reset(self.plan, &mut self.learner)?;
+                self.device
+                    .reset(self.plan, &self.group, &mut self.learner)?;
                 self.state = RunState::default();
                 self.saving.end_update();
                 Ok(())
@@ -527,7 +619,8 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Loads weights, moments and position from a checkpoint.
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
-        self.device.load(self.plan, loaded, &mut self.learner)?;
+        self.device
+            .load(self.plan, &self.group, loaded, &mut self.learner)?;
         self.restore_position(loaded);
         Ok(())
     }

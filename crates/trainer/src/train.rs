@@ -255,6 +255,7 @@ fn train_step<T: Task>(session: &mut Session<'_, T>) -> Result<ControlFlow<StopR
         Accumulated::Repeat => return Ok(ControlFlow::Continue(())),
         Accumulated::Stop(reason) => return Ok(ControlFlow::Break(reason)),
     }
+    session.gather_moments_if_due(evaluation_is_due(session))?;
     if std::mem::take(&mut session.machines.restores_ranks) {
         restore_suspended_ranks(session)?;
     }

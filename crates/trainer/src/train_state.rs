@@ -279,7 +279,7 @@ impl TrainState {
     /// Bytes of a checkpoint: weights, optimizer state and averages.
     pub fn saved_bytes(&self) -> u64 {
         let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
-        self.parameters.bytes() + self.optimizer.bytes() + averages
+        self.parameters.bytes() + self.optimizer.saved_bytes() + averages
     }
 
     /// What the training can give up when memory is short, besides a smaller micro-batch.
@@ -329,10 +329,12 @@ impl TrainState {
     /// Several steps in a row without a finite gradient, and no loss scale to blame: the run has
     /// diverged.
     pub fn update(&mut self, batch: &AccumulatedBatch, step: u64) -> Result<Update> {
-        self.apply(batch, &health(&batch.gradients)?, step)
+        let health = health(&batch.gradients)?;
+        self.apply(batch, &health, step, &mut |_| Ok(()))
     }
 
-    /// [`TrainState::update`] with the health of the gradients.
+    /// [`TrainState::update`] with the health of the gradients. After the optimizer has updated the
+    /// parameters that this machine owns, `spread` replaces those of other machines.
     ///
     /// # Errors
     /// As [`TrainState::update`]. After any other error the parameters may be those of two steps.
@@ -341,6 +343,7 @@ impl TrainState {
         batch: &AccumulatedBatch,
         health: &Health,
         step: u64,
+        spread: &mut dyn FnMut(&mut Parameters) -> Result<()>,
     ) -> Result<Update> {
         let learning_rate = self.schedule.rate(step);
         let weight = batch.weight * self.loss_factor();
@@ -376,6 +379,7 @@ impl TrainState {
             clip / weight,
             updates,
         )?;
+        spread(&mut self.parameters)?;
         if let Some(average) = &mut self.average {
             average.follow(&self.parameters, updates)?;
         }

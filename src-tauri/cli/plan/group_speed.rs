@@ -8,7 +8,7 @@ use crate::cli::failure::Failure;
 use crate::cli::output::out;
 use crate::cli::preset_choice::read_for_preset;
 use bench::{Workload, measure_workload};
-use runlog::{format_count, format_duration};
+use runlog::{ExchangeChoice, RunConfig, ShardingChoice, format_count, format_duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trainer::{ModelBuilder, RunGroup, default_threads};
@@ -31,6 +31,32 @@ struct Subject {
     name: String,
     parameters: u64,
     effective_batch: u32,
+    exchange: Exchange,
+}
+
+/// What the machines exchange in a step.
+struct Exchange {
+    gradients: ExchangeChoice,
+    /// Each machine also sends the parameters that it has updated.
+    has_parameters: bool,
+}
+
+impl Exchange {
+    fn new(config: &RunConfig) -> Self {
+        Exchange {
+            gradients: config.exchange.unwrap_or(ExchangeChoice::F32),
+            has_parameters: config.sharding == Some(ShardingChoice::Optimizer),
+        }
+    }
+
+    /// Seconds that it takes for this many parameters.
+    fn measure(&self, group: &RunGroup, parameters: usize) -> Result<f64, Failure> {
+        let mut seconds = group.measure_exchange(parameters, self.gradients)?;
+        if self.has_parameters {
+            seconds += group.measure_exchange(parameters, ExchangeChoice::F32)?;
+        }
+        Ok(seconds)
+    }
 }
 
 /// The time of a step.
@@ -92,7 +118,8 @@ pub(super) fn run(args: &Plan, group: &RunGroup) -> Result<(), Failure> {
     let speeds: Vec<Speed> = speeds
         .collect::<Result<_, _>>()
         .map_err(|error| Failure::new(format!("a machine sent no speed: {error}")))?;
-    let exchange_s = group.measure_exchange(subject.parameters as usize)?;
+    let parameters = subject.parameters as usize;
+    let exchange_s = subject.exchange.measure(group, parameters)?;
     if group.keeps_run() {
         let prediction = Prediction::new(&speeds, exchange_s, subject.effective_batch);
         print(args.json, &subject, &speeds, &prediction);
@@ -125,6 +152,7 @@ fn of_folder(args: &Plan, threads: u32, group: &RunGroup) -> Result<(Subject, f6
         name: plan.name.clone(),
         parameters,
         effective_batch: plan.effective_batch,
+        exchange: Exchange::new(&config),
     };
     Ok((subject, 1.0 / seconds.max(1e-9)))
 }
@@ -146,6 +174,7 @@ fn of_workload(
         name: name.to_owned(),
         parameters: measured.parameters,
         effective_batch: batch,
+        exchange: Exchange::new(&args.settings.config),
     };
     Ok((subject, 1.0 / measured.seconds_per_sample.max(1e-9)))
 }

@@ -17,12 +17,15 @@ const MAX_COLUMNS: usize = 200;
 /// Most fields of a row. A field takes ten times its bytes in memory.
 const MAX_FIELDS: usize = 2_000;
 /// Columns whose nested values are cells, as JSON: the parts of conversations.
-pub(super) const NESTED_COLUMNS: [&str; 6] = [
+pub(super) const NESTED_COLUMNS: [&str; 9] = [
     "messages",
     "conversations",
     "conversation",
     "prompt",
+    "question",
     "completion",
+    "chosen",
+    "rejected",
     "tools",
 ];
 /// Most bytes of a nested value, as JSON.

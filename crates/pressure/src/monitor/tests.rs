@@ -146,7 +146,10 @@ fn only_a_watched_micro_batch_is_cancelled_and_only_once() {
         !bench.cancel.load(Ordering::Acquire),
         "a micro-batch is cancelled once"
     );
-    assert_eq!(bench.monitor.unwatch().as_deref(), Some("1.0 GB are free"));
+    assert_eq!(
+        bench.monitor.unwatch().as_deref(),
+        Some("only 1.0 GB are free")
+    );
 
     bench
         .monitor

@@ -49,7 +49,7 @@ pub(super) fn saved_or_run(
     match saved {
         Some(check) if before.times == 0 => return Ok(check),
         _ if before.times >= MOST_UNFINISHED => {
-            return Ok(before.verdict(chosen));
+            return Ok(before.outcome(chosen));
         }
         _ => {}
     }
@@ -95,8 +95,8 @@ impl Unfinished {
         begun.save(path);
     }
 
-    /// The verdict on a device whose check ended the process each time.
-    fn verdict(self, chosen: &SelectedDevice) -> DeviceCheck {
+    /// The outcome for a device whose check ended the process each time.
+    fn outcome(self, chosen: &SelectedDevice) -> DeviceCheck {
         DeviceCheck {
             failed: Some(never_finished(self.times)),
             unfinished: self.times,

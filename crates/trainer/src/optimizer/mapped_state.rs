@@ -3,8 +3,8 @@
 //! the pages of all others. The scratch file has no name and disappears with the process;
 //! checkpoints do not depend on it.
 
-use super::StateTensor;
 use super::tensor_to_save::{MappedTensor, SavedTensor};
+use super::{StateSpec, StateTensor};
 use crate::error::{Result, at};
 use candle_core::{DType, Device, Tensor};
 use memmap2::{MmapMut, MmapOptions};
@@ -43,18 +43,39 @@ impl MappedState {
         folder: &Path,
         device: &Device,
     ) -> Result<Self> {
-        let mut end = 0;
-        let parameters = state.iter().map(|state| places(state, &mut end)).collect();
-        let mapped = MappedState {
-            file: unnamed_file(folder, end as u64).map_err(at(folder))?,
-            folder: folder.to_owned(),
-            device: device.clone(),
-            parameters,
+        let spec = |StateTensor { name, tensor }: &StateTensor| StateSpec {
+            name,
+            dtype: tensor.dtype(),
+            dims: tensor.dims().to_vec(),
         };
+        let specs: Vec<Vec<StateSpec>> = state
+            .iter()
+            .map(|state| state.iter().map(spec).collect())
+            .collect();
+        let mapped = MappedState::reserve(&specs, folder, device)?;
         for (index, state) in state.iter().enumerate() {
             mapped.put(index, state)?;
         }
         Ok(mapped)
+    }
+
+    /// Allocates a file in `folder` for a state of these tensors, which begins with zeros.
+    ///
+    /// # Errors
+    /// The disk is full, or the folder is not writable.
+    pub(super) fn reserve(
+        specs: &[Vec<StateSpec>],
+        folder: &Path,
+        device: &Device,
+    ) -> Result<Self> {
+        let mut end = 0;
+        let parameters = specs.iter().map(|specs| places(specs, &mut end)).collect();
+        Ok(MappedState {
+            file: unnamed_file(folder, end.max(1) as u64).map_err(at(folder))?,
+            folder: folder.to_owned(),
+            device: device.clone(),
+            parameters,
+        })
     }
 
     /// The state of one parameter.
@@ -114,12 +135,13 @@ impl MappedState {
         Ok(places.iter().map(saved).collect())
     }
 
-    /// The pages of one parameter, and where in the file they begin.
+    /// The pages of one parameter, and where in the file they begin. A parameter without state has
+    /// one byte, which no tensor uses.
     fn map(&self, places: &[Place]) -> Result<(MmapMut, usize)> {
         let begin = places.first().map_or(0, |place| place.start);
         let end = places.last().map_or(0, |place| place.start + place.bytes);
         let mut options = MmapOptions::new();
-        options.offset(begin as u64).len(end - begin);
+        options.offset(begin as u64).len((end - begin).max(1));
         // SAFETY: the file has no name, so nothing else can open, change or shorten it, and its
         // blocks are allocated.
         let map = unsafe { options.map_mut(&self.file) };
@@ -128,21 +150,21 @@ impl MappedState {
 }
 
 /// Assigns the tensors of one parameter a place in the file, from `end` on.
-fn places(state: &[StateTensor], end: &mut usize) -> Vec<Place> {
-    let place = |StateTensor { name, tensor }: &StateTensor| {
-        let bytes = tensor.elem_count() * tensor.dtype().size_in_bytes();
+fn places(specs: &[StateSpec], end: &mut usize) -> Vec<Place> {
+    let place = |spec: &StateSpec| {
+        let bytes = spec.bytes() as usize;
         // Aligned for the widest element, so that tensors can be read in place.
         let start = end.next_multiple_of(8);
         *end = start + bytes;
         Place {
-            name,
+            name: spec.name,
             start,
             bytes,
-            dtype: tensor.dtype(),
-            dims: tensor.dims().to_vec(),
+            dtype: spec.dtype,
+            dims: spec.dims.clone(),
         }
     };
-    state.iter().map(place).collect()
+    specs.iter().map(place).collect()
 }
 
 /// An allocated file of this length without a name.

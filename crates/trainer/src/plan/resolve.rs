@@ -12,8 +12,8 @@ use dataset::Task;
 use models::{ModelId, Pretrained};
 use pressure::PowerPolicyMode;
 use runlog::{
-    BaselineChoice, CheckpointBlocks, CheckpointInterval, DeviceChoice, PowerPolicyChoice,
-    PrecisionChoice, RunConfig,
+    BaselineChoice, CheckpointBlocks, CheckpointInterval, DeviceChoice, ExchangeChoice,
+    PowerPolicyChoice, PrecisionChoice, RunConfig, ShardingChoice,
 };
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
@@ -44,6 +44,7 @@ impl NamedChoices {
             let allowed = "f64 runs on the CPU only; add --device cpu";
             return Err(invalid_setting("precision", precision.name(), allowed));
         }
+        check_exchange(config.exchange, precision)?;
         Ok(NamedChoices {
             optimizer: config.optimizer.unwrap_or(OptimizerKind::AdamW),
             augment: config.augment,
@@ -236,6 +237,16 @@ impl Plan {
         }
     }
 
+    /// Whether the machines of a group exchange gradients in bf16.
+    pub(crate) fn exchanges_in_bf16(&self) -> bool {
+        self.config.exchange == Some(ExchangeChoice::Bf16)
+    }
+
+    /// Whether each machine of a group has a part of the optimizer state.
+    pub(crate) fn shards_optimizer(&self) -> bool {
+        self.config.sharding == Some(ShardingChoice::Optimizer)
+    }
+
     /// Refuses what cannot be trained before anything of a run is created: preferences without
     /// adapters, and a half precision on the CPU. If the prediction of the device is wrong, the run
     /// is refused when it starts.
@@ -265,6 +276,20 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// Refuses to exchange gradients in bf16 if their precision is for proofs, or if a loss scale that
+/// changes between steps would also change the unit of the rounding errors.
+fn check_exchange(exchange: Option<ExchangeChoice>, precision: Precision) -> Result<()> {
+    let allows_bf16 = matches!(precision, Precision::F32 | Precision::Bf16);
+    if exchange == Some(ExchangeChoice::Bf16) && !allows_bf16 {
+        let allowed = format!(
+            "with --precision {}, machines exchange gradients in f32 only",
+            precision.name()
+        );
+        return Err(invalid_setting("exchange", ExchangeChoice::Bf16, allowed));
+    }
+    Ok(())
 }
 
 /// When training rests, by the setting.

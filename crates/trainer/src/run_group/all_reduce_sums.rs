@@ -1,6 +1,6 @@
 //! Adds the sums of all ranks up at the end of a step. Every rank gets the same bits.
 
-use super::{MachineReport, RunGroup, unreadable_message};
+use super::{MachineReport, Owners, RoundingErrors, RunGroup, unreadable_message};
 use crate::error::Result;
 use crate::gradient_accumulation::BatchSums;
 use crate::task::MetricSums;
@@ -32,6 +32,8 @@ struct SmallSums {
     /// has freed its weights.
     last_update: Option<u64>,
     has_gradients: bool,
+    /// At rank 0: a checkpoint of the weights before this step exists.
+    is_saved: bool,
     report: MachineReport,
 }
 
@@ -48,11 +50,13 @@ pub(crate) struct Exchanged {
 pub(crate) struct Contribution {
     pub(crate) sums: BatchSums,
     pub(crate) unreadable: Vec<SampleError>,
+    /// Whether a checkpoint of the weights before this step exists. That of rank 0 counts.
+    pub(crate) is_saved: bool,
     pub(crate) report: MachineReport,
 }
 
-/// Adds the sums of all ranks up, in the order of ranks. A rank that has freed its parameters takes
-/// part, and gets no gradients.
+/// Adds the sums of all ranks up, in the order of ranks. If there are `errors`, the gradients are
+/// exchanged in bf16. A rank that has freed its parameters takes part, and gets no gradients.
 ///
 /// # Errors
 /// The group is broken, the device failed, or the ranks have different weights.
@@ -60,12 +64,17 @@ pub(crate) fn exchange(
     group: &RunGroup,
     parameters: &Parameters,
     layout: &Layout,
+    mut errors: Option<&mut RoundingErrors>,
     mine: Contribution,
 ) -> Result<Exchanged> {
     let is_suspended = parameters.is_empty();
     let last_update = (!is_suspended).then(|| group.last_update());
     let sums = mine.sums;
-    let mine = SmallSums::new(&sums, mine.unreadable, mine.report, last_update);
+    let mine = SmallSums {
+        last_update,
+        is_saved: mine.is_saved,
+        ..SmallSums::new(&sums, mine.unreadable, mine.report)
+    };
     let mine = serde_json::to_vec(&mine).map_err(unreadable_message)?;
     let mut total = BatchSums::default();
     let (mut unreadable, mut reports) = (Vec::new(), Vec::new());
@@ -80,16 +89,23 @@ pub(crate) fn exchange(
             ))
             .into());
         }
+        if let Some(errors) = errors.as_mut().filter(|_| rank == 0 && sums.is_saved) {
+            errors.clear();
+        }
         has_gradients |= sums.has_gradients;
-        let errors = sums.unreadable.iter().cloned();
-        unreadable.extend(errors.map(|(file, reason)| SampleError { file, reason }));
+        let unread = sums.unreadable.iter().cloned();
+        unreadable.extend(unread.map(|(file, reason)| SampleError { file, reason }));
         reports.push(std::mem::take(&mut sums.report));
         sums.add_to(&mut total);
     }
+    let mut exchange = Exchange { group, errors };
+    if has_gradients {
+        exchange.begin(total.weight);
+    }
     if has_gradients && is_suspended {
-        sum_zeros(group, layout)?;
+        exchange.sum_zeros(layout)?;
     } else if has_gradients {
-        total.gradients = Some(sum_gradients(group, parameters, sums.gradients)?);
+        total.gradients = Some(exchange.sum_gradients(parameters, sums.gradients)?);
     }
     Ok(Exchanged {
         sums: total,
@@ -99,12 +115,7 @@ pub(crate) fn exchange(
 }
 
 impl SmallSums {
-    fn new(
-        sums: &BatchSums,
-        unreadable: Vec<SampleError>,
-        report: MachineReport,
-        last_update: Option<u64>,
-    ) -> Self {
+    fn new(sums: &BatchSums, unreadable: Vec<SampleError>, report: MachineReport) -> Self {
         let metrics = sums.metrics.iter();
         let bits = |(name, (sum, weight)): (&str, (f64, f64))| {
             (name.to_owned(), (sum.to_bits(), weight.to_bits()))
@@ -118,8 +129,9 @@ impl SmallSums {
             not_finite: sums.not_finite.clone(),
             metrics: metrics.map(bits).collect(),
             unreadable: unreadable.map(|error| (error.file, error.reason)).collect(),
-            last_update,
+            last_update: None,
             has_gradients: sums.gradients.is_some(),
+            is_saved: false,
             report,
         }
     }
@@ -166,29 +178,84 @@ impl Size {
     }
 }
 
-/// Takes part in the sums of the gradients with zeros, for a rank without parameters.
-fn sum_zeros(group: &RunGroup, layout: &Layout) -> Result<()> {
-    let layout = &layout.0;
-    let mut next = 0;
-    while next < layout.len() {
-        let mut bucket = Bucket::new(layout[next].dtype);
-        while next < layout.len() && bucket.accepts(layout[next]) {
-            bucket.append_zeros(layout[next].values);
-            next += 1;
-        }
-        group.sum(bucket.0)?;
-    }
-    Ok(())
+/// The exchange of the gradients of one step.
+struct Exchange<'a> {
+    group: &'a RunGroup,
+    /// If there are any, values are exchanged in bf16.
+    errors: Option<&'a mut RoundingErrors>,
 }
 
-/// The gradients of all ranks. A rank without any, because it processed nothing, adds zeros.
-fn sum_gradients(
+impl Exchange<'_> {
+    fn begin(&mut self, weight: f64) {
+        if let Some(errors) = &mut self.errors {
+            errors.begin_step(weight);
+        }
+    }
+
+    fn sum(&mut self, values: Values) -> Result<Values> {
+        match (values, &mut self.errors) {
+            (Values::Single(values), Some(errors)) => {
+                Ok(Values::Single(errors.sum(self.group, values)?))
+            }
+            (values, _) => self.group.sum(values),
+        }
+    }
+
+    /// Takes part with zeros, for a rank without parameters. It has no memory for rounding errors.
+    fn sum_zeros(&mut self, layout: &Layout) -> Result<()> {
+        let layout = &layout.0;
+        let mut next = 0;
+        while next < layout.len() {
+            let mut bucket = Bucket::new(layout[next].dtype);
+            while next < layout.len() && bucket.accepts(layout[next]) {
+                bucket.append_zeros(layout[next].values);
+                next += 1;
+            }
+            self.sum(bucket.0)?;
+            if let Some(errors) = &mut self.errors {
+                errors.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradients of all ranks. A rank without any, because it processed nothing, adds zeros.
+    fn sum_gradients(
+        &mut self,
+        parameters: &Parameters,
+        gradients: Option<Vec<Tensor>>,
+    ) -> Result<Vec<Tensor>> {
+        let mut gradients = gradients.map(Vec::into_iter);
+        let mut sums = Vec::with_capacity(parameters.len());
+        let mut next = 0;
+        while next < parameters.len() {
+            let mut bucket = Bucket::new(parameters.at(next).tensor.dtype());
+            let first = next;
+            while next < parameters.len()
+                && bucket.accepts(Size::from_tensor(&parameters.at(next).tensor))
+            {
+                let gradient = gradients.as_mut().and_then(Iterator::next);
+                bucket.append(&parameters.at(next).tensor, gradient.as_ref())?;
+                next += 1;
+            }
+            let tensors = (first..next).map(|index| &parameters.at(index).tensor);
+            let summed = self.sum(bucket.0)?;
+            sums.extend(split(&summed, tensors)?);
+        }
+        Ok(sums)
+    }
+}
+
+/// Sends the parameters that each rank owns to all others, which replace theirs. To be called by
+/// all ranks after each has updated its own parameters.
+///
+/// # Errors
+/// The group is broken, or the device failed.
+pub(crate) fn spread_parameters(
     group: &RunGroup,
-    parameters: &Parameters,
-    gradients: Option<Vec<Tensor>>,
-) -> Result<Vec<Tensor>> {
-    let mut gradients = gradients.map(Vec::into_iter);
-    let mut sums = Vec::with_capacity(parameters.len());
+    owners: &Owners,
+    parameters: &mut Parameters,
+) -> Result<()> {
     let mut next = 0;
     while next < parameters.len() {
         let mut bucket = Bucket::new(parameters.at(next).tensor.dtype());
@@ -196,17 +263,23 @@ fn sum_gradients(
         while next < parameters.len()
             && bucket.accepts(Size::from_tensor(&parameters.at(next).tensor))
         {
-            let gradient = gradients.as_mut().and_then(Iterator::next);
-            bucket.append(&parameters.at(next).tensor, gradient.as_ref())?;
+            let tensor = &parameters.at(next).tensor;
+            bucket.append(tensor, owners.is_mine(next).then_some(tensor))?;
             next += 1;
         }
+        let summed = group.sum(bucket.0)?;
         let tensors = (first..next).map(|index| &parameters.at(index).tensor);
-        sums.extend(bucket.sum(group, tensors)?);
+        let arrived = split(&summed, tensors)?;
+        for (index, tensor) in (first..next).zip(arrived) {
+            if !owners.is_mine(index) {
+                parameters.set(index, tensor)?;
+            }
+        }
     }
-    Ok(sums)
+    Ok(())
 }
 
-/// Gradients of several parameters, one after the other.
+/// Values of several parameters, one after the other: gradients, or the parameters themselves.
 struct Bucket(Values);
 
 impl Bucket {
@@ -224,39 +297,36 @@ impl Bucket {
         fits && (self.0.is_empty() || is_small)
     }
 
-    fn append(&mut self, parameter: &Tensor, gradient: Option<&Tensor>) -> Result<()> {
-        match (&mut self.0, gradient) {
-            (Values::Single(values), Some(gradient)) => values.extend(read::<f32>(gradient)?),
-            (Values::Double(values), Some(gradient)) => values.extend(read::<f64>(gradient)?),
+    /// Appends the values that this rank has for a parameter, or zeros.
+    fn append(&mut self, parameter: &Tensor, mine: Option<&Tensor>) -> Result<()> {
+        match (&mut self.0, mine) {
+            (Values::Single(values), Some(mine)) => values.extend(read::<f32>(mine)?),
+            (Values::Double(values), Some(mine)) => values.extend(read::<f64>(mine)?),
             (_, None) => self.append_zeros(parameter.elem_count()),
         }
         Ok(())
     }
 
+    /// Appends negative zeros, which change no bit of a sum.
     fn append_zeros(&mut self, count: usize) {
         match &mut self.0 {
-            Values::Single(values) => values.resize(values.len() + count, 0.0),
-            Values::Double(values) => values.resize(values.len() + count, 0.0),
+            Values::Single(values) => values.resize(values.len() + count, -0.0),
+            Values::Double(values) => values.resize(values.len() + count, -0.0),
         }
     }
+}
 
-    /// The sums of all ranks, with shape and device of these parameters.
-    fn sum<'a>(
-        self,
-        group: &RunGroup,
-        parameters: impl Iterator<Item = &'a Tensor>,
-    ) -> Result<Vec<Tensor>> {
-        let summed = group.sum(self.0)?;
-        let mut first = 0;
-        let tensor = |parameter: &Tensor| -> Result<Tensor> {
-            let range = first..first + parameter.elem_count();
-            first = range.end;
-            let (dims, device) = (parameter.dims(), parameter.device());
-            Ok(match &summed {
-                Values::Single(values) => Tensor::from_slice(&values[range], dims, device)?,
-                Values::Double(values) => Tensor::from_slice(&values[range], dims, device)?,
-            })
-        };
-        parameters.map(tensor).collect()
-    }
+/// Summed values as tensors with shape and device of these parameters.
+fn split<'a>(summed: &Values, parameters: impl Iterator<Item = &'a Tensor>) -> Result<Vec<Tensor>> {
+    let mut first = 0;
+    let tensor = |parameter: &Tensor| -> Result<Tensor> {
+        let range = first..first + parameter.elem_count();
+        first = range.end;
+        let (dims, device) = (parameter.dims(), parameter.device());
+        Ok(match summed {
+            Values::Single(values) => Tensor::from_slice(&values[range], dims, device)?,
+            Values::Double(values) => Tensor::from_slice(&values[range], dims, device)?,
+        })
+    };
+    parameters.map(tensor).collect()
 }

@@ -1,9 +1,9 @@
 //! What the ranks of a group report at the end of each step, and the events that rank 0 emits about
 //! it.
 
-use super::{Layout, MachineReport, RunGroup, unreadable_message};
+use super::{Layout, MachineReport, Owners, RoundingErrors, RunGroup, unreadable_message};
 use crate::error::Result;
-use runlog::{GroupMember, MachineShare, RunEvent, describe_group};
+use runlog::{CheckpointReason, GroupMember, MachineShare, RunEvent, describe_group};
 use std::time::{Duration, Instant};
 
 /// Shortest time between two events about the shares of the ranks, unless a rank was suspended or
@@ -35,6 +35,13 @@ pub(crate) struct MachineLog {
     has_changed: bool,
     /// Element types and sizes of the parameters, for a rank that has freed them.
     pub(crate) layout: Layout,
+    /// The rounding errors of this rank, if gradients are exchanged in bf16.
+    pub(crate) rounding_errors: Option<RoundingErrors>,
+    /// Which rank has the moments of which parameter; `None` if every rank has all.
+    pub(crate) owners: Option<Owners>,
+    /// A checkpoint could not be written because other ranks have moments. It is written after the
+    /// running step.
+    pub(crate) owed_checkpoint: Option<CheckpointReason>,
     /// A rank needs the weights of the running step.
     pub(crate) restores_ranks: bool,
 }
@@ -53,20 +60,52 @@ impl MachineLog {
         }
     }
 
+    /// A log of no ranks, which have the moments in parts as `owners` says.
+    pub(crate) fn with_owners(owners: Option<Owners>) -> Self {
+        MachineLog {
+            owners,
+            ..MachineLog::default()
+        }
+    }
+
     /// The event that names the ranks; `None` alone.
     pub(crate) fn group_event(&self, at_ms: u64, step: u64) -> Option<RunEvent> {
         (!self.members.is_empty()).then(|| RunEvent::Group {
             at_ms,
             step,
-            message: describe_group(&self.members),
+            message: self.describe_group(),
             members: self.members.clone(),
         })
+    }
+
+    fn describe_group(&self) -> String {
+        let mut described = describe_group(&self.members);
+        if self.owners.is_some() {
+            described += "; each machine has a part of the optimizer state";
+        }
+        if self.rounding_errors.is_some() {
+            described += "; gradients are exchanged in bf16";
+        }
+        described
+    }
+
+    /// Drops what rounding has taken away from the gradients of earlier steps.
+    pub(crate) fn drop_rounding_errors(&mut self) {
+        if let Some(errors) = &mut self.rounding_errors {
+            errors.clear();
+        }
     }
 
     /// Records how long this rank took to exchange the sums of a step.
     pub(crate) fn add_exchange(&mut self, milliseconds: f64) {
         self.exchange_ms += milliseconds;
         self.last_exchange_ms = milliseconds;
+    }
+
+    /// Records that the newest exchange took longer.
+    pub(crate) fn extend_exchange(&mut self, milliseconds: f64) {
+        self.exchange_ms += milliseconds;
+        self.last_exchange_ms += milliseconds;
     }
 
     /// The milliseconds of the newest exchange, once.
@@ -177,5 +216,22 @@ mod tests {
         assert_eq!(shares(log.due_event(9, 3)), [10, 3], "a rank was suspended");
         let alone = MachineLog::default().group_event(0, 0);
         assert!(alone.is_none());
+        let message = |log: &MachineLog| match log.group_event(0, 0) {
+            Some(RunEvent::Group { message, .. }) => message,
+            other => panic!("{other:?}"),
+        };
+        let exact = message(&log);
+        log.rounding_errors = Some(RoundingErrors::default());
+        assert_eq!(
+            message(&log),
+            format!("{exact}; gradients are exchanged in bf16")
+        );
+        log.owners = Some(Owners::new(&[8, 8], 2, 0));
+        assert_eq!(
+            message(&log),
+            format!(
+                "{exact}; each machine has a part of the optimizer state; gradients are exchanged in bf16"
+            )
+        );
     }
 }

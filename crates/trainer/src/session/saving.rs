@@ -206,7 +206,8 @@ impl Saving {
             controller,
             log,
         } = from;
-        if learner.is_unloaded() {
+        // Moments that other machines have are gathered before a checkpoint that is due.
+        if learner.is_unloaded() || !learner.optimizer.is_complete() {
             return Ok(());
         }
         if let Some(name) = learner.first_non_finite_weight()? {

@@ -9,8 +9,10 @@ use crate::error::{Result, TrainError};
 use crate::event_log::Observer;
 use crate::machine_sources::Machine;
 use crate::memory_controller::MemoryController;
+use crate::optimizer::state_sizes;
 use crate::plan::Plan;
 use crate::run_control::Control;
+use crate::run_group::{Owners, RunGroup};
 use crate::train_state::TrainState;
 use candle_core::Device;
 use fault_counts::FaultCounts;
@@ -58,22 +60,40 @@ impl TrainingDevice {
         })
     }
 
-    /// The weights and moments before the first step.
-    pub fn initial_state(&self, plan: &Plan) -> Result<TrainState> {
+    /// The weights and moments before the first step, and which rank has the moments of which
+    /// parameter; `None` if every rank has all.
+    pub fn initial_state(
+        &self,
+        plan: &Plan,
+        group: &RunGroup,
+    ) -> Result<(TrainState, Option<Owners>)> {
         let learner = TrainState::new(plan, &self.chosen.device)?;
-        Ok(learner.with_memory_limit(self.micro_batch_limit_bytes))
+        let mut learner = learner.with_memory_limit(self.micro_batch_limit_bytes);
+        if group.is_alone() || !plan.shards_optimizer() {
+            return Ok((learner, None));
+        }
+        let sizes = state_sizes(plan.optimizer, &learner.parameters);
+        let owners = Owners::new(&sizes, group.size(), group.rank());
+        learner.optimizer.keep_only(&owners.mine());
+        Ok((learner, Some(owners)))
     }
 
     /// Replaces `learner` by the initial state, for a run without a checkpoint.
-    pub fn reset(&mut self, plan: &Plan, learner: &mut TrainState) -> Result<()> {
-        *learner = self.initial_state(plan)?;
+    pub fn reset(&mut self, plan: &Plan, group: &RunGroup, learner: &mut TrainState) -> Result<()> {
+        (*learner, _) = self.initial_state(plan, group)?;
         self.must_reload = false;
         Ok(())
     }
 
     /// Replaces `learner` by the weights and moments of a checkpoint.
-    pub fn load(&mut self, plan: &Plan, loaded: &Loaded, learner: &mut TrainState) -> Result<()> {
-        *learner = self.initial_state(plan)?;
+    pub fn load(
+        &mut self,
+        plan: &Plan,
+        group: &RunGroup,
+        loaded: &Loaded,
+        learner: &mut TrainState,
+    ) -> Result<()> {
+        (*learner, _) = self.initial_state(plan, group)?;
         with_autorelease_pool(|| checkpoint::load(loaded, learner, OptimizerState::Load))?;
         self.must_reload = false;
         Ok(())

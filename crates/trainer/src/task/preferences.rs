@@ -14,6 +14,7 @@ use crate::error::Result;
 use candle_core::{Device, Tensor};
 use dataset::{NOT_LEARNED, Window};
 use models::{Gpt, TokenBatch};
+use tape::device::convert;
 use tape::inplace::to_f64;
 use tape::{IGNORED, Loss, RegressionTargets, Tape, Value};
 
@@ -202,7 +203,7 @@ fn pair_losses(
     let sign = |place: usize| if place < each / 2 { -beta } else { beta };
     let like = losses.tensor();
     let signs = Tensor::from_vec((0..each).map(sign).collect(), (1, each), &Device::Cpu)?;
-    let signs = signs.to_dtype(like.dtype())?.to_device(like.device())?;
+    let signs = convert(&signs, like.dtype())?.to_device(like.device())?;
     let margins = tape.linear(&apart, &Value::constant(signs), None)?;
     let ones = vec![1.0; pairs];
     let loss = tape.binary_cross_entropy(&margins, RegressionTargets::all(&ones))?;

@@ -71,7 +71,7 @@ fn settings(plan: &Plan) -> Vec<String> {
     let values = serde_json::to_value(&plan.config).unwrap_or_default();
     let decides = |setting: &&Setting| match setting.group {
         Group::Memory => false,
-        Group::Compute => setting.key == "precision",
+        Group::Compute => ["precision", "exchange", "sharding"].contains(&setting.key),
         Group::Data | Group::Model => !["folder", "from"].contains(&setting.key),
         Group::Training | Group::Compression | Group::Run => true,
     };

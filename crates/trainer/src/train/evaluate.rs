@@ -58,7 +58,7 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
                     let reason = stop_for_shortage(session, &answer.decision);
                     return Ok(ControlFlow::Break(reason));
                 }
-                Action::Suspend => {
+                Action::Suspend if can_suspend(session) => {
                     let samples = session.loaders.held_out.len();
                     (pending, sum) = (SampleQueue::new(samples), EvaluatedMicroBatch::default());
                     let step = session.state.step;
@@ -68,7 +68,9 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
                     }
                     session.loaders.held_out.begin();
                 }
-                Action::Pause | Action::Run => session.controller.wait(&session.control),
+                Action::Suspend | Action::Pause | Action::Run => {
+                    session.controller.wait(&session.control);
+                }
             }
             continue;
         };
@@ -98,6 +100,12 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
     session.state.evaluated_step = session.state.step;
     report(session, sum)?;
     Ok(ControlFlow::Continue(()))
+}
+
+/// Whether the run can resume from its newest checkpoint. The other ranks of a group do not go back
+/// to an earlier step.
+fn can_suspend<T: Task>(session: &Session<'_, T>) -> bool {
+    session.group.is_alone() || session.saving.is_saved(session.state.step)
 }
 
 /// The micro-batch that the memory controller decided, or a smaller one if the user limits it.

@@ -153,11 +153,12 @@ fn decide<T: Task>(
 }
 
 /// Whether this rank has to free its weights now. Rank 0 keeps them: the others get them from it
-/// when they return.
+/// when they return. A rank that has moments of its own keeps them, too, and waits.
 fn must_suspend<T: Task>(session: &Session<'_, T>, part: &OwnPart<T>) -> bool {
     let decided = part.decision.as_ref();
     !session.group.keeps_run()
         && !session.learner.is_unloaded()
+        && session.machines.owners.is_none()
         && decided.is_some_and(|decided| decided.suspends)
 }
 
@@ -171,6 +172,7 @@ fn suspend<T: Task>(session: &mut Session<'_, T>, part: &mut OwnPart<T>) -> Resu
         unreadable: std::mem::take(&mut part.unreadable),
         ..OwnPart::new()
     };
+    session.machines.drop_rounding_errors();
     session.unload()
 }
 
@@ -297,9 +299,11 @@ fn complete<T: Task>(session: &mut Session<'_, T>, part: OwnPart<T>) -> Result<A
         &session.group,
         &session.learner.parameters,
         &session.machines.layout,
+        session.machines.rounding_errors.as_mut(),
         Contribution {
             sums: part.batch.into_sums(),
             unreadable: part.unreadable,
+            is_saved: session.saving.is_saved(session.state.step),
             report,
         },
     )?;
@@ -360,10 +364,11 @@ pub(super) fn end_in_group<T: Task>(
     session: &mut Session<'_, T>,
     reason: StopReason,
 ) -> Result<()> {
-    if session.group.is_alone() || !session.group.keeps_run() {
+    if session.group.is_alone() {
         return Ok(());
     }
-    if session.state.step < session.plan.steps && !session.group.has_stopped() {
+    let is_stopped_here = session.group.keeps_run() && !session.group.has_stopped();
+    if is_stopped_here && session.state.step < session.plan.steps {
         let samples = session.begin_step();
         session.group.begin_step(samples);
         session.group.claim(ClaimRequest {
@@ -372,7 +377,9 @@ pub(super) fn end_in_group<T: Task>(
             stop: true,
         })?;
     }
-    if reason == StopReason::Requested {
+    let needs_checkpoint = !session.saving.is_saved(session.state.step);
+    session.gather_moments(needs_checkpoint)?;
+    if reason == StopReason::Requested && session.group.keeps_run() {
         session.save(CheckpointReason::Stop)?;
         session.group.check_alive()?;
     }

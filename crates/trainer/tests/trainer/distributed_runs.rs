@@ -24,7 +24,7 @@ use trainer::{
     RunOutcome, ScriptBy,
 };
 
-/// The methods of a wrapped group that tell its members apart. They are those of the field `group`.
+/// Methods of a wrapped group that no test changes. They are those of the field `group`.
 macro_rules! forward_members {
     () => {
         fn rank(&self) -> usize {
@@ -41,6 +41,13 @@ macro_rules! forward_members {
 
         fn gather(&mut self, mine: Vec<u8>) -> distributed::Result<Vec<Vec<u8>>> {
             self.group.gather(mine)
+        }
+
+        fn sum_rounded(
+            &mut self,
+            values: Vec<f32>,
+        ) -> distributed::Result<distributed::RoundedSum> {
+            self.group.sum_rounded(values)
         }
     };
 }

@@ -435,13 +435,13 @@ fn a_run_that_another_process_trains_is_refused_at_all_ranks() {
 }
 
 /// A rank whose memory is short for a while, as the script says.
-fn train_short_of_memory(config: &RunConfig, rank: ThreadRank, script: PathBuf) {
+pub(crate) fn train_short_of_memory(config: &RunConfig, rank: ThreadRank, script: PathBuf) {
     let group = RunGroup::new(rank.join().unwrap());
     train_with(config, group, Some(script));
 }
 
 /// Trains as rank 0 until rank 1 was suspended and works again.
-fn train_until_return(config: &RunConfig, rank: ThreadRank) -> Trained {
+pub(crate) fn train_until_return(config: &RunConfig, rank: ThreadRank) -> Trained {
     let control = Control::default();
     let session = Session {
         control: control.clone(),

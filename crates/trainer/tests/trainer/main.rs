@@ -25,6 +25,8 @@ mod fine_tune_choices;
 mod distributed_training;
 mod distributed_runs;
 mod distributed_random_schedules;
+mod distributed_bf16;
+mod distributed_sharding;
 mod half_precision;
 mod kv_cache;
 mod loss_scale;
