@@ -46,7 +46,7 @@ const WRAPPED: &[(&str, &[&str])] = &[
     ("crates/trainer/src/optimizer.rs", &["update"]),
     (
         "crates/trainer/src/session.rs",
-        &["start", "confirm_gradients", "update"],
+        &["start", "confirm_gradients", "update", "gather_moments"],
     ),
     ("crates/trainer/src/session/saving.rs", &["save"]),
     ("crates/trainer/src/session/training_device.rs", &["load"]),

@@ -93,10 +93,9 @@ pub struct Share {
 ///
 /// All ranks call [`gather`](Group::gather), [`broadcast`](Group::broadcast),
 /// [`barrier`](Group::barrier), [`begin_step`](Group::begin_step), [`sum`](Group::sum) and
-/// [`sum_rounded`](Group::sum_rounded) in the same order. Only [`claim`](Group::claim) may be called
-/// any number of times between two of them.
-/// Each call blocks until its result is there, without using the processor, and fails as soon as
-/// another rank ends or is silent for a minute.
+/// [`sum_rounded`](Group::sum_rounded) in the same order. Only [`claim`](Group::claim) may be
+/// called any number of times between two of them. Each call blocks until its result is there,
+/// without using the processor, and fails as soon as another rank ends or is silent for a minute.
 pub trait Group: Send {
     /// Number of this rank, `0..size`.
     fn rank(&self) -> usize;
