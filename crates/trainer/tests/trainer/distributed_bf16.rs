@@ -62,8 +62,8 @@ fn check_closeness(name: &str, config: RunConfig) {
         println!(
             "{name}, {size} ranks that exchange bf16: weights differ by {drift:.1e} of the way, losses by {worst:.1e}"
         );
-        assert!(drift > 0.0 && drift <= 0.2, "{name}: {drift:e}");
-        assert!(worst <= 0.05, "{name}: {worst:e}");
+        assert!(drift > 0.0 && drift <= 0.05, "{name}: {drift:e}");
+        assert!(worst <= 0.005, "{name}: {worst:e}");
         let named = ranks[0].events.iter().any(|event| {
             matches!(event, RunEvent::Group { message, .. } if message.ends_with("; gradients are exchanged in bf16"))
         });
