@@ -161,10 +161,10 @@ fn adapters_of_some_maps_are_trained_and_exported() {
     }
 }
 
-#[test]
-fn a_stopped_run_of_conversations_continues_with_the_same_losses() {
-    let home = chats();
-    let line = format!("{CHATS} --steps 300 --micro-batch 2");
+/// Stops a training of `TRAINED --steps 300`, resumes it without the model folder, and compares its
+/// losses with those of a training that was not stopped.
+pub fn check_exact_resume(home: &TestHome, trained: &str, dataset: &str) {
+    let line = format!("{trained} --steps 300 --micro-batch 2");
     let mut training = home.start(&format!("train {line}"));
     training.until(|event| matches!(event, RunEvent::Step { step: 5, .. }));
     training.signal("INT");
@@ -174,7 +174,7 @@ fn a_stopped_run_of_conversations_continues_with_the_same_losses() {
     let run = home.only_run();
     let stopped = loss_bits(&run).len();
     assert!((5..300).contains(&stopped), "{stopped}");
-    home.run("resume chats.jsonl --json").expect_code(0);
+    home.run(&format!("resume {dataset} --json")).expect_code(0);
     let resumed = loss_bits(&run);
     fs::rename(home.path("moved"), home.path("model")).expect("the folder can be renamed");
     home.train(&format!("{line} --out {{whole}}"))
@@ -184,6 +184,11 @@ fn a_stopped_run_of_conversations_continues_with_the_same_losses() {
         .expect("one run");
     assert_eq!(resumed.len(), 300);
     assert_eq!(loss_bits(&whole[0]), resumed);
+}
+
+#[test]
+fn a_stopped_run_of_conversations_continues_with_the_same_losses() {
+    check_exact_resume(&chats(), CHATS, "chats.jsonl");
 }
 
 #[test]

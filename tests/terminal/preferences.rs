@@ -1,8 +1,8 @@
 //! Preferences fine-tune a language model by direct preference optimization: they are inspected,
 //! trained, resumed and evaluated, and the model prefers the chosen answers afterwards.
 
-use crate::conversations::chats;
-use crate::support::{self, TestHome, evaluated, loss_bits, losses};
+use crate::conversations::{chats, check_exact_resume};
+use crate::support::{self, TestHome, evaluated, losses};
 use runlog::RunEvent;
 use serde_json::json;
 
@@ -109,24 +109,7 @@ fn no_split_of_a_step_changes_the_gradient_of_preferences() {
 
 #[test]
 fn a_stopped_run_of_preferences_continues_with_the_same_losses() {
-    let home = preferences();
-    let line = format!("{TRAINED} --steps 300 --micro-batch 2");
-    let mut training = home.start(&format!("train {line}"));
-    training.until(|event| matches!(event, RunEvent::Step { step: 5, .. }));
-    training.signal("INT");
-    assert_eq!(training.finish().0, Some(0));
-    let run = home.only_run();
-    let stopped = loss_bits(&run).len();
-    assert!((5..300).contains(&stopped), "{stopped}");
-    home.run("resume prefs.jsonl --json").expect_code(0);
-    let resumed = loss_bits(&run);
-    home.train(&format!("{line} --out {{whole}}"))
-        .expect_code(0);
-    let whole = runlog::RunStore::open(home.path("whole"))
-        .list()
-        .expect("one run");
-    assert_eq!(resumed.len(), 300);
-    assert_eq!(loss_bits(&whole[0]), resumed);
+    check_exact_resume(&preferences(), TRAINED, "prefs.jsonl");
 }
 
 #[test]

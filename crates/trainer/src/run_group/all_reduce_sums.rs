@@ -9,6 +9,7 @@ use dataset::SampleError;
 use distributed::{GroupError, Values};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use tape::Parameters;
 use tape::device::read;
 
@@ -167,6 +168,26 @@ impl Layout {
         let parameters = parameters.iter().map(|parameter| &parameter.tensor);
         Layout(parameters.map(Size::from_tensor).collect())
     }
+
+    /// The parameters whose values are added up at once, by position: all of them are in f64, or
+    /// none is, and together they have at most [`VALUES_AT_ONCE`] values, unless there is only one.
+    fn buckets(&self) -> Vec<Range<usize>> {
+        let mut buckets: Vec<Range<usize>> = Vec::new();
+        let mut values = 0;
+        for (at, size) in self.0.iter().enumerate() {
+            let is_alike = |first: &Size| (first.dtype == DType::F64) == (size.dtype == DType::F64);
+            let fits = values + size.values <= VALUES_AT_ONCE;
+            let last = buckets.last_mut();
+            if let Some(bucket) = last.filter(|bucket| fits && is_alike(&self.0[bucket.start])) {
+                bucket.end = at + 1;
+                values += size.values;
+            } else {
+                buckets.push(at..at + 1);
+                values = size.values;
+            }
+        }
+        buckets
+    }
 }
 
 impl Size {
@@ -203,13 +224,10 @@ impl Exchange<'_> {
 
     /// Takes part with zeros, for a rank without parameters. It has no memory for rounding errors.
     fn sum_zeros(&mut self, layout: &Layout) -> Result<()> {
-        let layout = &layout.0;
-        let mut next = 0;
-        while next < layout.len() {
-            let mut bucket = Bucket::new(layout[next].dtype);
-            while next < layout.len() && bucket.accepts(layout[next]) {
-                bucket.append_zeros(layout[next].values);
-                next += 1;
+        for range in layout.buckets() {
+            let mut bucket = Bucket::new(layout.0[range.start].dtype);
+            for size in &layout.0[range] {
+                bucket.append_zeros(size.values);
             }
             self.sum(bucket.0)?;
             if let Some(errors) = &mut self.errors {
@@ -227,18 +245,13 @@ impl Exchange<'_> {
     ) -> Result<Vec<Tensor>> {
         let mut gradients = gradients.map(Vec::into_iter);
         let mut sums = Vec::with_capacity(parameters.len());
-        let mut next = 0;
-        while next < parameters.len() {
-            let mut bucket = Bucket::new(parameters.at(next).tensor.dtype());
-            let first = next;
-            while next < parameters.len()
-                && bucket.accepts(Size::from_tensor(&parameters.at(next).tensor))
-            {
+        for range in Layout::new(parameters).buckets() {
+            let mut bucket = Bucket::new(parameters.at(range.start).tensor.dtype());
+            for index in range.clone() {
                 let gradient = gradients.as_mut().and_then(Iterator::next);
-                bucket.append(&parameters.at(next).tensor, gradient.as_ref())?;
-                next += 1;
+                bucket.append(&parameters.at(index).tensor, gradient.as_ref())?;
             }
-            let tensors = (first..next).map(|index| &parameters.at(index).tensor);
+            let tensors = range.map(|index| &parameters.at(index).tensor);
             let summed = self.sum(bucket.0)?;
             sums.extend(split(&summed, tensors)?);
         }
@@ -256,21 +269,16 @@ pub(crate) fn spread_parameters(
     owners: &Owners,
     parameters: &mut Parameters,
 ) -> Result<()> {
-    let mut next = 0;
-    while next < parameters.len() {
-        let mut bucket = Bucket::new(parameters.at(next).tensor.dtype());
-        let first = next;
-        while next < parameters.len()
-            && bucket.accepts(Size::from_tensor(&parameters.at(next).tensor))
-        {
-            let tensor = &parameters.at(next).tensor;
-            bucket.append(tensor, owners.is_mine(next).then_some(tensor))?;
-            next += 1;
+    for range in Layout::new(parameters).buckets() {
+        let mut bucket = Bucket::new(parameters.at(range.start).tensor.dtype());
+        for index in range.clone() {
+            let tensor = &parameters.at(index).tensor;
+            bucket.append(tensor, owners.is_mine(index).then_some(tensor))?;
         }
         let summed = group.sum(bucket.0)?;
-        let tensors = (first..next).map(|index| &parameters.at(index).tensor);
+        let tensors = range.clone().map(|index| &parameters.at(index).tensor);
         let arrived = split(&summed, tensors)?;
-        for (index, tensor) in (first..next).zip(arrived) {
+        for (index, tensor) in range.zip(arrived) {
             if !owners.is_mine(index) {
                 parameters.set(index, tensor)?;
             }
@@ -289,12 +297,6 @@ impl Bucket {
             DType::F64 => Values::Double(Vec::new()),
             _ => Values::Single(Vec::new()),
         })
-    }
-
-    fn accepts(&self, size: Size) -> bool {
-        let fits = matches!(self.0, Values::Double(_)) == (size.dtype == DType::F64);
-        let is_small = self.0.len() + size.values <= VALUES_AT_ONCE;
-        fits && (self.0.is_empty() || is_small)
     }
 
     /// Appends the values that this rank has for a parameter, or zeros.
