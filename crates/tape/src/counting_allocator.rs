@@ -89,3 +89,51 @@ pub fn release(device: &Device, purge: Purge) -> crate::Result<()> {
     purge();
     outcome
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dry_run::{HeapEvent, dry_run};
+    use std::alloc::System;
+
+    /// Run by miri, together with the pointer of a dry run to its recording.
+    #[test]
+    fn blocks_are_passed_on_counted_and_recorded() {
+        let allocator = CountingAllocator(System);
+        let before = live_bytes();
+        let layout = |bytes| Layout::from_size_align(bytes, 8).expect("8 is a power of two");
+        let work = || {
+            // SAFETY: each block is used with its own layout and freed once, and only bytes that
+            // were written are read.
+            unsafe {
+                let small = allocator.alloc(layout(2_000));
+                assert!(!small.is_null());
+                small.write_bytes(7, 2_000);
+                let large = allocator.realloc(small, layout(2_000), 3_000);
+                assert!(!large.is_null());
+                assert_eq!(*large.add(1_999), 7);
+                let zeros = allocator.alloc_zeroed(layout(1_500));
+                assert!(!zeros.is_null());
+                assert_eq!(*zeros.add(1_499), 0);
+                assert_eq!(live_bytes(), before + 4_500);
+                allocator.dealloc(large, layout(3_000));
+                allocator.dealloc(zeros, layout(1_500));
+            }
+        };
+        let ((), events) = dry_run(2, work);
+        assert_eq!(live_bytes(), before);
+        assert!(take_peak_bytes() >= before + 4_500);
+        let bytes = |is_counted: fn(&HeapEvent) -> Option<u64>| -> u64 {
+            events.iter().filter_map(is_counted).sum()
+        };
+        let allocated = bytes(|event| match event {
+            HeapEvent::Allocated(block) => Some(block.bytes),
+            _ => None,
+        });
+        let freed = bytes(|event| match event {
+            HeapEvent::Freed(block) => Some(block.bytes),
+            _ => None,
+        });
+        assert_eq!((allocated, freed), (6_500, 6_500));
+    }
+}

@@ -10,6 +10,8 @@ pub(crate) mod vectorized_rows;
 mod reduce;
 mod matmul;
 pub(crate) mod im2col;
+mod channel_panels;
+pub(crate) mod winograd;
 
 pub(crate) use matmul::{Matrix, Product};
 pub(crate) use reduce::{add_in_order, column_sums, map, map2, row_chunks};

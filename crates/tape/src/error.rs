@@ -78,7 +78,7 @@ pub enum TapeError {
     },
     /// A run that follows a kink log, but is not a repetition of the recorded run.
     #[error(
-        "this run differs from the recorded run after {at} operations with a kink, such as ReLU; use the network and samples of the recorded run"
+        "this run differs from the recorded run after {at} operations whose slope jumps, such as ReLU; use the network and samples of the recorded run"
     )]
     DifferentRun {
         /// Operations with kinks before the difference.

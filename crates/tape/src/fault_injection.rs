@@ -72,7 +72,7 @@ impl Fault {
             Fault::AllocationRefused => "Failed to create metal resource: Buffer",
             Fault::Exception => "A command encoder is already encoding to this command buffer",
             Fault::TooManyThreads => "needs groups of 1024 threads but this GPU allows 832",
-            Fault::AliasedCopy => "the copy of a tensor shares the memory of the original",
+            Fault::AliasedCopy => "the device made no separate copy of a tensor",
             Fault::OutOfMemory => {
                 "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"
             }

@@ -1,6 +1,6 @@
 //! GPU kernels, written once for Metal, CUDA and the CPU emulator of the tests. This file launches
 //! one kernel with tensors on a device. The kernels themselves are in `source`; the operations call
-//! them through `rows`, `elements`, `images`, `attention` and `multi_tensor`.
+//! them through `rows`, `elements`, `images`, `attention`, `grouped_heads` and `multi_tensor`.
 //!
 //! Outputs come from the device's allocator, on Metal from our own pool with finer size classes;
 //! numbers are passed by value. Reductions run in an order that the shapes determine, and nothing
@@ -42,9 +42,13 @@ pub(crate) mod attention;
 pub mod bandwidth;
 pub(crate) mod copies;
 pub(crate) mod elementwise;
+pub(crate) mod convolution_choice;
+pub(crate) mod convolutions;
 pub(crate) mod feature_maps;
+pub(crate) mod grouped_heads;
 pub(crate) mod matmul;
 pub(crate) mod row_kernels;
+pub(crate) mod rotated_heads;
 pub(crate) mod multi_tensor;
 
 #[cfg(test)]
@@ -59,6 +63,7 @@ use candle_core::{DType, Device, Tensor};
 pub use allowed_kernels::{
     AllowedKernels, KernelGroup, allow, allow_all_except, allow_group, take_used,
 };
+pub use convolution_choice::{TYPICAL_CONVOLUTIONS, use_direct_convolutions};
 pub use launch_times::LaunchTimer;
 pub use source::fingerprint;
 
@@ -127,6 +132,9 @@ pub(crate) enum Module {
     Single,
     /// Compiled once per element type.
     Typed(DType),
+    /// Convolutions without columns, compiled once per element type, and apart from the others
+    /// because they need more of a GPU.
+    Convolution(DType),
 }
 
 /// A kernel, by name.
@@ -153,11 +161,21 @@ impl Kernel {
         }
     }
 
+    /// A kernel for convolutions of the element type of `x`.
+    pub fn convolution(name: &'static str, x: &Tensor) -> Self {
+        Kernel {
+            name,
+            module: Module::Convolution(x.dtype()),
+        }
+    }
+
     /// Its name in the compiled source.
     fn symbol(self) -> String {
         match self.module {
             Module::Single => self.name.to_owned(),
-            Module::Typed(dtype) => format!("{}_{}", self.name, suffix(dtype)),
+            Module::Typed(dtype) | Module::Convolution(dtype) => {
+                format!("{}_{}", self.name, suffix(dtype))
+            }
         }
     }
 

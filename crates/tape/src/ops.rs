@@ -3,6 +3,7 @@
 //! it, otherwise tensor primitives ([`Tape::form`]).
 
 mod linear;
+mod low_rank;
 mod gelu_linear;
 mod quantized_linear;
 mod matmul;
@@ -55,13 +56,14 @@ pub use activation::Activation;
 pub use attention::{AttentionShape, GroupedAttention};
 pub use avg_pool::PoolDivisor;
 pub use class_targets::{ClassRule, ClassTargets};
-pub use conv2d::Conv2dShape;
 pub(crate) use conv2d::conv2d_fits;
+pub use conv2d::{Conv2dShape, faster_convolutions};
 pub use gated::Gate;
 pub use gelu_linear::GeluLinear;
 pub use group_norm::Affine;
 pub use gumbel_softmax::Choice;
 pub use linear_cross_entropy::IGNORED;
+pub use low_rank::LowRankTerm;
 pub use max_pool::PoolShape;
 pub use noise_key::{NoiseKey, Positions};
 pub use record_loss::Loss;

@@ -22,7 +22,7 @@ pub(crate) fn unshared(tensor: &Tensor, copy: Tensor) -> Result<Tensor> {
     let copy = fault_injection::copied(tensor, copy);
     if share_memory(tensor, &copy) {
         return Err(TapeError::Device(
-            "the copy of a tensor shares the memory of the original; choose --device cpu"
+            "the device made no separate copy of a tensor, so results could be wrong; choose --device cpu"
                 .to_owned(),
         ));
     }

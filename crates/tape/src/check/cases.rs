@@ -1,5 +1,6 @@
 //! The table of cases: every operation with small odd sizes, for any micro-batch.
 
+mod convolutions;
 mod residual;
 mod elementwise;
 mod indexing_and_pooling;
@@ -77,6 +78,15 @@ fn quantized(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
     let weight = values("frozen", 0, &[outputs, inputs])?.to_dtype(DType::F32)?;
     let weight = Quantized::from_weight(&weight.to_device(v[0].tensor().device())?, bits)?;
     tape.quantized_linear(&v[0], &weight, Some(&v[1]))
+}
+
+/// Rows of a frozen, quantized table, added to `x` [2, 3, 70].
+fn quantized_rows(tape: &Tape, x: &Value, bits: Bits) -> Result<Value> {
+    let weight = values("frozen", 0, &[5, 70])?.to_dtype(DType::F32)?;
+    let weight = weight.to_device(x.tensor().device())?;
+    let weight = Quantized::from_weight(&weight, bits)?;
+    let rows = tape.quantized_embedding(&weight, &[4, 0, 4, 2, 2, 4], &[2, 3])?;
+    tape.add(x, &tape.cast(&rows, x.tensor().dtype())?)
 }
 
 /// The cases for a micro-batch of `n` samples.
@@ -285,12 +295,16 @@ pub fn case_specs(n: usize) -> Vec<CaseSpec> {
             vec![vec![n, 3, 70], vec![5]],
             |t, v| quantized(t, v, Bits::Four),
         ),
+        (
+            "quantized_linear NF4",
+            vec![vec![n, 3, 70], vec![5]],
+            |t, v| quantized(t, v, Bits::Nf4),
+        ),
         ("quantized_embedding", vec![vec![2, 3, 70]], |t, v| {
-            let weight = values("frozen", 0, &[5, 70])?.to_dtype(DType::F32)?;
-            let weight = weight.to_device(v[0].tensor().device())?;
-            let weight = Quantized::from_weight(&weight, Bits::Four)?;
-            let rows = t.quantized_embedding(&weight, &[4, 0, 4, 2, 2, 4], &[2, 3])?;
-            t.add(&v[0], &t.cast(&rows, v[0].tensor().dtype())?)
+            quantized_rows(t, &v[0], Bits::Four)
+        }),
+        ("quantized_embedding NF4", vec![vec![2, 3, 70]], |t, v| {
+            quantized_rows(t, &v[0], Bits::Nf4)
         }),
         ("mean_tokens padded", vec![vec![n, 4, 5]], |t, v| {
             t.mean_tokens_padded(&v[0], &lengths(v[0].dims()[0], 4))
@@ -314,6 +328,7 @@ pub fn case_specs(n: usize) -> Vec<CaseSpec> {
             })
         }),
     ];
+    table.extend(convolutions::rows(n));
     table.extend(residual::rows(n));
     table.extend(elementwise::rows(n));
     table.extend(indexing_and_pooling::rows(n));

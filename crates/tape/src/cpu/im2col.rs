@@ -2,6 +2,10 @@
 
 use crate::cpu::Float;
 use crate::cpu::threads::skips_arithmetic;
+use std::ops::Range;
+
+/// Bytes of the columns that are made at once, if a row of outputs has no more.
+const COLUMN_BYTES: usize = 1 << 20;
 
 /// Sizes of a convolution, for one group of one sample.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +42,30 @@ impl Window {
         height * width
     }
 
+    /// Rows of outputs whose columns are made at once, so that they stay in the cache.
+    fn strip<T>(&self) -> usize {
+        let (height, width) = self.out();
+        if self.is_pointwise() {
+            return height.max(1);
+        }
+        (COLUMN_BYTES / (self.rows() * width * size_of::<T>()).max(1)).clamp(1, height.max(1))
+    }
+
+    /// The rows of outputs, in strips whose columns are made at once.
+    pub fn strips<T>(&self) -> impl Iterator<Item = Range<usize>> {
+        let (height, strip) = (self.out().0, self.strip::<T>());
+        let starts = (0..height).step_by(strip);
+        starts.map(move |start| start..(start + strip).min(height))
+    }
+
+    /// Values of the columns of one strip; none if the input is used in place.
+    pub fn scratch<T>(&self) -> usize {
+        if self.is_pointwise() {
+            return 0;
+        }
+        self.rows() * self.out().1 * self.strip::<T>()
+    }
+
     /// Input values per group.
     pub fn group(&self) -> usize {
         self.channels * self.height * self.width
@@ -72,25 +100,29 @@ impl Window {
     }
 }
 
-/// Writes the columns of `x` [channels, height, width] to `columns` [rows, pixels]; zero outside
-/// the image.
-pub(crate) fn im2col<T: Float>(w: &Window, x: &[T], columns: &mut [T]) {
+/// Writes the columns of these rows of outputs to `columns` [rows, pixels]; zero outside of the
+/// image `x` [channels, height, width].
+pub(crate) fn im2col<T: Float>(w: &Window, x: &[T], strip: Range<usize>, columns: &mut [T]) {
     if skips_arithmetic() {
         return;
     }
     let (out_height, out_width) = w.out();
     let zero = T::zero();
-    let mut rows = columns.chunks_exact_mut(out_height * out_width);
+    let mut rows = columns.chunks_exact_mut(strip.len() * out_width);
     for image in x.chunks_exact(w.height * w.width) {
         for i in 0..w.kernel.0 {
             let (top, bottom) = w.inside(i, out_height, w.height);
+            let (top, bottom) = (
+                top.clamp(strip.start, strip.end),
+                bottom.clamp(strip.start, strip.end),
+            );
             for j in 0..w.kernel.1 {
                 let (left, right) = w.inside(j, out_width, w.width);
                 let Some(row) = rows.next() else { return };
-                row[..top * out_width].fill(zero);
-                row[bottom * out_width..].fill(zero);
+                row[..(top - strip.start) * out_width].fill(zero);
+                row[(bottom - strip.start) * out_width..].fill(zero);
                 for y in top..bottom {
-                    let line = &mut row[y * out_width..(y + 1) * out_width];
+                    let line = &mut row[(y - strip.start) * out_width..][..out_width];
                     let source = &image[(y * w.stride + i - w.padding) * w.width..][..w.width];
                     line[..left].fill(zero);
                     line[right..].fill(zero);
@@ -114,20 +146,24 @@ pub(crate) fn im2col<T: Float>(w: &Window, x: &[T], columns: &mut [T]) {
 }
 
 /// Adds `columns` [rows, pixels] to `x`: the transpose of [`im2col`].
-pub(crate) fn col2im<T: Float>(w: &Window, columns: &[T], x: &mut [T]) {
+pub(crate) fn col2im<T: Float>(w: &Window, columns: &[T], strip: Range<usize>, x: &mut [T]) {
     if skips_arithmetic() {
         return;
     }
     let (out_height, out_width) = w.out();
-    let mut rows = columns.chunks_exact(out_height * out_width);
+    let mut rows = columns.chunks_exact(strip.len() * out_width);
     for image in x.chunks_exact_mut(w.height * w.width) {
         for i in 0..w.kernel.0 {
             let (top, bottom) = w.inside(i, out_height, w.height);
+            let (top, bottom) = (
+                top.clamp(strip.start, strip.end),
+                bottom.clamp(strip.start, strip.end),
+            );
             for j in 0..w.kernel.1 {
                 let (left, right) = w.inside(j, out_width, w.width);
                 let Some(row) = rows.next() else { return };
                 for y in top..bottom {
-                    let line = &row[y * out_width..(y + 1) * out_width];
+                    let line = &row[(y - strip.start) * out_width..][..out_width];
                     let target = &mut image[(y * w.stride + i - w.padding) * w.width..][..w.width];
                     let first = left * w.stride + j - w.padding.min(left * w.stride + j);
                     let target = &mut target[first.min(w.width)..];

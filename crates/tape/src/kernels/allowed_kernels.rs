@@ -2,6 +2,7 @@
 //! group in one precision, and the operation then runs in its composed form. A smaller part cannot
 //! fall back: the backward kernel of an operation reads what its forward kernel saved.
 
+use super::convolution_choice;
 use candle_core::DType;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -65,11 +66,21 @@ pub enum KernelGroup {
     WeightAverage,
     /// Accumulation of gradients.
     Accumulate,
+    /// Convolutions without columns.
+    DirectConv2d,
+    /// Attention whose heads share keys, or with a window, a soft cap or several documents.
+    GroupedAttention,
+    /// Norms by the root mean square.
+    RmsNorm,
+    /// Rotary position embeddings.
+    RotaryEmbedding,
+    /// Gated feed-forward branches.
+    Gated,
 }
 
 impl KernelGroup {
     /// All groups.
-    pub const ALL: [KernelGroup; 27] = [
+    pub const ALL: [KernelGroup; 32] = [
         KernelGroup::AdamW,
         KernelGroup::Add,
         KernelGroup::Attention,
@@ -97,6 +108,11 @@ impl KernelGroup {
         KernelGroup::Silu,
         KernelGroup::WeightAverage,
         KernelGroup::Accumulate,
+        KernelGroup::DirectConv2d,
+        KernelGroup::GroupedAttention,
+        KernelGroup::RmsNorm,
+        KernelGroup::RotaryEmbedding,
+        KernelGroup::Gated,
     ];
 
     /// Its name in reports: "layer normalization".
@@ -129,6 +145,11 @@ impl KernelGroup {
             KernelGroup::Silu => "SiLU",
             KernelGroup::WeightAverage => "averages of weights",
             KernelGroup::Accumulate => "gradient sums",
+            KernelGroup::DirectConv2d => "convolutions without columns",
+            KernelGroup::GroupedAttention => "grouped-query attention",
+            KernelGroup::RmsNorm => "RMS normalization",
+            KernelGroup::RotaryEmbedding => "rotary embeddings",
+            KernelGroup::Gated => "gated activations",
         }
     }
 
@@ -192,6 +213,9 @@ pub struct AllowedKernels {
     pub own: bool,
     /// f32 products on tensor cores, which split operands into bf16 sums of the same precision.
     pub tensor_cores: bool,
+    /// Convolutions without columns, for all or for none; `None` for those that were measured to be
+    /// faster.
+    pub direct_convolutions: Option<bool>,
 }
 
 impl AllowedKernels {
@@ -200,6 +224,7 @@ impl AllowedKernels {
         AllowedKernels {
             own: REFUSED[place(DType::F32)].load(Ordering::Relaxed) == 0,
             tensor_cores: !PLAIN_F32.load(Ordering::Relaxed),
+            direct_convolutions: convolution_choice::forced(),
         }
     }
 
@@ -207,6 +232,7 @@ impl AllowedKernels {
     pub fn apply(self) {
         allow(self.own);
         PLAIN_F32.store(!self.tensor_cores, Ordering::Relaxed);
+        convolution_choice::force(self.direct_convolutions);
     }
 }
 

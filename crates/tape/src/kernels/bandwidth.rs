@@ -2,10 +2,12 @@
 //! read and written once, divided by the time.
 
 use super::copies;
-use super::elementwise::{self, Function};
+use super::elementwise::{self, Coding, Function, Gate};
 use super::feature_maps::{self, Groups};
+use super::grouped_heads::{self, GroupMask};
 use super::multi_tensor::{self, AdamNumbers, Moved};
-use super::row_kernels::{self, AttentionMask};
+use super::rotated_heads::{self, RotatedHeads};
+use super::row_kernels::{self, AttentionMask, RmsNormInputs, RmsNormShape};
 use crate::convert_dtype::host_tensor;
 use crate::device_sync::synchronize;
 use crate::error::{Result, TapeError};
@@ -68,6 +70,7 @@ pub fn measure(device: &Device) -> Result<Vec<Reading>> {
         };
         by_element(&x, &mut note)?;
         by_row(&x, &mut note)?;
+        of_decoders(&x, &mut note)?;
         by_plane(&x, &mut note)?;
         by_layout(&x, &mut note)?;
         decoded(&x, &mut note)?;
@@ -146,7 +149,7 @@ fn by_row(x: &Tensor, note: &mut Note) -> Result<()> {
         row_kernels::layer_norm(x, &one, &one, 1e-5).map(drop)
     })?;
     note("layer norm backward", 5.0, &|| {
-        row_kernels::layer_norm_backward(x, &one, &dy, None, 1e-5).map(drop)
+        row_kernels::layer_norm_backward(x, &one, &dy, None, 1e-5, true).map(drop)
     })?;
     note("column sums", 1.0, &|| {
         row_kernels::column_sums(x).map(drop)
@@ -164,6 +167,102 @@ fn by_row(x: &Tensor, note: &mut Note) -> Result<()> {
     let p = x.reshape(((), TOKENS, TOKENS))?;
     note("softmax backward", 3.0, &|| {
         row_kernels::softmax_backward(&p, &squares, 0.125)
+    })?;
+    by_group(x, note)
+}
+
+/// Attention with shared keys. The rows are the queries of many heads at the last token, which sees
+/// all keys.
+fn by_group(x: &Tensor, note: &mut Note) -> Result<()> {
+    let groups = grouped_heads::Groups {
+        samples: ROWS * COLUMNS / (TOKENS * TOKENS),
+        tokens: TOKENS,
+        key_heads: 1,
+        share: TOKENS,
+        head: 64,
+    };
+    let mask = GroupMask {
+        groups,
+        scale: 0.125,
+        soft_cap: None,
+        window: None,
+        starts: None,
+        first: TOKENS - 1,
+        begin: 0,
+    };
+    let (p, dp) = (
+        x.force_contiguous()?.reshape(((), TOKENS, TOKENS))?,
+        x.force_contiguous()?.reshape(((), TOKENS, TOKENS))?,
+    );
+    note("grouped softmax", 2.0, &|| mask.softmax(&p))?;
+    note("grouped softmax backward", 4.0, &|| {
+        mask.softmax_backward(&p, &dp)
+    })?;
+    // As many values, of two heads that share one of keys.
+    let few = grouped_heads::Groups {
+        samples: ROWS * COLUMNS / (TOKENS * 256),
+        share: 2,
+        ..groups
+    };
+    let qkv = x.reshape((few.samples, TOKENS, 256))?;
+    note("grouped heads", 2.0, &|| few.split_all(&qkv).map(drop))
+}
+
+/// Operations of today's language models.
+fn of_decoders(x: &Tensor, note: &mut Note) -> Result<()> {
+    let shape = RmsNormShape {
+        epsilon: 1e-6,
+        offset: 0.0,
+    };
+    let dy = x.force_contiguous()?;
+    // Rows of the width of a model, and of the width of a head.
+    let norms = [
+        ("rms norm", "rms norm backward", COLUMNS),
+        ("rms norm of heads", "rms norm of heads backward", 128),
+    ];
+    for (forward, backward, width) in norms {
+        let (x, dy) = (x.reshape(((), width))?, dy.reshape(((), width))?);
+        let weight = drawn(&[width], DType::F32, x.device())?;
+        note(forward, 2.0, &|| {
+            row_kernels::rms_norm(&x, &weight, shape).map(drop)
+        })?;
+        let inputs = RmsNormInputs {
+            x: &x,
+            weight: &weight,
+            dy: &dy,
+            held: None,
+        };
+        note(backward, 3.0, &|| {
+            row_kernels::rms_norm_backward(&inputs, shape, false).map(drop)
+        })?;
+    }
+    note("gated", 3.0, &|| {
+        elementwise::gated(x, &dy, Gate::Silu).map(drop)
+    })?;
+    note("gated backward", 5.0, &|| {
+        elementwise::gated_backward(x, &dy, &dy, Gate::Silu).map(drop)
+    })?;
+    rotations(x, note)
+}
+
+/// Four heads of queries, two of keys and two of values per token.
+fn rotations(x: &Tensor, note: &mut Note) -> Result<()> {
+    let joined = x.reshape(((), TOKENS, COLUMNS))?;
+    let table = drawn(&[TOKENS, 64], DType::F32, x.device())?;
+    let heads = RotatedHeads {
+        tokens: TOKENS,
+        heads: 4,
+        key_heads: 2,
+        head_width: 128,
+        tables: Some([&table, &table]),
+    };
+    let part = |from: usize, width: usize| joined.narrow(2, from, width)?.force_contiguous();
+    let parts = [part(0, 512)?, part(512, 256)?, part(768, 256)?];
+    note("rotated heads", 2.0, &|| {
+        rotated_heads::join(&parts, &heads).map(drop)
+    })?;
+    note("rotated heads backward", 2.0, &|| {
+        rotated_heads::split(&joined, &heads).map(drop)
     })
 }
 
@@ -233,11 +332,16 @@ fn decoded(x: &Tensor, note: &mut Note) -> Result<()> {
     let blocks = COLUMNS / 64;
     let codes = |bytes: usize| Tensor::ones((ROWS, blocks * bytes), DType::U8, x.device());
     let scales = drawn(&[ROWS, blocks], DType::F32, x.device())?;
-    for (name, bytes) in [("dequantize 8 bits", 64), ("dequantize 4 bits", 32)] {
+    let kinds = [
+        ("dequantize 8 bits", 64, Coding::Even),
+        ("dequantize 4 bits", 32, Coding::Even),
+        ("dequantize NF4", 32, Coding::Nf4),
+    ];
+    for (name, bytes, coding) in kinds {
         let codes = codes(bytes)?;
         let read = (bytes + size_of::<f32>()) as f64 / (64 * x.dtype().size_in_bytes()) as f64;
         note(name, 1.0 + read, &|| {
-            elementwise::dequantize(&codes, &scales, None, COLUMNS, x.dtype()).map(drop)
+            elementwise::dequantize(&codes, coding, &scales, None, COLUMNS, x.dtype()).map(drop)
         })?;
     }
     Ok(())

@@ -120,9 +120,8 @@ impl Table {
         out: Matrices,
         keep: f32,
     ) -> Result<()> {
-        let [m, n, k] = sizes;
         let uploaded = self.uploaded.as_ref();
-        let uploaded = uploaded.ok_or_else(|| failed("the addresses have not been sent"))?;
+        let uploaded = uploaded.ok_or_else(|| failed("the matrix addresses are not on the GPU"))?;
         let (start, _guard) = uploaded.device_ptr(uploaded.stream());
         let at = |matrices: Matrices| start + 8 * matrices.first as u64;
         let side = |matrices: Matrices| Side {
@@ -137,6 +136,7 @@ impl Table {
             c: side(out),
             keep,
             many: Some(self.count()),
+            strides: None,
         };
         let single = self.kind == sys::cudaDataType::CUDA_R_32F;
         if single && self.whole_words() && tensor_cores::multiply(&work, &self.device)? {
@@ -150,9 +150,9 @@ impl Table {
                 *cublas.handle(),
                 cublas::operation(b.turned),
                 cublas::operation(a.turned),
-                n as i32,
-                m as i32,
-                k as i32,
+                sizes[1] as i32,
+                sizes[0] as i32,
+                sizes[2] as i32,
                 cublas::factor(&1.0),
                 at(b) as *const *const c_void,
                 self.kind,

@@ -121,7 +121,7 @@ pub(super) fn multiply(a: &Tensor, b: &Tensor, c: &Tensor, keep: f32) -> Result<
         out,
         keep,
     };
-    if batch == 1 && product.by_tensor_cores(&device)? {
+    if product.by_tensor_cores(batch, &device)? {
         return Ok(());
     }
     if batch == 1 {
@@ -157,8 +157,9 @@ struct Product {
 
 impl Product {
     /// Multiplies f32 matrices on tensor cores, if that is faster. Returns false if it is not.
-    fn by_tensor_cores(&self, device: &CudaDevice) -> Result<bool> {
-        let kinds = [self.left.kind, self.right.kind, self.out.kind];
+    fn by_tensor_cores(&self, batch: usize, device: &CudaDevice) -> Result<bool> {
+        let all = [&self.left, &self.right, &self.out];
+        let kinds = all.map(|operand| operand.kind);
         if kinds != [sys::cudaDataType::CUDA_R_32F; 3] {
             return Ok(false);
         }
@@ -168,7 +169,8 @@ impl Product {
             b: self.right.side(),
             c: self.out.side(),
             keep: self.keep,
-            many: None,
+            many: (batch > 1).then_some(batch),
+            strides: (batch > 1).then(|| all.map(|operand| operand.stride as usize)),
         };
         tensor_cores::multiply(&work, device)
     }

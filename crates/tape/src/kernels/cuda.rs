@@ -76,8 +76,9 @@ pub(super) fn launch(
         shared_mem_bytes: 0,
     };
     // SAFETY: arguments are in the order and type of the kernel and stay inside their tensors: only
-    // `rows`, `elements`, `images`, `attention`, `copies` and `multi_tensor` call this, and their
-    // tests run every kernel. There is only one stream, and memory is freed in its order.
+    // `rows`, `elements`, `images`, `attention`, `grouped_heads`, `rotated_heads`, `copies`,
+    // `convolutions` and `multi_tensor` call this, and their tests run every kernel. There is only
+    // one stream, and memory is freed in its order.
     unsafe { builder.launch(config) }.map_err(driver)?;
     Ok(())
 }

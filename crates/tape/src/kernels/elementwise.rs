@@ -1,5 +1,5 @@
-//! Elementwise kernels: activations, biases, in-place sums, reordered axes, quantized values.
-//! Inputs must be contiguous.
+//! Elementwise kernels: activations, gates, biases, in-place sums, reordered axes, quantized
+//! values. Inputs must be contiguous.
 
 use super::Argument::{Count, In, Number, Out};
 use super::copies::contiguous;
@@ -72,6 +72,65 @@ pub(crate) fn apply_backward(function: Function, kept: &Tensor, dy: &Tensor) -> 
     let arguments = [In(kept), In(&dy), Out(&dx), Count(n), fours];
     kernel.launch(Grid::elements(n), &arguments, kept.device())?;
     Ok(dx)
+}
+
+/// The activation of a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    /// `x sigmoid(x)`: SwiGLU.
+    Silu,
+    /// The tanh form of the Gaussian error linear unit: GeGLU.
+    Gelu,
+}
+
+impl Gate {
+    /// The number of the function in the kernels.
+    fn code<'a>(self) -> Argument<'a> {
+        match self {
+            Gate::Silu => Count(0),
+            Gate::Gelu => Count(1),
+        }
+    }
+}
+
+/// `activation(gate) * up`.
+pub(crate) fn gated(gate: &Tensor, up: &Tensor, activation: Gate) -> Result<Tensor> {
+    let (up, y, n) = (alike(up, gate)?, uninit_like(gate)?, gate.elem_count());
+    let fours = fours(&[gate, &up], n);
+    let arguments = [
+        In(gate),
+        In(&up),
+        Out(&y),
+        Count(n),
+        activation.code(),
+        fours,
+    ];
+    Kernel::typed("gated", gate).launch(Grid::elements(n), &arguments, gate.device())?;
+    Ok(y)
+}
+
+/// The gradients of the gate and of `up`.
+pub(crate) fn gated_backward(
+    gate: &Tensor,
+    up: &Tensor,
+    dy: &Tensor,
+    activation: Gate,
+) -> Result<(Tensor, Tensor)> {
+    let (up, dy, n) = (alike(up, gate)?, alike(dy, gate)?, gate.elem_count());
+    let (d_gate, d_up) = (uninit_like(gate)?, uninit_like(gate)?);
+    let fours = fours(&[gate, &up, &dy], n);
+    let arguments = [
+        In(gate),
+        In(&up),
+        In(&dy),
+        Out(&d_gate),
+        Out(&d_up),
+        Count(n),
+        activation.code(),
+        fours,
+    ];
+    Kernel::typed("gated_backward", gate).launch(Grid::elements(n), &arguments, gate.device())?;
+    Ok((d_gate, d_up))
 }
 
 /// `gelu(x + a)` for rows with the width of `a`.
@@ -197,10 +256,20 @@ pub(crate) fn join_heads(parts: &[&Tensor], s: Heads, x: &Tensor) -> Result<()> 
     Kernel::typed("join_heads", first).launch(Grid::rows(rows), &arguments, first.device())
 }
 
+/// What the codes of a quantized matrix stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// Evenly spaced values.
+    Even,
+    /// The levels of NF4.
+    Nf4,
+}
+
 /// The values of a quantized matrix in the type `dtype`, `columns` per row: of its rows `ids`, or
 /// of all rows. Codes are u8 [rows, bytes], scales f32 [rows, blocks of 64 values].
 pub(crate) fn dequantize(
     codes: &Tensor,
+    coding: Coding,
     scales: &Tensor,
     ids: Option<&Tensor>,
     columns: usize,
@@ -221,6 +290,7 @@ pub(crate) fn dequantize(
         Count(blocks),
         Count(bytes),
         Count(usize::from(ids.is_some())),
+        Count(usize::from(coding == Coding::Nf4)),
         fours(&[], columns),
     ];
     Kernel::typed("dequantize", &y).launch(Grid::elements(n), &arguments, y.device())?;

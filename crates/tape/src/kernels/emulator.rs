@@ -50,11 +50,14 @@ pub(super) fn launched() -> BTreeSet<String> {
     LAUNCHED.with_borrow(Clone::clone)
 }
 
-pub(super) const MODULES: [Module; 4] = [
+pub(super) const MODULES: [Module; 7] = [
     Module::Single,
     Module::Typed(DType::F32),
     Module::Typed(DType::BF16),
     Module::Typed(DType::F16),
+    Module::Convolution(DType::F32),
+    Module::Convolution(DType::BF16),
+    Module::Convolution(DType::F16),
 ];
 
 /// The names of the kernels that a module defines.
@@ -70,6 +73,10 @@ pub(super) fn names(of: Module) -> Vec<String> {
     };
     match of {
         Module::Single => names = after(&text, "KERNEL("),
+        Module::Convolution(dtype) => {
+            let all = after(&text, "\nTILE_KERNEL(NAME(").into_iter();
+            names.extend(all.map(|name| format!("{name}_{}", suffix(dtype))));
+        }
         Module::Typed(dtype) => {
             let of_macro = after(&text, "\nPOINTWISE(");
             names.extend(of_macro.iter().map(|name| format!("{name}_backward")));

@@ -7,7 +7,7 @@
 
 #[cfg(feature = "cuda")]
 use super::cublas;
-use super::elementwise;
+use super::{elementwise, grouped_heads};
 use crate::convert_dtype::widened;
 #[cfg(any(target_os = "macos", test))]
 use crate::convert_dtype::word_aligned;
@@ -78,13 +78,36 @@ pub(crate) fn product_f32(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     widened(&product(a, b)?)
 }
 
-/// `sum += a b`, in place. `sum` must be contiguous, f32, and its memory held by nothing else.
+/// `sum += a b`, in place. `sum` must be contiguous, f32 or of the operands' type, and its memory
+/// held by nothing else.
 pub(crate) fn add_product(sum: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     #[cfg(feature = "cuda")]
     if a.device().is_cuda() {
         return cublas::multiply(a, b, sum, 1.0);
     }
-    elementwise::add_to(sum, &product_f32(a, b)?)
+    let added = if sum.dtype() == a.dtype() {
+        product(a, b)?
+    } else {
+        product_f32(a, b)?
+    };
+    elementwise::add_to(sum, &added)
+}
+
+/// `sum[.., first.., ..] += a b` for batches, in place. `sum` must be contiguous, f32, and its
+/// memory held by nothing else. `first` and the rows of `a` are multiples of
+/// [`grouped_heads::KEYS`].
+pub(crate) fn add_product_to_rows(
+    sum: &Tensor,
+    first: usize,
+    a: &Tensor,
+    b: &Tensor,
+) -> Result<()> {
+    #[cfg(feature = "cuda")]
+    if a.device().is_cuda() {
+        let rows = sum.narrow(1, first, a.dim(1)?)?;
+        return cublas::multiply(a, b, &rows, 1.0);
+    }
+    grouped_heads::add_rows(sum, &product(a, b)?, first)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Kernels over rows of the last axis: layer norm, sums over rows, masked softmax, sums of runs of
-//! rows. Inputs must be contiguous.
+//! Kernels over rows of the last axis: norms, sums over rows, masked softmax, sums of runs of rows.
+//! Inputs must be contiguous.
 
 use super::Argument::{Count, In, Number, Out};
 use super::elementwise::{by_four, fours};
@@ -63,14 +63,15 @@ pub(crate) fn layer_norm(
     Ok(y)
 }
 
-/// `dx`, added to `held`; `dw` and `db` in f32.
+/// `dx`, added to `held`; and `dw` and `db` in f32 if one of them is trained.
 pub(crate) fn layer_norm_backward(
     x: &Tensor,
     weight: &Tensor,
     dy: &Tensor,
     held: Option<&Tensor>,
     epsilon: f64,
-) -> Result<(Tensor, Tensor, Tensor)> {
+    is_trained: bool,
+) -> Result<(Tensor, Option<[Tensor; 2]>)> {
     let (rows, width) = rows_of(x);
     let (w, dx, dy) = (single(weight)?, uninit_like(x)?, &alike(dy, x)?);
     let held = held.map(|held| alike(held, x)).transpose()?;
@@ -98,6 +99,15 @@ pub(crate) fn layer_norm_backward(
         arguments.push(fours(&read, width));
     }
     Kernel::typed(name, x).launch(Grid::rows(rows), &arguments, x.device())?;
+    if !is_trained {
+        return Ok((dx, None));
+    }
+    Ok((dx, Some(layer_norm_sums(x, dy, &moments)?)))
+}
+
+/// `dw` and `db` in f32, from the mean and `r` of each row.
+fn layer_norm_sums(x: &Tensor, dy: &Tensor, moments: &Tensor) -> Result<[Tensor; 2]> {
+    let (rows, width) = rows_of(x);
     let (blocks, name) = if by_four(&[x, dy], width) {
         (width.div_ceil(128), "layer_norm_columns_by_four")
     } else {
@@ -108,7 +118,7 @@ pub(crate) fn layer_norm_backward(
     let arguments = [
         In(x),
         In(dy),
-        In(&moments),
+        In(moments),
         Out(&sums),
         Count(width),
         Count(rows),
@@ -117,7 +127,114 @@ pub(crate) fn layer_norm_backward(
     let grid = Grid::groups(parts * blocks, SIMDS);
     Kernel::typed(name, x).launch(grid, &arguments, x.device())?;
     let sums = finished(sums, parts)?;
-    Ok((dx, sums.narrow(0, 0, width)?, sums.narrow(0, width, width)?))
+    Ok([sums.narrow(0, 0, width)?, sums.narrow(0, width, width)?])
+}
+
+/// The constants of [`Tape::rms_norm`](crate::Tape::rms_norm).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RmsNormShape {
+    /// Added to the mean of the squares.
+    pub epsilon: f64,
+    /// Added to the weight: 1 in Gemma, 0 elsewhere.
+    pub offset: f64,
+}
+
+/// `x r (w + offset)` for each row.
+pub(crate) fn rms_norm(x: &Tensor, weight: &Tensor, shape: RmsNormShape) -> Result<Tensor> {
+    let (rows, width) = rows_of(x);
+    let (w, y) = (single(weight)?, uninit_like(x)?);
+    let names = ["rms_norm_2", "rms_norm_4", "rms_norm_8"];
+    let (name, holds) = by_width("rms_norm", names, &[x, &w], width);
+    let mut arguments = vec![
+        In(x),
+        In(&w),
+        Out(&y),
+        Count(width),
+        Count(rows),
+        Number(shape.epsilon),
+        Number(shape.offset),
+    ];
+    if !holds {
+        arguments.push(fours(&[x, &w], width));
+    }
+    Kernel::typed(name, x).launch(Grid::rows(rows), &arguments, x.device())?;
+    Ok(y)
+}
+
+/// What the backward pass of [`rms_norm`] reads.
+pub(crate) struct RmsNormInputs<'a> {
+    pub x: &'a Tensor,
+    pub weight: &'a Tensor,
+    pub dy: &'a Tensor,
+    /// The gradient of `x` so far.
+    pub held: Option<&'a Tensor>,
+}
+
+/// `dx`, added to `held`; and `dw` in f32 if the weight is trained.
+pub(crate) fn rms_norm_backward(
+    inputs: &RmsNormInputs,
+    shape: RmsNormShape,
+    is_weight_trained: bool,
+) -> Result<(Tensor, Option<Tensor>)> {
+    let x = inputs.x;
+    let (rows, width) = rows_of(x);
+    let (w, dx) = (single(inputs.weight)?, uninit_like(x)?);
+    let dy = &alike(inputs.dy, x)?;
+    let held = inputs.held.map(|held| alike(held, x)).transpose()?;
+    let ratios = uninit(&[rows], DType::F32, x)?;
+    let read = [x, &w, dy, held.as_ref().unwrap_or(x)];
+    let names = [
+        "rms_norm_backward_2",
+        "rms_norm_backward_4",
+        "rms_norm_backward_8",
+    ];
+    let (name, holds) = by_width("rms_norm_backward", names, &read, width);
+    let mut arguments = vec![
+        In(x),
+        In(&w),
+        In(dy),
+        In(held.as_ref().unwrap_or(x)),
+        Out(&dx),
+        Out(&ratios),
+        Count(width),
+        Count(rows),
+        Number(shape.epsilon),
+        Number(shape.offset),
+        Count(usize::from(held.is_some())),
+    ];
+    if !holds {
+        arguments.push(fours(&read, width));
+    }
+    Kernel::typed(name, x).launch(Grid::rows(rows), &arguments, x.device())?;
+    if !is_weight_trained {
+        return Ok((dx, None));
+    }
+    let dw = rms_norm_weight_gradient(x, dy, &ratios)?;
+    Ok((dx, Some(dw)))
+}
+
+/// `dw` in f32, from `r` of each row.
+fn rms_norm_weight_gradient(x: &Tensor, dy: &Tensor, ratios: &Tensor) -> Result<Tensor> {
+    let (rows, width) = rows_of(x);
+    let (blocks, name) = if by_four(&[x, dy], width) {
+        (width.div_ceil(128), "rms_norm_columns_by_four")
+    } else {
+        (width.div_ceil(32), "rms_norm_columns")
+    };
+    let (parts, chunk) = parts(rows, blocks);
+    let sums = uninit(&[parts, width], DType::F32, x)?;
+    let arguments = [
+        In(x),
+        In(dy),
+        In(ratios),
+        Out(&sums),
+        Count(width),
+        Count(rows),
+        Count(chunk),
+    ];
+    let grid = Grid::groups(parts * blocks, SIMDS);
+    Kernel::typed(name, x).launch(grid, &arguments, x.device())?;
+    finished(sums, parts)
 }
 
 /// The number of parts of a sum over rows, and rows per part, for columns that take `blocks`

@@ -21,13 +21,17 @@ const TENSOR_CORES: &str = include_str!("source/tensor_cores.cu");
 const COMMON: &str = include_str!("source/common.h");
 const SINGLE: &str = include_str!("source/single_precision.kernel");
 /// Sources that are compiled once per element type.
-const TYPED: [&str; 5] = [
+const TYPED: [&str; 6] = [
     include_str!("source/rows.kernel"),
     include_str!("source/elements.kernel"),
     include_str!("source/feature_maps.kernel"),
     include_str!("source/attention.kernel"),
+    include_str!("source/grouped_heads.kernel"),
     include_str!("source/copies.kernel"),
 ];
+
+/// Convolutions without columns.
+const CONVOLUTIONS: &str = include_str!("source/convolutions.kernel");
 
 /// Source that is compiled once per number of register words.
 const ROW_REGISTERS: &str = include_str!("source/row_registers.kernel");
@@ -37,6 +41,9 @@ fn row_registers(words: usize) -> String {
         "#define REGISTER_WORDS {words}u\n#define REGISTERS_NAME(n) NAME(n##_{words})\n{ROW_REGISTERS}#undef REGISTER_WORDS\n#undef REGISTERS_NAME\n"
     )
 }
+
+/// Removes the definitions of [`element`].
+const UNDONE: &str = "#undef ELEMENT\n#undef ELEMENT4\n#undef NAME\n#undef LOAD\n#undef STORE\n#undef ROUNDED\n#undef LOAD4\n#undef STORE4\n#undef TILE_PLANES\n#undef TILE_F16\n";
 
 /// Definitions that load and store an element type.
 fn element(dtype: DType) -> String {
@@ -50,10 +57,16 @@ fn element(dtype: DType) -> String {
         name => format!("{name}4"),
     };
     let (read4, write4) = (four(read), four(write));
+    // Halves that hold an element on tensor cores.
+    let (planes, is_f16) = (
+        if write.is_empty() { 3 } else { 1 },
+        u8::from(dtype == DType::F16),
+    );
     let suffix = suffix(dtype);
     format!(
         "#define ELEMENT {held}\n#define ELEMENT4 {held}4\n#define NAME(n) n##_{suffix}\n#define LOAD(p, i) {read}((p)[i])\n#define STORE(p, i, v) (p)[i] = {write}(v)\n#define ROUNDED(v) {read}({write}(v))\n\
-         #define LOAD4(p, i) {read4}(*(GLOBAL const {held}4*)(&(p)[i]))\n#define STORE4(p, i, v) *(GLOBAL {held}4*)(&(p)[i]) = {write4}(v)\n"
+         #define LOAD4(p, i) {read4}(*(GLOBAL const {held}4*)(&(p)[i]))\n#define STORE4(p, i, v) *(GLOBAL {held}4*)(&(p)[i]) = {write4}(v)\n\
+         #define TILE_PLANES {planes}\n#define TILE_F16 {is_f16}\n"
     )
 }
 
@@ -62,10 +75,10 @@ pub(super) fn module(module: Module) -> String {
     match module {
         Module::Single => SINGLE.to_owned(),
         Module::Typed(dtype) => {
-            let undone = "#undef ELEMENT\n#undef ELEMENT4\n#undef NAME\n#undef LOAD\n#undef STORE\n#undef ROUNDED\n#undef LOAD4\n#undef STORE4\n";
             let held: String = REGISTER_WORDS.into_iter().map(row_registers).collect();
-            [&element(dtype), &TYPED.concat(), &held, undone].concat()
+            [&element(dtype), &TYPED.concat(), &held, UNDONE].concat()
         }
+        Module::Convolution(dtype) => [&element(dtype), CONVOLUTIONS, UNDONE].concat(),
     }
 }
 

@@ -59,8 +59,14 @@ pub(super) fn multiply(work: &Work, device: &CudaDevice) -> Result<bool> {
     let turns = ready.turns.device_ptr(&stream).0;
     let number = |n: usize| n as u32;
     let sizes = [m, n, k, work.a.step, work.b.step, work.c.step].map(number);
-    let [parts_, each, many] =
-        [parts, each(k, parts), usize::from(work.many.is_some())].map(number);
+    // How the kernel finds its matrices: a single one, lists of addresses, or equal distances.
+    let many = match (work.many, work.strides) {
+        (None, _) => 0,
+        (Some(_), None) => 1,
+        (Some(_), Some(_)) => 2,
+    };
+    let [parts_, each, many] = [parts, each(k, parts), many].map(number);
+    let strides = work.strides.unwrap_or_default().map(|n| n as u64);
     let mut builder = stream.launch_builder(function);
     for address in [&work.a.address, &work.b.address, &work.c.address] {
         builder.arg(address);
@@ -70,6 +76,9 @@ pub(super) fn multiply(work: &Work, device: &CudaDevice) -> Result<bool> {
     }
     builder.arg(&work.keep).arg(&parts_).arg(&each);
     builder.arg(&turns).arg(&many);
+    for stride in &strides {
+        builder.arg(stride);
+    }
     let config = LaunchConfig {
         grid_dim: ((tiles * parts) as u32, work.many.unwrap_or(1) as u32, 1),
         block_dim: (THREADS, 1, 1),

@@ -44,9 +44,15 @@ pub(super) struct Work {
     pub c: Side,
     /// Factor of the old result.
     pub keep: f32,
-    /// The number of matrices if operands are lists of addresses; `None` for a single product.
+    /// The number of matrices; `None` for a single product.
     pub many: Option<usize>,
+    /// Elements between neighboring matrices of `a`, `b` and `c`; `None` if operands are lists of
+    /// addresses, or for a single product.
+    pub strides: Option<[usize; 3]>,
 }
+
+/// Maximum number of matrices: groups of a launch along its second axis.
+const MOST_MATRICES: usize = 65_535;
 
 impl Work {
     /// True if every read of an operand can take four elements at once, and every write of the
@@ -55,13 +61,17 @@ impl Work {
         let [m, n, k] = self.sizes;
         let (a, b) = (self.a, self.b);
         let beside = [if a.turned { m } else { k }, if b.turned { k } else { n }];
-        let whole = |address: u64| self.many.is_some() || address.is_multiple_of(16);
+        let listed = self.many.is_some() && self.strides.is_none();
+        let whole = |address: u64| listed || address.is_multiple_of(16);
+        let apart = self.strides.unwrap_or_default();
         let fours = [beside[0], beside[1], a.step, b.step];
         fours.iter().all(|n| n.is_multiple_of(4))
             && [n, self.c.step].iter().all(|n| n.is_multiple_of(2))
             && [a.address, b.address, self.c.address]
                 .into_iter()
                 .all(whole)
+            && apart.iter().all(|n| n.is_multiple_of(4))
+            && self.many.unwrap_or(1) <= MOST_MATRICES
             && !self.c.turned
     }
 
@@ -119,6 +129,7 @@ mod tests {
             c: side(sizes[1]),
             keep: 0.0,
             many,
+            strides: None,
         }
     }
 
@@ -141,5 +152,15 @@ mod tests {
         let mut odd = work([4096, 768, 768], None);
         odd.a.address += 4;
         assert!(!odd.fits());
+        let mut apart = work([4096, 768, 768], Some(3));
+        assert!(apart.fits(), "addresses of a list are checked elsewhere");
+        apart.strides = Some([4096 * 768, 768 * 768, 4096 * 768]);
+        assert!(apart.fits());
+        apart.a.address += 4;
+        assert!(!apart.fits());
+        apart.a.address -= 4;
+        apart.strides = Some([4096 * 768 + 2, 768 * 768, 4096 * 768]);
+        assert!(!apart.fits());
+        assert!(!work([128, 128, 128], Some(70_000)).fits());
     }
 }

@@ -14,11 +14,12 @@
 //! and the logarithm of each row's sum [samples, tokens, heads], from which `p` is recomputed in
 //! blocks that stay in the cache (Dao et al. 2022). The form composed of tensor primitives saves
 //! `p` or nothing for up to 512 tokens, and the output and the sums for more. A GPU saves `qkv`
-//! alone, or also `p` if it is no larger than the output.
+//! alone, or also `p` if it is no larger than the output and heads share no keys.
 
 mod cpu_blocks;
 mod composed;
 mod gpu;
+mod grouped_blocks;
 #[cfg(feature = "cuda")]
 mod cuda_blocks;
 mod cpu_full;
@@ -27,7 +28,6 @@ mod composed_blocks;
 use super::{Form, axes, expect_shape, misfit};
 use crate::cpu::{Float, Matrix, with_float};
 use crate::error::Result;
-use crate::kernels::KernelGroup;
 use crate::kernels::copies::contiguous;
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
@@ -105,7 +105,10 @@ impl Sizes {
         let [samples, tokens, three] = axes("attention", "qkv", qkv)?;
         let width = three / 3;
         if shape.heads == 0 || width % shape.heads != 0 {
-            let expected = format!("a width divisible by {} heads", shape.heads);
+            let expected = format!(
+                "a width that is a multiple of {} (the number of heads)",
+                shape.heads
+            );
             return Err(misfit("attention", "qkv", expected, qkv));
         }
         expect_shape("attention", "qkv", qkv, &[samples, tokens, 3 * width])?;
@@ -140,7 +143,9 @@ impl Sizes {
             let GroupedAttention {
                 heads, key_heads, ..
             } = shape;
-            let expected = format!("{heads} heads of queries divisible by {key_heads} of keys");
+            let expected = format!(
+                "a number of query heads ({heads}) that is a multiple of the number of key heads ({key_heads})"
+            );
             return Err(misfit(OP, "qkv", expected, qkv));
         }
         let row = (shape.heads + 2 * shape.key_heads) * shape.head_width;
@@ -149,7 +154,7 @@ impl Sizes {
             let mut all = starts.iter().enumerate();
             let fit = all.all(|(i, &start)| start <= i % tokens.max(1));
             if starts.len() != samples * tokens || !fit {
-                let expected = "one start for each token, not after it,";
+                let expected = "one start for each token, none of them after its token,";
                 return Err(misfit(OP, "qkv", expected, qkv));
             }
         }
@@ -300,12 +305,12 @@ impl Tape<'_> {
         self.attend(qkv, Sizes::new(qkv, shape, Some(lengths.into()))?)
     }
 
-    /// Long sequences are computed in blocks: on a GPU by kernels unless the heads are too wide,
-    /// otherwise by tensor primitives. A GPU has no kernels for grouped heads.
+    /// Long sequences are computed in blocks: on a GPU by kernels, unless wide heads see later
+    /// tokens or padding, otherwise by tensor primitives.
     fn attention_form(&self, sizes: &Sizes, qkv: &Tensor) -> Form {
         let is_short = sizes.tokens <= composed_blocks::BLOCK;
-        let fits = sizes.is_plain() && (is_short || gpu::is_blocked(sizes, qkv));
-        self.form_that_fits(KernelGroup::Attention, qkv, fits)
+        let fits = is_short || gpu::is_blocked(sizes, qkv);
+        self.form_that_fits(gpu::kernel_group(sizes, qkv), qkv, fits)
     }
 
     fn attend(&self, qkv: &Value, sizes: Sizes) -> Result<Value> {

@@ -81,7 +81,7 @@ impl Tape<'_> {
         expect_filled("avg_pool", "x", x)?;
         let covers = |size: usize| size + 2 * shape.padding >= shape.kernel;
         if shape.stride == 0 || shape.padding >= shape.kernel || !covers(height) || !covers(width) {
-            let expected = format!("an image that {shape:?} fits");
+            let expected = format!("an image that is large enough for {shape:?}");
             return Err(misfit("avg_pool", "x", expected, x));
         }
         let rows = Line::new(height, shape, divisor);

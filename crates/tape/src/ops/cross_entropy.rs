@@ -48,7 +48,7 @@ impl Tape<'_> {
             let expected = match targets {
                 ClassTargets::Labels(labels) => format!("{} rows, one per label", labels.len()),
                 ClassTargets::Probabilities(shares) => {
-                    format!("as many elements as {} probabilities", shares.len())
+                    format!("as many elements as the {} probabilities", shares.len())
                 }
             };
             return Err(misfit("cross_entropy", "logits", expected, logits));

@@ -3,29 +3,23 @@
 //! from which operations that need `y` recompute it.
 
 use super::activation::{composed_slope as gelu_slope_composed, gelu_and_slope};
-use super::expect_shape;
 use super::sigmoid::{composed_sigmoid, sigmoid};
+use super::{Form, expect_shape};
 use crate::convert_dtype::{in_full, widened};
 use crate::cpu::{Float, View, buffer, to_tensor, wide, with_float};
 use crate::error::Result;
 use crate::kernels::copies::contiguous;
+use crate::kernels::{KernelGroup, elementwise};
 use crate::saved_input::Recompute;
 use crate::tape::{Tape, Value};
 use candle_core::Tensor;
 use rayon::prelude::*;
 
+pub use crate::kernels::elementwise::Gate;
+
 const OP: &str = "gated";
 /// Elements per task.
 const CHUNK: usize = 1 << 14;
-
-/// The activation of a gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
-    /// `x sigmoid(x)`: SwiGLU.
-    Silu,
-    /// The tanh form of the Gaussian error linear unit: GeGLU.
-    Gelu,
-}
 
 impl Gate {
     /// The activation and its derivative.
@@ -64,9 +58,9 @@ impl Tape<'_> {
     pub fn gated(&self, gate: &Value, up: &Value, activation: Gate) -> Result<Value> {
         self.poll()?;
         expect_shape(OP, "up", up, gate.dims())?;
-        let fused = self.fuses(gate.tensor());
+        let form = self.form(KernelGroup::Gated, gate.tensor());
         let u = contiguous(up.tensor())?;
-        let y = forward(&contiguous(gate.tensor())?, &u, activation, fused)?;
+        let y = forward(&contiguous(gate.tensor())?, &u, activation, form)?;
         if !self.records(&[gate, up]) {
             return Ok(Value::constant(y));
         }
@@ -74,14 +68,14 @@ impl Tape<'_> {
         let again = {
             let u = u.clone();
             Recompute::new(kept.clone(), &[&u.clone()], move |gate| {
-                forward(gate, &u, activation, fused)
+                forward(gate, &u, activation, form)
             })
         };
         let counted = kept.clone();
         let saved = [counted.counted(), vec![&u]].concat();
         let held = u.clone();
         let y = self.push(y, &saved, move |dy, sink| {
-            let (dg, du) = backward(&kept.get()?, &held, &contiguous(&dy)?, activation, fused)?;
+            let (dg, du) = backward(&kept.get()?, &held, &contiguous(&dy)?, activation, form)?;
             sink.add_owned(gate_id, dg)?;
             sink.add_owned(up_id, du)
         });
@@ -89,8 +83,11 @@ impl Tape<'_> {
     }
 }
 
-fn forward(gate: &Tensor, up: &Tensor, activation: Gate, fused: bool) -> Result<Tensor> {
-    if !fused {
+fn forward(gate: &Tensor, up: &Tensor, activation: Gate, form: Form) -> Result<Tensor> {
+    if form == Form::Device {
+        return elementwise::gated(gate, up, activation);
+    }
+    if form == Form::Composed {
         return in_full([gate, up], |[gate, up]| {
             Ok((activation.composed(&gate)? * up)?)
         });
@@ -115,9 +112,12 @@ fn backward(
     up: &Tensor,
     dy: &Tensor,
     activation: Gate,
-    fused: bool,
+    form: Form,
 ) -> Result<(Tensor, Tensor)> {
-    if !fused {
+    if form == Form::Device {
+        return elementwise::gated_backward(gate, up, dy, activation);
+    }
+    if form == Form::Composed {
         let (g, dy) = (widened(gate)?, widened(dy)?);
         let dg = ((&dy * widened(up)?)? * activation.composed_slope(&g)?)?;
         let du = (dy * activation.composed(&g)?)?;

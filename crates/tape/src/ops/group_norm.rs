@@ -32,7 +32,7 @@ impl Sizes {
     fn new(x: &Value, groups: usize, epsilon: f64) -> Result<Self> {
         let [_, channels, height, width] = axes("group_norm", "x", x)?;
         if groups == 0 || channels % groups != 0 {
-            let expected = format!("a multiple of {groups} channels");
+            let expected = format!("a number of channels that is a multiple of {groups}");
             return Err(misfit("group_norm", "x", expected, x));
         }
         Ok(Sizes {

@@ -10,10 +10,9 @@ use crate::convert_dtype::{convert, widened};
 use crate::cpu::{self, Float, Matrix, Product, View, buffer, row_chunks, to_tensor, with_float};
 use crate::error::Result;
 use crate::gradients::Gradients;
-use crate::kernels::KernelGroup;
 use crate::kernels::copies::contiguous;
 use crate::kernels::matmul::{add_product, product as gpu_product, product_f32};
-use crate::kernels::{elementwise, row_kernels};
+use crate::kernels::{self, KernelGroup, elementwise, row_kernels};
 use crate::ops::stock_product;
 use crate::saved_input::SavedInput;
 use crate::tape::{Tape, Value};
@@ -131,7 +130,7 @@ impl Past {
             add_weight_gradient(sink, w_id, &dy, &x, self.form)?;
         }
         if let Some(w) = self.weight {
-            sink.add_owned(x_id, inner(&dy, &w, self.form)?.reshape(self.shape)?)?;
+            add_input_gradient(sink, x_id, [&dy, &w], &self.shape, self.form)?;
         }
         Ok(())
     }
@@ -248,6 +247,28 @@ pub(super) fn add_weight_gradient(
     match sink.accumulator(id).filter(fits) {
         Some(held) => add_product(held, &dy.t()?, x),
         None => sink.add_owned(id, product_f32(&dy.t()?, x)?),
+    }
+}
+
+/// Adds `dx = dy W` to the gradient of the input, which has this shape. A GPU adds it in place to a
+/// gradient that another map of the same input has left.
+pub(super) fn add_input_gradient(
+    sink: &mut Gradients,
+    id: Option<usize>,
+    operands: [&Tensor; 2],
+    shape: &Shape,
+    form: Form,
+) -> Result<()> {
+    let [dy, w] = operands;
+    let fits = |held: &&Tensor| {
+        held.dtype() == dy.dtype()
+            && held.is_contiguous()
+            && kernels::run_on(KernelGroup::Accumulate, held)
+    };
+    let held = sink.accumulator(id).filter(|_| form == Form::Device);
+    match held.filter(fits) {
+        Some(held) => add_product(&held.reshape((dy.dim(0)?, w.dim(1)?))?, dy, w),
+        None => sink.add_owned(id, inner(dy, w, form)?.reshape(shape)?),
     }
 }
 

@@ -27,6 +27,9 @@ use rayon::prelude::*;
 const CHUNK_ELEMENTS: usize = 1 << 20;
 /// Elements of a chunk's scores on a GPU, whose products need many rows: 32 MiB in f32.
 const DEVICE_ELEMENTS: usize = 1 << 23;
+/// Minimum number of rows of a chunk on CUDA: each chunk reads all of `W` once or twice, and
+/// products of few rows wait for that.
+const CUDA_ROWS: usize = 256;
 /// A target that does not count.
 pub const IGNORED: u32 = u32::MAX;
 
@@ -141,6 +144,9 @@ impl Tape<'_> {
         let (input, weight_in) = (contiguous(&read(x)?)?, contiguous(&read(weight)?)?);
         let form = self.form(KernelGroup::LinearCrossEntropy, &input);
         let elements = match form {
+            Form::Device if input.device().is_cuda() => {
+                DEVICE_ELEMENTS.max(CUDA_ROWS.saturating_mul(vocabulary))
+            }
             Form::Device => DEVICE_ELEMENTS,
             Form::Cpu | Form::Composed => CHUNK_ELEMENTS,
         };

@@ -68,7 +68,10 @@ fn expect_fit(a: &Value, b: &Value) -> Result<()> {
         return Ok(());
     }
     let lead: String = lead.iter().map(|n| format!("{n}, ")).collect();
-    let expected = format!("[{lead}{inner}, any] beside a {:?}", a.dims());
+    let expected = format!(
+        "[{lead}{inner}, any] to match the first operand {:?}",
+        a.dims()
+    );
     refuse("b", b, expected)
 }
 

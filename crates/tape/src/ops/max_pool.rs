@@ -129,7 +129,7 @@ impl Tape<'_> {
             || !covers(height)
             || !covers(width)
         {
-            let expected = format!("an image that {shape:?} fits");
+            let expected = format!("an image that is large enough for {shape:?}");
             return Err(misfit("max_pool", "x", expected, x));
         }
         let out = |size: usize| (size + 2 * shape.padding - shape.kernel) / shape.stride + 1;

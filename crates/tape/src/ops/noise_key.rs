@@ -56,8 +56,9 @@ impl Noise {
             let positions = positions.map_or(String::new(), |p| {
                 format!(" and tokens for {} positions", p.len())
             });
-            let expected =
-                format!("a first axis of size {samples} (the samples in the noise key){positions}");
+            let expected = format!(
+                "a first axis of size {samples}, for the samples in the noise key{positions}"
+            );
             return Err(misfit(op, "x", expected, x));
         }
         Ok(Noise {

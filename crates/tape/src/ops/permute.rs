@@ -17,7 +17,7 @@ impl Tape<'_> {
             back[from] = to;
         }
         if order.len() != x.dims().len() || back.contains(&usize::MAX) {
-            let expected = format!("one axis for each of {order:?}");
+            let expected = format!("as many axes as the order {order:?} has");
             return Err(misfit("permute", "x", expected, x));
         }
         let copies = self.copies();

@@ -33,7 +33,7 @@ impl Tape<'_> {
             let expected = format!("a last axis of {inputs}");
             return Err(misfit(
                 "quantized_linear",
-                &format!("x of a weight [{outputs}, {inputs}]"),
+                &format!("x for a weight of shape [{outputs}, {inputs}]"),
                 expected,
                 x,
             ));

@@ -4,11 +4,13 @@
 //! rotated queries and keys are joined with the values to the input of attention, so that they
 //! exist once. Backward: the transposed map. Nothing is saved.
 
-use super::{axes, expect_shape, misfit};
+use super::{Form, axes, expect_shape, misfit};
 use crate::convert_dtype::{host_tensor, widened};
 use crate::cpu::{Float, View, buffer, row_chunks, to_tensor, wide, with_float};
 use crate::error::Result;
+use crate::kernels::KernelGroup;
 use crate::kernels::copies::{self, contiguous, owned};
+use crate::kernels::rotated_heads::{self, RotatedHeads};
 use crate::tape::{Tape, Value};
 use candle_core::{D, DType, Device, Tensor};
 use rayon::prelude::*;
@@ -62,8 +64,8 @@ impl Rotation {
             })
             .collect();
         let table = |number: fn(f64) -> f64| {
-            let values = angles.iter().map(|&angle| factor * number(angle)).collect();
-            host_tensor(values, &shape, dtype, device)
+            let values = angles.par_iter().map(|&angle| factor * number(angle));
+            host_tensor(values.collect(), &shape, dtype, device)
         };
         Ok(Rotation {
             cosines: table(f64::cos)?,
@@ -109,6 +111,17 @@ impl JoinedHeads {
     fn rotated(self) -> usize {
         self.heads + self.key_heads
     }
+
+    /// The heads as the kernels of a GPU take them.
+    fn on_device(self, tokens: usize, rotation: Option<&Rotation>) -> RotatedHeads<'_> {
+        RotatedHeads {
+            tokens,
+            heads: self.heads,
+            key_heads: self.key_heads,
+            head_width: self.head_width,
+            tables: rotation.map(|rotation| [&rotation.cosines, &rotation.sines]),
+        }
+    }
 }
 
 impl Tape<'_> {
@@ -124,16 +137,24 @@ impl Tape<'_> {
         self.poll()?;
         let [query, key, value] = parts;
         heads.expect_fit(parts, rotation)?;
-        let fused = self.fuses(query.tensor());
+        let form = self.form(KernelGroup::RotaryEmbedding, query.tensor());
         let parts = [query, key, value].map(|part| part.tensor().clone());
-        let joined = if fused {
-            with_float!("rotary_embedding", parts[0], T => joined::<T>(&parts, heads, rotation))?
-        } else {
-            self.join(&[&parts[0], &parts[1], &parts[2]], 2)?
-        };
-        let y = match rotation {
-            Some(rotation) if !fused => turned(&joined, heads, rotation, Way::Forward)?,
-            _ => joined,
+        let y = match form {
+            Form::Device => {
+                let [q, k, v] = &parts;
+                let parts = [contiguous(q)?, contiguous(k)?, contiguous(v)?];
+                rotated_heads::join(&parts, &heads.on_device(query.dims()[1], rotation))?
+            }
+            Form::Cpu => {
+                with_float!("rotary_embedding", parts[0], T => joined::<T>(&parts, heads, rotation))?
+            }
+            Form::Composed => {
+                let joined = self.join(&[&parts[0], &parts[1], &parts[2]], 2)?;
+                match rotation {
+                    Some(rotation) => turned(&joined, heads, rotation, Way::Forward)?,
+                    None => joined,
+                }
+            }
         };
         if !self.records(&[query, key, value]) {
             return Ok(Value::constant(y));
@@ -141,11 +162,15 @@ impl Tape<'_> {
         let ids = [query.id(), key.id(), value.id()];
         let rotation = rotation.cloned();
         Ok(self.push(y, &[], move |dy, sink| {
-            let dy = contiguous(&dy)?;
-            let parts = if fused {
-                with_float!("rotary_embedding", dy, T => split::<T>(&dy, heads, rotation.as_ref()))?
-            } else {
-                composed_split(&dy, heads, rotation.as_ref())?
+            let (dy, rotation) = (contiguous(&dy)?, rotation.as_ref());
+            let parts = match form {
+                Form::Device => {
+                    rotated_heads::split(&dy, &heads.on_device(dy.dims()[1], rotation))?
+                }
+                Form::Cpu => {
+                    with_float!("rotary_embedding", dy, T => split::<T>(&dy, heads, rotation))?
+                }
+                Form::Composed => composed_split(&dy, heads, rotation)?,
             };
             for (id, part) in ids.into_iter().zip(parts) {
                 sink.add_owned(id, part)?;

@@ -48,7 +48,10 @@ impl KeepRule<'_> {
             quota.tokens <= tokens && quota.kept.is_none_or(|kept| kept <= quota.tokens)
         };
         if self.quotas.len() != samples || !self.quotas.iter().all(fits) {
-            let expected = format!("the tokens of {} quotas", self.quotas.len());
+            let expected = format!(
+                "one sample for each of the {} quotas, with enough tokens,",
+                self.quotas.len()
+            );
             return Err(misfit("keep", "logits", expected, logits));
         }
         if !(self.temperature > 0.0 && self.temperature.is_finite()) {

@@ -7,7 +7,7 @@
 use candle_core::{DType, Device, Tensor};
 use tape::{
     Activation, Affine, AttentionShape, Cancel, Conv2dShape, Gate, GroupedAttention, JoinedHeads,
-    Kernels, Parameters, Result, RmsNormShape, Rotation, Tape, Value,
+    Kernels, LowRankTerm, Parameters, Result, RmsNormShape, Rotation, Tape, Value,
 };
 
 fn zeros(shape: &[usize]) -> Value {
@@ -48,10 +48,21 @@ fn grouped(tape: &Tape, key_heads: usize) -> Result<Value> {
     tape.grouped_attention(&zeros(&[2, 3, 16]), shape, None)
 }
 
+/// A low-rank term of `x` [2, 7] with these matrices, added to zeros of the shape `sum`.
+fn low_rank(tape: &Tape, sum: &[usize], matrices: [&[usize]; 2]) -> Result<Value> {
+    let [down, up] = matrices.map(zeros);
+    let term = LowRankTerm {
+        down: &down,
+        up: &up,
+        factor: 2.0,
+    };
+    tape.add_low_rank(zeros(sum), &zeros(&[2, 7]), &term)
+}
+
 type Refused = fn(&Tape) -> Result<Value>;
 
 /// The attempt, and the words that its message must contain: operation, given shape, needed shape.
-const TABLE: [(Refused, &[&str]); 30] = [
+const TABLE: [(Refused, &[&str]); 32] = [
     (
         |t| t.linear(&zeros(&[2, 7]), &zeros(&[6, 5]), None),
         &["linear", "weight", "[6, 5]", "[6, 7]"],
@@ -69,6 +80,14 @@ const TABLE: [(Refused, &[&str]); 30] = [
             t.rms_norm(&zeros(&[2, 7]), &zeros(&[5]), shape)
         },
         &["rms_norm", "weight", "[5]", "[7]"],
+    ),
+    (
+        |t| low_rank(t, &[2, 6], [&[3, 5], &[6, 3]]),
+        &["add_low_rank", "the first matrix", "[3, 5]", "[3, 7]"],
+    ),
+    (
+        |t| low_rank(t, &[2, 6], [&[3, 7], &[6, 2]]),
+        &["add_low_rank", "the second matrix", "[6, 2]", "[6, 3]"],
     ),
     (
         |t| t.gated(&zeros(&[2, 7]), &zeros(&[2, 5]), Gate::Silu),
@@ -90,7 +109,7 @@ const TABLE: [(Refused, &[&str]); 30] = [
     ),
     (
         |t| grouped(t, 3),
-        &["grouped_attention", "qkv", "4 heads", "3 of keys"],
+        &["grouped_attention", "qkv", "(4)", "key heads (3)"],
     ),
     (
         |t| grouped(t, 1),
@@ -171,7 +190,7 @@ const TABLE: [(Refused, &[&str]); 30] = [
     ),
     (
         |t| heads(t, &[2, 5, 12], 3),
-        &["attention", "[2, 5, 12]", "3 heads"],
+        &["attention", "[2, 5, 12]", "multiple of 3"],
     ),
     (
         |t| heads(t, &[2, 5, 13], 2),

@@ -5,12 +5,15 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
+use std::path::Path;
 use tape::device::read;
 use tape::inplace::to_f64;
 use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Rng, Tape, Value};
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
-const BITS: [(Bits, f64); 2] = [(Bits::Eight, 127.0), (Bits::Four, 7.0)];
+const BITS: [Bits; 3] = [Bits::Eight, Bits::Four, Bits::Nf4];
+/// The kinds with evenly spaced codes, and their largest code.
+const EVEN: [(Bits, f64); 2] = [(Bits::Eight, 127.0), (Bits::Four, 7.0)];
 
 /// Normal values whose scale differs from row to row.
 fn matrix(seed: u64, rows: usize, columns: usize) -> Tensor {
@@ -24,6 +27,134 @@ fn matrix(seed: u64, rows: usize, columns: usize) -> Tensor {
     Tensor::from_vec(values, (rows, columns), &Device::Cpu).unwrap()
 }
 
+/// The levels of NF4, by decoding every code with a scale of 1.
+fn nf4_levels() -> Vec<f64> {
+    let codes: Vec<u8> = (0..32).map(|code| code % 16).collect();
+    let codes = Tensor::from_vec(codes, (1, 32), &Device::Cpu).unwrap();
+    let scales = Tensor::from_vec(vec![1.0f32], (1, 1), &Device::Cpu).unwrap();
+    let weight = Quantized::restore(Bits::Nf4, [1, 16], codes, scales).unwrap();
+    to_f64(&weight.whole(DType::F64).unwrap()).unwrap()
+}
+
+/// The quantile of the normal distribution at `fraction`, by bisection of its integral (Simpson).
+fn normal_quantile(fraction: f64) -> f64 {
+    let density = |x: f64| (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    let below = |x: f64| {
+        let (steps, mut sum) = (400, density(0.0) + density(x));
+        for step in 1..steps {
+            let factor = if step % 2 == 1 { 4.0 } else { 2.0 };
+            sum += factor * density(x * f64::from(step) / f64::from(steps));
+        }
+        0.5 + sum * x / f64::from(steps) / 3.0
+    };
+    let (mut low, mut high) = (-4.0, 4.0);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if below(middle) < fraction {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    (low + high) / 2.0
+}
+
+/// The levels by the formula of the QLoRA paper, as in bitsandbytes: quantiles at evenly spaced
+/// fractions, 8 of them above and 7 below zero, divided by the largest. The outermost fraction is
+/// the mean of `1 - 1/(2 * 15)` and `1 - 1/(2 * 16)`.
+fn nf4_by_formula() -> Vec<f64> {
+    let outermost = 1.0 - (1.0 / 30.0 + 1.0 / 32.0) / 2.0;
+    let mut levels = vec![0.0];
+    for (count, sign) in [(7, -1.0), (8, 1.0)] {
+        levels.extend((0..count).map(|i| {
+            let fraction = outermost + (0.5 - outermost) * f64::from(i) / f64::from(count);
+            sign * normal_quantile(fraction)
+        }));
+    }
+    levels.sort_by(f64::total_cmp);
+    let largest = levels[15];
+    levels.into_iter().map(|level| level / largest).collect()
+}
+
+#[test]
+fn the_levels_of_nf4_are_those_of_the_papers_formula() {
+    let (found, expected) = (nf4_levels(), nf4_by_formula());
+    assert_eq!(found.len(), 16);
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+    }
+    assert_eq!((found[0], found[7], found[15]), (-1.0, 0.0, 1.0));
+}
+
+#[test]
+fn nf4_rounds_each_value_to_the_nearest_level() {
+    let levels = nf4_levels();
+    let values: Vec<f32> = (0..=2_000).map(|i| i as f32 / 1_000.0 - 1.0).collect();
+    // A block has 63 of the values, and 1, which is its scale.
+    for part in values.chunks(63) {
+        let block: Vec<f32> = part.iter().copied().chain([1.0]).collect();
+        let weight = Tensor::from_vec(block, (1, part.len() + 1), &Device::Cpu).unwrap();
+        let read = dense(&Quantized::from_weight(&weight, Bits::Nf4).unwrap());
+        for (value, read) in part.iter().zip(to_f64(&read).unwrap()) {
+            let error = (f64::from(*value) - read).abs();
+            let mut errors = levels.iter().map(|l| (f64::from(*value) - l).abs());
+            assert!(errors.all(|e| error <= e + 1e-12), "{value} as {read}");
+        }
+    }
+}
+
+/// The levels, the scales, the codes and the values that are read again are those of bitsandbytes
+/// (`make_references.py`), bit by bit. Only the places of the codes in the bytes differ.
+#[test]
+fn nf4_is_that_of_bitsandbytes() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = here.join("../models/tests/fixtures/published/references/values.safetensors");
+    let all = candle_core::safetensors::load(file, &Device::Cpu).unwrap();
+    let expected = |part: &str| &all[&format!("nf4.{part}")];
+    let floats = |tensor: &Tensor| read::<f32>(tensor).unwrap();
+    let levels: Vec<f32> = nf4_levels().iter().map(|level| *level as f32).collect();
+    assert_eq!(levels, floats(expected("levels")));
+    let weight = Quantized::from_weight(expected("values"), Bits::Nf4).unwrap();
+    let [(_, codes), (_, scales)] = weight.named("w");
+    assert_eq!(floats(&scales), floats(expected("scales")));
+    let codes = read::<u8>(&codes).unwrap();
+    let blocks = codes.chunks_exact(32);
+    let codes = blocks.flat_map(|block| {
+        let (low, high) = (block.iter().map(|c| c % 16), block.iter().map(|c| c / 16));
+        low.chain(high)
+    });
+    let codes: Vec<u8> = codes.collect();
+    assert_eq!(codes, read::<u8>(expected("codes")).unwrap());
+    assert!((0..16).all(|code| codes.contains(&code)));
+    let values = floats(expected("read"));
+    assert_eq!(floats(&weight.whole(DType::F32).unwrap()), values);
+    let none = Parameters::default();
+    let rows: Vec<u32> = (0..weight.dims()[0] as u32).collect();
+    for kernels in FORMS {
+        let tape = Tape::forward_only(&none, Cancel::default(), kernels);
+        let found = tape.quantized_embedding(&weight, &rows, &[rows.len()]);
+        assert_eq!(floats(found.unwrap().tensor()), values, "{kernels:?}");
+    }
+}
+
+/// On normally distributed weights, NF4 has about 0.74 times the mean squared error of the evenly
+/// spaced codes. So the guide recommends it.
+#[test]
+fn nf4_is_more_exact_than_even_codes_on_normal_weights() {
+    let stream = Rng::new(11);
+    let values: Vec<f32> = (0..64 * 512).map(|i| stream.normal(i) as f32).collect();
+    let weight = Tensor::from_vec(values, (64, 512), &Device::Cpu).unwrap();
+    let exact = to_f64(&weight).unwrap();
+    let error = |bits| {
+        let read = to_f64(&dense(&Quantized::from_weight(&weight, bits).unwrap())).unwrap();
+        let errors = read.iter().zip(&exact).map(|(a, b)| (a - b) * (a - b));
+        errors.sum::<f64>() / exact.len() as f64
+    };
+    let (even, normal) = (error(Bits::Four), error(Bits::Nf4));
+    assert!(normal < 0.8 * even, "{normal} {even}");
+    assert!(normal > 0.6 * even, "{normal} {even}");
+}
+
 /// Decodes a quantized matrix value by value, from the tensors of a file.
 fn dense(weight: &Quantized) -> Tensor {
     let ([(_, codes), (_, scales)], [rows, columns]) = (weight.named("w"), weight.dims());
@@ -33,9 +164,12 @@ fn dense(weight: &Quantized) -> Tensor {
         codes.chunks_exact(width).collect::<Vec<_>>(),
         scales.len() / rows,
     );
+    let levels = nf4_levels();
     let value = |row: usize, column: usize| {
         let (block, at) = (column / 64, column % 64);
         let code = match weight.bits() {
+            Bits::Nf4 if at < 32 => levels[usize::from(codes[row][32 * block + at] % 16)],
+            Bits::Nf4 => levels[usize::from(codes[row][32 * block + at - 32] / 16)],
             Bits::Eight => f64::from(codes[row][column]) - 128.0,
             Bits::Four if at < 32 => f64::from(codes[row][32 * block + at] % 16) - 8.0,
             Bits::Four => f64::from(codes[row][32 * block + at - 32] / 16) - 8.0,
@@ -48,7 +182,7 @@ fn dense(weight: &Quantized) -> Tensor {
 
 #[test]
 fn quantization_error_is_at_most_half_a_scale() {
-    for (bits, top) in BITS {
+    for (bits, top) in EVEN {
         for (rows, columns) in [(1, 1), (3, 64), (5, 65), (4, 95), (2, 129), (300, 257)] {
             let weight = matrix(1, rows, columns);
             let values = to_f64(&weight).unwrap();
@@ -68,7 +202,7 @@ fn quantization_error_is_at_most_half_a_scale() {
 
 #[test]
 fn zeros_and_exact_codes_survive_quantization() {
-    for (bits, _) in BITS {
+    for bits in BITS {
         let zeros = Tensor::zeros((3, 70), DType::F32, &Device::Cpu).unwrap();
         let read = to_f64(&dense(&Quantized::from_weight(&zeros, bits).unwrap())).unwrap();
         assert!(read.iter().all(|v| *v == 0.0));
@@ -132,7 +266,7 @@ fn check_alike(a: &Mapped, b: &Mapped, what: &str) {
 /// The second shape takes four tiles, the last one short.
 #[test]
 fn a_quantized_linear_layer_equals_the_decoded_one() {
-    for (bits, _) in BITS {
+    for bits in BITS {
         for (outputs, inputs) in [(5, 70), (300, 700)] {
             let weight = Quantized::from_weight(&matrix(3, outputs, inputs), bits).unwrap();
             let plain = dense(&weight);
@@ -181,7 +315,7 @@ fn frozen_embeddings_return_rows_and_record_nothing() {
         let plain = Value::constant(weight.clone());
         let rows = tape.embedding(&plain, &ids, &[2, 3]).unwrap();
         assert_eq!((rows.dims(), tape.peak_saved_bytes()), (&[2, 3, 70][..], 0));
-        for (bits, _) in BITS {
+        for bits in BITS {
             let quantized = Quantized::from_weight(&weight, bits).unwrap();
             let rows = tape.quantized_embedding(&quantized, &ids, &[2, 3]).unwrap();
             let plain = Value::constant(dense(&quantized).to_dtype(DType::F32).unwrap());

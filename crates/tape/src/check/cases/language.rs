@@ -1,10 +1,12 @@
 //! Cases of the operations of today's language models: norms by the root mean square, rotated
-//! heads, grouped-query attention, gated feed-forward branches, and capped scores.
+//! heads, grouped-query attention, gated feed-forward branches, low-rank terms, and capped scores.
 
 use super::{Row, labels};
 use crate::convert_dtype::host_tensor;
 use crate::error::Result;
-use crate::ops::{Gate, GroupedAttention, IGNORED, JoinedHeads, RmsNormShape, Rotation};
+use crate::ops::{
+    Gate, GroupedAttention, IGNORED, JoinedHeads, LowRankTerm, RmsNormShape, Rotation,
+};
 use crate::tape::{Tape, Value};
 
 const NORM: RmsNormShape = RmsNormShape {
@@ -66,6 +68,18 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             vec![vec![n, 4, 9], vec![n, 4, 9], vec![3, 9]],
             |t, v| t.linear(&t.gated(&v[0], &v[1], Gate::Gelu)?, &v[2], None),
         ),
+        (
+            "linear with a low-rank term",
+            vec![vec![n, 5, 7], vec![6, 7], vec![3, 7], vec![6, 3]],
+            |t, v| {
+                let term = LowRankTerm {
+                    down: &v[2],
+                    up: &v[3],
+                    factor: 1.7,
+                };
+                t.add_low_rank(t.linear(&v[0], &v[1], None)?, &v[0], &term)
+            },
+        ),
         ("rotary_embedding", heads.clone(), |t, v| rotated(t, v, 3)),
         (
             "rotary_embedding of a part of each head",
@@ -119,6 +133,22 @@ pub(super) fn rows(n: usize) -> Vec<Row> {
             |t, v| {
                 let starts = [0, 0, 0, 3, 3, 5, 5, 5, 5].repeat(v[0].dims()[0]);
                 t.grouped_attention(&v[0], GROUPS, Some(&starts))
+            },
+        ),
+        (
+            "grouped_attention of packed documents with a window and a soft cap",
+            vec![vec![n, 13, 48]],
+            |t, v| {
+                let shape = GroupedAttention {
+                    heads: 8,
+                    head_width: 4,
+                    window: Some(5),
+                    soft_cap: Some(1.6),
+                    ..GROUPS
+                };
+                let starts = [0, 0, 2, 2, 2, 2, 2, 2, 2, 2, 10, 10, 10];
+                let starts = starts.repeat(v[0].dims()[0]);
+                t.grouped_attention(&v[0], shape, Some(&starts))
             },
         ),
         (

@@ -1,7 +1,7 @@
 //! Cases too large for finite differences, for paths that a GPU takes only with large inputs:
 //! attention in several blocks of queries, and heads whose width lets products read them in place.
 
-use super::{Case, CaseSpec, Row, labels, lengths, made, quantized, specs};
+use super::{Case, CaseSpec, Row, convolutions, labels, lengths, made, quantized, specs};
 use crate::error::Result;
 use crate::ops::{AttentionShape, Conv2dShape};
 use crate::quantized::Bits;
@@ -23,7 +23,7 @@ pub fn large_cases(n: usize) -> Result<Vec<Case>> {
 /// As [`large_cases`], without the inputs.
 // tidy: table
 pub fn large_specs(n: usize) -> Vec<CaseSpec> {
-    let table: Vec<Row> = vec![
+    let mut table: Vec<Row> = vec![
         (
             "attention of many queries, causal",
             vec![vec![n, 150, 48]],
@@ -97,6 +97,11 @@ pub fn large_specs(n: usize) -> Vec<CaseSpec> {
             vec![vec![n, 3, 132], vec![100]],
             |t, v| quantized(t, v, Bits::Four),
         ),
+        (
+            "quantized_linear NF4 of wide rows",
+            vec![vec![n, 3, 132], vec![100]],
+            |t, v| quantized(t, v, Bits::Nf4),
+        ),
         ("gather of many values", vec![vec![n, 2, 5]], |t, v| {
             let rows = 2 * v[0].dims()[0] as u32;
             let indices: Vec<u32> = (0..rows * 200).map(|i| i * i % 7 % 5).collect();
@@ -130,5 +135,6 @@ pub fn large_specs(n: usize) -> Vec<CaseSpec> {
             },
         ),
     ];
+    table.extend(convolutions::large_rows(n));
     specs(table)
 }

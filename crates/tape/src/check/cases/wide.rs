@@ -86,9 +86,14 @@ fn gated(t: &Tape, v: &[Value]) -> Result<Value> {
 
 /// Rotates whole heads of this width, of which two of queries share one of keys.
 fn rotated(t: &Tape, v: &[Value], head_width: usize) -> Result<Value> {
+    rotated_part(t, v, head_width, head_width)
+}
+
+/// Rotates the first `width` values of each head.
+fn rotated_part(t: &Tape, v: &[Value], head_width: usize, width: usize) -> Result<Value> {
     let (x, tokens) = (v[0].tensor(), v[0].dims()[1]);
-    let exponent = |i: usize| -2.0 * i as f64 / head_width as f64;
-    let frequencies: Vec<f64> = (0..head_width / 2)
+    let exponent = |i: usize| -2.0 * i as f64 / width as f64;
+    let frequencies: Vec<f64> = (0..width / 2)
         .map(|i| 10_000.0_f64.powf(exponent(i)))
         .collect();
     let rotation = Rotation::new(&frequencies, 1.0, 0..tokens, x.dtype(), x.device())?;
@@ -154,6 +159,11 @@ pub fn wide_specs() -> Vec<CaseSpec> {
             vec![vec![1, 9, 1600], vec![1, 9, 1600]],
             gated,
         ),
+        (
+            "gated gelu of 1,024",
+            vec![vec![1, 9, 1024], vec![1, 9, 1024]],
+            |t, v| t.gated(&v[0], &v[1], Gate::Gelu),
+        ),
         ("dropout of 768", vec![vec![1, 9, 768]], |t, v| {
             keyed(&v[0], |key| t.dropout(&v[0], 0.1, key))
         }),
@@ -166,6 +176,11 @@ pub fn wide_specs() -> Vec<CaseSpec> {
         ("rotary_embedding, head size 128", heads_of(128), |t, v| {
             rotated(t, v, 128)
         }),
+        (
+            "rotary_embedding of a part of each head, head size 64",
+            heads_of(64),
+            |t, v| rotated_part(t, v, 64, 32),
+        ),
         (
             "attention over 196 tokens, head size 64",
             vec![vec![1, 196, 192]],
@@ -212,9 +227,32 @@ pub fn wide_specs() -> Vec<CaseSpec> {
             |t, v| t.grouped_attention(&v[0], shared_keys(128, None), None),
         ),
         (
+            "grouped_attention over 520 tokens, head size 256, documents and soft cap",
+            vec![vec![1, 520, 4 * 256]],
+            |t, v| {
+                let starts: Vec<usize> = (0..520).map(|token| token / 130 * 130).collect();
+                let shape = GroupedAttention {
+                    soft_cap: Some(50.0),
+                    ..shared_keys(256, None)
+                };
+                t.grouped_attention(&v[0], shape, Some(&starts))
+            },
+        ),
+        (
+            "grouped_attention over 2,048 tokens, head size 128",
+            vec![vec![1, 2048, 4 * 128]],
+            |t, v| t.grouped_attention(&v[0], shared_keys(128, None), None),
+        ),
+        (
             "grouped_attention over 2,048 tokens, sliding window",
             vec![vec![1, 2048, 4 * 64]],
             |t, v| t.grouped_attention(&v[0], shared_keys(64, Some(512)), None),
+        ),
+        ("rms_norm of 64", vec![vec![1, 9, 64], vec![64]], rms_norm),
+        (
+            "rms_norm of 128",
+            vec![vec![1, 9, 128], vec![128]],
+            rms_norm,
         ),
         (
             "rms_norm of 384",
@@ -234,6 +272,11 @@ pub fn wide_specs() -> Vec<CaseSpec> {
         (
             "rms_norm of 1,600",
             vec![vec![1, 9, 1600], vec![1600]],
+            rms_norm,
+        ),
+        (
+            "rms_norm of 4,096",
+            vec![vec![1, 9, 4096], vec![4096]],
             rms_norm,
         ),
         (

@@ -60,7 +60,42 @@ INLINE float normal_share(float x) {
 }
 INLINE float gelu_erf_slope(float x) { return normal_share(x) + x * 0.3989422804f * quick_exp(-0.5f * x * x); }
 INLINE float silu_slope(float x) { const float s = sigmoid(x); return s * (1.0f + x * (1.0f - s)); }
+// The activation of a gate: 0 SiLU, 1 GELU; and its derivative.
+INLINE float gate_value(float x, uint f) { return f == 0u ? x * sigmoid(x) : gelu(x); }
+INLINE float gate_slope(float x, uint f) { return f == 0u ? silu_slope(x) : gelu_slope(x); }
+// The levels of NF4 (Dettmers et al. 2023, QLoRA). A tree of choices, because the three languages
+// declare tables in different ways.
+INLINE float nf4_level(uint c) {
+    return c < 8u
+        ? (c < 4u ? (c < 2u ? (c < 1u ? -1.0f : -0.6961928009986877f) : (c < 3u ? -0.5250730514526367f : -0.39491748809814453f))
+                  : (c < 6u ? (c < 5u ? -0.28444138169288635f : -0.18477343022823334f) : (c < 7u ? -0.09105003625154495f : 0.0f)))
+        : (c < 12u ? (c < 10u ? (c < 9u ? 0.07958029955625534f : 0.16093020141124725f) : (c < 11u ? 0.24611230194568634f : 0.33791524171829224f))
+                   : (c < 14u ? (c < 13u ? 0.44070982933044434f : 0.5626170039176941f) : (c < 15u ? 0.7229568362236023f : 1.0f)));
+}
 // The activation after a norm: 0 none, 1 ReLU, 2 GELU.
 INLINE float activated(float z, uint f) { return f == 1u ? (z < 0.0f ? 0.0f : z) : f == 2u ? gelu(z) : z; }
 // Its gradient. Where a ReLU is closed nothing passes, not even infinity.
 INLINE float activated_gradient(float z, float dy, uint f) { return f == 1u ? (z <= 0.0f ? 0.0f : dy) : f == 2u ? dy * gelu_slope(z) : dy; }
+// Tiles of matrix products. A group of eight simdgroups multiplies tiles of TILE_ROWS and
+// TILE_COLUMNS rows in shared memory, each with TILE_DEPTH neighbors of the inner axis; a simdgroup
+// sums 32 by 32 elements. These definitions are for any compiler; the preludes have faster ones.
+#ifndef TILE_KERNEL
+#define TILE_KERNEL(name) KERNEL(name)
+#endif
+#ifndef TILE
+#define TILE_STEP (TILE_DEPTH + 4u)
+#define TILE(n, rows) SHARED(float, n, (rows) * TILE_STEP)
+// Shared memory for eight rows of 32 sums of each simdgroup. `tile` may be overwritten.
+#define STAGED(n, tile) SHARED(float, n, 2048)
+// Stores two, and eight, neighbors of row `r` from place `k` on.
+#define TILE_PUT2(t, rows, r, k, u, v) do { t[(r) * TILE_STEP + (k)] = u; t[(r) * TILE_STEP + (k) + 1u] = v; } while (0)
+#define TILE_PUT8(t, rows, r, k, v, i) do { UNROLL for (uint e_ = 0u; e_ < 8u; e_++) t[(r) * TILE_STEP + (k) + e_] = v[(i) + e_]; } while (0)
+#endif
+#ifndef TILE_SUMS
+#define TILE_SUMS(n) float n[32]
+#define TILE_CLEAR(n) do { UNROLL for (uint i_ = 0u; i_ < 32u; i_++) n[i_] = 0.0f; } while (0)
+// Adds the products of 32 rows of `a` from `r` on with 32 rows of `b` from `c` on.
+#define TILE_MULTIPLY(n, a, b, r, c) do { for (uint k_ = 0u; k_ < TILE_DEPTH; k_++) { const float v_ = b[((c) + LANE) * TILE_STEP + k_]; UNROLL for (uint i_ = 0u; i_ < 32u; i_++) n[i_] += a[((r) + i_) * TILE_STEP + k_] * v_; } } while (0)
+// Stores eight rows of the sums, from the row 8 `band` on.
+#define TILE_BAND(n, band, to, at) do { UNROLL for (uint i_ = 0u; i_ < 8u; i_++) to[(at) + i_ * 32u + LANE] = n[(band) * 8u + i_]; } while (0)
+#endif

@@ -39,3 +39,14 @@ INLINE float quick_exp(float x) { return exp(x); }
 INLINE float quick_ratio(float a, float b) { return a / b; }
 INLINE float half_to_float(ushort v) { return float(as_type<half>(v)); }
 INLINE ushort float_to_half(float v) { return as_type<ushort>(half(v)); }
+// Tiles of matrix products by simdgroup matrices.
+#define TILE_ROWS 64u
+#define TILE_COLUMNS 128u
+#define TILE_DEPTH 16u
+#define TILE_SUMS(n) simdgroup_float8x8 n[4][4]
+#define TILE_CLEAR(n) do { UNROLL for (uint i_ = 0u; i_ < 4u; i_++) UNROLL for (uint j_ = 0u; j_ < 4u; j_++) n[i_][j_] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f); } while (0)
+#define TILE_MULTIPLY(n, a, b, r, c) do { UNROLL for (uint k_ = 0u; k_ < TILE_DEPTH; k_ += 8u) { \
+    simdgroup_float8x8 u_[4], v_[4]; \
+    UNROLL for (uint i_ = 0u; i_ < 4u; i_++) { simdgroup_load(u_[i_], &a[((r) + 8u * i_) * TILE_STEP + k_], TILE_STEP); simdgroup_load(v_[i_], &b[((c) + 8u * i_) * TILE_STEP + k_], TILE_STEP, ulong2(0, 0), true); } \
+    UNROLL for (uint i_ = 0u; i_ < 4u; i_++) UNROLL for (uint j_ = 0u; j_ < 4u; j_++) simdgroup_multiply_accumulate(n[i_][j_], u_[i_], v_[j_], n[i_][j_]); } } while (0)
+#define TILE_BAND(n, band, to, at) do { UNROLL for (uint j_ = 0u; j_ < 4u; j_++) simdgroup_store(n[band][j_], &to[(at) + 8u * j_], 32); } while (0)

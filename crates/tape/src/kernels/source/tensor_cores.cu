@@ -104,18 +104,23 @@ INLINE void multiply(float (&d)[32], word a, word b) {
 
 // c = a b + keep c. `parts` groups share the inner axis of a tile, `each` elements per group, and
 // add to the result one after the other, in the order of `turns`: one word per tile, all zero
-// before and after. If `many` is 1, the operands are lists of addresses, one per row of groups, and
-// tiles are not shared. Two warpgroups multiply, the others load.
+// before and after. If `many` is 1, the operands are lists of addresses, one per row of groups; if
+// it is 2, their matrices have these distances. Then tiles are not shared. Two warpgroups multiply,
+// the others load.
 template <int COLUMNS, bool A_ALONG, bool B_ALONG>
-INLINE void product(const float* a, const float* b, float* c, uint m, uint n, uint k, uint a_step, uint b_step, uint c_step, float keep, uint parts, uint each, uint* turns, uint many) {
+INLINE void product(const float* a, const float* b, float* c, uint m, uint n, uint k, uint a_step, uint b_step, uint c_step, float keep, uint parts, uint each, uint* turns, uint many, word a_stride, word b_stride, word c_stride) {
     extern __shared__ __align__(128) unsigned char shared[];
     using A = Operand<A_ALONG, ROWS>;
     using B = Operand<B_ALONG, COLUMNS>;
     constexpr uint STAGE = 3 * (A::PLANE + B::PLANE);
-    if (many != 0u) {
+    if (many == 1u) {
         a = reinterpret_cast<const float* const*>(a)[blockIdx.y];
         b = reinterpret_cast<const float* const*>(b)[blockIdx.y];
         c = reinterpret_cast<float* const*>(c)[blockIdx.y];
+    } else if (many == 2u) {
+        a += blockIdx.y * a_stride;
+        b += blockIdx.y * b_stride;
+        c += blockIdx.y * c_stride;
     }
     const uint across = (m + ROWS - 1) / ROWS, tiles = across * ((n + COLUMNS - 1) / COLUMNS);
     const uint tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
@@ -217,8 +222,8 @@ INLINE void product(const float* a, const float* b, float* c, uint m, uint n, ui
     }
 }
 #define PRODUCT(name, columns, a_along, b_along) \
-    extern "C" __global__ void __launch_bounds__(256 + FETCHING, 1) name(const float* a, const float* b, float* c, uint m, uint n, uint k, uint a_step, uint b_step, uint c_step, float keep, uint parts, uint each, uint* turns, uint many) { \
-        product<columns, a_along, b_along>(a, b, c, m, n, k, a_step, b_step, c_step, keep, parts, each, turns, many); }
+    extern "C" __global__ void __launch_bounds__(256 + FETCHING, 1) name(const float* a, const float* b, float* c, uint m, uint n, uint k, uint a_step, uint b_step, uint c_step, float keep, uint parts, uint each, uint* turns, uint many, word a_stride, word b_stride, word c_stride) { \
+        product<columns, a_along, b_along>(a, b, c, m, n, k, a_step, b_step, c_step, keep, parts, each, turns, many, a_stride, b_stride, c_stride); }
 // By the order of the operands, rows (n) or columns (t), and by the width of the tile. Along the
 // inner axis, a row of `a` and a column of `b` are contiguous.
 #define PRODUCTS(columns) \

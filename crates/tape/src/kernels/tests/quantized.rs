@@ -17,7 +17,7 @@ fn drawn(seed: u64, shape: &[usize]) -> Tensor {
     Tensor::from_vec(values, shape, &Device::Cpu).expect("as many as the shape has")
 }
 
-const BITS: [Bits; 2] = [Bits::Eight, Bits::Four];
+const BITS: [Bits; 3] = [Bits::Eight, Bits::Four, Bits::Nf4];
 
 #[test]
 fn dequantized_tiles_have_the_bits_of_the_composed_form() {

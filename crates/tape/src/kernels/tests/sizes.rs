@@ -10,8 +10,9 @@ use crate::kernels::{copies, elementwise, emulator};
 use crate::rng::Rng;
 use crate::tape::{Kernels, Tape, Value};
 use crate::{
-    Activation, Affine, AttentionShape, Conv2dShape, GeluLinear, NoiseKey, Parameters, PoolDivisor,
-    PoolShape, Positions, Result,
+    Activation, Affine, AttentionShape, Conv2dShape, Gate, GeluLinear, GroupedAttention,
+    JoinedHeads, LowRankTerm, NoiseKey, Parameters, PoolDivisor, PoolShape, Positions, Result,
+    RmsNormShape, Rotation,
 };
 use candle_core::{DType, Device, Tensor};
 
@@ -82,6 +83,172 @@ fn a_norm_adds_to_an_existing_gradient() {
         let y = t.layer_norm(&v[0], &v[1], &v[2], 1e-5)?;
         t.add(&y, &v[0])
     });
+    // By single elements, by words of four, and in registers.
+    for width in [39, 1028, 128] {
+        check("rms_norm", &[&[37, width], &[width]], &|t, v| {
+            let y = t.rms_norm(&v[0], &v[1], rms(0.0))?;
+            t.add(&y, &v[0])
+        });
+    }
+}
+
+fn rms(offset: f64) -> RmsNormShape {
+    RmsNormShape {
+        epsilon: 1e-3,
+        offset,
+    }
+}
+
+#[test]
+fn norms_by_the_root_mean_square_work_for_any_size() {
+    for (rows, width) in [
+        (1, 1),
+        (3, 33),
+        (130, 31),
+        (300, 65),
+        (1, 64),
+        (70, 64),
+        (300, 128),
+        (2, 1024),
+        (5, 1028),
+        (3, 4096),
+    ] {
+        for offset in [0.0, 1.0] {
+            let what = format!("rms_norm of {rows} rows of {width}, offset {offset}");
+            check(&what, &[&[rows, width], &[width]], &|t, v| {
+                t.rms_norm(&v[0], &v[1], rms(offset))
+            });
+        }
+    }
+}
+
+#[test]
+fn the_weight_gradient_of_a_frozen_norm_is_not_computed() {
+    let gradient = |is_trained: bool| -> Result<Vec<f64>> {
+        let parameters = Parameters::default();
+        let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+        let x = tape.variable(drawn(&[5, 128], 1, DType::F32));
+        let weight = drawn(&[128], 2, DType::F32);
+        let weight = if is_trained {
+            tape.variable(weight)
+        } else {
+            Value::constant(weight)
+        };
+        let y = tape.rms_norm(&x, &weight, rms(0.0))?;
+        let seed = drawn(&[5, 128], 3, DType::F32);
+        let found = tape.backward_from(vec![(y, seed)], &[x])?.inputs;
+        to_f64(found[0].as_ref().expect("a gradient of x"))
+    };
+    let sums = |all: &std::collections::BTreeSet<String>| {
+        let sums = all.iter().filter(|name| name.starts_with("rms_norm_col"));
+        sums.count()
+    };
+    let frozen = emulator::with(|| gradient(false)).expect("kernels");
+    assert!(emulator::launched().contains("rms_norm_backward_2_f32"));
+    assert_eq!(sums(&emulator::launched()), 0);
+    let trained = emulator::with(|| gradient(true)).expect("kernels");
+    assert_eq!(sums(&emulator::launched()), 1);
+    assert_eq!(frozen, trained);
+    // The CPU's own form.
+    let (frozen, trained) = (gradient(false), gradient(true));
+    assert_eq!(frozen.expect("a gradient"), trained.expect("a gradient"));
+}
+
+/// The output of a map with an adapter, and the gradients of its input and of the adapter.
+fn adapted(t: &Tape, v: &[Value], frozen: &Tensor, factor: f64) -> Result<Value> {
+    let frozen = Value::constant(frozen.to_dtype(v[0].tensor().dtype())?);
+    let [query, key] = [0, 1].map(|i| {
+        let term = LowRankTerm {
+            down: &v[1 + 2 * i],
+            up: &v[2 + 2 * i],
+            factor,
+        };
+        t.add_low_rank(t.linear(&v[0], &frozen, None)?, &v[0], &term)
+    });
+    // Both maps add to the gradient of the same input.
+    t.gated(&query?, &key?, Gate::Silu)
+}
+
+#[test]
+fn adapters_of_one_input_add_to_its_gradient() {
+    for (inputs, outputs, rank) in [(7, 5, 3), (16, 8, 4)] {
+        let frozen = drawn(&[outputs, inputs], 9, DType::F32);
+        let (down, up): (&[usize], &[usize]) = (&[rank, inputs], &[outputs, rank]);
+        for factor in [1.0, 1.7] {
+            let what = format!("an adapter of rank {rank} with the factor {factor}");
+            check(&what, &[&[3, 4, inputs], down, up, down, up], &|t, v| {
+                adapted(t, v, &frozen, factor)
+            });
+        }
+    }
+}
+
+#[test]
+fn the_term_of_an_adapter_overwrites_the_output_of_its_map() {
+    let sum = |kernels| {
+        let parameters = Parameters::default();
+        let tape = Tape::record(&parameters, Cancel::default(), kernels);
+        let shapes: [&[usize]; 4] = [&[5, 8], &[6, 8], &[2, 8], &[6, 2]];
+        let [x, w, down, up] =
+            std::array::from_fn(|at| tape.variable(drawn(shapes[at], at as u64, DType::F32)));
+        let term = LowRankTerm {
+            down: &down,
+            up: &up,
+            factor: 2.0,
+        };
+        emulator::with(|| {
+            let y = tape.linear(&x, &w, None)?;
+            let sum = tape.add_low_rank(y.clone(), &x, &term)?;
+            Ok::<_, crate::TapeError>(to_f64(y.tensor())? == to_f64(sum.tensor())?)
+        })
+        .expect("shapes that fit")
+    };
+    assert!(sum(Kernels::Fused));
+    assert!(!sum(Kernels::Composed));
+}
+
+#[test]
+fn gates_work_for_any_size() {
+    for count in [1, 1023, 2049, 4096] {
+        for gate in [Gate::Silu, Gate::Gelu] {
+            let what = format!("{gate:?} of {count}");
+            check(&what, &[&[1, count], &[1, count]], &|t, v| {
+                t.gated(&v[0], &v[1], gate)
+            });
+        }
+    }
+}
+
+#[test]
+fn heads_are_rotated_in_any_size() {
+    // Heads of queries and of keys, width of a head, and rotated pairs.
+    for (heads, key_heads, head_width, pairs) in [
+        (1, 1, 2, 1),
+        (3, 1, 3, 1),
+        (2, 2, 7, 3),
+        (4, 2, 8, 4),
+        (4, 2, 16, 4),
+        (2, 1, 12, 2),
+        (16, 8, 128, 64),
+    ] {
+        let joined = JoinedHeads {
+            heads,
+            key_heads,
+            head_width,
+        };
+        let what = format!("{joined:?}, {pairs} pairs");
+        let (queries, keys) = (heads * head_width, key_heads * head_width);
+        let shapes: [&[usize]; 3] = [&[2, 5, queries], &[2, 5, keys], &[2, 5, keys]];
+        check(&what, &shapes, &|t, v| {
+            let x = v[0].tensor();
+            let frequencies: Vec<f64> = (0..pairs).map(|i| 0.9 / (1.0 + i as f64)).collect();
+            let rotation = Rotation::new(&frequencies, 1.1, 2..7, x.dtype(), x.device())?;
+            t.rotary_embedding([&v[0], &v[1], &v[2]], joined, Some(&rotation))
+        });
+        check(&what, &shapes, &|t, v| {
+            t.rotary_embedding([&v[0], &v[1], &v[2]], joined, None)
+        });
+    }
 }
 
 #[test]
@@ -261,6 +428,8 @@ fn nan_stays_in_its_row_and_is_not_lost() {
         let w = Value::constant(Tensor::ones(40, DType::F32, &Device::Cpu).expect("small"));
         let norm: Operation = &|t, v| t.layer_norm(&v[0], &w, &w, 1e-5);
         assert_eq!(poisoned(bad, 40, norm), [true, false, true]);
+        let root: Operation = &|t, v| t.rms_norm(&v[0], &w, rms(0.0));
+        assert_eq!(poisoned(bad, 40, root), [true, false, true]);
         assert_eq!(
             poisoned(bad, 40, &|t, v| t.gelu(&v[0])),
             [true, false, true]
@@ -279,6 +448,15 @@ fn nan_stays_in_its_row_and_is_not_lost() {
     };
     assert_eq!(poisoned(f32::NAN, 72, attend), [true, false, true]);
     assert_eq!(poisoned(f32::INFINITY, 72, attend), [true, false, true]);
+    let grouped: Operation = &|t, v| {
+        let shape = GroupedAttention {
+            window: Some(4),
+            ..GroupedAttention::for_heads(1, 3)
+        };
+        t.grouped_attention(&t.reshape(&v[0], &[3, 8, 9])?, shape, None)
+    };
+    assert_eq!(poisoned(f32::NAN, 72, grouped), [true, false, true]);
+    assert_eq!(poisoned(f32::INFINITY, 72, grouped), [true, false, true]);
     let loss: Operation = &|t, v| {
         Ok(Value::constant(
             t.cross_entropy(&v[0], &[0, 1, 2], 0.0)?.per_sample,
@@ -371,6 +549,9 @@ fn held_rows() {
     for width in [100, 252, 500, 1000, 1028] {
         check("layer_norm", &[&[3, width], &[width], &[width]], &|t, v| {
             t.layer_norm(&v[0], &v[1], &v[2], 1e-3)
+        });
+        check("rms_norm", &[&[3, width], &[width]], &|t, v| {
+            t.rms_norm(&v[0], &v[1], rms(1.0))
         });
         // The last three queries of a causal attention, so that the last word is partly hidden.
         let seen = AttentionMask {

@@ -4,8 +4,9 @@
 //! weights in the backward pass, or saves them if they are smaller than the output.
 
 use super::composed_blocks::BLOCK;
-use super::{Memory, Sizes};
+use super::{Memory, Sizes, grouped_blocks};
 use crate::error::Result;
+use crate::kernels::KernelGroup;
 use crate::kernels::attention::{Attended, WIDEST, attend, attend_backward};
 use crate::kernels::elementwise::{Heads, join_heads, split_heads};
 use crate::kernels::matmul::product;
@@ -28,10 +29,12 @@ pub(super) fn heads(s: &Sizes) -> Heads {
 impl Sizes {
     /// The sizes of `count` samples, beginning with sample `from`.
     pub(super) fn of(&self, from: usize, count: usize) -> Sizes {
-        let lengths = self.lengths.as_ref();
+        let (lengths, starts) = (self.lengths.as_ref(), self.starts.as_ref());
+        let tokens = from * self.tokens..(from + count) * self.tokens;
         Sizes {
             samples: count,
             lengths: lengths.map(|l| l[from..from + count].into()),
+            starts: starts.map(|starts| starts[tokens].into()),
             ..self.clone()
         }
     }
@@ -85,9 +88,15 @@ enum Way {
     Blocks,
     /// Products of whole heads, a few samples at a time, for short sequences and wide heads.
     Square,
+    /// Products of blocks of queries of all heads that share keys. Also for wide heads with keys of
+    /// their own in long causal sequences.
+    Groups,
 }
 
 fn way(s: &Sizes, qkv: &Tensor) -> Way {
+    if !s.is_plain() {
+        return Way::Groups;
+    }
     if s.keeps_square() {
         return Way::Square;
     }
@@ -98,6 +107,8 @@ fn way(s: &Sizes, qkv: &Tensor) -> Way {
     // On the CPU only tests run these kernels; the method with whole heads has a test of its own.
     if s.head() <= WIDEST && (s.tokens > BLOCK || qkv.device().is_cpu()) {
         Way::Blocks
+    } else if s.tokens > BLOCK && s.causal && s.lengths.is_none() {
+        Way::Groups
     } else {
         Way::Square
     }
@@ -106,6 +117,14 @@ fn way(s: &Sizes, qkv: &Tensor) -> Way {
 /// True if long sequences never need all weights at once.
 pub(super) fn is_blocked(s: &Sizes, qkv: &Tensor) -> bool {
     way(s, qkv) != Way::Square
+}
+
+/// The kernels that compute it.
+pub(super) fn kernel_group(s: &Sizes, qkv: &Tensor) -> KernelGroup {
+    match way(s, qkv) {
+        Way::Groups => KernelGroup::GroupedAttention,
+        _ => KernelGroup::Attention,
+    }
 }
 
 /// The output, and the tensors that the backward pass may use if they are still held.
@@ -119,6 +138,7 @@ pub(super) fn forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
         #[cfg(feature = "cuda")]
         Way::Queries => super::cuda_blocks::forward(s, qkv),
         Way::Square => forward_within(s, qkv, MOST),
+        Way::Groups => grouped_blocks::forward(s, qkv),
     }
 }
 
@@ -150,6 +170,7 @@ pub(super) fn backward(s: &Sizes, qkv: &Tensor, memory: &Memory, dy: &Tensor) ->
         (Way::Queries, _) => super::cuda_blocks::backward(s, qkv, dy),
         (Way::Square, Memory::Square(p)) => backward_within(s, qkv, Some(p), dy, MOST),
         (Way::Square, _) => backward_within(s, qkv, None, dy, MOST),
+        (Way::Groups, _) => grouped_blocks::backward(s, qkv, dy),
     }
 }
 

@@ -1,14 +1,17 @@
-//! Convolution by GPU kernels: the columns of all samples side by side, [channels kernel kernel,
-//! samples pixels], and one matrix product each for the output, the weight gradient and the input
-//! gradient. If the columns would be too large, samples are processed in chunks. Convolutions with
-//! groups run directly.
+//! Convolution by GPU kernels: one matrix product each for the output, the weight gradient and the
+//! input gradient, by one of two methods. With columns, those of all samples are side by side in
+//! memory, [channels kernel kernel, samples pixels]; if they would be too large, samples are
+//! processed in chunks. Without columns, the product gathers its operands itself. Convolutions with
+//! groups have kernels of their own.
 
 use crate::cpu::im2col::Window;
 use crate::error::Result;
+use crate::kernels::convolution_choice::{ConvolutionPass, prefers_direct};
 use crate::kernels::copies::{self, contiguous};
 use crate::kernels::elementwise::swap_axes;
 use crate::kernels::feature_maps::{self, columns, image};
 use crate::kernels::matmul::{add_product, product, product_f32};
+use crate::kernels::{KernelGroup, convolutions, run_on};
 use candle_core::Tensor;
 
 /// Elements in memory at once, for the columns or for the result if that is larger: 32 MiB in f32.
@@ -66,9 +69,51 @@ fn by_channel(window: &Window, dy: &Tensor) -> Result<Tensor> {
     Ok(swap_axes(dy, [samples, out, window.pixels()])?.reshape((out, ()))?)
 }
 
-pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+/// How the products of a convolution are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Method {
+    /// As was faster when this device was measured.
+    Measured,
+    Columns,
+    /// Without columns, if 32 bits index the result.
+    Direct,
+}
+
+impl Method {
+    /// True if a product runs without columns. `operand` is the one that it gathers: the input, or
+    /// the gradient of the output.
+    fn is_direct(
+        self,
+        pass: ConvolutionPass,
+        window: &Window,
+        out: usize,
+        operand: &Tensor,
+    ) -> Result<bool> {
+        let samples = operand.dim(0)?;
+        let is_wanted = match self {
+            Method::Measured => prefers_direct(window, samples, out, pass, operand.dtype()),
+            Method::Columns => false,
+            Method::Direct => true,
+        };
+        // Asked last, because it records that these kernels are used.
+        Ok(is_wanted
+            && convolutions::fits(window, samples, out)
+            && run_on(KernelGroup::DirectConv2d, operand))
+    }
+}
+
+/// The output.
+pub(super) fn forward(
+    window: &Window,
+    x: &Tensor,
+    weight: &Tensor,
+    method: Method,
+) -> Result<Tensor> {
     if window.groups > 1 {
         return feature_maps::grouped(x, weight, window);
+    }
+    if method.is_direct(ConvolutionPass::Forward, window, weight.dim(0)?, x)? {
+        return convolutions::forward(x, weight, window);
     }
     let (out, (height, width)) = (weight.dim(0)?, window.out());
     let w = contiguous(weight)?.reshape((out, window.rows()))?;
@@ -80,9 +125,18 @@ pub(super) fn forward(window: &Window, x: &Tensor, weight: &Tensor) -> Result<Te
     joined(parts)
 }
 
-pub(super) fn weight_gradient(window: &Window, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
+/// The gradient of the weights, in f32.
+pub(super) fn weight_gradient(
+    window: &Window,
+    x: &Tensor,
+    dy: &Tensor,
+    method: Method,
+) -> Result<Tensor> {
     if window.groups > 1 {
         return feature_maps::grouped_weight(x, dy, window);
+    }
+    if method.is_direct(ConvolutionPass::WeightGradient, window, dy.dim(1)?, x)? {
+        return convolutions::weight_gradient(x, dy, window);
     }
     let mut sum = None::<Tensor>;
     each(window, x.dim(0)?, dy.dim(1)?, |from, count| {
@@ -104,11 +158,20 @@ pub(super) fn weight_gradient(window: &Window, x: &Tensor, dy: &Tensor) -> Resul
     }
 }
 
-pub(super) fn input_gradient(window: &Window, weight: &Tensor, dy: &Tensor) -> Result<Tensor> {
+/// The gradient of the input.
+pub(super) fn input_gradient(
+    window: &Window,
+    weight: &Tensor,
+    dy: &Tensor,
+    method: Method,
+) -> Result<Tensor> {
     if window.groups > 1 {
         return feature_maps::grouped_input(dy, weight, window);
     }
     let out = weight.dim(0)?;
+    if method.is_direct(ConvolutionPass::InputGradient, window, out, dy)? {
+        return convolutions::input_gradient(dy, weight, window);
+    }
     let w = contiguous(weight)?.reshape((out, window.rows()))?;
     let parts = each(window, dy.dim(0)?, out, |from, count| {
         let dy = by_channel(window, &dy.narrow(0, from, count)?)?;

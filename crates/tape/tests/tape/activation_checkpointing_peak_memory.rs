@@ -5,11 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device};
-use tape::counting_allocator::{CountingAllocator, live_bytes, take_peak_bytes};
+use tape::counting_allocator::{live_bytes, take_peak_bytes};
 use tape::{Cancel, Kernels, Parameters, Tape};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
 
 const SAMPLES: usize = 64;
 const WIDTH: usize = 16 * 1024;
