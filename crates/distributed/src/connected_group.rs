@@ -3,17 +3,20 @@
 use crate::error::{GroupError, Member, Result};
 use crate::group::{Claim, ClaimRequest, Group, RoundedSum, Share, Values, disagreement};
 use crate::messenger::{Command, Messenger, Reply, Timing};
+use crate::patience::PATIENCE_VARIABLE;
 use crate::transport::Transport;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Changes with the messages. Ranks with another protocol are refused.
-const PROTOCOL: u32 = 3;
+const PROTOCOL: u32 = 5;
 /// How often a waiting call looks at the condition of [`Group::check_when`].
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Time between two checks whether all ranks are alive.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest wait until the connection of a group that has lost machines has ended.
+const ABORTS_WITHIN: Duration = Duration::from_secs(2);
 /// Number of values of the self-test.
 const TESTED_VALUES: usize = 5;
 
@@ -37,14 +40,17 @@ impl ConnectedGroup {
     /// all ranks are connected and the sums of the transport have proved right.
     ///
     /// # Errors
-    /// The transport cannot connect, or sums wrongly. Ranks have different protocols.
+    /// The transport cannot connect, or takes longer than `joins_within`, or sums wrongly. Ranks
+    /// have different protocols.
     pub(crate) fn start(
         connect: impl FnOnce() -> Result<Box<dyn Transport>> + Send + 'static,
         timing: Timing,
+        joins_within: Option<Duration>,
     ) -> Result<Self> {
         let (commands, received) = channel();
         let (answer, replies) = channel();
         let (connected, is_connected) = channel();
+        let silence = timing.silence;
         let serve = move || match connect() {
             Ok(transport) => {
                 let _ = connected.send(Ok((transport.rank(), transport.size())));
@@ -58,7 +64,7 @@ impl ConnectedGroup {
         let messenger = messenger.spawn(serve).map_err(|error| {
             GroupError::Unavailable(format!("no thread can be started: {error}"))
         })?;
-        let (rank, size) = is_connected.recv().unwrap_or(Err(GroupError::Left))?;
+        let (rank, size) = wait_until_connected(&is_connected, joins_within)?;
         let member = |rank| Member {
             rank,
             host: String::new(),
@@ -75,25 +81,48 @@ impl ConnectedGroup {
             check: None,
             checked_at: None,
         };
-        group.introduce()?;
+        group.introduce(silence)?;
         group.test_sums()?;
         Ok(group)
     }
 
-    /// Exchanges protocols and host names.
-    fn introduce(&mut self) -> Result<()> {
+    /// Exchanges protocols, host names, and the time after which a silent rank is lost.
+    fn introduce(&mut self, silence: Duration) -> Result<()> {
         let host = crate::host_name::host_name();
-        let mine = [&PROTOCOL.to_le_bytes()[..], host.as_bytes()].concat();
+        let protocol = PROTOCOL.to_le_bytes();
+        let silence_ms = silence.as_millis() as u64;
+        let mine = [&protocol[..], &silence_ms.to_le_bytes(), host.as_bytes()].concat();
+        let mut silences_ms = Vec::with_capacity(self.size());
         for (rank, bytes) in self.gather(mine)?.into_iter().enumerate() {
-            let (protocol, host) = bytes.split_at_checked(4).unwrap_or_default();
-            if protocol != PROTOCOL.to_le_bytes() {
+            let (protocol, rest) = bytes.split_first_chunk().unwrap_or((&[0; 4], &[]));
+            if *protocol != PROTOCOL.to_le_bytes() {
                 return Err(disagreement(format!(
-                    "rank {rank} runs another version of Ebb; install the same version everywhere"
+                    "rank {rank} runs a different version of Ebb; install the same version everywhere"
                 )));
             }
+            let (silence_ms, host) = rest.split_first_chunk().unwrap_or((&[0; 8], &[]));
+            silences_ms.push(u64::from_le_bytes(*silence_ms));
             self.members[rank].host = String::from_utf8_lossy(host).into_owned();
         }
+        self.compare_silences(&silences_ms)?;
         self.send(Command::Members(self.members.clone()))
+    }
+
+    /// A rank that waits for less long than another one would leave it alone with a rank that
+    /// still counts as alive there.
+    fn compare_silences(&self, silences_ms: &[u64]) -> Result<()> {
+        let first = silences_ms.first().copied().unwrap_or(0);
+        let Some(other) = silences_ms.iter().position(|silence| *silence != first) else {
+            return Ok(());
+        };
+        let seconds = |ms: u64| ms as f64 / 1e3;
+        Err(disagreement(format!(
+            "a silent machine counts as failed after {} s at {}, but after {} s at {}; set {PATIENCE_VARIABLE} to the same number everywhere",
+            seconds(first),
+            self.members[0],
+            seconds(silences_ms[other]),
+            self.members[other]
+        )))
     }
 
     /// Sums known numbers of both types: a library that was loaded wrongly fails here, not in the
@@ -116,7 +145,7 @@ impl ConnectedGroup {
             let sum = self.sum(values)?;
             if sum != expected {
                 return Err(GroupError::Unavailable(format!(
-                    "the machines add up numbers wrongly ({sum:?} instead of {expected:?}), so they cannot train together; check the MPI library of each machine"
+                    "the machines get a wrong sum ({sum:?} instead of {expected:?}), so they cannot train together; check the MPI library of each machine"
                 )));
             }
         }
@@ -145,6 +174,24 @@ impl ConnectedGroup {
         }
         self.checked_at = Some(Instant::now());
         self.send(Command::CheckAlive { is_answered: false })
+    }
+}
+
+/// The number of this rank and of all ranks, once it is connected.
+fn wait_until_connected(
+    is_connected: &Receiver<Result<(usize, usize)>>,
+    joins_within: Option<Duration>,
+) -> Result<(usize, usize)> {
+    let Some(most) = joins_within else {
+        return is_connected.recv().unwrap_or(Err(GroupError::Left));
+    };
+    match is_connected.recv_timeout(most) {
+        Ok(connected) => connected,
+        Err(RecvTimeoutError::Disconnected) => Err(GroupError::Left),
+        Err(RecvTimeoutError::Timeout) => Err(GroupError::Unavailable(format!(
+            "not all processes of the group have joined it within {} s; one of them has probably ended",
+            most.as_secs()
+        ))),
     }
 }
 
@@ -234,6 +281,18 @@ impl Group for ConnectedGroup {
         }
     }
 
+    fn rejoin(&mut self) -> Result<()> {
+        match self.call(Command::Rejoin)? {
+            Reply::Rejoined(rank, members) => {
+                (self.rank, self.members) = (rank, members);
+                (self.round, self.samples) = (0, 0);
+                self.ledger.clear();
+                Ok(())
+            }
+            _ => unexpected(),
+        }
+    }
+
     fn fail(&mut self, message: &str) {
         // A messenger that has ended has no one to inform.
         let _ = self.send(Command::Fail(message.to_owned()));
@@ -246,8 +305,14 @@ impl Group for ConnectedGroup {
             Err(error) => Err(error),
         };
         if let Some(messenger) = self.messenger.take() {
-            // It has ended, or ends now.
-            let _ = messenger.join();
+            // It has ended, or ends now, unless the connection waits for machines that are lost.
+            let began = Instant::now();
+            while !messenger.is_finished() && (left.is_ok() || began.elapsed() < ABORTS_WITHIN) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if messenger.is_finished() {
+                let _ = messenger.join();
+            }
         }
         left
     }

@@ -123,6 +123,19 @@ impl Coordinator {
         }
     }
 
+    /// Coordinates the ranks that are left, given by their former numbers, from a first step on.
+    /// What is known of their speeds stays, and so does a stop.
+    pub fn with_ranks(&self, left: &[usize]) -> Self {
+        let mut next = Coordinator::new(left.len());
+        for (state, &rank) in next.ranks.iter_mut().zip(left) {
+            let former = &self.ranks[rank];
+            state.speed = former.current_speed();
+            state.was_active = former.was_active || former.busy_s > 0.0;
+        }
+        next.is_stopping = self.is_stopping;
+        next
+    }
+
     /// Makes the next steps repeat recorded ones: each rank claims what it processed then, in the
     /// same order, however much it asks for. So the sums have the same bits.
     pub fn replay(&mut self, ledgers: Vec<Vec<Share>>) {
@@ -239,7 +252,7 @@ impl Coordinator {
         }
         if !is_whole || processed.contains(&false) {
             return Err(disagreement(format!(
-                "the recorded run processed other samples in a step: this one has {}",
+                "the recorded run processed different samples in this step than this run, whose step has {} samples",
                 self.samples
             )));
         }
@@ -257,7 +270,7 @@ impl Coordinator {
             (Some(work), Some(ended)) => (work, ended),
             _ => {
                 return Err(disagreement(format!(
-                    "rank {rank} reported the end of a micro-batch that it did not have, or began one before the last had ended"
+                    "rank {rank} reported the end of a micro-batch that it never began, or began one before the previous one had ended"
                 )));
             }
         };

@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, GroupError>;
 /// A rank and the machine that it runs on, as messages name them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its number, from 0.
+    /// Its number when the group began, from 0.
     pub rank: usize,
     /// Host name of its machine; empty as long as it is unknown.
     pub host: String,
@@ -25,7 +25,8 @@ impl fmt::Display for Member {
     }
 }
 
-/// Why a group cannot start or cannot continue. After any error but [`GroupError::Unavailable`]
+/// Why a group cannot start or cannot continue. After [`GroupError::Lost`], it may continue with
+/// [`Group::rejoin`](crate::Group::rejoin). After any other error but [`GroupError::Unavailable`]
 /// the group can only be left.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GroupError {
@@ -36,7 +37,7 @@ pub enum GroupError {
     #[error("the connection of the machines failed: {0}")]
     Connection(String),
     /// A rank ended, or the connection to it is lost.
-    #[error("{0} ended, or cannot be reached any more")]
+    #[error("{0} ended or can no longer be reached")]
     Lost(Member),
     /// A rank has not answered for a long time.
     #[error("{member} has not answered for {seconds} s")]

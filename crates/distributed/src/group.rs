@@ -95,7 +95,8 @@ pub struct Share {
 /// [`barrier`](Group::barrier), [`begin_step`](Group::begin_step), [`sum`](Group::sum) and
 /// [`sum_rounded`](Group::sum_rounded) in the same order. Only [`claim`](Group::claim) may be
 /// called any number of times between two of them. Each call blocks until its result is there,
-/// without using the processor, and fails as soon as another rank ends or is silent for a minute.
+/// without using the processor, and fails as soon as another rank ends or is silent for too
+/// long.
 pub trait Group: Send {
     /// Number of this rank, `0..size`.
     fn rank(&self) -> usize;
@@ -103,7 +104,8 @@ pub trait Group: Send {
     /// Number of ranks.
     fn size(&self) -> usize;
 
-    /// A rank and its machine.
+    /// A rank and its machine. The member has the number with which the rank joined the group, also
+    /// if it has another one since ranks were left out.
     fn member(&self, rank: usize) -> Member;
 
     /// What every rank passes, in the order of ranks, on all ranks. For small amounts.
@@ -155,7 +157,9 @@ pub trait Group: Send {
         let error = vec![0.0; values.len()];
         match self.sum(Values::Single(values))? {
             Values::Single(sum) => Ok(RoundedSum { sum, error }),
-            Values::Double(_) => Err(disagreement("a sum has another type than its values")),
+            Values::Double(_) => Err(disagreement(
+                "the type of a sum differs from the type of its values",
+            )),
         }
     }
 
@@ -180,6 +184,17 @@ pub trait Group: Send {
     /// The group is broken.
     fn check_alive(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    /// Continues without ranks that have ended, after a call failed with [`GroupError::Lost`]. All
+    /// ranks that are left call it. They keep their order, and their numbers close up. The step
+    /// that was under way begins anew.
+    ///
+    /// # Errors
+    /// The connection cannot continue without a rank, rank 0 has ended, or another rank leaves. If
+    /// another rank has ended meanwhile, the call can be repeated.
+    fn rejoin(&mut self) -> Result<()> {
+        Err(disagreement("this group cannot continue without a rank"))
     }
 
     /// Reports to all ranks that this one ends the run with an error; their calls then fail. Only

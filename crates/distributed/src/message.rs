@@ -39,6 +39,10 @@ pub(crate) enum Message {
     SumPart(Vec<u8>),
     /// From the rank that has summed a chunk of a rounded sum: the sum.
     ChunkSum(Vec<u8>),
+    /// To rank 0: a rank is ready to continue without those that have ended.
+    Rejoin,
+    /// From rank 0: all ranks that are left continue.
+    Rejoined,
 }
 
 impl Message {
@@ -97,6 +101,8 @@ impl Message {
                 to.byte(11);
                 to.bytes(bytes);
             }
+            Message::Rejoin => to.byte(12),
+            Message::Rejoined => to.byte(13),
         }
         to.0
     }
@@ -236,6 +242,8 @@ impl<'a> Reader<'a> {
             9 => Message::AllLeave,
             10 => Message::SumPart(self.bytes()?),
             11 => Message::ChunkSum(self.bytes()?),
+            12 => Message::Rejoin,
+            13 => Message::Rejoined,
             _ => return None,
         })
     }
@@ -281,6 +289,8 @@ mod tests {
             Message::AllLeave,
             Message::SumPart(vec![1, 2, 3, 4]),
             Message::ChunkSum(Vec::new()),
+            Message::Rejoin,
+            Message::Rejoined,
         ]
     }
 

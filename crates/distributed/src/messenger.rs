@@ -48,11 +48,15 @@ pub(crate) struct Timing {
     pub(crate) urgent: Duration,
 }
 
-impl Default for Timing {
-    fn default() -> Self {
+/// Pings within the time after which a silent rank is lost.
+const PINGS: u32 = 12;
+
+impl Timing {
+    /// A rank without any message for `silence` is lost.
+    pub(crate) fn with_silence(silence: Duration) -> Self {
         Timing {
-            ping: Duration::from_secs(5),
-            silence: Duration::from_secs(60),
+            ping: silence / PINGS,
+            silence,
             urgent: Duration::from_millis(400),
         }
     }
@@ -73,6 +77,8 @@ pub(crate) enum Command {
     Gather(Vec<u8>),
     Sum(Values),
     RoundedSum(Vec<f32>),
+    /// Continues without ranks that have ended.
+    Rejoin,
     Fail(String),
     CheckAlive {
         is_answered: bool,
@@ -87,6 +93,8 @@ pub(crate) enum Reply {
     Gathered(Vec<Vec<u8>>),
     Sum(Values),
     RoundedSum(RoundedSum),
+    /// The number of this rank, and the ranks that are left.
+    Rejoined(usize, Vec<Member>),
     Alive,
     Left,
 }
@@ -97,6 +105,7 @@ enum WaitingFor {
     Claim,
     Gather,
     Sum,
+    Rejoin,
     Alive,
     Leave,
 }
@@ -105,7 +114,10 @@ enum WaitingFor {
 pub(crate) struct Messenger {
     transport: Box<dyn Transport>,
     timing: Timing,
+    /// The ranks, with the numbers that they had when the group began.
     members: Vec<Member>,
+    /// Ranks that were left out because they have ended.
+    left_out: Vec<Member>,
     commands: Receiver<Command>,
     replies: Sender<Result<Reply>>,
     waiting: Option<WaitingFor>,
@@ -126,6 +138,10 @@ pub(crate) struct Messenger {
     /// When an urgent check began.
     check_began: Option<Instant>,
     failure: Option<GroupError>,
+    /// The failure is that ranks have ended, and the others can continue without them.
+    can_rejoin: bool,
+    /// At rank 0: which ranks are ready to continue.
+    rejoining: Vec<bool>,
     started_at: Instant,
     active_at: Instant,
     /// When another rank sent its newest message, and the usual time between two.
@@ -151,6 +167,7 @@ impl Messenger {
             transport,
             timing,
             members: (0..size).map(member).collect(),
+            left_out: Vec::new(),
             commands,
             replies,
             waiting: None,
@@ -164,6 +181,8 @@ impl Messenger {
             pinged_at: now,
             check_began: None,
             failure: None,
+            can_rejoin: false,
+            rejoining: vec![false; size],
             started_at: now,
             active_at: now,
             asked_at: now,
@@ -186,13 +205,22 @@ impl Messenger {
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     is_abandoned = true;
-                    self.fail("its training ended unexpectedly".to_owned());
+                    self.fail("the training thread ended unexpectedly".to_owned());
                     self.serve(Command::Leave)
                 }
             };
-            if let Err(error) = served.and_then(|()| self.progress()) {
-                self.break_group(error);
-            }
+            self.handle(served);
+            let exchanged = self.exchange();
+            self.handle(exchanged);
+            // Also if the connection fails: a rank that is silent must be found.
+            let checked = self.check_others();
+            self.handle(checked);
+        }
+    }
+
+    fn handle(&mut self, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            self.leave_out_or_break(error);
         }
     }
 
@@ -260,11 +288,10 @@ impl Messenger {
             Command::Members(members) => self.members = members,
             Command::Replay(ledgers) => self.coordinator.replay(ledgers),
             Command::Fail(message) => self.fail(message),
+            Command::Rejoin => self.rejoin()?,
             Command::Leave => {
                 self.waiting = Some(WaitingFor::Leave);
-                self.leaving[self.transport.rank()] = true;
-                self.send(0, &Message::Leave)?;
-                self.end_if_all_leave();
+                self.leave()?;
             }
             other => match self.failure.clone() {
                 None => self.start(other)?,
@@ -314,7 +341,11 @@ impl Messenger {
                 self.check_began = Some(Instant::now());
                 self.ping()
             }
-            Command::Members(_) | Command::Replay(_) | Command::Fail(_) | Command::Leave => Ok(()),
+            Command::Members(_)
+            | Command::Replay(_)
+            | Command::Rejoin
+            | Command::Fail(_)
+            | Command::Leave => Ok(()),
         }
     }
 
@@ -341,7 +372,9 @@ impl Messenger {
     /// Takes what `rank` passes to a gather, and answers all ranks once all have passed theirs.
     fn gather(&mut self, rank: usize, bytes: Vec<u8>) -> Result<()> {
         if self.gathered[rank].replace(bytes).is_some() {
-            return Err(disagreement(format!("rank {rank} is ahead of the others")));
+            return Err(disagreement(format!(
+                "rank {rank} is ahead of the other ranks"
+            )));
         }
         if self.gathered.iter().any(Option::is_none) {
             return Ok(());
@@ -396,8 +429,8 @@ impl Messenger {
         Ok(())
     }
 
-    /// Handles what has arrived, and checks who is still there.
-    fn progress(&mut self) -> Result<()> {
+    /// Handles what has arrived, and advances a sum.
+    fn exchange(&mut self) -> Result<()> {
         self.receive_all()?;
         let began = Instant::now();
         while self.waiting == Some(WaitingFor::Sum) && began.elapsed() < SUM_LOOKS {
@@ -407,7 +440,7 @@ impl Messenger {
                 self.reply(Ok(Reply::Sum(sum)));
             }
         }
-        self.check_others()
+        Ok(())
     }
 
     fn receive_all(&mut self) -> Result<()> {
@@ -439,7 +472,8 @@ impl Messenger {
             Message::Gathered(all) if self.waiting == Some(WaitingFor::Gather) => {
                 self.reply(Ok(Reply::Gathered(all)));
             }
-            Message::SumPart(bytes) if self.failure.is_none() => {
+            // The sender may have continued before this rank.
+            Message::SumPart(bytes) if self.failure.is_none() || self.can_rejoin => {
                 self.sum_parts[from].push_back(bytes);
                 self.advance_rounded_sum()?;
             }
@@ -457,16 +491,19 @@ impl Messenger {
             | Message::Gathered(_)
             | Message::SumPart(_)
             | Message::ChunkSum(_) => {}
+            Message::Rejoin => self.note_rejoin(from)?,
+            Message::Rejoined => self.complete_rejoin(),
             Message::Failed { rank, message } => {
-                let member = self.member(rank as usize);
+                let member = self.named(rank);
                 self.break_group(GroupError::Failed { member, message });
             }
             Message::Lost { rank } => {
-                let member = self.member(rank as usize);
+                let member = self.named(rank);
                 self.break_group(GroupError::Lost(member));
             }
             Message::Leave => {
                 self.leaving[from] = true;
+                self.refuse_rejoin();
                 self.end_if_all_leave();
             }
             Message::AllLeave => self.end(),
@@ -476,6 +513,17 @@ impl Messenger {
 
     fn member(&self, rank: usize) -> Member {
         self.members.get(rank).cloned().unwrap_or(Member {
+            rank,
+            host: String::new(),
+        })
+    }
+
+    /// The rank that had this number when the group began.
+    fn named(&self, rank: u32) -> Member {
+        let rank = rank as usize;
+        let mut known = self.members.iter().chain(&self.left_out);
+        let known = known.find(|member| member.rank == rank);
+        known.cloned().unwrap_or(Member {
             rank,
             host: String::new(),
         })
@@ -502,9 +550,11 @@ impl Messenger {
         if self.has_ended {
             return Ok(());
         }
-        if self.is_coordinator() && self.pinged_at.elapsed() >= self.timing.ping {
-            self.ping()?;
-        }
+        let pinged = if self.is_coordinator() && self.pinged_at.elapsed() >= self.timing.ping {
+            self.ping()
+        } else {
+            Ok(())
+        };
         let silent = self.peers().find(|&rank| {
             !self.lost[rank] && self.message_at[rank].elapsed() >= self.timing.silence
         });
@@ -514,6 +564,7 @@ impl Messenger {
                 seconds: self.message_at[rank].elapsed().as_secs(),
             });
         }
+        pinged?;
         let Some(began) = self.check_began else {
             return Ok(());
         };
@@ -547,17 +598,14 @@ impl Messenger {
     fn break_group(&mut self, failure: GroupError) {
         self.check_began = None;
         // A rank that is lost later must not be waited for either.
-        if let GroupError::Lost(member) | GroupError::Silent { member, .. } = &failure {
-            self.lost[member.rank] = true;
+        if let GroupError::Lost(member) | GroupError::Silent { member, .. } = &failure
+            && let Some(rank) = self.members.iter().position(|m| m.rank == member.rank)
+        {
+            self.lost[rank] = true;
         }
-        if self.failure.is_none() {
-            let message = self.failure_message(&failure);
+        if std::mem::take(&mut self.can_rejoin) || self.failure.is_none() {
+            self.report(&failure);
             self.failure = Some(failure.clone());
-            if self.is_coordinator() {
-                self.send_to_all(&message);
-            } else {
-                let _ = self.send(0, &message);
-            }
         }
         match self.waiting {
             Some(WaitingFor::Leave) => self.end_if_all_leave(),
@@ -576,9 +624,142 @@ impl Messenger {
                 message: message.clone(),
             },
             other => Message::Failed {
-                rank: self.rank() as u32,
+                rank: self.member(self.rank()).rank as u32,
                 message: other.to_string(),
             },
+        }
+    }
+
+    /// Tells rank 0 that this one is ready to disconnect.
+    fn leave(&mut self) -> Result<()> {
+        let rank = self.rank();
+        self.leaving[rank] = true;
+        self.send(0, &Message::Leave)?;
+        self.refuse_rejoin();
+        self.end_if_all_leave();
+        Ok(())
+    }
+
+    /// After an error: leaves out the ranks that have ended, if the transport can continue without
+    /// them. Otherwise the group is broken.
+    fn leave_out_or_break(&mut self, error: GroupError) {
+        if !matches!(error, GroupError::Connection(_) | GroupError::Lost(_)) {
+            return self.break_group(error);
+        }
+        match self.transport.leave_out_ended() {
+            Ok(Some(left)) => self.continue_with(&left),
+            Ok(None) => self.break_group(error),
+            Err(error) => {
+                // Nothing can be sent or received any more.
+                let others = self.others();
+                others.for_each(|rank| self.lost[rank] = true);
+                self.break_group(match error {
+                    GroupError::Lost(member) => GroupError::Lost(self.named(member.rank as u32)),
+                    error => error,
+                });
+            }
+        }
+    }
+
+    /// Forgets what is under way, and the ranks that are not `left`. The calls of the training
+    /// thread fail until it rejoins.
+    fn continue_with(&mut self, left: &[usize]) {
+        let (size, now) = (left.len(), Instant::now());
+        let is_left = |rank: &usize| left.contains(rank);
+        let ended = (0..self.members.len()).filter(|rank| !is_left(rank));
+        let ended: Vec<Member> = ended.map(|rank| self.member(rank)).collect();
+        self.members = left.iter().map(|&rank| self.member(rank)).collect();
+        self.coordinator = self.coordinator.with_ranks(left);
+        self.gathered = vec![None; size];
+        self.rounded_sum = None;
+        self.sum_parts = vec![VecDeque::new(); size];
+        self.leaving = vec![false; size];
+        self.lost = vec![false; size];
+        self.rejoining = vec![false; size];
+        self.message_at = vec![now; size];
+        self.check_began = None;
+        let Some(newest) = ended.last().cloned() else {
+            return;
+        };
+        self.left_out.extend(ended);
+        // A message about an earlier failure may be lost.
+        if let Some(failure) = self.failure.clone().filter(|_| !self.can_rejoin) {
+            self.report(&failure);
+        } else {
+            self.failure = Some(GroupError::Lost(newest));
+            self.can_rejoin = true;
+        }
+        match (self.waiting, self.failure.clone()) {
+            (Some(WaitingFor::Leave), _) => {
+                // Rank 0 has not ended: an error reaches this rank again.
+                let _ = self.leave();
+            }
+            (Some(_), Some(failure)) => self.reply(Err(failure)),
+            _ => {}
+        }
+    }
+
+    /// The training thread continues without ranks that have ended.
+    fn rejoin(&mut self) -> Result<()> {
+        let Some(failure) = self.failure.clone() else {
+            self.reply(Err(disagreement("no rank has ended")));
+            return Ok(());
+        };
+        self.waiting = Some(WaitingFor::Rejoin);
+        if !self.can_rejoin {
+            self.reply(Err(failure));
+            return Ok(());
+        }
+        if self.is_coordinator() {
+            return self.note_rejoin(0);
+        }
+        self.send(0, &Message::Rejoin)
+    }
+
+    /// Records that a rank is ready to continue. Once all are, all continue.
+    fn note_rejoin(&mut self, rank: usize) -> Result<()> {
+        self.rejoining[rank] = true;
+        if self.leaving.contains(&true) {
+            self.refuse_rejoin();
+        }
+        match self.failure.clone() {
+            Some(failure) if !self.can_rejoin => self.send(rank, &self.failure_message(&failure)),
+            _ if self.rejoining.iter().all(|is_ready| *is_ready) => {
+                for to in 1..self.members.len() {
+                    self.send(to, &Message::Rejoined)?;
+                }
+                self.complete_rejoin();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn complete_rejoin(&mut self) {
+        if self.waiting == Some(WaitingFor::Rejoin) && self.can_rejoin {
+            self.failure = None;
+            self.can_rejoin = false;
+            self.reply(Ok(Reply::Rejoined(self.rank(), self.members.clone())));
+        }
+    }
+
+    /// At rank 0: no rank can continue any more, because one of them leaves.
+    fn refuse_rejoin(&mut self) {
+        if self.is_coordinator()
+            && self.can_rejoin
+            && let Some(failure) = self.failure.clone()
+        {
+            self.break_group(failure);
+        }
+    }
+
+    /// Reports to the other ranks why the group is broken.
+    fn report(&mut self, failure: &GroupError) {
+        let message = self.failure_message(failure);
+        if self.is_coordinator() {
+            self.send_to_all(&message);
+        } else {
+            let _ = self.send(0, &message);
         }
     }
 
@@ -609,9 +790,14 @@ impl Messenger {
         };
         if is_whole {
             self.transport.disconnect();
+            self.reply(left);
         } else {
+            // The connection may wait for machines that no longer answer.
+            self.reply(left);
             self.transport.abort();
         }
-        self.reply(left);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,26 +1,33 @@
 //! Ranks that a launcher of MPI started. Messages and sums are those of the MPI library of the
 //! machine. Only this file and its folder know MPI.
 
+mod ended_processes;
 mod launcher;
 mod library;
 
 use crate::connected_group::ConnectedGroup;
-use crate::error::{GroupError, Result};
+use crate::error::{GroupError, Member, Result};
 use crate::group::{Group, Values};
 use crate::messenger::Timing;
+use crate::patience::patience;
 use crate::transport::Transport;
+use ended_processes::EndedProcesses;
 use launcher::Launcher;
 use library::{ANY_SOURCE, Handle, IN_PLACE, MpiLibrary, Status};
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 /// Marks the messages of this crate.
 const TAG: c_int = 7;
 /// Fewest and most values of one bucket: 256 kB to 4 MB in f32. Larger buckets would wait longer
 /// for the pauses of the messenger, and many small ones would not be summed at the same time.
 const BUCKET_VALUES: RangeInclusive<usize> = 1 << 16..=1 << 20;
+/// Longest wait until the last messages have been sent, and the pause between two looks.
+const LAST_SENDS: Duration = Duration::from_secs(1);
+const NAP: Duration = Duration::from_millis(1);
 /// Buckets that are summed at the same time.
 const BUCKETS_AT_ONCE: usize = 8;
 
@@ -29,14 +36,19 @@ const BUCKETS_AT_ONCE: usize = 8;
 /// joined. A process joins once.
 ///
 /// # Errors
-/// No MPI library can be used, or it is not that of the launcher. A rank runs another version.
+/// No MPI library can be used, or it is not that of the launcher. A rank runs another version. The
+/// [patience](crate::patience()) is not a number.
 pub fn join_launched() -> Result<Option<Box<dyn Group>>> {
     let launcher = Launcher::detect(|name| std::env::var(name).ok())?;
     let Some(launcher) = launcher.filter(|launcher| launcher.size > 1) else {
         return Ok(None);
     };
-    let connect = move || -> Result<Box<dyn Transport>> { Ok(Box::new(Mpi::connect(launcher)?)) };
-    let group = ConnectedGroup::start(connect, Timing::default())?;
+    let silence = patience()?;
+    let connect =
+        move || -> Result<Box<dyn Transport>> { Ok(Box::new(Mpi::connect(launcher, silence)?)) };
+    // Other launchers end all processes if one ends before it has joined.
+    let joins_within = launcher.tolerates_faults.then_some(silence);
+    let group = ConnectedGroup::start(connect, Timing::with_silence(silence), joins_within)?;
     Ok(Some(Box::new(group)))
 }
 
@@ -48,9 +60,20 @@ pub fn find_library() -> Result<String> {
     MpiLibrary::find()
 }
 
+/// Whether a group can continue without a process that has ended, if it uses the library that
+/// [`find_library`] names and the launcher lets it.
+pub fn tolerates_faults() -> bool {
+    MpiLibrary::tolerates_faults()
+}
+
 /// The ranks of MPI's world.
 struct Mpi {
+    launcher: Launcher,
     library: MpiLibrary,
+    /// The communicator of all ranks that are left.
+    world: Handle,
+    /// `None` if the group cannot continue without a process that has ended.
+    ended: Option<EndedProcesses>,
     rank: usize,
     size: usize,
     /// Messages whose bytes the library still reads.
@@ -99,8 +122,10 @@ impl RunningSum {
 }
 
 impl Mpi {
-    fn connect(launcher: Launcher) -> Result<Self> {
-        let library = MpiLibrary::load(launcher.is_open_mpi)?;
+    /// Joins the processes of the launcher. If one of them ends, the others must agree about that
+    /// within `silence`.
+    fn connect(launcher: Launcher, silence: Duration) -> Result<Self> {
+        let mut library = MpiLibrary::load(launcher.is_open_mpi)?;
         let (functions, world) = (&library.functions, library.objects.world);
         let (mut rank, mut size) = (0, 0);
         // SAFETY: MPI is initialized, and both numbers live during the calls.
@@ -121,7 +146,12 @@ impl Mpi {
                 launcher.size, library.name
             )));
         }
+        let functions = library.fault_functions.take();
+        let functions = functions.filter(|_| launcher.tolerates_faults);
         Ok(Mpi {
+            launcher,
+            world,
+            ended: functions.map(|functions| EndedProcesses::new(functions, silence)),
             rank: usize::try_from(rank).unwrap_or(0),
             size,
             library,
@@ -158,7 +188,7 @@ impl Mpi {
         let (mut flag, mut status) = (0, Status::default());
         // SAFETY: the flag and the status live during the call.
         let code =
-            unsafe { (functions.probe)(ANY_SOURCE, TAG, objects.world, &mut flag, &mut status) };
+            unsafe { (functions.probe)(ANY_SOURCE, TAG, self.world, &mut flag, &mut status) };
         self.library.check(code)?;
         if flag == 0 {
             return Ok(());
@@ -178,7 +208,7 @@ impl Mpi {
                 objects.byte,
                 status.source,
                 TAG,
-                objects.world,
+                self.world,
                 &mut request,
             )
         };
@@ -211,7 +241,7 @@ impl Mpi {
                 sum.kind,
                 objects.sum,
                 owner as c_int,
-                objects.world,
+                self.world,
                 &mut request,
             )
         };
@@ -231,7 +261,7 @@ impl Mpi {
                 count,
                 sum.kind,
                 owner as c_int,
-                self.library.objects.world,
+                self.world,
                 &mut request,
             )
         };
@@ -288,7 +318,7 @@ impl Transport for Mpi {
                 objects.byte,
                 to as c_int,
                 TAG,
-                objects.world,
+                self.world,
                 &mut request,
             )
         };
@@ -302,6 +332,11 @@ impl Transport for Mpi {
     }
 
     fn receive(&mut self) -> Result<Option<(usize, Vec<u8>)>> {
+        if let Some(ended) = &mut self.ended
+            && ended.are_newly_there(&self.library, self.world)?
+        {
+            return Err(GroupError::Connection("a process has ended".to_owned()));
+        }
         self.finish_sends()?;
         if self.receive.is_none() {
             self.start_receive()?;
@@ -353,13 +388,58 @@ impl Transport for Mpi {
         Ok(None)
     }
 
+    fn leave_out_ended(&mut self) -> Result<Option<Vec<usize>>> {
+        // If this fails, it is not tried again.
+        let Some(ended) = self.ended.take() else {
+            return Ok(None);
+        };
+        if !ended.are_there(&self.library, self.world)? {
+            self.ended = Some(ended);
+            return Ok(None);
+        }
+        let remaining = ended.leave_out(&self.library, self.world)?;
+        // The bytes of what was under way belong to the library until the process ends.
+        self.sends.clear();
+        (self.receive, self.sum) = (None, None);
+        if remaining.ranks.first() != Some(&0) {
+            return Err(GroupError::Lost(Member {
+                rank: 0,
+                host: String::new(),
+            }));
+        }
+        let rank = remaining.ranks.iter().position(|rank| *rank == self.rank);
+        self.rank = rank.unwrap_or(0);
+        self.size = remaining.ranks.len();
+        self.world = remaining.world;
+        self.ended = Some(ended);
+        Ok(Some(remaining.ranks))
+    }
+
     fn disconnect(&mut self) {
+        // If processes have ended before, the library may wait for them here without an end (Open
+        // MPI 5.0.11). Nothing is left to do but to send the last messages.
+        if self.size < self.launcher.size {
+            let began = Instant::now();
+            while !self.sends.is_empty() && began.elapsed() < LAST_SENDS {
+                if self.finish_sends().is_err() {
+                    return;
+                }
+                std::thread::sleep(NAP);
+            }
+            return;
+        }
         // SAFETY: all ranks have left, and nothing is under way but messages that no one waits for.
         unsafe { (self.library.functions.finalize)() };
     }
 
     fn abort(&mut self) {
+        // A launcher that tolerates faults can wait for itself without an end if several processes
+        // ask it to end all (Open MPI 5.0.11), so rank 0 alone asks. It ends ranks that are silent;
+        // those that have noticed a failure end by themselves.
+        if self.launcher.tolerates_faults && self.rank != 0 {
+            return;
+        }
         // SAFETY: the library is initialized. It ends the processes that are left.
-        unsafe { (self.library.functions.abort)(self.library.objects.world, 1) };
+        unsafe { (self.library.functions.abort)(self.world, 1) };
     }
 }

@@ -109,7 +109,9 @@ impl RunningSum {
 }
 
 fn other_length(rank: usize) -> crate::error::GroupError {
-    disagreement(format!("rank {rank} sums other values than this machine"))
+    disagreement(format!(
+        "rank {rank} and this machine add up different values"
+    ))
 }
 
 fn add(total: &mut [f32], values: impl Iterator<Item = f32>) {

@@ -39,6 +39,15 @@ pub(crate) trait Transport {
     /// The connection is lost.
     fn poll_sum(&mut self) -> Result<Option<Values>>;
 
+    /// Leaves out the ranks that have ended, if there are any and the transport can continue
+    /// without them. Returns the former numbers of the ranks that are left, in their new order.
+    /// Messages and sums that are under way are dropped. It may wait a moment for the other ranks
+    /// that are left, which call it at about the same time.
+    ///
+    /// # Errors
+    /// Rank 0 has ended, or a rank that is left does not answer.
+    fn leave_out_ended(&mut self) -> Result<Option<Vec<usize>>>;
+
     /// Disconnects. All ranks call it.
     fn disconnect(&mut self);
 

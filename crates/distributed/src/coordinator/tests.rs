@@ -167,11 +167,17 @@ fn a_replay_on_another_group_or_batch_is_refused() {
             vec![share(0, 0..4), share(2, 4..8)],
             "rank 2 of the recorded run is missing",
         ),
-        (vec![share(0, 0..4), share(1, 4..7)], "this one has 8"),
-        (vec![share(0, 0..5), share(1, 4..8)], "this one has 8"),
+        (
+            vec![share(0, 0..4), share(1, 4..7)],
+            "this run, whose step has 8 samples",
+        ),
+        (
+            vec![share(0, 0..5), share(1, 4..8)],
+            "this run, whose step has 8 samples",
+        ),
         (
             vec![share(0, 0..4), share(1, 4..u32::MAX)],
-            "this one has 8",
+            "this run, whose step has 8 samples",
         ),
     ] {
         let mut coordinator = Coordinator::new(2);

@@ -5,6 +5,8 @@ use crate::error::{GroupError, Result};
 
 /// Instead of a library: the process trains alone, also if a launcher started it.
 const NO_LIBRARY: &str = "none";
+/// Set by Open MPI's launcher with the option `--with-ft ulfm`.
+const FAULT_TOLERANCE: &str = "OMPI_MCA_mpi_ft_enable";
 
 /// A launcher that started this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub(super) struct Launcher {
     pub(super) size: usize,
     /// Whether it is Open MPI's, whose library must then be loaded first.
     pub(super) is_open_mpi: bool,
+    /// Whether it lets the other processes continue if one ends.
+    pub(super) tolerates_faults: bool,
 }
 
 impl Launcher {
@@ -45,7 +49,13 @@ impl Launcher {
                     "the launcher's variable {name} = {value} is not a number of processes"
                 ))
             })?;
-            return Ok(Some(Launcher { size, is_open_mpi }));
+            let tolerates_faults = variable(FAULT_TOLERANCE);
+            return Ok(Some(Launcher {
+                size,
+                is_open_mpi,
+                tolerates_faults: tolerates_faults
+                    .is_some_and(|value| value == "1" || value == "true"),
+            }));
         }
         Ok(None)
     }
@@ -62,6 +72,20 @@ mod tests {
         };
         let found = Launcher::detect(find)?;
         Ok(found.map(|launcher| (launcher.size, launcher.is_open_mpi)))
+    }
+
+    #[test]
+    fn a_launcher_that_tolerates_faults_is_recognized() {
+        for (value, expected) in [("1", true), ("true", true), ("0", false), ("", false)] {
+            let find = |name: &str| match name {
+                "OMPI_COMM_WORLD_SIZE" => Some("3".to_owned()),
+                FAULT_TOLERANCE => Some(value.to_owned()),
+                _ => None,
+            };
+            let found = Launcher::detect(find).expect("the size is a number");
+            let tolerates = found.map(|launcher| launcher.tolerates_faults);
+            assert_eq!(tolerates, Some(expected), "{value}");
+        }
     }
 
     #[test]

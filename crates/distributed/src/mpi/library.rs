@@ -42,17 +42,17 @@ pub(super) struct Status {
 }
 
 macro_rules! functions {
-    ($($name:ident: $symbol:literal ($($argument:ty),*);)*) => {
-        /// The functions of MPI that Ebb uses.
-        pub(super) struct Functions {
+    ($(#[$about:meta])* $set:ident; $($name:ident: $symbol:literal ($($argument:ty),*);)*) => {
+        $(#[$about])*
+        pub(super) struct $set {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
 
-        impl Functions {
+        impl $set {
             /// # Safety
             /// The library is an MPI library: the functions have the types below.
             unsafe fn load(library: &Library) -> std::result::Result<Self, libloading::Error> {
-                Ok(Functions {
+                Ok($set {
                     $($name: {
                         // SAFETY: the caller vouches for the type of the symbol.
                         *unsafe {
@@ -66,6 +66,8 @@ macro_rules! functions {
 }
 
 functions! {
+    /// The functions of MPI that Ebb uses.
+    Functions;
     init_thread: "MPI_Init_thread" (*mut c_int, *mut c_void, c_int, *mut c_int);
     finalize: "MPI_Finalize" ();
     abort: "MPI_Abort" (Handle, c_int);
@@ -81,6 +83,21 @@ functions! {
     start_reduce: "MPI_Ireduce"
         (*const c_void, *mut c_void, c_int, Handle, Handle, c_int, Handle, *mut Handle);
     start_broadcast: "MPI_Ibcast" (*mut c_void, c_int, Handle, c_int, Handle, *mut Handle);
+}
+
+functions! {
+    /// The functions with which processes continue after one of them has ended ("user-level failure
+    /// mitigation", ULFM). Open MPI has them since version 5.
+    FaultFunctions;
+    is_revoked: "MPIX_Comm_is_revoked" (Handle, *mut c_int);
+    failed: "MPIX_Comm_get_failed" (Handle, *mut Handle);
+    revoke: "MPIX_Comm_revoke" (Handle);
+    start_agreement: "MPIX_Comm_iagree" (Handle, *mut c_int, *mut Handle);
+    shrink: "MPIX_Comm_shrink" (Handle, *mut Handle);
+    comm_group: "MPI_Comm_group" (Handle, *mut Handle);
+    group_size: "MPI_Group_size" (Handle, *mut c_int);
+    translate_ranks: "MPI_Group_translate_ranks" (Handle, c_int, *const c_int, Handle, *mut c_int);
+    free_group: "MPI_Group_free" (*mut Handle);
 }
 
 /// Objects that the two interfaces name differently.
@@ -141,6 +158,8 @@ fn reason(name: &str, error: &libloading::Error) -> String {
 /// functions that run at its end.
 pub(super) struct MpiLibrary {
     pub(super) functions: Functions,
+    /// `None` if the library cannot continue after a process has ended.
+    pub(super) fault_functions: Option<FaultFunctions>,
     pub(super) objects: Objects,
     /// Where it was found.
     pub(super) name: String,
@@ -164,6 +183,12 @@ impl MpiLibrary {
     /// No usable library is found.
     pub(super) fn find() -> Result<String> {
         MpiLibrary::first(true).map(|library| library.name)
+    }
+
+    /// Whether the library that is loaded under the launcher of Open MPI can continue after a
+    /// process has ended.
+    pub(super) fn tolerates_faults() -> bool {
+        MpiLibrary::first(true).is_ok_and(|library| library.fault_functions.is_some())
     }
 
     /// Opens the first library that can be used.
@@ -198,9 +223,9 @@ impl MpiLibrary {
             let found = unsafe { library.get::<Handle>(symbol) };
             found.ok().map(|symbol| symbol.as_raw_ptr())
         };
-        let objects = match Objects::for_open_mpi(address) {
-            Some(objects) => objects,
-            None if address("MPI_Abi_get_version").is_some() => Objects::for_standard(),
+        let (objects, is_open_mpi) = match Objects::for_open_mpi(address) {
+            Some(objects) => (objects, true),
+            None if address("MPI_Abi_get_version").is_some() => (Objects::for_standard(), false),
             None => {
                 return Err(format!(
                     "{name} has neither the interface of Open MPI nor the standard one of MPI 5.0"
@@ -209,8 +234,12 @@ impl MpiLibrary {
         };
         // SAFETY: it has the symbols of an MPI library.
         let functions = unsafe { Functions::load(&library) };
+        // Others may have functions of these names with other types.
+        // SAFETY: as above.
+        let fault_functions = is_open_mpi.then(|| unsafe { FaultFunctions::load(&library) });
         Ok(MpiLibrary {
             functions: functions.map_err(|error| reason(name, &error))?,
+            fault_functions: fault_functions.and_then(std::result::Result::ok),
             objects,
             name: name.to_owned(),
             _library: library,
@@ -230,10 +259,13 @@ impl MpiLibrary {
             )
         };
         self.check(code)?;
+        self.return_errors(self.objects.world)
+    }
+
+    /// Makes the calls with this communicator return errors, instead of ending the process.
+    pub(super) fn return_errors(&self, world: Handle) -> Result<()> {
         // SAFETY: both objects are those of the library, which is initialized.
-        let code = unsafe {
-            (self.functions.set_error_handler)(self.objects.world, self.objects.errors_return)
-        };
+        let code = unsafe { (self.functions.set_error_handler)(world, self.objects.errors_return) };
         self.check(code)
     }
 

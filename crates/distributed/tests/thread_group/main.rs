@@ -3,6 +3,9 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
+mod deaths;
+mod waiting_uses_no_cpu;
+
 use distributed::{
     Claim, ClaimRequest, Ended, Group, GroupError, ThreadOptions, Values, thread_ranks,
 };
@@ -310,7 +313,7 @@ fn a_silent_rank_is_named() {
 #[test]
 fn a_dead_rank_is_found_at_once_if_the_process_is_interrupted() {
     let options = ThreadOptions {
-        silence: Duration::from_secs(8),
+        silence: Duration::from_secs(5),
         death: Some((1, 8)),
         ..ThreadOptions::default()
     };

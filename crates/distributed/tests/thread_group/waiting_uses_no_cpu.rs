@@ -1,5 +1,5 @@
-//! A rank that waits for another one leaves the processor to other programs. In a file of its own,
-//! because the processor time of a whole process is measured.
+//! A rank that waits for another one leaves the processor to other programs. The processor time of
+//! the whole process is measured; nextest runs each test in its own process.
 
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
