@@ -10,16 +10,18 @@ pub fn describe_decision(previous: u32, decision: &Decision) -> String {
     match (decision.change, decision.action) {
         (Change::Pause, _) | (Change::Hold, Action::Pause) => format!("Paused: {reason}"),
         (Change::Suspend, _) | (Change::Hold, Action::Suspend) => format!("Suspended: {reason}"),
-        (Change::Start, _) => format!("Starting with {size}: {reason}"),
-        (Change::Hold, Action::Run) => format!("Holding at {size}: {reason}"),
+        (Change::Start, _) => format!("Starting with a micro-batch of {size}: {reason}"),
+        (Change::Hold, Action::Run) => format!("Holding at a micro-batch of {size}: {reason}"),
         (Change::Shrink | Change::Grow, _) => {
             let resized = describe_resize(decision.change, previous, size);
             format!("{resized}: {reason}")
         }
         (Change::Cancel, _) => {
-            format!("Cancelled one micro-batch; retrying with {size} (nothing was lost): {reason}")
+            format!(
+                "Cancelled one micro-batch; retrying with a micro-batch of {size} (nothing was lost): {reason}"
+            )
         }
-        (Change::Continue, _) => format!("Continuing with {size}: {reason}"),
+        (Change::Continue, _) => format!("Continuing with a micro-batch of {size}: {reason}"),
         (Change::Prefetch, _) => match decision.prefetch {
             Prefetch::Short => format!("Decoding fewer samples in advance: {reason}"),
             Prefetch::Long => format!("Decoding more samples in advance again: {reason}"),
@@ -42,12 +44,14 @@ pub fn describe_decision(previous: u32, decision: &Decision) -> String {
 pub fn describe_evaluation_decision(previous: u32, decision: &Decision) -> String {
     let (size, reason) = (decision.micro_batch, &decision.reason);
     match (decision.change, decision.action) {
-        (Change::Continue, _) => format!("Continuing the evaluation with {size}: {reason}"),
+        (Change::Continue, _) => {
+            format!("Continuing the evaluation with a micro-batch of {size}: {reason}")
+        }
         (Change::Cancel, _) => format!(
-            "Cancelled one micro-batch of the evaluation; retrying with {size} (nothing was lost): {reason}"
+            "Cancelled one micro-batch of the evaluation; retrying with a micro-batch of {size} (nothing was lost): {reason}"
         ),
         (Change::Start | Change::Shrink | Change::Grow | Change::Hold, Action::Run) => {
-            format!("Evaluating with {size}: {reason}")
+            format!("Evaluating with a micro-batch of {size}: {reason}")
         }
         _ => describe_decision(previous, decision),
     }
@@ -75,6 +79,7 @@ fn describe_checkpointing(decision: &Decision) -> String {
 mod tests {
     use super::*;
 
+    // tidy: table
     #[test]
     fn every_change_has_its_sentence() {
         let decision = |change, action, micro_batch| Decision {
@@ -85,8 +90,16 @@ mod tests {
             ..Decision::default()
         };
         for (change, action, expected) in [
-            (Change::Start, Action::Run, "Starting with 8: because"),
-            (Change::Hold, Action::Run, "Holding at 8: because"),
+            (
+                Change::Start,
+                Action::Run,
+                "Starting with a micro-batch of 8: because",
+            ),
+            (
+                Change::Hold,
+                Action::Run,
+                "Holding at a micro-batch of 8: because",
+            ),
             (
                 Change::Shrink,
                 Action::Run,
@@ -100,9 +113,13 @@ mod tests {
             (
                 Change::Cancel,
                 Action::Run,
-                "Cancelled one micro-batch; retrying with 8 (nothing was lost): because",
+                "Cancelled one micro-batch; retrying with a micro-batch of 8 (nothing was lost): because",
             ),
-            (Change::Continue, Action::Run, "Continuing with 8: because"),
+            (
+                Change::Continue,
+                Action::Run,
+                "Continuing with a micro-batch of 8: because",
+            ),
             (
                 Change::Prefetch,
                 Action::Run,

@@ -47,7 +47,7 @@ pub(crate) fn suspended_too_long(
         return None;
     }
     let reason = format!(
-        "other apps have needed the memory for {}, the longest time that a run may be suspended",
+        "other apps have needed the memory for {}, and a run may not stay suspended for longer",
         format_waiting_time(now_ms - since)
     );
     Some(RuleOutcome::wait(Action::Stop, Component::Headroom, reason))

@@ -74,10 +74,7 @@ impl Shortage<'_> {
                 let missing = format_bytes(missing);
                 format!("a micro-batch of {size} needs {missing} more than Ebb may use now")
             }
-            _ => format!(
-                "only {} are free",
-                format_bytes(self.sample.available_bytes)
-            ),
+            _ => format!("only {} is free", format_bytes(self.sample.available_bytes)),
         })
     }
 }

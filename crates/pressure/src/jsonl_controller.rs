@@ -74,7 +74,7 @@ impl Running {
         let watched_ms = newest_ms - self.begun_at_ms;
         if ended.ms > (watched_ms + MAX_SAMPLE_GAP_MS) as f64 {
             return Err(format!(
-                "\"ms\" is {}, but the newest memory sample was taken {watched_ms} ms after the decision; write samples while a micro-batch runs",
+                "\"ms\" is {}, but the newest memory sample is from {watched_ms} ms after the decision; write memory samples also while a micro-batch runs",
                 ended.ms
             ));
         }

@@ -81,6 +81,7 @@ mod jsonl_controller;
 // Advice without a run.
 mod recovery_options;
 mod suggest_config;
+mod optimizer_state_room;
 mod parameter_count;
 mod stress_test_limits;
 
@@ -112,6 +113,7 @@ pub use jsonl_controller::JsonlController;
 pub use memory_model::{Allocator, MemoryModel};
 pub use memory_sample::{Component, Level, MemorySample, Thermal};
 pub use monitor::Monitor;
+pub use optimizer_state_room::{StateShortage, WholeStateNeed};
 pub use parameter_count::{DeviceShare, ParameterCount, TransformerShape};
 pub use persisted_state::PersistedState;
 pub use policy::Policy;

@@ -19,7 +19,7 @@ const MEASURING: &str = "measuring how much memory this micro-batch size needs";
 const FASTER: &str = "a larger micro-batch has proved to be faster here";
 
 /// The reasons to put growth off.
-const FEW_LEFT: &str = "few samples of the batch are left for a larger micro-batch";
+const FEW_LEFT: &str = "too few samples of the step are left for a larger micro-batch";
 const CHANGED_OFTEN: &str = "the micro-batch has changed several times within a minute";
 const SOON: &str = "a larger micro-batch will be tried soon";
 
@@ -122,7 +122,7 @@ pub(crate) fn start(ctx: &DecisionContext, track: &Track) -> Option<RuleOutcome>
         ""
     };
     let free = format_bytes(ctx.sample.available_bytes);
-    let reason = format!("{as_before}{free} are free");
+    let reason = format!("{as_before}{free} is free");
     Some(RuleOutcome::run(size, Component::Headroom, reason))
 }
 
@@ -281,7 +281,7 @@ pub(crate) fn stay(track: &Track, target: &Target) -> RuleOutcome {
         _ if track.size >= track.batch => "the whole batch is one micro-batch",
         GrowthLimit::Plateau if !limited_by_memory => NO_FASTER,
         GrowthLimit::Refused if !limited_by_memory => {
-            "the device recently had no memory or time for a larger micro-batch"
+            "a larger micro-batch recently needed too much memory or time on this device"
         }
         GrowthLimit::Extrapolation if !limited_by_memory => MEASURING,
         _ => "a larger micro-batch would not fit",

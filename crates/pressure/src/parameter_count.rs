@@ -1,6 +1,7 @@
 //! The estimated need of a transformer of which only the number of parameters is known, and the
 //! settings to start with on one or several devices.
 
+use crate::optimizer_state_room::WholeStateNeed;
 use crate::suggest_config::{
     BatchConfig, DeviceLimits, DoesNotFit, ModelNeed, ModelVariant, Peak, Processes,
     SuggestedConfig, sensible_sizes, suggest_config,
@@ -17,8 +18,8 @@ const WIDTH_MULTIPLE: u32 = 64;
 /// Activations of a block per token and width, if attention scores are not stored (Korthikanti et
 /// al. 2022: 34 bytes with 16 bits).
 const ACTIVATIONS_PER_BLOCK: u64 = 17;
-/// Bytes of a gradient, which is f32.
-const GRADIENT_BYTES: u64 = 4;
+/// Bytes of a gradient, which is f32 or f64.
+const LEAST_GRADIENT_BYTES: u64 = 4;
 /// Memory of the program itself, in bytes.
 const PROGRAM_BYTES: u64 = 256 << 20;
 /// Time of recomputing every block, as a fraction of a step: one more forward pass.
@@ -35,8 +36,10 @@ pub struct ParameterCount {
     pub precision: String,
     /// Bytes of an activation: 4 in `f32`.
     pub element_bytes: u64,
-    /// Bytes per parameter between steps: the weight, its copy in 16 bits, moments, average.
-    pub state_bytes_per_parameter: u64,
+    /// Bytes per parameter between steps: the weight, its copy in 16 bits, moments, average, and
+    /// what several devices that rarely exchange weights need. Devices that divide the moments have
+    /// a fraction of a byte.
+    pub state_bytes_per_parameter: f64,
 }
 
 /// The probable shape of a transformer.
@@ -76,8 +79,8 @@ impl ParameterCount {
     /// The need at these micro-batches, without and with all blocks checkpointed.
     pub fn need(&self, micro_batches: &[u32]) -> ModelNeed {
         let shape = self.shape();
-        let state_bytes = PROGRAM_BYTES + self.parameters * self.state_bytes_per_parameter;
-        let gradients = self.parameters * GRADIENT_BYTES;
+        let state_bytes = PROGRAM_BYTES + self.parameter_bytes();
+        let gradients = self.gradients_bytes();
         let variant = |checkpoint_blocks: u32| {
             let peak = |&micro_batch: &u32| {
                 let activations = u64::from(micro_batch) * self.sample_bytes(checkpoint_blocks);
@@ -103,6 +106,28 @@ impl ParameterCount {
             precision: self.precision.clone(),
             variants: vec![variant(0), variant(shape.blocks)],
         }
+    }
+
+    /// What a device needs that computes `samples` of each step and has the whole optimizer state,
+    /// which `state_bytes_per_parameter` must then include.
+    pub fn whole_state(&self, samples: u32) -> WholeStateNeed {
+        let data = BatchConfig {
+            effective_batch: samples,
+            fixed_micro_batch: None,
+        };
+        let need = self.need(&sensible_sizes(samples));
+        WholeStateNeed {
+            state_bytes: self.parameter_bytes() + 2 * self.gradients_bytes(),
+            peak_bytes: need.least_peak(&data).0,
+        }
+    }
+
+    fn parameter_bytes(&self) -> u64 {
+        (self.parameters as f64 * self.state_bytes_per_parameter).round() as u64
+    }
+
+    fn gradients_bytes(&self) -> u64 {
+        self.parameters * self.element_bytes.max(LEAST_GRADIENT_BYTES)
     }
 
     /// Bytes of the activations of a sample if no block is checkpointed, or all are. A checkpointed
@@ -156,7 +181,7 @@ mod tests {
             tokens: 1024,
             precision: "f32".to_owned(),
             element_bytes: 4,
-            state_bytes_per_parameter: 12,
+            state_bytes_per_parameter: 12.0,
         }
     }
 

@@ -83,7 +83,7 @@ pub(crate) fn suspend(ctx: &DecisionContext, own: &mut State) -> Option<RuleOutc
             && ahead + state as f64 > policy.suspend_fraction * total
     };
     let state = format_bytes(state);
-    let reason = format!("other apps need the memory that the model itself takes ({state})");
+    let reason = format!("other apps need so much memory that not even the model fits ({state})");
     is_due.then(|| own.begin(Waiting::Suspended, reason))
 }
 
@@ -134,12 +134,12 @@ fn reason_to_pause(ctx: &DecisionContext, needed: u64, to_continue: u64) -> Stri
         return format!("one sample needs {needed}, too much for this machine's {total}");
     }
     let free = format_bytes((sample.available_bytes + needed).saturating_sub(to_continue));
-    format!("other apps need the memory. Training continues when about {free} of memory are free")
+    format!("other apps need the memory. Training continues when about {free} of memory is free")
 }
 
 /// Continues with `size` after a wait.
 pub(crate) fn resume(ctx: &DecisionContext, has_waited: bool, size: u32) -> Option<RuleOutcome> {
     let free = format_bytes(ctx.sample.available_bytes);
-    let reason = format!("{free} are free again");
+    let reason = format!("{free} is free again");
     has_waited.then(|| RuleOutcome::run(size, Component::Headroom, reason))
 }

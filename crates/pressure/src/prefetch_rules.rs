@@ -8,7 +8,7 @@ use crate::micro_batch_growth::Target;
 use crate::micro_batch_sizes::Track;
 
 /// The reason to lengthen the prefetch if the memory of the machine was never short.
-const ROOM_FOR_PREFETCH: &str = "there is memory for samples decoded in advance";
+const ROOM_FOR_PREFETCH: &str = "there is enough memory to decode samples in advance";
 
 /// Whether the prefetch is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

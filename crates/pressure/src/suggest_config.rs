@@ -123,6 +123,24 @@ impl DeviceLimits {
     }
 }
 
+impl DeviceLimits {
+    /// The most memory that Ebb may ever use on this device, if no other app needs it, in bytes; 0
+    /// if nothing is known about the device.
+    pub fn most_bytes(&self) -> u64 {
+        let policy = Policy {
+            max_system_fraction: self.max_system_fraction,
+            ..Policy::default()
+        };
+        let machine_bytes = policy.limit_bytes(&MemorySample {
+            total_bytes: self.total_bytes,
+            ..MemorySample::default()
+        });
+        let limits = [machine_bytes, self.limit_bytes].into_iter();
+        let limits = limits.chain(self.memory_cap_bytes);
+        limits.filter(|bytes| *bytes > 0).min().unwrap_or(0)
+    }
+}
+
 impl ModelVariant {
     /// The footprint at a micro-batch, if it was estimated.
     pub fn peak_bytes(&self, micro_batch: u32) -> Option<u64> {
@@ -131,6 +149,28 @@ impl ModelVariant {
             .iter()
             .find(|peak| peak.micro_batch == micro_batch)?;
         Some(peak.peak_bytes)
+    }
+}
+
+impl ModelNeed {
+    /// The smallest footprint of any variant at the smallest micro-batch, in bytes, and its number
+    /// of checkpointed blocks. Zeros if nothing was estimated.
+    pub fn least_peak(&self, data: &BatchConfig) -> (u64, u32) {
+        let smallest = data.smallest_micro_batch();
+        let peaks = self.variants.iter().filter_map(|variant| {
+            let peak_bytes = variant.peak_bytes(smallest)?;
+            Some((peak_bytes, variant.checkpoint_blocks))
+        });
+        peaks.min().unwrap_or_default()
+    }
+}
+
+impl BatchConfig {
+    /// The size that the user fixed, or the smallest useful one.
+    fn smallest_micro_batch(&self) -> u32 {
+        let smallest = || sensible_sizes(self.effective_batch).last().copied();
+        let fixed = self.fixed_micro_batch.map(|m| m.min(self.effective_batch));
+        fixed.or_else(smallest).unwrap_or(1)
     }
 }
 
@@ -177,16 +217,13 @@ pub fn suggest_config(
             extra_time_fraction: variant.extra_time_fraction,
         });
     }
-    let smallest = sizes.last().copied().unwrap_or(1);
-    let needs = model.variants.iter().filter_map(|variant| {
-        let peak = variant.peak_bytes(smallest)?;
-        Some((peak, variant.checkpoint_blocks))
-    });
-    let first = needs.clone().next().unwrap_or_default();
-    let least = needs.min().unwrap_or_default();
+    let smallest = data.smallest_micro_batch();
+    let mut needs = model.variants.iter();
+    let first = needs.find_map(|variant| variant.peak_bytes(smallest));
+    let least = model.least_peak(data);
     Err(DoesNotFit {
         micro_batch: smallest,
-        predicted_peak_bytes: first.0,
+        predicted_peak_bytes: first.unwrap_or_default(),
         least,
         budget_bytes,
         enough_bytes: suggested_cap(least.0),

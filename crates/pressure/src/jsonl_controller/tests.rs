@@ -319,7 +319,7 @@ fn a_micro_batch_that_cannot_have_run_is_refused() {
     // The monitor stopped, or the duration is absurd.
     check_refused(
         &[&sample, ask, &later, &ended(1, 11_001.0)],
-        "was taken 1000 ms after the decision",
+        "is from 1000 ms after the decision",
     );
     let mut controller = JsonlController::new(Policy::default());
     for line in [&sample, ask, &later, &ended(1, 11_000.0)] {

@@ -148,7 +148,7 @@ fn only_a_watched_micro_batch_is_cancelled_and_only_once() {
     );
     assert_eq!(
         bench.monitor.unwatch().as_deref(),
-        Some("only 1.0 GB are free")
+        Some("only 1.0 GB is free")
     );
 
     bench

@@ -121,3 +121,28 @@ fn other_apps_and_the_gpu_limit_reduce_the_budget() {
     assert!((machine(0, 10 * GB) - 9.5).abs() < 0.01);
     assert_eq!(machine(16, 0), 0.0);
 }
+
+#[test]
+fn the_most_memory_is_what_machine_gpu_and_cap_allow_without_other_apps() {
+    let machine = DeviceLimits {
+        memory_cap_bytes: None,
+        total_bytes: 40 * GB,
+        ..capped(0)
+    };
+    assert_eq!(machine.most_bytes() / MB, 36 * GB / MB);
+    let gpu = DeviceLimits {
+        limit_bytes: 30 * GB,
+        ..machine
+    };
+    assert_eq!(gpu.most_bytes(), 30 * GB);
+    let capped = DeviceLimits {
+        memory_cap_bytes: Some(7 * GB),
+        ..gpu
+    };
+    assert_eq!(capped.most_bytes(), 7 * GB);
+    let unknown = DeviceLimits {
+        total_bytes: 0,
+        ..machine
+    };
+    assert_eq!(unknown.most_bytes(), 0);
+}

@@ -433,8 +433,8 @@ fn a_step_of_8_gb_is_answered_before_memory_is_critical() {
 }
 
 /// Memory of the machines of the last test, in GB. With `EBB_ALL_MACHINES` set, more sizes run.
-const SIZES: [f64; 4] = [8.0, 16.0, 36.0, 128.0];
-const MORE_SIZES: [f64; 6] = [18.0, 24.0, 64.0, 96.0, 192.0, 512.0];
+const SIZES: [f64; 3] = [8.0, 36.0, 128.0];
+const MORE_SIZES: [f64; 7] = [16.0, 18.0, 24.0, 64.0, 96.0, 192.0, 512.0];
 
 /// Machines of all sizes, with trainings of 3 to 60 % of their memory, and also other apps that no
 /// rule was tuned for. Large machines are killed in a few runs: another app takes all memory faster
@@ -471,7 +471,7 @@ fn machines_of_all_sizes_reach_their_targets() {
 }
 
 /// Seeds on which nothing was tuned; the rules were tuned on seeds 0 to 7.
-const JUDGED: Range<u32> = 1_000..1_003;
+const JUDGED: Range<u32> = 1_000..1_002;
 const IMAGES: World = World {
     samples: Samples::Equal,
     trims: true,
@@ -536,6 +536,7 @@ fn unseen_worlds_reach_their_targets() {
         only.as_ref()
             .is_none_or(|only| only.iter().any(|it| it == name))
     };
+    let mut missed = Vec::new();
     for (name, world, targets) in WORLDS.into_iter().filter(|(name, ..)| runs(name)) {
         for &ram in &sizes {
             let runs = compare_all(
@@ -549,12 +550,11 @@ fn unseen_worlds_reach_their_targets() {
             row.print(&format!("{name} {ram}"), &seeds);
             print_worst(&runs);
             let target = targets[usize::from(ram >= 64.0)];
-            assert!(
-                ram > 128.0 || row.of_oracle >= target,
-                "{name} {ram} GB: {row:?}"
-            );
-            assert!(row.killed == 0, "{name} {ram} GB: {row:?}");
-            assert!(row.over_percent <= 0.5, "{name} {ram} GB: {row:?}");
+            let fast = ram > 128.0 || row.of_oracle >= target;
+            if !fast || row.killed > 0 || row.over_percent > 0.5 {
+                missed.push(format!("{name} {ram} GB: {row:?}"));
+            }
         }
     }
+    assert!(missed.is_empty(), "{missed:#?}");
 }

@@ -134,7 +134,7 @@ fn the_footprint_is_read_if_free_memory_moves_or_is_limited() {
     ] {
         write(&root, "proc/self/statm", &statm(held));
         write(&root, "proc/meminfo", &meminfo(free, 77));
-        assert_eq!(own(&mut machine), seen, "{free} MB are free");
+        assert_eq!(own(&mut machine), seen, "{free} MB is free");
     }
     let limits = "Max data size  2147483648 unlimited bytes\n";
     let root = tree(&[

@@ -1,5 +1,5 @@
-//! The footprint of this process. One test, alone in its process, since other tests allocate as
-//! well.
+//! The footprint of this process. nextest runs each test in its own process; other tests allocate
+//! as well.
 
 use pressure::{own_footprint_bytes, take_own_peak_bytes};
 

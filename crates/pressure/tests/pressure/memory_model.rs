@@ -3,7 +3,7 @@
 
 use pressure::{Allocator, MemoryModel, MicroBatchKind, MicroBatchRecord, Outcome};
 
-#[path = "simulation/world/mersenne_twister.rs"]
+#[path = "../simulation/world/mersenne_twister.rs"]
 mod random;
 use random::Random;
 

@@ -116,7 +116,7 @@ fn the_size_returns_to_the_throughput_plateau() {
     assert_eq!(simulation.state.micro_batch(TRAIN), 8);
     assert_eq!(
         describe_decision(8, last),
-        "Holding at 8: a larger micro-batch is no faster here"
+        "Holding at a micro-batch of 8: a larger micro-batch is no faster here"
     );
 }
 

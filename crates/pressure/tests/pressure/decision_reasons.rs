@@ -166,13 +166,13 @@ fn an_evaluation_is_named_as_such() {
     let decision = simulation.step();
     let continued = pressure::Decision {
         change: Change::Continue,
-        reason: "3.0 GB are free again".into(),
+        reason: "3.0 GB is free again".into(),
         ..decision
     };
     assert_eq!(
         describe_evaluation_decision(64, &continued),
         format!(
-            "Continuing the evaluation with {}: 3.0 GB are free again",
+            "Continuing the evaluation with a micro-batch of {}: 3.0 GB is free again",
             continued.micro_batch
         )
     );

@@ -1,7 +1,7 @@
-//! The CPU time of the monitor's thread at ten readings per second, wake-ups included. One test,
-//! alone in its process. The target is 0.1 % of a core, and the test prints if it is missed: on an
-//! idle machine with cold caches, waking up alone takes about half of that. The limit allows for
-//! such a machine, but not for one more reading.
+//! The CPU time of the monitor's thread at ten readings per second, wake-ups included. nextest runs
+//! this test alone in its process. The target is 0.1 % of a core, and the test prints if it is
+//! missed: on an idle machine with cold caches, waking up alone takes about half of that. The limit
+//! allows for such a machine, but not for one more reading.
 
 use pressure::{ControllerState, DeviceReadings, Monitor, Policy, source};
 use std::sync::Arc;

@@ -19,7 +19,7 @@ fn it_pauses_if_one_sample_does_not_fit_and_then_continues() {
         .reason
         .strip_prefix("other apps need the memory. Training continues when about ");
     let named = named
-        .and_then(|rest| rest.strip_suffix(" GB of memory are free"))
+        .and_then(|rest| rest.strip_suffix(" GB of memory is free"))
         .expect("the amount is named");
     let free: f64 = named.parse().expect("a number");
     let with_free = |free: f64| 32 * GB - simulation.own - (free * GB as f64) as u64;

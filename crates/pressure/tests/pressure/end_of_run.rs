@@ -29,7 +29,7 @@ fn a_run_suspended_for_longer_than_its_limit_ends() {
     assert_eq!((end.action, end.change), (Action::Stop, Change::Stop));
     assert_eq!(
         describe_decision(0, &end),
-        "Stopping: other apps have needed the memory for 31 min, the longest time that a run may be suspended"
+        "Stopping: other apps have needed the memory for 31 min, and a run may not stay suspended for longer"
     );
 }
 
