@@ -58,6 +58,26 @@ const LARGE_FILES: &[LargeFile] = &[
             16 * MB,
         ))
     }),
+    ("gguf", "a list of many values", || {
+        gguf_list(0, &[1], 4_000_000)
+    }),
+    ("gguf", "a list of too many values", || {
+        gguf_list(0, &[1], 60 * MB)
+    }),
+    ("gguf", "a list of many texts", || {
+        gguf_list(
+            8,
+            &[4, 0, 0, 0, 0, 0, 0, 0, b't', b'e', b'x', b't'],
+            4_000_000,
+        )
+    }),
+    ("gguf", "a header that is too long", || {
+        gguf_list(
+            8,
+            &[[0xFF, 0, 0, 0, 0, 0, 0, 0].as_slice(), &[b'a'; 0xFF]].concat(),
+            300_000,
+        )
+    }),
     ("tokenizer", "many numbers", || {
         repeated(
             r#"{"version":"1.0","model":{"type":"BPE","x":["#,
@@ -189,7 +209,12 @@ const LARGE_FILES: &[LargeFile] = &[
         || format!("{DOUBLED_LIST}{{{{ n.x | tojson(indent=8) }}}}").into_bytes(),
     ),
     ("images", "a PNG of 100 million pixels", large_png),
-    ("images", "a JPEG of a hundred scans", progressive_jpeg),
+    ("images", "a JPEG of the most scans", || {
+        progressive_jpeg(29)
+    }),
+    ("images", "a JPEG of too many scans", || {
+        progressive_jpeg(20_000)
+    }),
 ];
 
 const MB: usize = 1_000_000;
@@ -197,6 +222,19 @@ const MB: usize = 1_000_000;
 /// A template with a list of a billion elements, which takes no memory until it is visited.
 const DOUBLED_LIST: &str =
     "{% set n = namespace(x=['a']) %}{% for i in range(30) %}{% set n.x = n.x + n.x %}{% endfor %}";
+
+/// A GGUF file without tensors, with a list of `count` equal values.
+fn gguf_list(kind: u32, value: &[u8], count: usize) -> Vec<u8> {
+    let mut file = b"GGUF".to_vec();
+    file.extend(3u32.to_le_bytes());
+    file.extend([0, 1, 1].map(u64::to_le_bytes).concat());
+    file.push(b'a');
+    file.extend(9u32.to_le_bytes());
+    file.extend(kind.to_le_bytes());
+    file.extend((count as u64).to_le_bytes());
+    file.extend(value.repeat(count));
+    file
+}
 
 /// A Parquet file without rows. Its footer (Thrift's compact protocol) repeats an encoded column,
 /// an encoded row group or an encoded note as often as they fit in `bytes`.
@@ -301,9 +339,9 @@ fn large_png() -> Vec<u8> {
     file.into_inner()
 }
 
-/// A progressive JPEG of 100 million pixels: almost every block of its hundred scans is empty, so
-/// that the file is small.
-fn progressive_jpeg() -> Vec<u8> {
+/// A progressive JPEG of 100 million pixels, with a first scan and `more_scans`: almost every block
+/// is empty, so that the file is small.
+fn progressive_jpeg(more_scans: u16) -> Vec<u8> {
     const BLOCKS: usize = 1250 * 1250;
     let mut file = vec![0xFF, 0xD8];
     let segment = |file: &mut Vec<u8>, marker: u8, content: &[u8]| {
@@ -328,12 +366,12 @@ fn progressive_jpeg() -> Vec<u8> {
     segment(&mut file, 0xDA, &[3, 1, 0, 2, 0, 3, 0, 0, 0, 0]);
     // Each block has the difference 0, whose code is one bit of 0.
     file.resize(file.len() + 3 * BLOCKS / 8 + 1, 0);
-    for scan in 0..95u8 {
-        let coefficient = scan % 32 + 1;
+    for scan in 0..more_scans {
+        let coefficient = (scan % 32 + 1) as u8;
         segment(
             &mut file,
             0xDA,
-            &[1, scan % 3 + 1, 0, coefficient, coefficient, 0],
+            &[1, (scan % 3 + 1) as u8, 0, coefficient, coefficient, 0],
         );
         // A run of 2^14 blocks without coefficients: a bit of 0, and 14 more.
         file.resize(file.len() + (BLOCKS / (1 << 14) + 1) * 15 / 8 + 1, 0);

@@ -120,6 +120,11 @@ fn mutated_weights_do_not_panic() {
 }
 
 #[test]
+fn mutated_gguf_files_do_not_panic() {
+    check("gguf");
+}
+
+#[test]
 fn mutated_tokenizers_do_not_panic() {
     check("tokenizer");
 }
@@ -147,6 +152,11 @@ fn mutated_events_do_not_panic() {
 #[test]
 fn mutated_states_do_not_panic() {
     check("state");
+}
+
+#[test]
+fn mutated_archives_do_not_panic() {
+    check("archive");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! as the program. The tests beside it and the targets in `fuzz/` share this file.
 
 use pressure::{JsonlController, Policy};
-use runlog::{Run, RunConfig, read_events};
+use runlog::{Run, RunConfig, RunStore, read_events};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -24,12 +24,14 @@ pub const READERS: &[(&str, Reader)] = &[
     ("texts", texts),
     ("parquet", parquet),
     ("safetensors", safetensors),
+    ("gguf", gguf),
     ("tokenizer", tokenizer),
     ("chat_template", chat_template),
     ("questions", questions),
     ("config", config),
     ("events", events),
     ("state", state),
+    ("archive", archive),
     ("hub", hub),
     ("controller", controller),
 ];
@@ -152,6 +154,18 @@ fn safetensors(bytes: &[u8]) -> Result<(), String> {
     opened.map(drop).map_err(|error| error.to_string())
 }
 
+fn gguf(bytes: &[u8]) -> Result<(), String> {
+    let file = OneFile::new("model.gguf", bytes);
+    let home = file.folder.path().join("home");
+    let folder = trainer::ChatModel::unpack_gguf(&file.path, &home);
+    let config = RunConfig {
+        from: folder.map_err(|error| error.to_string())?,
+        ..RunConfig::default()
+    };
+    let opened = trainer::pretrained::open(&config);
+    opened.map(drop).map_err(|error| error.to_string())
+}
+
 fn tokenizer(bytes: &[u8]) -> Result<(), String> {
     let file = OneFile::new("tokenizer.json", bytes);
     let tokenizer = dataset::Tokenizer::load(&file.path).map_err(|error| error.to_string())?;
@@ -218,6 +232,13 @@ fn state(bytes: &[u8]) -> Result<(), String> {
     let file = OneFile::new("state.json", bytes);
     let verified = trainer::internals::checkpoint::verify(file.folder.path());
     verified.map(drop).map_err(|error| error.to_string())
+}
+
+fn archive(bytes: &[u8]) -> Result<(), String> {
+    let file = OneFile::new("run.ebbrun", bytes);
+    let store = RunStore::open(file.folder.path().join("runs"));
+    let imported = store.import_archive(&file.path);
+    imported.map(drop).map_err(|error| error.to_string())
 }
 
 fn hub(bytes: &[u8]) -> Result<(), String> {

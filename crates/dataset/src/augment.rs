@@ -38,7 +38,7 @@ pub(crate) fn standard(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u8
     mirrored_crop(image, size, MIN_CROP_AREA, rng)
 }
 
-/// Like `standard` with larger crops.
+/// Like `standard`, but a crop shows more of the image.
 pub(crate) fn light(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u8> {
     mirrored_crop(image, size, MIN_CROP_AREA_LIGHT, rng)
 }
@@ -67,7 +67,7 @@ pub(crate) fn no_mirror(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u
     to_planes(&rgb)
 }
 
-/// Like `standard` with smaller crops, followed by RandAugment.
+/// Like `standard`, but a crop may show less of the image, followed by RandAugment.
 pub(crate) fn rand_augment(image: &DecodedImage, size: u32, rng: &mut Rng) -> Vec<u8> {
     let region = random_region(image, MIN_CROP_AREA_STRONG, rng);
     let mut rgb = image.resample(region, size, size).rgb;

@@ -9,7 +9,7 @@ use format::counted;
 use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What has changed in the folder of `images` since the time `since`: images of another size or
@@ -22,7 +22,7 @@ pub fn describe_image_changes(images: &ImageInspection, since: SystemTime) -> Op
     let now: HashMap<&Path, u64> = listing
         .files
         .iter()
-        .map(|file| (file.path.as_path(), file.bytes))
+        .map(|file| (&*file.path, file.bytes))
         .collect();
     let (mut changed, mut missing) = (Vec::new(), Vec::new());
     for file in &images.files {
@@ -61,9 +61,13 @@ fn described(names: &[String], one: &str, many: &str) -> Option<String> {
 /// The images that were put into the folder after `since`. Older files that are not in `images`
 /// were left out for a reason.
 fn added(images: &ImageInspection, listing: &Listing, since: SystemTime) -> Vec<String> {
-    let known: HashSet<&PathBuf> = images.files.iter().map(|file| &file.path).collect();
+    let known: HashSet<&Path> = images
+        .files
+        .iter()
+        .map(|file| file.path.as_path())
+        .collect();
     let is_new = |file: &&Entry| {
-        let is_image = !known.contains(&file.path) && has_image_extension(&file.path);
+        let is_image = !known.contains(&*file.path) && has_image_extension(&file.path);
         is_image
             && listing
                 .root

@@ -9,6 +9,7 @@ mod conversation;
 // The chat template of a model.
 mod python_json;
 mod template_costs;
+mod template_operands;
 mod chat_template;
 mod template_files;
 
@@ -18,7 +19,7 @@ mod learned_text;
 pub use chat_template::ChatTemplate;
 pub use template_files::TEMPLATE_FILES;
 
-pub(crate) use chat_columns::{ChatColumn, find_chat_columns};
+pub(crate) use chat_columns::{ChatColumn, find_chat_columns, may_be_nested};
 pub(crate) use chat_template::MARKS;
-pub(crate) use conversation::{Conversation, MAX_BYTES, message, plain_text};
+pub(crate) use conversation::{Conversation, MAX_BYTES, first_prompt, message, plain_text};
 pub(crate) use learned_text::LearnedText;

@@ -4,11 +4,11 @@
 pub(crate) mod system_decoder;
 
 use crate::decoded_image::DecodedImage;
-use crate::image_header::beyond_limits;
+use crate::image_header::{beyond_jpeg_limits, beyond_limits, beyond_webp_limits};
 use crate::open_file::open_file;
 use crate::user_messages::unreadable;
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageError, ImageReader};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,14 +45,26 @@ fn decode_unguarded(
 }
 
 /// Decodes a JPEG, PNG or WebP as stored, and reads its orientation.
-fn decode_built_in(reader: BufReader<File>) -> Result<(DecodedImage, Orientation), String> {
+fn decode_built_in(mut reader: BufReader<File>) -> Result<(DecodedImage, Orientation), String> {
+    let refused = beyond_jpeg_limits(&mut reader).map_err(|source| unreadable(&source))?;
+    if let Some(reason) = refused {
+        return Err(reason);
+    }
     let damaged = |error: ImageError| {
         let problem = short_problem(&error);
         format!("The image cannot be decoded ({problem}). Copy the file here again, or remove it.")
     };
-    let reader = ImageReader::new(reader)
+    let mut reader = ImageReader::new(reader)
         .with_guessed_format()
         .map_err(|source| unreadable(&source))?;
+    if reader.format() == Some(ImageFormat::WebP) {
+        let mut file = reader.into_inner();
+        let refused = beyond_webp_limits(&mut file).map_err(|source| unreadable(&source))?;
+        if let Some(reason) = refused {
+            return Err(reason);
+        }
+        reader = ImageReader::with_format(file, ImageFormat::WebP);
+    }
     let mut decoder = reader.into_decoder().map_err(damaged)?;
     // `from_decoder` allocates as much as the header declares, and a failed allocation aborts the
     // process, so the size is checked first.

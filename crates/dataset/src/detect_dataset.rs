@@ -8,7 +8,7 @@ use crate::error::DatasetError;
 use crate::folder_listing::{Entry, Listing, is_archive, resolve};
 use crate::image_inspection::ImageInspection;
 use crate::inspect_images::inspect_listing;
-use crate::model_folder::{self, is_model_folder};
+use crate::model_folder::{self, is_model_file, is_model_folder};
 use crate::options::{InspectOptions, TextOptions};
 use crate::readers::FileFormat;
 use crate::task::Task;
@@ -53,6 +53,10 @@ fn detect_all(
     let root = resolve(path)?;
     if root.is_dir() {
         return detect_folder(&root, options, texts, on_progress);
+    }
+    if is_model_file(&root) {
+        let path = path.to_path_buf();
+        return Err(DatasetError::Model { path });
     }
     let not_a_folder = || DatasetError::NotAFolder {
         path: path.to_path_buf(),

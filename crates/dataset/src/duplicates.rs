@@ -142,7 +142,7 @@ impl Duplicates {
             DetectedDataset::Texts(_) => String::new(),
         };
         format!(
-            " {groups}{files}. Check which class is right: Ebb keeps only one sample of each group, with its class."
+            " {groups}{files}. Check which class is right: Ebb trains on one sample of each group, with the class of that sample."
         )
     }
 }

@@ -28,6 +28,12 @@ pub enum DatasetError {
         /// The path that was asked for.
         path: PathBuf,
     },
+    /// The path is a pretrained model.
+    #[error("{} is a language model (GGUF), not data. Open the texts or conversations to train on, then choose this file there as the model to start from (in the terminal: ebb train DATA --from FILE).", path.display())]
+    Model {
+        /// The path that was asked for.
+        path: PathBuf,
+    },
     /// The system refuses to list the folder.
     #[error("Ebb has no permission to read {}. Allow access in the folder's permissions and, on a Mac, in System Settings > Privacy & Security > Files and Folders. Then try again.", folder.display())]
     NoPermission {
@@ -51,7 +57,7 @@ pub enum DatasetError {
         folder: PathBuf,
     },
     /// The folder has more files than can be held in memory.
-    #[error("{} has more than {} files and folders, which Ebb does not read. Choose a folder further down.", folder.display(), format_count(*limit))]
+    #[error("{} has more than {} files and folders, which is more than Ebb reads. Choose one of its sub-folders.", folder.display(), format_count(*limit))]
     TooManyFiles {
         /// The path that was asked for.
         folder: PathBuf,

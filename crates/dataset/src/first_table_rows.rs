@@ -66,7 +66,7 @@ fn first_table(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let listing = Listing::from_folder(path, &StopReading::default(), &|_| {}).ok()?;
     let tables = listing.files.into_iter().map(|entry| entry.path);
     let table = tables.filter(|file| is_table(file)).min()?;
-    Some((listing.root, table))
+    Some((listing.root, table.into_path_buf()))
 }
 
 #[cfg(test)]

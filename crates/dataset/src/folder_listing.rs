@@ -1,12 +1,13 @@
 //! Lists everything below a folder, in a fixed order, without opening a file. Files that systems
 //! leave behind are counted and skipped; links are judged by their targets.
 
+use crate::disk_threads::DiskThreads;
 use crate::error::DatasetError;
 use crate::options::StopReading;
 use crate::types::{Ignored, ReadProgress, SkippedFile};
 use format::format_io_error;
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry};
+use std::fs::{self, DirEntry, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use unicode_normalization::UnicodeNormalization;
 const MAX_ENTRIES: usize = 5_000_000;
 /// Most folders inside each other.
 const MAX_DEPTH: usize = 64;
+/// Entries of a folder that are examined between two calls of `on_progress`.
+const ENTRIES_PER_REPORT: usize = 1024;
 
 /// The contents of a folder. All paths are relative to it.
 #[derive(Debug, Clone)]
@@ -41,14 +44,18 @@ pub(crate) struct Listing {
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     /// Its path as the file system spells it.
-    pub path: PathBuf,
+    pub path: Box<Path>,
     /// The names of the folders that it is in, in composed Unicode (NFC).
     pub folders: Arc<[String]>,
     /// Its own name in composed Unicode, if the path spells it differently.
-    composed_name: Option<Box<str>>,
+    composed_name: Option<Box<ComposedName>>,
     /// Bytes on disk; 0 for a folder.
     pub bytes: u64,
 }
+
+/// A name in composed Unicode. Few files have one, so each file has only a thin pointer for it.
+#[derive(Debug, Clone)]
+struct ComposedName(Box<str>);
 
 impl Entry {
     /// A file or folder of a folder with the composed names `folders`. `path` is Unicode text.
@@ -59,16 +66,18 @@ impl Entry {
             .filter(|composed| composed != name);
         Entry {
             folders: Arc::clone(folders),
-            composed_name: composed_name.map(String::into_boxed_str),
-            path,
+            composed_name: composed_name.map(|name| Box::new(ComposedName(name.into()))),
+            path: path.into_boxed_path(),
             bytes,
         }
     }
 
     /// Its name in composed Unicode (NFC).
     pub(crate) fn name(&self) -> &str {
-        let composed = self.composed_name.as_deref();
-        composed.unwrap_or_else(|| last_name(&self.path))
+        match &self.composed_name {
+            Some(composed) => &composed.0,
+            None => last_name(&self.path),
+        }
     }
 
     /// Its names from the dataset's folder down, in composed Unicode (NFC).
@@ -90,10 +99,21 @@ impl Entry {
     /// Leaves the file out for a reason.
     pub(crate) fn skip(&self, reason: String) -> SkippedFile {
         SkippedFile {
-            path: self.path.clone(),
+            path: self.path.to_path_buf(),
             reason,
         }
     }
+}
+
+/// What an entry of a folder is.
+enum Found {
+    /// Something that systems leave behind; its path if it may be a text of the user.
+    LeftBySystem(Option<PathBuf>),
+    Folder(PathBuf),
+    /// A regular file, or a link to one inside the folder, with its bytes.
+    File(PathBuf, u64),
+    /// Something that cannot be used, with the reason.
+    LeftOut(PathBuf, String),
 }
 
 /// Resolves links. The result is Unicode, so that it can be written down.
@@ -128,13 +148,10 @@ impl Listing {
         on_progress: &dyn Fn(ReadProgress),
     ) -> Result<Self, DatasetError> {
         let mut listing = Self::empty(root, root);
+        let threads = DiskThreads::default();
         let mut open = vec![PathBuf::new()];
         while let Some(folder) = open.pop() {
             stop.check()?;
-            on_progress(ReadProgress {
-                files: listing.files.len() as u64,
-                ..ReadProgress::default()
-            });
             // One more than allowed, so that the check below notices it.
             let rest = limit.saturating_sub(listing.entry_count() as usize) + 1;
             let entries = fs::read_dir(root.join(&folder))
@@ -142,8 +159,16 @@ impl Listing {
             match entries {
                 Ok(entries) => {
                     let names: Arc<[String]> = composed_names(&folder).into();
-                    for entry in &entries {
-                        open.extend(listing.add(&folder, &names, entry));
+                    for chunk in entries.chunks(ENTRIES_PER_REPORT) {
+                        stop.check()?;
+                        on_progress(ReadProgress {
+                            files: listing.files.len() as u64,
+                            ..ReadProgress::default()
+                        });
+                        let found = threads.map(chunk, |entry| examine(root, &folder, entry));
+                        for found in found {
+                            open.extend(listing.add(found, &names));
+                        }
                     }
                     if listing.entry_count() > limit as u64 {
                         return Err(DatasetError::TooManyFiles {
@@ -160,8 +185,9 @@ impl Listing {
         }
         let by_names =
             |a: &Entry, b: &Entry| a.names().cmp(b.names()).then_with(|| a.path.cmp(&b.path));
-        listing.files.sort_by(by_names);
-        listing.folders.sort_by(by_names);
+        // No two paths are equal, so the order of a sort that is not stable is fixed, too.
+        threads.sort(&mut listing.files, by_names);
+        threads.sort(&mut listing.folders, by_names);
         listing.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(listing)
     }
@@ -193,59 +219,30 @@ impl Listing {
         (self.files.len() + self.folders.len() + self.skipped.len()) as u64 + self.ignored.system
     }
 
-    /// Adds one entry of a folder with the composed `names`. Returns its path if it is a folder to
+    /// Adds an entry of a folder with the composed `names`. Returns its path if it is a folder to
     /// list.
-    fn add(&mut self, folder: &Path, names: &Arc<[String]>, entry: &DirEntry) -> Option<PathBuf> {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if is_left_by_system(&name) {
-            self.ignored.system += 1;
-            if is_hidden_text(&name) && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+    fn add(&mut self, found: Found, names: &Arc<[String]>) -> Option<PathBuf> {
+        match found {
+            Found::LeftBySystem(text) => {
+                self.ignored.system += 1;
                 let reason =
                     "The name starts with a dot, so the file is hidden. Rename the file to use it.";
-                self.hidden_texts.push(SkippedFile {
-                    path: folder.join(entry.file_name()),
+                self.hidden_texts.extend(text.map(|path| SkippedFile {
+                    path,
                     reason: reason.to_owned(),
-                });
+                }));
+                None
             }
-            return None;
-        }
-        let mut path = folder.join(entry.file_name());
-        path.shrink_to_fit();
-        if path.to_str().is_none() {
-            let reason =
-                "The name is not Unicode text. Rename the file or folder to use it.".to_owned();
-            self.skip(path, reason);
-            return None;
-        }
-        let kind = match entry.file_type() {
-            Ok(kind) => kind,
-            Err(source) => {
-                self.skip(path, unreadable("file", &source));
-                return None;
+            Found::Folder(path) => self.add_folder(path, names),
+            Found::File(path, bytes) => {
+                self.files.push(Entry::new(path, names, bytes));
+                None
             }
-        };
-        if kind.is_dir() {
-            return self.add_folder(path, names);
+            Found::LeftOut(path, reason) => {
+                self.skip(path, reason);
+                None
+            }
         }
-        let bytes = if kind.is_symlink() {
-            linked_bytes(&self.root, &path)
-        } else if kind.is_file() {
-            entry
-                .metadata()
-                .map(|m| m.len())
-                .map_err(|source| unreadable("file", &source))
-        } else {
-            // Opening a pipe would block forever.
-            Err(
-                "This entry is a pipe or a device, not a file. Remove the entry from the folder."
-                    .to_owned(),
-            )
-        };
-        match bytes {
-            Ok(bytes) => self.files.push(Entry::new(path, names, bytes)),
-            Err(reason) => self.skip(path, reason),
-        }
-        None
     }
 
     /// Adds a folder, and returns its path, unless it is too deep.
@@ -264,6 +261,48 @@ impl Listing {
     fn skip(&mut self, path: PathBuf, reason: String) {
         self.skipped.push(SkippedFile { path, reason });
     }
+}
+
+/// What an entry of the folder `folder` below `root` is. A link is what it points to.
+fn examine(root: &Path, folder: &Path, entry: &DirEntry) -> Found {
+    let name = entry.file_name();
+    let path = folder.join(&name);
+    let name = name.to_string_lossy();
+    if is_left_by_system(&name) {
+        let is_text = is_hidden_text(&name) && entry.file_type().is_ok_and(|kind| kind.is_file());
+        return Found::LeftBySystem(is_text.then_some(path));
+    }
+    if path.to_str().is_none() {
+        let reason = "The name is not Unicode text. Rename the file or folder to use it.";
+        return Found::LeftOut(path, reason.to_owned());
+    }
+    let bytes = match entry.file_type() {
+        Ok(kind) if kind.is_dir() => return Found::Folder(path),
+        Ok(kind) => file_bytes(root, &path, kind, entry),
+        Err(source) => Err(unreadable("file", &source)),
+    };
+    match bytes {
+        Ok(bytes) => Found::File(path, bytes),
+        Err(reason) => Found::LeftOut(path, reason),
+    }
+}
+
+/// Bytes of an entry that is not a folder, or why it cannot be used.
+fn file_bytes(root: &Path, path: &Path, kind: FileType, entry: &DirEntry) -> Result<u64, String> {
+    if kind.is_symlink() {
+        return linked_bytes(root, path);
+    }
+    if kind.is_file() {
+        let metadata = entry.metadata();
+        return metadata
+            .map(|metadata| metadata.len())
+            .map_err(|source| unreadable("file", &source));
+    }
+    // Opening a pipe would block forever.
+    Err(
+        "This entry is a pipe or a device, not a file. Remove the entry from the folder."
+            .to_owned(),
+    )
 }
 
 /// Bytes of the regular file that a link points to, if it is inside the folder.
@@ -303,7 +342,9 @@ fn is_left_by_system(name: &str) -> bool {
     // Finder's custom icon is named "Icon" and a carriage return.
     name.starts_with('.')
         || name == "Icon\r"
-        || LEFT_BY_SYSTEMS.contains(&name.to_lowercase().as_str())
+        || LEFT_BY_SYSTEMS
+            .iter()
+            .any(|left| left.eq_ignore_ascii_case(name))
 }
 
 /// Whether the file is named like an archive or a compressed file, which Ebb does not unpack.
@@ -366,6 +407,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn a_folder_with_too_many_files_is_refused() {
@@ -385,6 +427,49 @@ mod tests {
                 .contains("more than 5 files and folders"),
             "{refused}"
         );
+    }
+
+    #[test]
+    fn a_large_folder_is_listed_completely_and_in_order() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = resolve(folder.path()).expect("it is there");
+        let count = 2 * ENTRIES_PER_REPORT + 100;
+        for number in 0..count {
+            let text = "x".repeat(number % 7);
+            fs::write(root.join(format!("{number:05}.txt")), text).expect("it can be written");
+        }
+        for left in ["Thumbs.DB", "._a.jpg", ".notes.md"] {
+            fs::write(root.join(left), "x").expect("it can be written");
+        }
+        fs::create_dir(root.join("jay")).expect("it can be made");
+        fs::write(root.join("jay").join("a.txt"), "x").expect("it can be written");
+        let reports = Cell::new(0);
+        let found = Listing::from_folder(&root, &StopReading::default(), &|progress| {
+            assert!(progress.files <= count as u64);
+            reports.set(reports.get() + 1);
+        });
+        let found = found.expect("it can be listed");
+        assert_eq!((found.files.len(), found.folders.len()), (count + 1, 1));
+        for (number, file) in found.files[..count].iter().enumerate() {
+            let expected = (format!("{number:05}.txt"), (number % 7) as u64);
+            assert_eq!((file.joined_names(), file.bytes), expected);
+        }
+        assert_eq!(found.files[count].joined_names(), "jay/a.txt");
+        assert_eq!((found.ignored.system, found.hidden_texts.len()), (3, 1));
+        // Three for the large folder, one for the small one.
+        assert_eq!(reports.get(), 4);
+    }
+
+    #[test]
+    fn a_stop_ends_the_listing_inside_of_a_folder() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let root = resolve(folder.path()).expect("it is there");
+        for number in 0..=ENTRIES_PER_REPORT {
+            fs::write(root.join(format!("{number}.txt")), "x").expect("it can be written");
+        }
+        let stop = StopReading::default();
+        let stopped = Listing::from_folder(&root, &stop, &|_| stop.stop());
+        stopped.expect_err("it was stopped");
     }
 
     #[test]

@@ -7,8 +7,11 @@ use crate::image_header::{self, ImageHeader};
 use crate::open_file::open_file;
 use crate::user_messages::unreadable;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek};
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::Path;
+
+/// First bytes of a file that tell its format.
+const START_BYTES: usize = 64;
 
 /// The class of a file, by its header.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,10 +111,21 @@ fn refused(reason: String) -> ImageFileKind {
     }
 }
 
+/// Opens a file. Returns it at its beginning, and its first bytes.
 fn open(path: &Path) -> io::Result<(BufReader<File>, Vec<u8>)> {
     let mut reader = BufReader::new(open_file(path)?);
-    let mut start = Vec::with_capacity(64);
-    reader.by_ref().take(64).read_to_end(&mut start)?;
+    // One read of the file, which stays in the buffer. Millions of files are opened.
+    let buffered = reader.fill_buf()?;
+    if let Some(start) = buffered.get(..START_BYTES) {
+        let start = start.to_vec();
+        return Ok((reader, start));
+    }
+    // The file is shorter, or the system has not read more of it yet.
+    let mut start = Vec::with_capacity(START_BYTES);
+    reader
+        .by_ref()
+        .take(START_BYTES as u64)
+        .read_to_end(&mut start)?;
     reader.rewind()?;
     Ok((reader, start))
 }

@@ -165,7 +165,7 @@ pub(crate) fn label(
             class.add(p.split);
         }
         files.push(ImageFile {
-            path: images.entry(&p).path.clone(),
+            path: images.entry(&p).path.to_path_buf(),
             label: label as u32,
             split: p.split,
             width: images.sizes[p.index as usize].0,

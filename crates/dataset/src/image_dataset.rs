@@ -35,11 +35,12 @@ pub enum Augment {
     None,
     /// A random crop, mirroring, brightness, contrast and saturation.
     Standard,
-    /// Like `Standard` with larger crops.
+    /// Like `Standard`, but a crop shows at least 80 % of the image.
     Light,
-    /// Like `Standard`, but without mirroring and with larger crops.
+    /// Like `None`, but rotated, slanted, zoomed and moved a little, with a slight change of light.
     NoMirror,
-    /// Like `Standard` with smaller crops, followed by two operations of RandAugment.
+    /// Like `Standard`, but a crop shows at least 25 % of the image. Two operations of RandAugment
+    /// follow.
     RandAugment,
 }
 

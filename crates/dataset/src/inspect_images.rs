@@ -3,6 +3,7 @@
 //! nothing and writes nothing.
 
 use crate::decode_image::system_decoder::{self, Decoders};
+use crate::disk_threads::DiskThreads;
 use crate::error::DatasetError;
 use crate::folder_layout::{Layout, lay_out};
 use crate::folder_listing::{Entry, Listing, resolve};
@@ -16,12 +17,11 @@ use crate::split_lists;
 use crate::target_statistics::TargetColumn;
 use crate::types::{Class, Ignored, ReadProgress, SkippedFile, Split, SplitKind};
 use crate::user_messages::{self, ImageCounts};
-use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Headers that are read between two calls of `on_progress`.
-const FILES_PER_REPORT: usize = 256;
+const FILES_PER_REPORT: usize = 1024;
 
 /// The noun for one sample.
 const NOUN: &str = "image";
@@ -164,8 +164,13 @@ fn take_strays(layout: &mut Layout) -> u64 {
 
 /// Sentences about files that cannot be used and folders without images.
 fn describe_files(listing: &Listing, images: &Images) -> Vec<String> {
-    let mut folders: Vec<&[String]> = images.entries.iter().map(|image| &*image.folders).collect();
-    folders.dedup();
+    // Only a name that differs from the last one: a list of all takes much memory.
+    let mut folders: Vec<&[String]> = Vec::new();
+    for image in &images.entries {
+        if folders.last() != Some(&&*image.folders) {
+            folders.push(&image.folders);
+        }
+    }
     let unsupported = user_messages::unsupported_formats(&images.unsupported);
     let empty = user_messages::folders_without_images(&empty_folders(listing, &folders));
     unsupported.into_iter().chain(empty).collect()
@@ -214,12 +219,12 @@ fn classify_all<'a>(
         all_files: listing.files.len() as u64,
         ..ReadProgress::default()
     };
+    let threads = DiskThreads::default();
     for chunk in listing.files.chunks(FILES_PER_REPORT) {
         stop.check()?;
-        let classes: Vec<ImageFileKind> = chunk
-            .par_iter()
-            .map(|entry| classify(&listing.root.join(&entry.path), entry.bytes, decoders))
-            .collect();
+        let classes = threads.map(chunk, |entry| {
+            classify(&listing.root.join(&entry.path), entry.bytes, decoders)
+        });
         for (entry, class) in chunk.iter().zip(classes) {
             match class {
                 ImageFileKind::Image { width, height } => {

@@ -44,6 +44,8 @@ mod seeded_selection;
 mod image_groups;
 
 // Listing a folder, and reading its names.
+mod disk_threads;
+
 mod folder_listing;
 
 mod folder_layout;
@@ -140,7 +142,7 @@ pub use image_dataset::{Augment, ImageDataset, ImageOptions, ImageSample};
 pub use image_inspection::{ImageFile, ImageInspection};
 pub use inspect_images::inspect_images;
 pub use loader::{Loader, LoaderOptions};
-pub use model_folder::is_model_folder;
+pub use model_folder::{is_model_file, is_model_folder};
 pub use options::{DEFAULT_SEED, InspectOptions, StopReading, TableOptions, TextOptions};
 pub use questions::{
     AnswerRule, Expected, Question, QuestionFile, QuestionOptions, QuestionRow, QuestionRows,
@@ -156,7 +158,7 @@ pub use text::{
     ExamplePart, LearnedTokens, LeftOut, Lengths, NOT_LEARNED, Packing, PromptEncoder, SkippedRows,
     StoredTokens, TextDataset, TextEncoder, TextInspection, TextManifest, TextSample, TokenBytes,
     TokenSink, TokenWidth, Tokenizer, Vocabulary, Window, WindowOptions, WordCounts,
-    conversation_examples, read_texts, tokenize_conversations, tokenize_documents,
+    conversation_examples, normalized_text, read_texts, tokenize_conversations, tokenize_documents,
 };
 pub use text_preview::text_previews;
 pub use thumbnail::{encode_jpeg, thumbnail};

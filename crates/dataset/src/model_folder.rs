@@ -1,5 +1,5 @@
-//! Detects folders that contain a pretrained model instead of data, by the names of their files.
-//! Opens none of these files.
+//! Detects folders and files that are a pretrained model instead of data, by the names of the
+//! files. Opens none of these files.
 
 use crate::identify_image::has_image_extension;
 use crate::readers::{FileFormat, Use};
@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 
 /// The file that describes the network.
 const CONFIG: &str = "config.json";
-/// The weights, in one file or as an index of several, in the formats of the Hugging Face hub.
-const WEIGHTS: [&str; 4] = [
+/// The weights, in one file or as an index of several, in the formats of the Hugging Face hub, or
+/// the link to a GGUF file in an unpacked folder.
+const WEIGHTS: [&str; 5] = [
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
+    "model.gguf",
 ];
 
 /// Why a model folder cannot be trained on, and how to fix that.
@@ -25,6 +27,13 @@ pub(crate) const REFUSAL: &str = "This folder is a model, not data: it contains 
 pub fn is_model_folder(folder: &Path) -> bool {
     let exists = |name: &&str| folder.join(name).is_file();
     exists(&CONFIG) && WEIGHTS.iter().any(exists) && !has_data(folder)
+}
+
+/// Whether a path names a file with a pretrained model: a GGUF file, by its extension. The file is
+/// not checked.
+pub fn is_model_file(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|text| text.eq_ignore_ascii_case("gguf")) && path.is_file()
 }
 
 /// Whether a folder contains a table or class folders of images, such as a dataset into which

@@ -83,8 +83,8 @@ pub struct QuestionScores {
     pub choices: u64,
     /// Those whose right choice has the highest log-likelihood: `acc` of lm-evaluation-harness.
     pub right: u64,
-    /// Those whose right choice has the highest log-likelihood per byte. `acc_norm` of
-    /// lm-evaluation-harness divides by characters instead.
+    /// Those whose right choice has the highest log-likelihood per byte: `acc_bytes` of
+    /// lm-evaluation-harness, whose `acc_norm` divides by characters instead.
     pub right_normalized: u64,
     /// Questions with answers or expressions.
     pub answers: u64,
@@ -365,7 +365,7 @@ impl Choices {
             return Err(format!("has {count}, but 2 to 26 are possible"));
         }
         if !labels.is_empty() && labels.len() != texts.len() {
-            return Err("has another number of labels than of choices".to_owned());
+            return Err("has different numbers of labels and choices".to_owned());
         }
         if let Some(empty) = texts.iter().position(|text| text.trim().is_empty()) {
             return Err(format!("has an empty choice {}", letter(empty)));

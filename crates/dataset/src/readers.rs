@@ -12,6 +12,7 @@ mod label_then_text;
 mod parquet_file;
 mod parquet_header_limits;
 mod parquet_nested;
+mod parquet_page_sizes;
 mod text_as_one_row;
 mod text_in_parts;
 

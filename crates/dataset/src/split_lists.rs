@@ -3,15 +3,20 @@
 
 use crate::folder_layout::Layout;
 use crate::folder_listing::{Entry, Listing};
+use crate::open_file::open_file;
 use crate::types::Split;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::Read;
 use std::path::Path;
 use unicode_normalization::UnicodeNormalization;
 
 /// A larger file is no list.
 const MAX_LIST_BYTES: u64 = 64 << 20;
+/// The same for JSON, which takes up to 16 times its size in memory.
+const MAX_JSON_BYTES: u64 = 16 << 20;
+/// Most lines of a list; each is looked up.
+const MAX_LINES: usize = 4_000_000;
 /// Formats of lists, the preferred one first.
 const FORMATS: [&str; 2] = ["txt", "json"];
 
@@ -85,6 +90,9 @@ fn candidates(listing: &Listing) -> BTreeMap<Split, SplitList<'_>> {
         let Some(format) = formats.position(|format| format.eq_ignore_ascii_case(ending)) else {
             continue;
         };
+        if FORMATS[format] == "json" && entry.bytes > MAX_JSON_BYTES {
+            continue;
+        }
         let Some(split) = Split::from_name(stem) else {
             continue;
         };
@@ -123,31 +131,31 @@ fn images_of(
     list: &SplitList<'_>,
     index: &BTreeMap<String, usize>,
 ) -> Option<Vec<usize>> {
-    let text = fs::read_to_string(root.join(&list.entry.path)).ok()?;
-    let mut lines = Vec::new();
+    // The file may have been replaced since the folder was listed.
+    let file = open_file(&root.join(&list.entry.path)).ok()?;
+    let mut text = String::new();
+    file.take(list.entry.bytes).read_to_string(&mut text).ok()?;
+    let text = text.strip_prefix('\u{FEFF}').unwrap_or(&text);
+    let (mut found, mut lines) = (Vec::new(), 0);
+    let mut add = |line: &str| {
+        lines += 1;
+        found.extend(place_of(line, index));
+    };
     if FORMATS[list.format] == "json" {
-        collect_strings(&serde_json::from_str(&text).ok()?, &mut lines);
-    } else {
+        for_each_text(&serde_json::from_str(text).ok()?, &mut add);
+    } else if text.lines().count() <= MAX_LINES {
         let filled = text.lines().filter(|line| !line.trim().is_empty());
-        lines.extend(filled.map(str::to_owned));
+        filled.for_each(&mut add);
     }
-    let found: Vec<usize> = lines
-        .iter()
-        .filter_map(|line| place_of(line, index))
-        .collect();
-    (!found.is_empty() && 2 * found.len() >= lines.len()).then_some(found)
+    (!found.is_empty() && 2 * found.len() >= lines).then_some(found)
 }
 
-/// The texts of all arrays, in an array or an object of arrays.
-fn collect_strings(value: &Value, strings: &mut Vec<String>) {
+/// Passes on the texts of all arrays, in an array or an object of arrays.
+fn for_each_text(value: &Value, add: &mut impl FnMut(&str)) {
     match value {
-        Value::String(text) => strings.push(text.clone()),
-        Value::Array(values) => values
-            .iter()
-            .for_each(|value| collect_strings(value, strings)),
-        Value::Object(values) => values
-            .values()
-            .for_each(|value| collect_strings(value, strings)),
+        Value::String(text) => add(text),
+        Value::Array(values) => values.iter().for_each(|value| for_each_text(value, add)),
+        Value::Object(values) => values.values().for_each(|value| for_each_text(value, add)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -182,4 +190,37 @@ fn not_listed(lists: &BTreeMap<Split, SplitList<'_>>) -> String {
         "The image is not in the lists {}. Add the image to a list to use it.",
         names(lists)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_a_limit_of_lines_and_bytes() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let index = BTreeMap::from([("jay/1".to_owned(), 7)]);
+        let places = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("it can be written");
+            let entry = Entry::for_test(name, text.len() as u64);
+            let list = SplitList {
+                entry: &entry,
+                split: Split::Train,
+                format: usize::from(name.ends_with("json")),
+            };
+            images_of(folder.path(), &list, &index)
+        };
+        assert_eq!(places("train.txt", "jay/1\n\njay/2\n"), Some(vec![7]));
+        assert_eq!(places("train.txt", "jay/1\n\njay/2\njay/3\n"), None);
+        assert_eq!(
+            places("train.txt", "\u{FEFF}jay/1\r\njay/2\r\n"),
+            Some(vec![7])
+        );
+        assert_eq!(places("train.json", r#"{"a":["jay/1"]}"#), Some(vec![7]));
+        let marked = "\u{FEFF}[\"jay/1\"]\r\n";
+        assert_eq!(places("train.json", marked), Some(vec![7]));
+        let many = "\n".repeat(MAX_LINES);
+        assert_eq!(places("train.txt", &format!("jay/1{many}")), Some(vec![7]));
+        assert_eq!(places("train.txt", &format!("\njay/1{many}")), None);
+    }
 }

@@ -14,6 +14,7 @@ mod decide_task;
 mod decide_conversations;
 mod decide_labeled_tables;
 
+mod line_ends;
 mod scan_rows;
 
 mod assign_splits;
@@ -51,6 +52,7 @@ pub use conversation_windows::{
     ConversationCounts, ConversationWindows, NOT_LEARNED, WindowOptions,
 };
 pub use length_buckets::Buckets;
+pub use line_ends::normalized_text;
 pub use pack_documents::{Packing, Window};
 pub use prompt_encoder::{AnswerEnd, ChatMessage, ChatRole, ChatTurn, PromptEncoder};
 pub use read_samples::read_texts;

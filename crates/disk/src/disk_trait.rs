@@ -8,6 +8,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
 /// Who may open a new folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub trait Disk: Send + Sync {
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Bytes that the user may still write on the volume of a path.
     fn available_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// The time, to measure how long operations take.
+    fn now(&self) -> Instant;
 }
 
 /// The system's own operations.
@@ -129,6 +132,10 @@ impl Disk for RealDisk {
     fn available_bytes(&self, path: &Path) -> io::Result<u64> {
         available_bytes(path)
     }
+
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
 }
 
 /// The disk that a test has installed.
@@ -155,13 +162,19 @@ pub(crate) fn install(disk: Arc<dyn Disk>) -> Installed {
 
 /// Performs an operation on the disk in use. A signal that interrupts it repeats it.
 pub(crate) fn perform<T>(mut operation: impl FnMut(&dyn Disk) -> io::Result<T>) -> io::Result<T> {
+    ask(|disk| {
+        loop {
+            match operation(disk) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    })
+}
+
+/// Asks the disk in use.
+pub(crate) fn ask<T>(question: impl FnOnce(&dyn Disk) -> T) -> T {
     let installed = INSTALLED.read().unwrap_or_else(PoisonError::into_inner);
     let installed = installed.clone();
-    let disk = installed.as_deref().unwrap_or(&RealDisk);
-    loop {
-        match operation(disk) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            done => return done,
-        }
-    }
+    question(installed.as_deref().unwrap_or(&RealDisk))
 }

@@ -42,8 +42,9 @@ pub mod simulated;
 pub use disk_trait::{Access, Disk};
 pub use open_without_links::{open_without_links, read_without_links};
 pub use operations::{
-    File, available_bytes, copy, create_dir, create_dir_all, create_private_dir, list, remove_dir,
-    remove_dir_all, remove_file, rename, sync_all_in, sync_parent, sync_path, write, write_with,
+    File, available_bytes, copy, create_dir, create_dir_all, create_private_dir, list, now,
+    remove_dir, remove_dir_all, remove_file, rename, sync_all_in, sync_parent, sync_path, write,
+    write_with,
 };
 pub use read_limited::{read_limited, read_text_limited};
 pub use sync::sync;

@@ -1,9 +1,10 @@
 //! The operations of the file layer.
 
-use crate::disk_trait::{Access, perform};
+use crate::disk_trait::{Access, ask, perform};
 use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// A file that is open for writing.
 #[derive(Debug)]
@@ -192,4 +193,9 @@ pub fn list(path: &Path) -> io::Result<Vec<PathBuf>> {
 /// There is nothing at `path`, or its volume does not answer.
 pub fn available_bytes(path: &Path) -> io::Result<u64> {
     perform(|disk| disk.available_bytes(path))
+}
+
+/// The time, to measure how long operations take. A simulated disk can be slow without waiting.
+pub fn now() -> Instant {
+    ask(|disk| disk.now())
 }

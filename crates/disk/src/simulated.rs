@@ -11,17 +11,18 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The disk is full from this operation on: whatever needs space fails, a write after its first
-    /// half.
+    /// The disk is full from this operation on: every operation that needs space fails. If this
+    /// operation is a write, it still writes its first half.
     NoSpace,
     /// This operation fails.
     InputOutput,
-    /// From this operation on nothing can be changed; a write fails after its first half.
+    /// From this operation on, nothing can be changed. If this operation is a write, it still
+    /// writes its first half.
     ReadOnly,
     /// A signal interrupts this operation once.
     Interrupted,
@@ -92,8 +93,10 @@ struct State {
     changes: Vec<Change>,
     /// The free space that it reports, in bytes; `None` for that of the real disk.
     available_bytes: Option<u64>,
-    /// How long the next sync takes.
+    /// How much longer the next sync takes.
     sync_delay: Option<Duration>,
+    /// How much longer all operations so far have taken than they really did.
+    delays: Duration,
 }
 
 impl SimulatedDisk {
@@ -120,7 +123,8 @@ impl SimulatedDisk {
         self.state().available_bytes = bytes;
     }
 
-    /// Makes the next sync take at least this long, as on a slow disk.
+    /// Makes the next sync take this much longer, as on a slow disk. [`crate::now`] shows this;
+    /// nothing waits.
     pub fn delay_sync(&self, delay: Duration) {
         self.state().sync_delay = Some(delay);
     }
@@ -203,16 +207,17 @@ impl SimulatedDisk {
         };
         self.begin(name, kind, &path)?;
         if kind == Kind::Sync {
-            let delay = self.state().sync_delay.take();
-            std::thread::sleep(delay.unwrap_or_default());
+            let mut state = self.state();
+            let delay = state.sync_delay.take().unwrap_or_default();
+            state.delays += delay;
         }
         operation()?;
         self.record(change);
         Ok(())
     }
 
-    /// Whether the disk has just become full or read-only: the first failing write writes its first
-    /// half.
+    /// Whether the disk has become full or read-only at this very operation. A write of more than
+    /// one byte then writes its first half.
     fn is_half_written(&self, error: &io::Error) -> bool {
         let state = self.state();
         let number = state.operations.len().checked_sub(1);
@@ -382,5 +387,9 @@ impl Disk for SimulatedDisk {
             Some(bytes) => Ok(bytes),
             None => RealDisk.available_bytes(path),
         }
+    }
+
+    fn now(&self) -> Instant {
+        RealDisk.now() + self.state().delays
     }
 }

@@ -3,7 +3,7 @@
 //! feed-forward branch, and differ in the rest of [`DecoderShape`].
 
 use crate::error::naming;
-use crate::kv_cache::{BlockCache, KvCache, tokens_that_fit};
+use crate::kv_cache::{BlockCache, KvCache, cached_values, tokens_that_fit};
 use crate::layers::LinearMap;
 use crate::lora::Adapter;
 use crate::parameter_builder::ParameterBuilder;
@@ -418,6 +418,14 @@ impl Decoder {
     /// Number of blocks.
     pub fn depth(&self) -> usize {
         self.blocks.len()
+    }
+
+    /// Keys and values that the blocks cache for `tokens` tokens.
+    pub fn cached_values(&self, tokens: usize) -> usize {
+        let blocks = self.blocks.iter();
+        blocks
+            .map(|block| 2 * cached_values(block.attention, tokens))
+            .sum()
     }
 
     /// The output weights [vocabulary, width].

@@ -116,6 +116,14 @@ impl Gpt {
         KvCache::new(self.depth())
     }
 
+    /// Keys and values in a cache with `tokens` tokens, of all blocks together.
+    pub fn cached_values(&self, tokens: usize) -> usize {
+        match &self.0 {
+            Body::LearnedPositions(backbone) => 2 * tokens * backbone.depth() * backbone.width(),
+            Body::Rotary(decoder) => decoder.cached_values(tokens),
+        }
+    }
+
     /// Summed cross-entropy of the next token, one row per token. `ids` and `targets` are `samples`
     /// sequences of equal length, one after the other. The first `checkpointed` blocks save only
     /// their input.

@@ -32,6 +32,7 @@
 
 // Files.
 pub(crate) mod json_config;
+mod gguf;
 pub(crate) mod safetensors_reader;
 mod preprocessor;
 
@@ -55,6 +56,8 @@ pub(crate) use bert::HubBert;
 pub(crate) use decoder::HubDecoder;
 pub(crate) use fine_tuning::{BlockLayout, LastNorm};
 pub use fine_tuning::{FineTuning, TrainedLayers};
+pub(crate) use gguf::token_types;
+pub use gguf::{find_gguf, unpack_gguf};
 pub(crate) use gpt2::HubGpt2;
 pub use hub_network::TextLimits;
 pub(crate) use hub_network::{HubImageNetwork, HubNetwork, ImageInput, block_parameters};

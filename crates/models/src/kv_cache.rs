@@ -1,11 +1,17 @@
 //! Keys and values of the tokens that a language model has read, so that generating one more token
 //! only needs a forward pass over that token.
 //!
-//! Nothing is evicted. To generate beyond the model's context, start a new cache.
+//! A block whose tokens see only a window of tokens caches no more than this window. Otherwise
+//! nothing is evicted: to generate beyond the model's context, start a new cache.
 
 use candle_core::{D, DType, Tensor};
 use tape::device::{contiguous, convert};
 use tape::{GroupedAttention, Result, Tape, Value};
+
+/// Keys or values that a block caches for `tokens` tokens.
+pub(crate) fn cached_values(shape: GroupedAttention, tokens: usize) -> usize {
+    tokens.min(shape.window.unwrap_or(tokens)) * shape.key_heads * shape.head_width
+}
 
 /// Keys and values of all blocks for one sequence.
 #[derive(Debug, Default)]
@@ -14,8 +20,8 @@ pub struct KvCache {
     tokens: usize,
 }
 
-/// Keys [key heads, head width, tokens] and values [key heads, tokens, head width] of one block;
-/// `None` before the first token.
+/// Keys [key heads, head width, tokens] and values [key heads, tokens, head width] of one block,
+/// of the tokens in its window; `None` before the first token.
 #[derive(Debug, Default)]
 pub(crate) struct BlockCache(Option<(Tensor, Tensor)>);
 
@@ -33,7 +39,7 @@ impl KvCache {
         self.tokens
     }
 
-    /// Size in bytes: one key and one value per token, block and channel.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         let bytes = |t: &Tensor| (t.elem_count() * t.dtype().size_in_bytes()) as u64;
         let filled = self.blocks.iter().filter_map(|block| block.0.as_ref());
@@ -71,11 +77,12 @@ impl BlockCache {
         let keys = tape.contiguous(&keys)?;
         let values = tape.contiguous(&values.permute((1, 0, 2))?)?;
         let Some((old_keys, old_values)) = self.0.take() else {
-            self.0 = Some((keys, values));
+            self.0 = Some(within_window(tape, keys, values, shape)?);
             return tape.grouped_attention(qkv, shape, None);
         };
         let keys = tape.join(&[&old_keys, &keys], 2)?;
         let values = tape.join(&[&old_values, &values], 1)?;
+        let (keys, values) = within_window(tape, keys, values, shape)?;
         // The heads that share keys are the rows of one product.
         let query = tape.contiguous(&all.narrow(1, 0, shape.heads)?)?;
         let query = query.reshape((groups, shape.heads / groups, head))?;
@@ -86,8 +93,24 @@ impl BlockCache {
     }
 }
 
-/// Attention of one token's queries [key heads, queries per key, head width] over all keys of a
-/// window.
+/// The keys and values of the newest tokens, which the next token may see.
+fn within_window(
+    tape: &Tape,
+    keys: Tensor,
+    values: Tensor,
+    shape: GroupedAttention,
+) -> Result<(Tensor, Tensor)> {
+    let cached = keys.dim(2)?;
+    let seen = shape.window.unwrap_or(cached).min(cached);
+    if seen == cached {
+        return Ok((keys, values));
+    }
+    let keys = tape.contiguous(&keys.narrow(2, cached - seen, seen)?)?;
+    let values = tape.contiguous(&values.narrow(1, cached - seen, seen)?)?;
+    Ok((keys, values))
+}
+
+/// Attention of one token's queries [key heads, queries per key, head width] over all keys.
 fn attended(
     tape: &Tape,
     query: &Tensor,
@@ -95,11 +118,7 @@ fn attended(
     values: &Tensor,
     shape: GroupedAttention,
 ) -> Result<Tensor> {
-    let cached = keys.dim(2)?;
-    let seen = shape.window.unwrap_or(cached).min(cached);
-    let keys = tape.contiguous(&keys.narrow(2, cached - seen, seen)?)?;
-    let values = tape.contiguous(&values.narrow(1, cached - seen, seen)?)?;
-    let y = (tape.product(query, &keys)? * shape.scale)?;
+    let y = (tape.product(query, keys)? * shape.scale)?;
     // In a half type the probabilities would not add up to one.
     let mut scores = y.to_dtype(match y.dtype() {
         DType::F64 => DType::F64,
@@ -113,7 +132,7 @@ fn attended(
         .exp()?;
     let probabilities = probabilities.broadcast_div(&probabilities.sum_keepdim(D::Minus1)?)?;
     let probabilities = contiguous(&convert(&probabilities, y.dtype())?)?;
-    tape.product(&probabilities, &values)
+    tape.product(&probabilities, values)
 }
 
 /// How many tokens may follow `cached` ones in a cache of `most`, as in "ids has shape [3] but 1

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tape::device::to_host;
 use tape::inplace::to_f64;
-use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Tape, Value};
+use tape::{Bits, Cancel, Kernels, LowRankTerm, ParameterId, Parameters, Quantized, Tape, Value};
 
 /// Suffixes of the trained tensors, after the name of the map. Only weight-decomposed adapters have
 /// the third one.
@@ -312,7 +312,13 @@ impl Adapter {
             None => {
                 let y = naming(name, base.forward(tape, x))?;
                 let x = tape.sample_dropout(x, self.dropout, name)?;
-                tape.add(&y, &self.term(tape, name, &x)?)
+                let (down, up) = (tape.parameter(self.down), tape.parameter(self.up));
+                let term = LowRankTerm {
+                    down: &down,
+                    up: &up,
+                    factor: self.factor,
+                };
+                naming(name, tape.add_low_rank(y, &x, &term))
             }
             Some(magnitude) => self.decomposed(tape, name, x, base, magnitude),
         }

@@ -409,7 +409,7 @@ fn adapter_targets(folder: &HubFolder, names: &str) -> Result<AdapterTargets> {
             let mut all: Vec<&str> = shown.map(|(name, _)| *name).collect();
             all.sort_unstable();
             all.dedup();
-            let allowed = format!("the linear maps of this model are {}", all.join(", "));
+            let allowed = format!("the linear layers of this model are {}", all.join(", "));
             return Err(ModelError::setting("adapter_targets", name, allowed));
         }
     }

@@ -112,6 +112,11 @@ impl Backbone {
         self.shape.depth
     }
 
+    /// Channels of each token.
+    pub fn width(&self) -> usize {
+        self.shape.width
+    }
+
     /// Maps `ids`, `samples` sequences of equal length one after the other, to [samples, tokens,
     /// width]. With `lengths`, the tokens of a sequence beyond its length are padding. The first
     /// `checkpointed` blocks save only their input.

@@ -148,7 +148,7 @@ fn one_of_each_group_of_duplicates_stays() {
     assert_eq!(same, ["ant/3.png"]);
     assert_eq!(found.files.len(), 30);
     let note = found.notes.iter().find(|note| note.contains("duplicate"));
-    let expected = "10 duplicate images are left out. 1 group of duplicates had samples in more than one of the training, held-out and test sets. 1 group of duplicates has samples of different classes (ant/3.png, ant/copy 0.png, ant/copy 1.png and 8 more). Check which class is right: Ebb keeps only one sample of each group, with its class.";
+    let expected = "10 duplicate images are left out. 1 group of duplicates had samples in more than one of the training, held-out and test sets. 1 group of duplicates has samples of different classes (ant/3.png, ant/copy 0.png, ant/copy 1.png and 8 more). Check which class is right: Ebb trains on one sample of each group, with the class of that sample.";
     assert_eq!(note.map(String::as_str), Some(expected));
 }
 

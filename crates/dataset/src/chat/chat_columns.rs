@@ -31,16 +31,24 @@ const CHOSEN: [&str; 1] = ["chosen"];
 const REJECTED: [&str; 1] = ["rejected"];
 /// Names of a prompt.
 const PROMPT: [&str; 2] = ["prompt", "question"];
+const COMPLETION: &str = "completion";
 const INPUT: [&str; 2] = ["input", "context"];
 /// Names of a prompt, each with the names of its completion.
 const PAIRS: [(&str, ChatColumn, &[&str]); 2] = [
-    ("prompt", ChatColumn::Prompt, &["completion", "response"]),
+    ("prompt", ChatColumn::Prompt, &[COMPLETION, "response"]),
     (
         "instruction",
         ChatColumn::Instruction,
-        &["output", "response", "completion"],
+        &["output", "response", COMPLETION],
     ),
 ];
+
+/// Whether a column of this name may hold nested values, such as lists of messages, instead of
+/// texts. Readers pass such values on as JSON.
+pub(crate) fn may_be_nested(name: &str) -> bool {
+    let lists: [&[&str]; 5] = [&MESSAGES, &TOOLS, &CHOSEN, &REJECTED, &PROMPT];
+    name == COMPLETION || lists.iter().any(|names| names.contains(&name))
+}
 
 /// The columns that hold conversations, each with its index; empty if there are none. `first_cells`
 /// gives the first cells of a column.
@@ -104,6 +112,29 @@ fn hold_messages(cells: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_of_messages_tools_and_answers_may_be_nested() {
+        let nested = [
+            "messages",
+            "conversations",
+            "conversation",
+            "prompt",
+            "question",
+            "completion",
+            "chosen",
+            "rejected",
+            "tools",
+        ];
+        for name in nested {
+            assert!(may_be_nested(name), "{name}");
+        }
+        for name in [
+            "system", "response", "output", "input", "context", "text", "Messages", "",
+        ] {
+            assert!(!may_be_nested(name), "{name}");
+        }
+    }
 
     #[test]
     fn columns_are_recognized_by_name_and_messages_by_their_cells() {

@@ -1,15 +1,15 @@
 //! The chat template of a model: a Jinja template that writes a conversation as the text that the
 //! model was trained on. It is rendered like in transformers, by MiniJinja with the methods of
 //! Python. Templates are not trusted: a rendering has a budget for its steps and for the data that
-//! it visits and creates. MiniJinja does not count all of them; `template_costs.rs` adds what its
-//! methods visit. What is left are operators: a template that adds a list to itself more than 32
-//! times, or that nests a list in itself and then compares it, still takes very long and much
-//! memory.
+//! it visits and creates. MiniJinja does not count all of them: `template_costs.rs` adds what its
+//! methods visit, and `template_operands.rs` what its operators, filters and tests visit.
 
 use super::python_json::to_python_json;
 use super::template_costs::{affordable_bytes, call_method, charge_visits};
+use super::template_operands::{add_functions, with_checks, with_variable_products};
 use jiff::civil::date;
 use jiff::fmt::strtime;
+use minijinja::machinery::{eval, get_compiled_template, make_string_output};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Kwargs;
 use minijinja::{Environment, Error, ErrorKind, State, Value};
@@ -64,7 +64,8 @@ impl ChatTemplate {
             .trim_blocks(true)
             .lstrip_blocks(true)
             .build();
-        environment.set_syntax(syntax.map_err(|error| describe(&error))?);
+        let syntax = syntax.map_err(|error| describe(&error))?;
+        environment.set_syntax(syntax.clone());
         environment.set_unknown_method_callback(call_method);
         environment.set_fuel(Some(FUEL));
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
@@ -73,13 +74,16 @@ impl ChatTemplate {
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
         environment.add_function("mark_answer", mark_answer);
+        add_functions(&mut environment);
         let sources = [(DEFAULT, Some(source)), (WITH_TOOLS, with_tools)];
         for (name, source) in sources {
             let Some(source) = source else { continue };
             if source.len() > MAX_SOURCE_BYTES {
                 return Err("the template is longer than 1 MB".to_owned());
             }
-            let compiled = environment.add_template_owned(name, with_marks(source));
+            let source = with_marks(source);
+            let compiled = with_variable_products(&source, syntax.clone())
+                .and_then(|source| environment.add_template_owned(name, source));
             compiled.map_err(|error| describe(&error))?;
         }
         let all = sources.into_iter().filter_map(|(_, source)| source);
@@ -147,8 +151,19 @@ impl ChatTemplate {
             ("documents".to_owned(), Value::from(())),
             ("add_generation_prompt".to_owned(), Value::from(asks)),
         ]);
-        let rendered = template.render(Value::from_pairs(context));
-        rendered.map_err(|error| describe(&error))
+        let compiled = get_compiled_template(&template);
+        let checked = with_checks(&compiled.instructions);
+        let (mut rendered, context) = (String::new(), Value::from_pairs(context));
+        let outcome = eval(
+            &self.environment,
+            &checked,
+            context,
+            &compiled.blocks,
+            &mut make_string_output(&mut rendered),
+            compiled.initial_auto_escape.clone(),
+        );
+        outcome.map_err(|error| describe(&error))?;
+        Ok(rendered)
     }
 }
 
@@ -160,11 +175,12 @@ fn with_marks(source: &str) -> String {
     while let Some(at) = rest.find("{%") {
         let (before, tag) = rest.split_at(at);
         marked.push_str(before);
-        let Some(end) = tag.find("%}") else {
+        // The `%` of `{%}` does not also end the tag.
+        let Some(end) = tag[2..].find("%}") else {
             rest = tag;
             break;
         };
-        let (tag, after) = tag.split_at(end + 2);
+        let (tag, after) = tag.split_at(end + 4);
         let inside = &tag[2..tag.len() - 2];
         let name = inside.trim_matches(|c: char| c.is_whitespace() || "+-".contains(c));
         match name {
@@ -319,6 +335,147 @@ mod tests {
         assert_eq!(reason.map(|text| text.contains("too deeply")), Some(true));
         assert!(render("{{ messages[0].x.y }}").is_some());
         assert!(ChatTemplate::new("{% if %}", None, &BTreeMap::new()).is_err());
+    }
+
+    /// Such templates once took all memory, never ended, or ended the program.
+    #[test]
+    fn lists_can_be_neither_large_nor_deep() {
+        let with_list = |list: &str| format!("{{% set n = namespace(x={list}) %}}");
+        let repeated = |times: usize, set: &str| {
+            format!("{{% for i in range({times}) %}}{{% set n.x = {set} %}}{{% endfor %}}")
+        };
+        let doubled = format!("{}{}", with_list("['a']"), repeated(30, "n.x + n.x"));
+        let nested = format!("{}{}", with_list("[0]"), repeated(40, "[n.x, n.x]"));
+        let product =
+            "{% set a = [0] %}{% set b = 9999 %}{% set c = [a * b] %}{% set d = [c * b] %}";
+        for (source, expected) in [
+            (format!("{doubled}{{{{ n.x }}}}"), "too long"),
+            (format!("{doubled}{{{{ n.x ~ '' }}}}"), "too long"),
+            (format!("{doubled}{{{{ n.x | upper }}}}"), "too long"),
+            (format!("{doubled}{}", repeated(9, "n.x + n.x")), "too long"),
+            (format!("{nested}{{{{ n.x == [n.x] }}}}"), "too long"),
+            (format!("{nested}{{{{ {{n.x: 1}}[n.x] }}}}"), "too long"),
+            (format!("{product}{{{{ d * b == d * b }}}}"), "too long"),
+            (
+                format!("{}{}", with_list("[]"), repeated(9999, "[n.x]")),
+                "too deeply",
+            ),
+            (
+                format!("{}{}", with_list("0"), repeated(1, "n")),
+                "cannot hold",
+            ),
+            (
+                format!("{}{}", with_list("0"), repeated(1, "[loop]")),
+                "cannot hold",
+            ),
+            (
+                format!(
+                    "{}{}",
+                    with_list("0"),
+                    "{% set m = namespace(x=[n]) %}{% set n.x = m %}"
+                ),
+                "cannot hold",
+            ),
+            (
+                "{% set a = (1, 2) %}{{ (a * 9999999999) | length }}".to_owned(),
+                "too long",
+            ),
+            (
+                "{{ [1, 2].count(*([0] * 9999999)) }}".to_owned(),
+                "too long",
+            ),
+        ] {
+            let reason = template(&source).render(&messages(), &[], false).err();
+            assert!(
+                reason.as_ref().is_some_and(|text| text.contains(expected)),
+                "{source}: {reason:?}"
+            );
+        }
+        // The library would compute it while it compiles the template.
+        let constant = "{{ [[[0] * 9999] * 9999] * 9999 == [[[0] * 9999] * 9999] * 9999 }}";
+        let reason = template(constant).render(&messages(), &[], false).err();
+        assert!(reason.is_some_and(|text| text.contains("too long")));
+    }
+
+    /// Ebb's own checks once refused them.
+    #[test]
+    fn products_arguments_from_lists_and_nested_namespaces_are_valid() {
+        for (source, expected) in [
+            ("{% set depth = 1 %}{{ (depth + 1) * 2 }}", "4"),
+            ("{{ 2 * (1 + 2) }}{{ -2 * -(3) }}{{ 2*3*4 }}", "6624"),
+            (
+                "{{ [7] * 3 }}{{ ('a' ~ 'b') * 2 }}{{ 3 * messages[0]['role'] }}",
+                "[7, 7, 7]ababuseruseruser",
+            ),
+            (
+                "{{ messages | length * 2 }}{{ 2 ** 3 * 2 }}{{ 7 // 2 * 2 }}",
+                "4166",
+            ),
+            (
+                "{{ '{} {}'.format(*['a', 'b']) if false }}a * b {# 2 * 3 #}{% raw %}{{ 1 * 2 }}{% endraw %}",
+                "a * b {{ 1 * 2 }}",
+            ),
+            (
+                "{% macro join(a, b, c='') %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ join(*['x', 'y'], c='z') }}{{ join('x', *['y']) }}",
+                "xyzxy",
+            ),
+            (
+                "{{ dict(a=1, **{'b': 2 * 3}) | tojson }}{{ range(*[1, 3]) | list }}",
+                "{\"a\": 1, \"b\": 6}[1, 2]",
+            ),
+            (
+                "{% set n = namespace(inner=namespace(x=1)) %}{% set n.inner.x = 2 %}{{ n.inner.x }}",
+                "2",
+            ),
+        ] {
+            let found = template(source).render(&messages(), &[], false);
+            assert_eq!(found.as_deref(), Ok(expected), "{source}");
+        }
+    }
+
+    #[test]
+    fn checks_of_operands_leave_the_text_as_it_is() {
+        for (source, expected) in [
+            (
+                "{% for m in messages if m.role != 'user' %}{{ loop.index }}{{ m.content }}{% endfor %}",
+                "1Yes",
+            ),
+            (
+                "{% if 1 < messages | length <= 2 %}{{ 2 * 3 }}{% else %}no{% endif %}",
+                "6",
+            ),
+            (
+                "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | join }}",
+                "Hi",
+            ),
+            (
+                "{{ ([1] + [2] + [3])[1:] }}{{ [1, 2] == [1] + [2] }}{{ 2 in [1] + [2] }}",
+                "[2, 3]TrueTrue",
+            ),
+            (
+                "{% macro twice(text, end='') %}{{ text }}{{ text ~ end }}{% endmacro %}{{ twice('a', end='!') }}",
+                "aa!",
+            ),
+            (
+                "{% set n = namespace({'a': 1}) %}{% set n.b = messages[1:] %}{{ n.a }}{{ n.b[0].content }}{{ n.c is defined }}",
+                "1YesFalse",
+            ),
+            (
+                "{{ 'yes' if messages[0] == messages[-2] and 'role' in messages[0] else 'no' }}",
+                "yes",
+            ),
+            (
+                "{% for a in [[1, [2]]] recursive %}{% if a is iterable %}{{ loop(a) }}{% else %}{{ a }}{% endif %}{% endfor %}",
+                "12",
+            ),
+        ] {
+            let found = template(source).render(&messages(), &[], false);
+            assert_eq!(found.as_deref(), Ok(expected), "{source}");
+        }
+        // A conversation of many messages, collected one by one.
+        let source = "{% set n = namespace(x=[]) %}{% for i in range(500) %}{% set n.x = n.x + [messages[0]] %}{% endfor %}{{ n.x | length }}";
+        let found = template(source).render(&messages(), &[], false);
+        assert_eq!(found.as_deref(), Ok("500"));
     }
 
     #[test]

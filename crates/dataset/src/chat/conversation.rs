@@ -78,8 +78,8 @@ impl Conversation {
             }
         }
         if columns.contains(&ChatColumn::Chosen) {
-            let chosen = chosen.ok_or("it has no chosen answer")?;
-            let rejected = rejected.ok_or("it has no rejected answer")?;
+            let chosen = chosen.ok_or("the row has no chosen answer")?;
+            let rejected = rejected.ok_or("the row has no rejected answer")?;
             found.set_answers(chosen, rejected)?;
         }
         found.check(columns)?;
@@ -88,10 +88,10 @@ impl Conversation {
 
     /// Adds the two answers of a preference to its prompt.
     fn set_answers(&mut self, chosen: &str, rejected: &str) -> Result<(), String> {
-        let same = || Err("its chosen and its rejected answer are the same".to_owned());
+        let same = || Err("the chosen and the rejected answer are the same".to_owned());
         if self.messages.is_empty() && !is_list(chosen) && !is_list(rejected) {
             if self.prompt.is_none() {
-                return Err("it has no prompt".to_owned());
+                return Err("the row has no prompt".to_owned());
             }
             if chosen == rejected {
                 return same();
@@ -105,7 +105,7 @@ impl Conversation {
         let shared = pairs.take_while(|(chosen, rejected)| chosen == rejected);
         let shared = shared.count();
         if shared == 0 {
-            return Err("it has no prompt, or its answers have different prompts".to_owned());
+            return Err("the row has no prompt, or its answers have different prompts".to_owned());
         }
         match (chosen.get(shared), rejected.get(shared)) {
             (None, None) => return same(),
@@ -161,7 +161,7 @@ impl Conversation {
         if !self.messages.is_empty() {
             if self.prompt.is_some() || self.completion.is_some() {
                 return Err(
-                    "its prompt and its completion must both be texts, or both be lists of messages"
+                    "the prompt and the completion must both be texts, or both be lists of messages"
                         .to_owned(),
                 );
             }
@@ -175,10 +175,12 @@ impl Conversation {
             let mut answers = self.messages.iter().filter(|message| is_answer(message));
             return match answers.next() {
                 Some(_) => Ok(()),
-                None => Err("it has no answer of the assistant to learn from".to_owned()),
+                None => {
+                    Err("the conversation has no answer of the assistant to learn from".to_owned())
+                }
             };
         }
-        let missing = |what: &str| Err(format!("it has no {what}"));
+        let missing = |what: &str| Err(format!("the row has no {what}"));
         if has(ChatColumn::Messages) {
             return missing("messages");
         }
@@ -304,6 +306,16 @@ fn is_list(cell: &str) -> bool {
     cell.trim_start().starts_with('[') && read_messages(cell).is_ok()
 }
 
+/// What the user says first in a conversation with this canonical text, without white space around
+/// it; `None` if the text is no conversation, or the user says nothing.
+pub(crate) fn first_prompt(text: &str) -> Option<String> {
+    let messages = Conversation::from_text(text)?.as_messages();
+    let first = messages.iter().find(|message| role(message) == "user")?;
+    let content = first.get_attr("content").ok()?;
+    let content = content.as_str().map(str::trim);
+    content.filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
 /// The texts of a conversation, one per line, without the names of roles; of another text itself.
 /// The rejected answer of a preference follows the chosen one.
 pub(crate) fn plain_text(text: &str) -> Cow<'_, str> {
@@ -345,19 +357,19 @@ mod tests {
         let user = r#"[{"role":"user","content":"Hi"}]"#;
         assert_eq!(
             messages(user).as_deref(),
-            Some("it has no answer of the assistant to learn from")
+            Some("the conversation has no answer of the assistant to learn from")
         );
         let silent = r#"[{"role":"user","content":"Hi"},{"role":"assistant","content":""}]"#;
         assert!(messages(silent).is_some());
-        assert_eq!(messages("").as_deref(), Some("it has no messages"));
+        assert_eq!(messages("").as_deref(), Some("the row has no messages"));
         let pair = [ChatColumn::Prompt, ChatColumn::Completion];
         assert_eq!(
             read(&["", "b"], &pair).err().as_deref(),
-            Some("it has no prompt")
+            Some("the row has no prompt")
         );
         assert_eq!(
             read(&["a", ""], &pair).err().as_deref(),
-            Some("it has no completion to learn from")
+            Some("the row has no completion to learn from")
         );
     }
 
@@ -439,12 +451,12 @@ mod tests {
     #[test]
     fn a_row_that_is_no_preference_gets_a_reason() {
         let reason = |cells: &[&str]| read(cells, &PREFERENCE).err().unwrap_or_default();
-        assert_eq!(reason(&["Q", "", "B"]), "it has no chosen answer");
-        assert_eq!(reason(&["Q", "A", ""]), "it has no rejected answer");
-        assert_eq!(reason(&["", "A", "B"]), "it has no prompt");
+        assert_eq!(reason(&["Q", "", "B"]), "the row has no chosen answer");
+        assert_eq!(reason(&["Q", "A", ""]), "the row has no rejected answer");
+        assert_eq!(reason(&["", "A", "B"]), "the row has no prompt");
         assert_eq!(
             reason(&["Q", "A", "A"]),
-            "its chosen and its rejected answer are the same"
+            "the chosen and the rejected answer are the same"
         );
         let (good, other) = (
             r#"[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}]"#,
@@ -452,7 +464,7 @@ mod tests {
         );
         assert_eq!(
             reason(&["", good, good]),
-            "its chosen and its rejected answer are the same"
+            "the chosen and the rejected answer are the same"
         );
         assert!(reason(&["", good, other]).contains("different prompts"));
         let longer = good.replace(

@@ -32,13 +32,13 @@ const ROLES: [&str; 6] = [
 /// The messages of a cell. The error is the end of a sentence about the row.
 pub(super) fn read_messages(cell: &str) -> Result<Vec<Value>, String> {
     let not_a_list =
-        || "its messages are not a list of objects with a role and a content".to_owned();
+        || "the messages are not a list of objects with a role and a content".to_owned();
     let list: Vec<Value> = serde_json::from_str(cell).map_err(|_| not_a_list())?;
     if list.is_empty() {
-        return Err("it has no messages".to_owned());
+        return Err("the row has no messages".to_owned());
     }
     if list.len() > MAX_MESSAGES {
-        return Err("it has more than 1,000 messages".to_owned());
+        return Err("the conversation has more than 1,000 messages".to_owned());
     }
     let messages = list.iter().enumerate();
     messages
@@ -52,7 +52,7 @@ pub(super) fn read_messages(cell: &str) -> Result<Vec<Value>, String> {
 /// The tools of a cell. The error is the end of a sentence about the row.
 pub(super) fn read_tools(cell: &str) -> Result<Vec<Value>, String> {
     let tools: Option<Vec<Value>> =
-        serde_json::from_str(cell).map_err(|_| "its tools are not a list".to_owned())?;
+        serde_json::from_str(cell).map_err(|_| "the tools are not a list".to_owned())?;
     Ok(tools.unwrap_or_default())
 }
 
@@ -199,13 +199,13 @@ mod tests {
         for (cell, reason) in [
             (
                 "{}",
-                "its messages are not a list of objects with a role and a content",
+                "the messages are not a list of objects with a role and a content",
             ),
             (
                 "[1]",
-                "its messages are not a list of objects with a role and a content",
+                "the messages are not a list of objects with a role and a content",
             ),
-            ("[]", "it has no messages"),
+            ("[]", "the row has no messages"),
             (r#"[{"content":"a"}]"#, "message 1 has no role"),
             (
                 r#"[{"role":"user","content":"a"},{"role":"narrator","content":"b"}]"#,
@@ -228,7 +228,7 @@ mod tests {
         );
         assert_eq!(
             text(&many).err().as_deref(),
-            Some("it has more than 1,000 messages")
+            Some("the conversation has more than 1,000 messages")
         );
         assert_eq!(read_tools("null").map(|tools| tools.len()), Ok(0));
         assert!(read_tools("{}").is_err());

@@ -7,9 +7,11 @@ use minijinja::{Error, ErrorKind, State, Value};
 /// Deepest nesting of a value that a method or a filter visits.
 const MAX_DEPTH: usize = 100;
 /// Bytes that cost a unit of fuel, as MiniJinja charges them.
-const UNIT_BYTES: usize = 64;
+pub(super) const UNIT_BYTES: usize = 64;
 /// Fuel for a visit of a value. With it, a rendering that only visits values takes about a second.
 const UNITS_PER_VALUE: u64 = 2;
+/// Texts and numbers that a quick check visits for a unit.
+const SCALARS_PER_UNIT: u64 = 4;
 
 type Items = Box<dyn Iterator<Item = Value>>;
 
@@ -19,14 +21,47 @@ type Items = Box<dyn Iterator<Item = Value>>;
 /// # Errors
 /// The fuel is spent, or the value is nested too deeply.
 pub(super) fn charge_visits(state: &State, value: &Value) -> Result<(), Error> {
+    visit(value, |item| {
+        let bytes = item.as_str().map_or(0, str::len);
+        state.consume_fuel(UNITS_PER_VALUE + (bytes / UNIT_BYTES) as u64)
+    })
+}
+
+/// Charges like [`charge_visits`], but less for texts and numbers: for a check that visits every
+/// value once, quickly. `is_allowed` says whether a value may be there.
+///
+/// # Errors
+/// The fuel is spent, the value is nested too deeply, or a value is not allowed.
+pub(super) fn charge_inside(
+    state: &State,
+    value: &Value,
+    is_allowed: impl Fn(&Value) -> bool,
+) -> Result<(), Error> {
+    let mut scalars = 0;
+    visit(value, |item| {
+        if item.as_object().is_some() {
+            if !is_allowed(item) {
+                let reason = "a namespace cannot hold itself, a loop or a macro";
+                return Err(Error::new(ErrorKind::InvalidOperation, reason));
+            }
+            return state.consume_fuel(UNITS_PER_VALUE);
+        }
+        let bytes = item.as_str().map_or(0, str::len);
+        scalars += 1;
+        let units = (bytes / UNIT_BYTES) as u64 + u64::from(scalars % SCALARS_PER_UNIT == 0);
+        state.consume_fuel(units)
+    })
+}
+
+/// Visits a value and everything inside of it.
+fn visit(value: &Value, mut charge: impl FnMut(&Value) -> Result<(), Error>) -> Result<(), Error> {
     let mut open: Vec<Items> = vec![Box::new(std::iter::once(value.clone()))];
     while let Some(items) = open.last_mut() {
         let Some(item) = items.next() else {
             open.pop();
             continue;
         };
-        let bytes = item.as_str().map_or(0, str::len);
-        state.consume_fuel(UNITS_PER_VALUE + (bytes / UNIT_BYTES) as u64)?;
+        charge(&item)?;
         let Some(inside) = items_inside(&item) else {
             continue;
         };

@@ -145,7 +145,7 @@ fn rows_that_cannot_be_used_are_named() {
         ),
         (
             r#"{"question":"Q","choices":{"text":["x","y"],"label":["1"]},"answer":"1"}"#,
-            "another number of labels",
+            "different numbers of labels",
         ),
         (
             r#"{"question":"Q","regex":"("}"#,

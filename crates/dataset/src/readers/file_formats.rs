@@ -183,6 +183,16 @@ impl Dialect {
         matches!(self, Dialect::Plain(FormatKey(format)) if !format.is_for(Use::Rows))
     }
 
+    /// Whether its texts have the line ends of the file. JSON and Parquet files store line ends as
+    /// part of a value.
+    pub(crate) fn has_line_ends(self) -> bool {
+        match self {
+            Dialect::Delimited(_) | Dialect::LabelLines(_) => true,
+            Dialect::Json(_) => false,
+            Dialect::Plain(_) => self.is_whole_text(),
+        }
+    }
+
     /// Whether each part of the file is a document.
     pub(crate) fn has_parts(self) -> bool {
         matches!(self, Dialect::Plain(FormatKey(format)) if matches!(format.reader, Reader::Parts(_)))

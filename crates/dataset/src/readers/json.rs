@@ -3,6 +3,7 @@
 //! they may be parts of a conversation.
 
 use super::rows::{Row, RowVisitor};
+use crate::chat::may_be_nested;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -16,18 +17,6 @@ const DETECTION_ROWS: usize = 500;
 const MAX_COLUMNS: usize = 200;
 /// Most fields of a row. A field takes ten times its bytes in memory.
 const MAX_FIELDS: usize = 2_000;
-/// Columns whose nested values are cells, as JSON: the parts of conversations.
-pub(super) const NESTED_COLUMNS: [&str; 9] = [
-    "messages",
-    "conversations",
-    "conversation",
-    "prompt",
-    "question",
-    "completion",
-    "chosen",
-    "rejected",
-    "tools",
-];
 /// Most bytes of a nested value, as JSON.
 pub(super) const MAX_NESTED_BYTES: usize = 4 << 20;
 /// Name of the only column if rows are strings rather than objects.
@@ -69,7 +58,7 @@ impl<'de> Visitor<'de> for Shape {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Element, M::Error> {
         let mut fields = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
-            let value = if NESTED_COLUMNS.contains(&name.as_str()) {
+            let value = if may_be_nested(&name) {
                 let mut json = String::new();
                 let is_nested = map.next_value_seed(WriteJson(&mut json))?;
                 if json.len() > MAX_NESTED_BYTES {
@@ -391,9 +380,9 @@ impl Json {
 
 const NOT_AN_OBJECT: &str = "it is not a JSON object";
 /// Says [`MAX_NESTED_BYTES`].
-const TOO_LONG_NESTED: &str = "its messages are longer than 4 MB";
+const TOO_LONG_NESTED: &str = "the messages are longer than 4 MB";
 /// Says [`MAX_FIELDS`].
-const TOO_MANY_FIELDS: &str = "it has more than 2,000 fields";
+const TOO_MANY_FIELDS: &str = "the row has more than 2,000 fields";
 
 /// Visits the elements of a list one by one. The number of a row is its position in the list.
 fn visit_list(text: &str, visit: &mut dyn FnMut(u64, Result<Fields, Cow<'static, str>>) -> bool) {

@@ -4,6 +4,7 @@
 
 use super::parquet_header_limits;
 use super::parquet_nested::{NestedColumn, nested_cells, nested_columns};
+use super::parquet_page_sizes::unpacks_to_more;
 use super::rows::{Contents, Row, RowVisitor, Rows};
 use super::text_encoding::TextEncoding;
 use bytes::Bytes;
@@ -221,10 +222,7 @@ impl ParquetFile {
             for group in self.reader.metadata().row_groups() {
                 let column = group.column(*place);
                 let codec = column.compression();
-                if !matches!(
-                    codec,
-                    Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_)
-                ) {
+                if matches!(codec, Compression::LZO) {
                     let name = format!("{codec:?}").to_lowercase();
                     let name = name.split('(').next().unwrap_or_default();
                     return Err(format!(
@@ -285,10 +283,15 @@ impl ParquetFile {
             declared.bytes += page.unpacked_bytes;
             declared.values += page.values;
             let next = page.header_bytes as u64 + page.packed_bytes;
-            rest = match usize::try_from(next) {
-                Ok(next) if next <= rest.len() => &rest[next..],
-                _ => break,
-            };
+            let next = usize::try_from(next).unwrap_or(usize::MAX);
+            let packed = rest.get(page.header_bytes..next.min(rest.len()));
+            if unpacks_to_more(column.compression(), page, packed.unwrap_or_default()) {
+                return Err(
+                    "A page of this Parquet file is larger than its header declares. Copy the file here again."
+                        .to_owned(),
+                );
+            }
+            rest = rest.get(next..).unwrap_or_default();
         }
         Ok(declared)
     }

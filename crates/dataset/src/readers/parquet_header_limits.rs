@@ -20,6 +20,14 @@ pub(crate) struct Implausible;
 /// Fields of a page header that describe a data page, and the field there that counts its values.
 const DATA_PAGES: [i64; 2] = [5, 8];
 const VALUES: i64 = 1;
+/// The field of a page header that says what the page is, and its value for data pages of version
+/// 2.
+const KIND: i64 = 1;
+const KIND_DATA_V2: i64 = 3;
+/// The field of a page header that describes a data page of version 2, and the fields there that
+/// contain the lengths of the levels.
+const DATA_PAGE_V2: i64 = 8;
+const LEVEL_BYTES: [i64; 2] = [5, 6];
 
 /// The sizes in a page header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,14 +39,18 @@ pub(crate) struct PageHeader {
     pub packed_bytes: u64,
     /// Values of a data page, those of missing cells included.
     pub values: u64,
+    /// Bytes at the beginning of the page that are not compressed: the levels of a page of
+    /// version 2.
+    pub level_bytes: u64,
 }
 
 /// Checks a file's footer.
 pub(crate) fn check_footer(bytes: &[u8]) -> Result<(), Implausible> {
     let mut cursor = Cursor::new(bytes);
     let mut wide = false;
-    cursor.structure(0, 0, &mut |parent, field, number| {
-        wide |= parent == SCHEMA && field == CHILDREN && number > MAX_CHILDREN;
+    cursor.structure(0, 0, &mut |integer| {
+        let Integer { parent, field, .. } = integer;
+        wide |= parent == SCHEMA && field == CHILDREN && integer.value > MAX_CHILDREN;
     })?;
     if wide { Err(Implausible) } else { Ok(()) }
 }
@@ -47,27 +59,53 @@ pub(crate) fn check_footer(bytes: &[u8]) -> Result<(), Implausible> {
 pub(crate) fn read_page_header(bytes: &[u8]) -> Result<PageHeader, Implausible> {
     let mut cursor = Cursor::new(bytes);
     let mut found = PageHeader::default();
-    let mut negative = false;
-    cursor.structure(0, 0, &mut |parent, field, number| {
-        if DATA_PAGES.contains(&parent) && field == VALUES {
-            found.values = number.unsigned_abs();
+    let (mut negative, mut kind, mut levels) = (false, 0, [0; 2]);
+    cursor.structure(0, 0, &mut |integer| {
+        let Integer { parent, field, .. } = integer;
+        let value = integer.value.unsigned_abs();
+        // Deeper fields are statistics, or unknown.
+        if DATA_PAGES.contains(&parent) && integer.depth == 1 && field == VALUES {
+            found.values = value;
+        }
+        if parent == DATA_PAGE_V2 && integer.depth == 1 {
+            let place = LEVEL_BYTES.iter().position(|known| *known == field);
+            if let Some(place) = place {
+                negative |= integer.value < 0;
+                levels[place] = value;
+            }
         }
         if parent != 0 {
             return;
         }
-        negative |= number < 0 && (field == 2 || field == 3);
+        negative |= integer.value < 0 && (field == 2 || field == 3);
         match field {
-            2 => found.unpacked_bytes = number.unsigned_abs(),
-            3 => found.packed_bytes = number.unsigned_abs(),
+            KIND => kind = integer.value,
+            2 => found.unpacked_bytes = value,
+            3 => found.packed_bytes = value,
             _ => {}
         }
     })?;
+    if kind == KIND_DATA_V2 {
+        found.level_bytes = levels.iter().sum();
+    }
     found.header_bytes = cursor.at;
     if negative {
         Err(Implausible)
     } else {
         Ok(found)
     }
+}
+
+/// An integer in a structure.
+#[derive(Clone, Copy)]
+struct Integer {
+    /// Structures around its own.
+    depth: u32,
+    /// The field of the outermost structure that it is in; 0 if it is a field of this structure.
+    parent: i64,
+    /// Its field in its own structure.
+    field: i64,
+    value: i64,
 }
 
 struct Cursor<'a> {
@@ -128,12 +166,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads one structure, which is in the field `parent` of the outermost one. Reports each
-    /// integer as (parent, field, value).
+    /// integer.
     fn structure(
         &mut self,
         depth: u32,
         parent: i64,
-        report: &mut dyn FnMut(i64, i64, i64),
+        report: &mut dyn FnMut(Integer),
     ) -> Result<(), Implausible> {
         let mut field = 0i64;
         loop {
@@ -148,7 +186,12 @@ impl<'a> Cursor<'a> {
             match head & 0x0F {
                 // A boolean field is its own type.
                 1 | 2 => {}
-                4..=6 => report(parent, field, self.signed()?),
+                4..=6 => report(Integer {
+                    depth,
+                    parent,
+                    field,
+                    value: self.signed()?,
+                }),
                 kind => {
                     let parent = if depth == 0 { field } else { parent };
                     self.value(kind, depth, parent, report)?;
@@ -162,7 +205,7 @@ impl<'a> Cursor<'a> {
         kind: u8,
         depth: u32,
         parent: i64,
-        report: &mut dyn FnMut(i64, i64, i64),
+        report: &mut dyn FnMut(Integer),
     ) -> Result<(), Implausible> {
         if depth > MAX_DEPTH {
             return Err(Implausible);
@@ -221,8 +264,28 @@ mod tests {
             unpacked_bytes: 300,
             packed_bytes: 150,
             values: 10,
+            level_bytes: 0,
         };
         assert_eq!(read_page_header(&bytes), Ok(expected));
+    }
+
+    #[test]
+    fn the_levels_of_a_page_of_version_2_are_not_compressed() {
+        // type = 3, unpacked = 300, packed = 150, then the structure of field 8: 10 values, levels
+        // of 3 and 4 bytes, and a structure inside with integers in the same fields.
+        let bytes = |kind: u8| {
+            let mut bytes = vec![0x15, kind << 1, 0x15, 0xD8, 0x04, 0x15, 0xAC, 0x02, 0x5C];
+            bytes.extend([0x15, 0x14, 0x45, 0x06, 0x15, 0x08]);
+            bytes.extend([0x2C, 0x15, 0x7E, 0x45, 0x7E, 0x15, 0x7E, 0x00, 0x00, 0x00]);
+            bytes
+        };
+        let found = read_page_header(&bytes(3)).expect("it is a page header");
+        assert_eq!((found.values, found.level_bytes), (10, 7));
+        let found = read_page_header(&bytes(0)).expect("it is a page header");
+        assert_eq!(
+            found.level_bytes, 0,
+            "pages of version 1 are compressed as a whole"
+        );
     }
 
     #[test]

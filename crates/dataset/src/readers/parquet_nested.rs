@@ -1,6 +1,7 @@
 //! Nested columns of a Parquet file that may be parts of a conversation. Their cells are JSON.
 
-use super::json::{MAX_NESTED_BYTES, NESTED_COLUMNS};
+use super::json::MAX_NESTED_BYTES;
+use crate::chat::may_be_nested;
 use parquet::basic::Repetition;
 use parquet::file::reader::RowGroupReader;
 use parquet::record::reader::RowIter;
@@ -29,7 +30,7 @@ pub(super) fn nested_columns(schema: &SchemaDescriptor) -> Vec<NestedColumn> {
         let about = field.get_basic_info();
         let repeats = about.has_repetition() && about.repetition() == Repetition::REPEATED;
         let is_nested = field.is_group() || repeats;
-        is_nested && NESTED_COLUMNS.contains(&field.name())
+        is_nested && may_be_nested(field.name())
     });
     let column = |field: &Arc<Type>| {
         let leaves = (0..schema.num_columns()).filter(|leaf| {

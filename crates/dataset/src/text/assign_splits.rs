@@ -1,6 +1,8 @@
-//! Assigns rows to splits and classes, and cuts a single document in two. Equal texts are never on
-//! both sides of a split that Ebb makes. Opens a file only to cut the only document.
+//! Assigns rows to splits and classes, and cuts a single document in two. Equal texts, and
+//! conversations with equal prompts, are never on both sides of a split that Ebb makes. Opens a
+//! file only to cut the only document.
 
+use super::line_ends::LineEnds;
 use super::refusals_and_notes;
 use super::scan_rows::{ScannedRow, ScannedRows, row_text};
 use super::text_inspection::{SkippedRows, TextFile, TextSample};
@@ -8,7 +10,7 @@ use crate::readers::{OpenFile, Row};
 use crate::seeded_selection;
 use crate::task::Task;
 use crate::types::{Class, Split};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 /// Lines listed for each file whose rows have a class without training texts.
@@ -131,12 +133,13 @@ fn assign_rows(task: Task, scanned: &ScannedRows, hold_out: Option<HoldOut>) -> 
     let Some(HoldOut { fraction, seed }) = hold_out else {
         return splits;
     };
-    // Each text counts once, with its first label. Its repeats join it.
+    let group = grouping(&scanned.rows);
+    // Each group counts once, with its first label. The other rows of the group join it.
     let mut of_label: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     let mut chosen: HashMap<u64, bool> = HashMap::new();
     for (row, split) in scanned.rows.iter().zip(&splits) {
-        if *split == Split::Train && chosen.insert(row.hash, false).is_none() {
-            of_label.entry(row.label).or_default().push(row.hash);
+        if *split == Split::Train && chosen.insert(group(row), false).is_none() {
+            of_label.entry(row.label).or_default().push(group(row));
         }
     }
     for (label, hashes) in of_label {
@@ -151,11 +154,28 @@ fn assign_rows(task: Task, scanned: &ScannedRows, hold_out: Option<HoldOut>) -> 
         chosen.extend(hashes.into_iter().zip(held_out));
     }
     for (row, split) in scanned.rows.iter().zip(&mut splits) {
-        if *split == Split::Train && chosen.get(&row.hash) == Some(&true) {
+        if *split == Split::Train && chosen.get(&group(row)) == Some(&true) {
             *split = Split::HeldOut;
         }
     }
     splits
+}
+
+/// The group of a row, which is never divided: rows with the same prompt. If no prompt has several
+/// answers, or more than half of the rows have one prompt, such as the same instruction for every
+/// row, rows with the same text.
+fn grouping(rows: &[ScannedRow]) -> fn(&ScannedRow) -> u64 {
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    for row in rows {
+        *counts.entry(row.prompt_hash).or_default() += 1;
+    }
+    let texts: HashSet<u64> = rows.iter().map(|row| row.hash).collect();
+    let has_repeats = counts.len() < texts.len();
+    let largest = counts.into_values().max().unwrap_or(0);
+    if !has_repeats || 2 * largest > rows.len() {
+        return |row| row.hash;
+    }
+    |row| row.prompt_hash
 }
 
 /// The classes that have training texts, in label order, and the class of each label.
@@ -237,7 +257,7 @@ fn text_at(root: &Path, file: &TextFile, wanted: u32) -> Option<String> {
         if row == wanted
             && let Row::Cells(cells) = found
         {
-            let found = row_text(cells, file.dialect, &file.chat);
+            let found = row_text(cells, file.dialect, &file.chat, LineEnds::LineFeeds);
             text = found.ok().map(|text| text.into_owned());
         }
         row += 1;

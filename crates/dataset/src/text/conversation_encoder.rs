@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 /// Why a conversation without a known answer is not learned.
-const HIDDEN_ANSWER: &str = "the chat template does not show which part of it is the answer; learn all tokens instead (in the terminal: --loss-on all)";
+const HIDDEN_ANSWER: &str = "the output of the chat template does not show which part is the answer; learn all tokens instead (in the terminal: --loss-on all)";
 
 /// The tokens of a conversation that a model learns to predict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -105,9 +105,12 @@ impl ConversationEncoder {
     /// As [`ConversationEncoder::encode`], for any of them.
     pub fn encode_answers(&self, conversation: &str) -> Result<Vec<EncodedConversation>, String> {
         if conversation.contains(MARKS) {
-            return Err("it has the character U+FDD0 or U+FDD1, which no text has".to_owned());
+            return Err(
+                "it has the character U+FDD0 or U+FDD1, which Ebb does not allow in a text"
+                    .to_owned(),
+            );
         }
-        let found = Conversation::from_text(conversation).ok_or("it is no conversation")?;
+        let found = Conversation::from_text(conversation).ok_or("it is not a conversation")?;
         let (mut chosen, is_plain) = self.render(&found)?;
         let Some(rejected) = found.with_rejected() else {
             return Ok(vec![self.encode_rendered(chosen, is_plain)?]);
@@ -160,7 +163,7 @@ impl ConversationEncoder {
             return Err(if lost > 0 {
                 HIDDEN_ANSWER
             } else {
-                "it has no text to learn"
+                "the conversation has no text to learn"
             }
             .to_owned());
         }
@@ -208,7 +211,7 @@ fn keep_answers_after(rendered: &mut LearnedText, shared: usize) -> Result<(), S
     // earlier answer.
     let is_hidden = rendered.learned.iter().all(|place| place.end <= shared);
     if is_hidden && rendered.lost > 0 {
-        let reason = "the chat template does not show which part of it is the answer";
+        let reason = "the output of the chat template does not show which part is the answer";
         return Err(reason.to_owned());
     }
     Ok(())

@@ -101,7 +101,7 @@ fn choose_hold_out(scanned: &ScannedRows, options: &InspectOptions) -> Option<Ho
 /// Paths of the text files that the task does not use.
 fn unused_files(files: &[Candidate], decision: &Decision, skipped: &[SkippedFile]) -> Vec<String> {
     let is_used = |entry: &Entry| decision.files.iter().any(|f| f.entry.path == entry.path);
-    let is_skipped = |entry: &Entry| skipped.iter().any(|file| file.path == entry.path);
+    let is_skipped = |entry: &Entry| skipped.iter().any(|file| *file.path == *entry.path);
     files
         .iter()
         .filter(|file| !is_used(file.entry) && !is_skipped(file.entry))

@@ -182,7 +182,9 @@ fn check_text(text: &str) -> Result<(), String> {
         return Err(format!("is longer than {limit}"));
     }
     if text.contains(MARKS) {
-        return Err("has the character U+FDD0 or U+FDD1, which no text has".to_owned());
+        return Err(
+            "has the character U+FDD0 or U+FDD1, which Ebb does not allow in a text".to_owned(),
+        );
     }
     Ok(())
 }

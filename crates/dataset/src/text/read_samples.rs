@@ -1,6 +1,7 @@
 //! Reads the texts of one split again. Each must be the same as during the inspection, since labels
 //! and split were decided on it.
 
+use super::line_ends::LineEnds;
 use super::scan_rows::row_text;
 use super::text_inspection::{TextFile, TextInspection, TextSample};
 use crate::chat::plain_text;
@@ -110,11 +111,14 @@ fn read_file(
         row += 1;
         // Both parts of a document that was cut are in the same row.
         while let Some(sample) = wanted.next_if(|s| s.row == this) {
-            let text = match &found {
-                Row::Cells(cells) => row_text(cells, file.dialect, &file.chat).ok(),
-                Row::Fault(_) => None,
+            let unchanged = |line_ends| {
+                let Row::Cells(cells) = &found else {
+                    return None;
+                };
+                let text = row_text(cells, file.dialect, &file.chat, line_ends).ok();
+                text.filter(|text| rng::hash_text(text) == sample.hash)
             };
-            let text = text.filter(|text| rng::hash_text(text) == sample.hash);
+            let text = unchanged(LineEnds::LineFeeds).or_else(|| unchanged(LineEnds::AsStored));
             let part = text
                 .as_deref()
                 .and_then(|text| text.get(sample.start as usize..sample.end as usize));
@@ -133,4 +137,42 @@ fn read_file(
         return Err(changed());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect_dataset::detect;
+    use crate::detected_dataset::DetectedDataset;
+    use crate::options::{InspectOptions, TextOptions};
+    use crate::text::TextDataset;
+
+    /// Earlier versions of Ebb trained on the line ends of the file.
+    #[test]
+    fn a_run_of_an_earlier_version_reads_the_line_ends_it_was_trained_on() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let stored = |row: usize| format!("the first line of {row}\r\nand another line");
+        let line = |row: usize| format!("\"{}\",{}\r\n", stored(row), ["a", "b"][row % 2]);
+        let table: String = (0..60).map(line).collect();
+        let path = folder.path().join("a.csv");
+        std::fs::write(&path, format!("text,label\r\n{table}")).expect("it can be written");
+        let (options, texts) = (InspectOptions::default(), TextOptions::default());
+        let found = detect(&path, &options, &texts, &|_| {}).expect("it can be read");
+        let DetectedDataset::Texts(mut found) = found else {
+            panic!("it contains texts");
+        };
+        let new = TextDataset::open(&found, Split::Train).expect("no file changed");
+        assert!(new.len() > 10 && new.texts().all(|text| !text.contains('\r')));
+        for (row, sample) in found.samples.iter_mut().enumerate() {
+            sample.hash = rng::hash_text(&stored(row));
+            sample.end = stored(row).len() as u32;
+        }
+        let old = TextDataset::open(&found, Split::Train).expect("no file changed");
+        assert_eq!(old.len(), new.len());
+        assert!(old.texts().all(|text| text.contains("\r\n")));
+        let samples = found.samples.iter_mut();
+        samples.for_each(|sample| sample.hash = sample.hash.wrapping_add(1));
+        let changed = TextDataset::open(&found, Split::Train);
+        assert!(matches!(changed, Err(DatasetError::FileChanged { .. })));
+    }
 }

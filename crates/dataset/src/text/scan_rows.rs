@@ -2,9 +2,10 @@
 //! label and a hash of its text. Stores no text, so that a large folder needs little memory. Counts
 //! the rows that are left out.
 
+use super::line_ends::{LineEnds, with_line_feeds};
 use super::task_decision::{ChosenFile, LabelSource};
 use super::text_inspection::{DetectedEncoding, SkippedRows, TextFile};
-use crate::chat::{ChatColumn, Conversation, plain_text};
+use crate::chat::{ChatColumn, Conversation, first_prompt, plain_text};
 use crate::error::DatasetError;
 use crate::readers::{Dialect, OpenFile, Row};
 use crate::rng;
@@ -47,6 +48,8 @@ pub(crate) struct ScannedRow {
     pub characters: u32,
     /// Hash of its text.
     pub hash: u64,
+    /// Hash of what the user says first in its conversation; of another text itself.
+    pub prompt_hash: u64,
 }
 
 /// The rows of all chosen files.
@@ -90,11 +93,32 @@ pub(crate) fn row_text<'a>(
     cells: &'a [Option<Cow<'a, str>>],
     dialect: Dialect,
     chat: &[ChatColumn],
+    line_ends: LineEnds,
+) -> Result<Cow<'a, str>, String> {
+    let is_foreign = |cell: &Cow<str>| cell.contains("\r\n");
+    if line_ends == LineEnds::LineFeeds
+        && dialect.has_line_ends()
+        && cells.iter().flatten().any(is_foreign)
+    {
+        let cells = cells
+            .iter()
+            .map(|cell| cell.as_deref().map(with_line_feeds));
+        let cells: Vec<Option<Cow<str>>> = cells.collect();
+        return Ok(Cow::Owned(stored_text(&cells, dialect, chat)?.into_owned()));
+    }
+    stored_text(cells, dialect, chat)
+}
+
+/// The text of a row with the line ends of its cells.
+fn stored_text<'a>(
+    cells: &'a [Option<Cow<'a, str>>],
+    dialect: Dialect,
+    chat: &[ChatColumn],
 ) -> Result<Cow<'a, str>, String> {
     if !chat.is_empty() {
         return Conversation::text_of_cells(cells, chat).map(Cow::Owned);
     }
-    join_cells(cells, dialect).ok_or_else(|| "it has no text".to_owned())
+    join_cells(cells, dialect).ok_or_else(|| "the row has no text".to_owned())
 }
 
 /// The text of a row as a person reads it.
@@ -189,7 +213,7 @@ impl Scan {
     fn file(&mut self, opened: &OpenFile, file: &ChosenFile, on_bytes: &dyn Fn(u64) -> bool) {
         let index = self.found.files.len() as u32;
         self.found.files.push(TextFile {
-            path: file.entry.path.clone(),
+            path: file.entry.path.to_path_buf(),
             bytes: file.entry.bytes,
             dialect: file.dialect,
             text_columns: file.text_columns.clone(),
@@ -236,7 +260,7 @@ impl Scan {
             Row::Fault(reason) => return Err(reason.into_owned()),
         };
         let cells_of_text = &cells[..file.text_columns.len()];
-        let text = row_text(cells_of_text, file.dialect, &file.chat)?;
+        let text = row_text(cells_of_text, file.dialect, &file.chat, LineEnds::LineFeeds)?;
         let label = match &file.label {
             LabelSource::Unlabeled => "",
             LabelSource::Class(class) => class.as_str(),
@@ -251,9 +275,13 @@ impl Scan {
                 return Err(format!("the text is longer than {limit}"));
             }
             if label.is_empty() {
-                return Err("it has no label".to_owned());
+                return Err("the row has no label".to_owned());
             }
         }
+        let prompt = (!file.chat.is_empty())
+            .then(|| first_prompt(&text))
+            .flatten();
+        let hash = rng::hash_text(&text);
         Ok(ScannedRow {
             file: 0,
             row: 0,
@@ -262,7 +290,8 @@ impl Scan {
             split: file.split,
             bytes: text.len() as u32,
             characters: readable(&text, &file.chat).chars().count() as u32,
-            hash: rng::hash_text(&text),
+            hash,
+            prompt_hash: prompt.map_or(hash, |prompt| rng::hash_text(&prompt)),
         })
     }
 

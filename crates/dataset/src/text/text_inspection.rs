@@ -175,7 +175,7 @@ pub struct DetectedEncoding {
 pub struct SkippedRows {
     /// Relative to the folder.
     pub path: PathBuf,
-    /// The reason, as the end of a sentence: "it has no text".
+    /// The reason, as the end of a sentence: "the row has no text".
     pub reason: String,
     /// Number of rows.
     pub rows: u64,
@@ -263,6 +263,7 @@ impl TextInspection {
             .iter()
             .any(|s| s.split == Split::HeldOut && s.start > 0);
         let chosen = match (self.task.is_on_documents(), cut) {
+            (false, _) if held_out == 0 => "nothing, so no accuracy can be measured".to_owned(),
             (true, true) => {
                 format!("the last {percent} % of the only document")
             }

@@ -98,33 +98,38 @@ impl Tokenizer {
                 format_bytes(MAX_FILE_BYTES)
             )));
         }
+        // tidy: unbounded: its size was checked
         let text = fs::read(path).map_err(|error| unusable(error.to_string()))?;
         let begins_value = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
         if text.iter().filter(begins_value).count() > MAX_VALUES {
-            return Err(unusable("it has too many tokens or settings".to_owned()));
+            return Err(unusable(
+                "the file has too many tokens or settings".to_owned(),
+            ));
         }
         let ends_name = |text: &&[u8]| *text == b"\":";
         if text.windows(2).filter(ends_name).count() > MAX_NAMES {
-            return Err(unusable("it has too many tokens or settings".to_owned()));
+            return Err(unusable(
+                "the file has too many tokens or settings".to_owned(),
+            ));
         }
         let begins_part = |text: &&[u8]| *text == b"\"type\"";
         if text.windows(6).filter(begins_part).count() > MAX_PARTS {
-            return Err(unusable("it has too many parts".to_owned()));
+            return Err(unusable("the file has too many rules".to_owned()));
         }
         let read = catch_unwind(AssertUnwindSafe(|| HfTokenizer::from_bytes(text)));
         let trained = read
-            .unwrap_or_else(|_| Err("its parts do not match".into()))
+            .unwrap_or_else(|_| Err("the vocabulary and the rules do not fit together".into()))
             .map_err(|error| unusable(error.to_string()))?;
         if let ModelWrapper::BPE(model) = trained.get_model()
             && model.dropout.is_some_and(|share| share > 0.0)
         {
-            let reason = "its model leaves out merges at random (dropout), so a text would have other tokens each time; set dropout to null in the file";
+            let reason = "the tokenizer leaves out merges at random (dropout), so a text would get different tokens each time; set dropout to null in the file";
             return Err(unusable(reason.to_owned()));
         }
         let tokenizer = Self::new(trained);
         if tokenizer.id_limit() > MAX_TOKENS {
             return Err(unusable(format!(
-                "it has token numbers above {}",
+                "the file has token numbers above {}",
                 format_count(MAX_TOKENS as u64)
             )));
         }
@@ -227,9 +232,13 @@ impl Tokenizer {
     }
 
     /// The token that the tokenizer puts before a text; `None` if it puts none.
-    pub(super) fn first_token(&self) -> Option<u32> {
-        let around = self.encode_framed("").unwrap_or_default();
-        around.first().copied()
+    pub fn first_token(&self) -> Option<u32> {
+        const TEXT: &str = "a";
+        let framed = self.encode_framed(TEXT).unwrap_or_default();
+        let plain = self.encode(TEXT).unwrap_or_default();
+        // It may put a token after the text alone.
+        let first = framed.first().filter(|first| plain.first() != Some(first));
+        first.copied()
     }
 
     /// The name of a token.
@@ -420,7 +429,7 @@ fn guarded(
     encode: impl FnOnce() -> tokenizers::Result<Encoding>,
 ) -> Result<Encoding, DatasetError> {
     catch_unwind(AssertUnwindSafe(encode))
-        .unwrap_or_else(|_| Err("its rules failed on this text".into()))
+        .unwrap_or_else(|_| Err("the rules for splitting texts failed on this text".into()))
         .map_err(|error| DatasetError::Encode {
             text: "a text".to_owned(),
             reason: error.to_string(),
@@ -553,6 +562,36 @@ mod tests {
         let texts = std::iter::once(text.as_str());
         let learned = Tokenizer::train(Vocabulary::BytePairs, 420, texts).expect("there is text");
         assert_eq!(learned.to_json(), Some(learned_by_library(420, &text)));
+    }
+
+    #[test]
+    fn the_token_before_a_text_is_not_the_one_after_it() {
+        let (text, special) = (odd_text(), "<|endoftext|>");
+        let texts = std::iter::once(text.as_str());
+        let learned = Tokenizer::train(Vocabulary::BytePairs, 300, texts).expect("there is text");
+        let id = learned.token(special).expect("it is known");
+        let json = learned.to_json().expect("it is a vocabulary");
+        let mut json: Value = serde_json::from_str(&json).expect("it is JSON");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("tokenizer.json");
+        let token = json!({"SpecialToken": {"id": special, "type_id": 0}});
+        let sequence = json!({"Sequence": {"id": "A", "type_id": 0}});
+        let second = json!({"Sequence": {"id": "B", "type_id": 1}});
+        for (single, first) in [
+            (vec![&token, &sequence], Some(id)),
+            (vec![&sequence, &token], None),
+            (vec![&token, &sequence, &token], Some(id)),
+            (vec![&sequence], None),
+        ] {
+            json["post_processor"] = json!({
+                "type": "TemplateProcessing", "single": single, "pair": [sequence, second],
+                "special_tokens": {(special): {"id": special, "ids": [id], "tokens": [special]}},
+            });
+            std::fs::write(&path, json.to_string()).expect("it can be written");
+            let loaded = Tokenizer::load(&path).expect("it is a tokenizer");
+            assert_eq!(loaded.first_token(), first, "{single:?}");
+        }
+        assert_eq!(Tokenizer::bytes().first_token(), None);
     }
 
     #[test]

@@ -245,7 +245,7 @@ fn small_classes_are_reported() {
 #[test]
 fn progress_covers_every_file() {
     let folder = Folder::new();
-    many(&folder, "ant", 300);
+    many(&folder, "ant", 1100);
     many(&folder, "bee", 1);
     let (last, calls) = (Cell::new(ReadProgress::default()), Cell::new(0));
     let count = |read: ReadProgress| {
@@ -260,15 +260,15 @@ fn progress_covers_every_file() {
     };
     inspect_images(folder.path(), &InspectOptions::default(), &count)
         .expect("the folder can be read");
-    assert_eq!((last.get().files, calls.get()), (301, 2));
-    assert_eq!((last.get().all_files, last.get().fraction()), (301, 1.0));
+    assert_eq!((last.get().files, calls.get()), (1101, 2));
+    assert_eq!((last.get().all_files, last.get().fraction()), (1101, 1.0));
 }
 
 #[test]
 fn a_reading_ends_if_it_is_stopped() {
     let folder = Folder::new();
     for class in ["ant", "bee", "cat"] {
-        many(&folder, class, 300);
+        many(&folder, class, 700);
     }
     // While the folders are listed, and while the headers of the files are read.
     for last_call in [1, 3, 6] {

@@ -203,10 +203,10 @@ fn rows_that_cannot_be_learned_are_listed_with_their_lines() {
     let bad = [
         (
             r#"{"messages":[{"role":"user","content":"a"}]}"#.to_owned(),
-            "it has no answer",
+            "the conversation has no answer",
         ),
-        (r#"{"messages":[]}"#.to_owned(), "it has no messages"),
-        (r#"{"messages":null}"#.to_owned(), "it has no messages"),
+        (r#"{"messages":[]}"#.to_owned(), "the row has no messages"),
+        (r#"{"messages":null}"#.to_owned(), "the row has no messages"),
         (
             r#"{"messages":[{"role":"poet","content":"a"}]}"#.to_owned(),
             "the role \"poet\"",
@@ -341,6 +341,48 @@ fn a_folder_reads_its_conversations_and_splits_by_file_name() {
         other.is_some_and(|file| file.reason.contains("not conversations")),
         "{:?}",
         found.skipped
+    );
+}
+
+/// Twenty prompts, each with three answers. White space around a prompt does not count.
+#[test]
+fn conversations_with_equal_prompts_are_in_one_part() {
+    let folder = Folder::new();
+    let row = |n: usize| {
+        let (space, prompt) = (" ".repeat(n % 3), n / 3);
+        format!(
+            r#"{{"messages":[{{"role":"system","content":"Rule {n}"}},{{"role":"user","content":"{space}Prompt {prompt}?{space}"}},{{"role":"assistant","content":"Answer {n}"}}]}}"#
+        )
+    };
+    let all: Vec<String> = (0..60).map(row).collect();
+    folder.put("chats.jsonl", all.join("\n").as_bytes());
+    let found = found(&folder);
+    let held_out = |prompt: usize| {
+        let rows = found
+            .samples
+            .iter()
+            .filter(|row| row.row as usize / 3 == prompt);
+        rows.filter(|row| row.split == Split::HeldOut).count()
+    };
+    let counts: Vec<usize> = (0..20).map(held_out).collect();
+    assert!(
+        counts.iter().all(|count| [0, 3].contains(count)),
+        "{counts:?}"
+    );
+    assert_eq!(counts.iter().sum::<usize>(), 12);
+}
+
+/// The same instruction for every row groups nothing; otherwise no conversation would be held out.
+#[test]
+fn one_prompt_for_all_conversations_still_leaves_some_held_out() {
+    let folder = Folder::new();
+    let row = |n: usize| format!(r#"{{"prompt":"Write something.","completion":"Answer {n}"}}"#);
+    let all: Vec<String> = (0..40).map(row).collect();
+    folder.put("chats.jsonl", all.join("\n").as_bytes());
+    let found = found(&folder);
+    assert_eq!(
+        (found.count(Split::Train), found.count(Split::HeldOut)),
+        (32, 8)
     );
 }
 

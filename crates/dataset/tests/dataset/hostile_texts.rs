@@ -5,8 +5,11 @@ use crate::small_child::{CHILD, run_in_small_child};
 use crate::support::Folder;
 use crate::text_tables::{found, look_at};
 use dataset::{Split, Task, TextDataset, TextInspection, TextOptions, Tokenizer};
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::properties::{
+    EnabledStatistics, WriterProperties, WriterPropertiesBuilder, WriterVersion,
+};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use std::fs::File;
@@ -24,14 +27,22 @@ fn parquet_of(rows: &[(Option<&str>, i64)], labels: &[&str]) -> Vec<u8> {
 }
 
 fn write_parquet(rows: &[(Option<ByteArray>, i64)], labels: &[&str]) -> Vec<u8> {
+    let snappy = WriterProperties::builder().set_compression(Compression::SNAPPY);
+    write_parquet_with(rows, labels, snappy)
+}
+
+fn write_parquet_with(
+    rows: &[(Option<ByteArray>, i64)],
+    labels: &[&str],
+    properties: WriterPropertiesBuilder,
+) -> Vec<u8> {
     let schema = "message rows { optional binary text (utf8); required int64 label; }";
     let schema = Arc::new(parse_message_type(schema).expect("it is a schema"));
     let names = format!(
         "{{\"info\": {{\"features\": {{\"label\": {{\"names\": {labels:?}, \"_type\": \"ClassLabel\"}}}}}}}}"
     );
     let about = parquet::file::metadata::KeyValue::new("huggingface".to_owned(), names);
-    let properties = WriterProperties::builder()
-        .set_compression(parquet::basic::Compression::SNAPPY)
+    let properties = properties
         .set_key_value_metadata(Some(vec![about]))
         .set_dictionary_page_size_limit(32 << 20)
         .set_statistics_enabled(EnabledStatistics::None)
@@ -108,6 +119,82 @@ fn parquet_has_texts_and_the_names_of_its_labels() {
         .chain((0..held_out.len()).map(|i| held_out.row(i)));
     let all: Vec<(&str, u32)> = all.collect();
     assert!(all.contains(&("row number 0", 1)) && all.contains(&("row number 1499", 0)));
+}
+
+/// Every codec that Parquet has and Ebb reads.
+fn codecs() -> [Compression; 7] {
+    [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::ZSTD(ZstdLevel::default()),
+        Compression::GZIP(GzipLevel::default()),
+        Compression::BROTLI(BrotliLevel::default()),
+        Compression::LZ4,
+        Compression::LZ4_RAW,
+    ]
+}
+
+#[test]
+fn a_parquet_file_has_the_same_rows_in_every_codec() {
+    let text = |i: usize| format!("row number {i}, and a sentence that repeats");
+    let rows: Vec<(Option<ByteArray>, i64)> = (0..1500)
+        .map(|i| {
+            let text = (i != 7).then(|| ByteArray::from(text(i).as_str()));
+            (text, i64::from(i % 3 == 0))
+        })
+        .collect();
+    for codec in codecs() {
+        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+            let properties = WriterProperties::builder()
+                .set_compression(codec)
+                .set_writer_version(version)
+                .set_dictionary_enabled(version == WriterVersion::PARQUET_1_0);
+            let folder = Folder::new();
+            let bytes = write_parquet_with(&rows, &["down", "up"], properties);
+            folder.put("rows.parquet", &bytes);
+            let found = found(&folder);
+            assert_eq!(found.refusal, None, "{codec:?} {version:?}");
+            let train = TextDataset::open(&found, Split::Train).expect("no file changed");
+            let held_out = TextDataset::open(&found, Split::HeldOut).expect("no file changed");
+            let mut all: Vec<&str> = train.texts().chain(held_out.texts()).collect();
+            let mut expected: Vec<String> = (0..1500).filter(|i| *i != 7).map(text).collect();
+            all.sort_unstable();
+            expected.sort_unstable();
+            assert!(all == expected, "{codec:?} {version:?}");
+        }
+    }
+}
+
+/// The library would unpack the page as far as it goes.
+#[test]
+fn a_parquet_page_that_unpacks_beyond_its_declared_size_is_refused() {
+    let long = ByteArray::from("a".repeat(3_000_000).into_bytes());
+    for codec in [
+        Compression::GZIP(GzipLevel::default()),
+        Compression::BROTLI(BrotliLevel::default()),
+    ] {
+        let properties = WriterProperties::builder()
+            .set_compression(codec)
+            .set_dictionary_enabled(false);
+        let rows = [(Some(long.clone()), 0), (Some(long.clone()), 1)];
+        let mut bytes = write_parquet_with(&rows, &[], properties);
+        assert!(bytes.len() < 100_000, "{codec:?}: {}", bytes.len());
+        let folder = Folder::new();
+        folder.put("labels.csv", b"text,label\none,a\ntwo,b\nthree,a\n");
+        folder.put("rows.parquet", &bytes);
+        let intact = reason(&found(&folder), "rows.parquet");
+        assert!(!intact.contains("declares"), "{codec:?}: {intact}");
+        // The first page header: type, then unpacked size as a number of four bytes.
+        assert_eq!((bytes[4], bytes[6]), (0x15, 0x15), "a page header");
+        assert!(bytes[7..10].iter().all(|byte| byte & 0x80 != 0) && bytes[10] & 0x80 == 0);
+        bytes[7..11].copy_from_slice(&[0x80 | 0x20, 0x80, 0x80, 0x00]);
+        folder.put("rows.parquet", &bytes);
+        let reason = reason(&found(&folder), "rows.parquet");
+        assert!(
+            reason.contains("larger than its header declares"),
+            "{codec:?}: {reason}"
+        );
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::support::Folder;
 use crate::text_tables::{columns, found, look_at};
 use dataset::{
     DatasetError, DetectedDataset, InspectOptions, Split, Task, TextDataset, TextOptions, detect,
-    is_model_folder,
+    is_model_file, is_model_folder,
 };
 use std::fs;
 use std::path::Path;
@@ -215,6 +215,25 @@ fn a_folder_of_archives_names_what_to_unpack() {
     one_class.put("ant.zip", b"not read");
     let text = refusal(one_class.path());
     assert!(text.contains("This folder has one class, ant"), "{text}");
+}
+
+#[test]
+fn a_gguf_file_is_a_model() {
+    let folder = Folder::new();
+    let file = folder.put("small.GGUF", b"not read");
+    assert!(is_model_file(&file) && !is_model_file(folder.path()));
+    let texts = TextOptions::default();
+    let refused = detect(&file, &InspectOptions::default(), &texts, &|_| {});
+    let refused = refused.expect_err("it is a model").to_string();
+    assert!(
+        refused.contains("small.GGUF is a language model (GGUF), not data. Open the texts")
+            && refused.contains("ebb train DATA --from FILE"),
+        "{refused}"
+    );
+    // Beside data, it is a file of another kind.
+    let rows = "ham\tgood day\nspam\twin now\n".repeat(6);
+    folder.put("train.tsv", format!("label\ttext\n{rows}").as_bytes());
+    assert_eq!(found(&folder).refusal, None);
 }
 
 #[test]

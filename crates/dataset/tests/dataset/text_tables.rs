@@ -81,7 +81,7 @@ fn a_csv_may_have_quotes_line_ends_and_a_byte_order_mark() {
     assert_eq!(
         rows(&found),
         [
-            pair("Hello, it\r\nspans \"two\" lines", "greeting"),
+            pair("Hello, it\nspans \"two\" lines", "greeting"),
             pair("bye", "farewell"),
             pair("so long", "farewell"),
         ]
@@ -89,8 +89,8 @@ fn a_csv_may_have_quotes_line_ends_and_a_byte_order_mark() {
     assert_eq!(
         skipped(&found),
         [
-            "line 6: it has no text",
-            "line 7: it has no label",
+            "line 6: the row has no text",
+            "line 7: the row has no label",
             "line 8: this line has more cells than the other lines, which have 2",
         ]
     );
@@ -99,6 +99,70 @@ fn a_csv_may_have_quotes_line_ends_and_a_byte_order_mark() {
         "1 file starts with a byte-order mark, which is not part of the text."
     );
     assert!(found.refusal.is_none() && found.skipped.is_empty());
+}
+
+/// Every sample of an inspection, with its text.
+fn samples(found: &TextInspection) -> Vec<(dataset::TextSample, String)> {
+    let mut all = Vec::new();
+    for split in [Split::Train, Split::HeldOut, Split::Test] {
+        let texts = TextDataset::open(found, split).expect("no file changed");
+        let of_split = found.samples.iter().filter(|s| s.split == split);
+        all.extend(of_split.copied().zip(texts.texts().map(str::to_owned)));
+    }
+    all
+}
+
+#[test]
+fn files_of_windows_have_the_samples_of_other_files() {
+    let table = |separator: &str| {
+        let row = |i: usize| {
+            let label = ["up", "down"][i % 2];
+            format!("this is row {i}{separator}{label}\n")
+        };
+        format!("text{separator}label\n") + &(0..40).map(row).collect::<String>()
+    };
+    let quoted = "text,label\n".to_owned()
+        + &(0..40)
+            .map(|i| format!("\"row {i}\n\nof 3 lines\",{}\n", ["up", "down"][i % 2]))
+            .collect::<String>();
+    let labeled: String = (0..40)
+        .map(|i| format!("{}\tWhat is number {i} ?\n", ["NUM", "DESC"][i % 2]))
+        .collect();
+    let json = |i: usize| {
+        format!(
+            "{{\"text\": \"row {i}\\r\\nof 2 lines\", \"label\": {}}}",
+            i % 2
+        )
+    };
+    let rows: Vec<String> = (0..40).map(json).collect();
+    let prose = "The river runs under bridges.\n\nGeese wander on fields.\n".repeat(60);
+    let files = [
+        ("rows.csv", table(",")),
+        ("rows.tsv", table("\t")),
+        ("quoted.csv", quoted),
+        ("labeled.txt", labeled),
+        ("rows.jsonl", rows.join("\n")),
+        ("rows.json", format!("[{}]\n", rows.join(",\n"))),
+        ("book.txt", prose.clone()),
+        ("book.md", prose),
+    ];
+    for (name, text) in files {
+        let folder = Folder::new();
+        let file = folder.put(name, text.as_bytes());
+        let expected = look_at(&file, &TextOptions::default());
+        assert!(!expected.samples.is_empty(), "{name}");
+        let expected_samples = samples(&expected);
+        let windows = format!("\u{FEFF}{}", text.replace('\n', "\r\n"));
+        folder.put(name, windows.as_bytes());
+        let found = look_at(&file, &TextOptions::default());
+        assert_eq!(found.encodings[0].marked_files, 1, "{name}");
+        assert_eq!(found.task, expected.task, "{name}");
+        assert_eq!(columns(&found), columns(&expected), "{name}");
+        assert_eq!(classes(&found), classes(&expected), "{name}");
+        assert_eq!(found.describe_split(), expected.describe_split(), "{name}");
+        assert_eq!(found.bytes, expected.bytes, "{name}");
+        assert!(samples(&found) == expected_samples, "{name}");
+    }
 }
 
 #[test]
@@ -189,7 +253,7 @@ fn numeric_labels_of_json_lines_are_sorted_by_value() {
         [
             "line 23: it is not JSON",
             "line 24: it is not a JSON object",
-            "lines 25, 26: it has no text",
+            "lines 25, 26: the row has no text",
         ]
     );
 }
@@ -283,7 +347,7 @@ fn folders_of_texts_are_classes_in_any_encoding() {
             "The file is a JPEG image, not text. Remove the file."
         ]
     );
-    assert_eq!(skipped(&found), ["line 1: it has no text"]);
+    assert_eq!(skipped(&found), ["line 1: the row has no text"]);
 }
 
 #[test]

@@ -94,6 +94,12 @@ pub(crate) const FAMILIES: &[DecoderFamily] = &[
     DecoderFamily { name: "olmo2", class: "Olmo2ForCausalLM", norms: DecoderNorms::After, query_key_norm: QueryKeyNorm::Whole, epsilon: 1e-5, ..LLAMA },
 ];
 
+/// The class of a `model_type` in the transformers library; empty if it is unknown.
+pub(super) fn class_of(model_type: &str) -> &'static str {
+    let found = FAMILIES.iter().find(|family| family.name == model_type);
+    found.map_or("", |family| family.class)
+}
+
 /// A pretrained decoder, described by its folder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HubDecoder {

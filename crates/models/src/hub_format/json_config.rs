@@ -59,7 +59,7 @@ impl JsonConfig {
     pub fn count(&self, key: &str) -> Result<usize> {
         let value = self.get(key);
         value.map_or_else(
-            || Err(self.refuse(format!("it has no {key}"))),
+            || Err(self.refuse(format!("the file has no {key}"))),
             |value| self.as_count(key, value),
         )
     }

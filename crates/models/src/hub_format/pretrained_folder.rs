@@ -9,6 +9,8 @@ use crate::error::{ModelError, Result};
 use std::path::{Path, PathBuf};
 
 pub(crate) const CONFIG: &str = "config.json";
+/// In a folder of adapters for PEFT.
+const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub(crate) const PREPROCESSOR: &str = "preprocessor_config.json";
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 /// The files that say how conversations are written; see `dataset::TEMPLATE_FILES`.
@@ -47,9 +49,12 @@ impl HubFolder {
             });
         }
         let Some(config) = JsonConfig::read(folder, CONFIG)? else {
-            let reason = format!(
-                "the folder has no {CONFIG}; choose a folder in the format of the Hugging Face hub"
-            );
+            let next = if folder.join(ADAPTER_CONFIG).is_file() {
+                "it holds adapters for another model; merge them into this model first, and choose the merged folder"
+            } else {
+                "choose a folder in the format of the Hugging Face hub"
+            };
+            let reason = format!("the folder has no {CONFIG}; {next}");
             return Err(ModelError::hub_folder(folder, reason));
         };
         let tensors = TensorIndex::open(folder)?;

@@ -1,7 +1,9 @@
-//! The tensors of a folder by name, from one `model.safetensors` or several files with an index.
+//! The tensors of a folder by name, from one `model.safetensors`, several files with an index, or
+//! the link to a GGUF file in an unpacked folder.
 //! Headers are read and checked first, values one tensor at a time, so a file never has to fit into
 //! memory and every problem can be reported at once. Pickled files are refused.
 
+use super::gguf::{GGUF_FILE, GgufHeader, GgufTensor, RowOrder, published_tensors};
 use super::json_config::JsonConfig;
 use crate::error::{ModelError, Result};
 use candle_core::{DType, Device, Tensor};
@@ -26,11 +28,20 @@ const PICKLED: [&str; 7] = ["bin", "pt", "pth", "ckpt", "pkl", "pickle", "joblib
 #[derive(Debug, Clone)]
 struct Location {
     file: PathBuf,
-    dtype: Dtype,
     shape: Vec<usize>,
-    /// Offset of the first byte in the file.
-    begin: u64,
-    bytes: usize,
+    values: Stored,
+}
+
+/// How the values of a tensor are stored.
+#[derive(Debug, Clone)]
+enum Stored {
+    Plain {
+        dtype: Dtype,
+        /// Offset of the first byte in the file.
+        begin: u64,
+        bytes: usize,
+    },
+    Gguf(GgufTensor, RowOrder),
 }
 
 /// All tensors of a folder, without their values.
@@ -43,6 +54,10 @@ pub(crate) struct TensorIndex {
 impl TensorIndex {
     /// Reads the headers of a folder's tensor files.
     pub fn open(folder: &Path) -> Result<Self> {
+        let gguf = folder.join(GGUF_FILE);
+        if gguf.is_file() && !folder.join(FILE).exists() {
+            return TensorIndex::from_gguf(folder, &gguf);
+        }
         let mut locations = BTreeMap::new();
         for file in files(folder)? {
             for (name, location) in read_header(&file)? {
@@ -50,7 +65,7 @@ impl TensorIndex {
                 if locations.contains_key(&name) {
                     return Err(ModelError::hub_folder(
                         &file,
-                        format!("it holds {name} twice"),
+                        format!("the file holds {name} twice"),
                     ));
                 }
                 locations.insert(name, location);
@@ -59,6 +74,24 @@ impl TensorIndex {
         Ok(TensorIndex {
             folder: folder.to_owned(),
             locations,
+        })
+    }
+
+    /// The tensors of the GGUF file in an unpacked folder.
+    fn from_gguf(folder: &Path, file: &Path) -> Result<Self> {
+        let header = GgufHeader::read(file)?;
+        let tensors = published_tensors(&header)?.into_iter();
+        let locations = tensors.map(|(name, tensor, order)| {
+            let location = Location {
+                file: file.to_owned(),
+                shape: tensor.shape().to_vec(),
+                values: Stored::Gguf(tensor, order),
+            };
+            (name, location)
+        });
+        Ok(TensorIndex {
+            folder: folder.to_owned(),
+            locations: locations.collect(),
         })
     }
 
@@ -71,7 +104,7 @@ impl TensorIndex {
         let mut names: BTreeSet<String> = files
             .map(|name| name.to_string_lossy().into_owned())
             .collect();
-        if !names.contains(FILE) {
+        if !names.contains(FILE) && !names.contains(GGUF_FILE) {
             names.insert(INDEX.to_owned());
         }
         names
@@ -103,34 +136,20 @@ impl TensorIndex {
         let Some(location) = self.locations.get(name) else {
             return Err(ModelError::hub_folder(
                 &self.folder,
-                format!("it has no tensor {name}"),
+                format!("the file has no tensor {name}"),
             ));
         };
         let refuse = |reason: String| ModelError::hub_folder(&location.file, reason);
-        let mut bytes = vec![0; location.bytes];
-        let read = File::open(&location.file).and_then(|mut file| {
-            file.seek(SeekFrom::Start(location.begin))?;
-            file.read_exact(&mut bytes)
-        });
-        read.map_err(|error| {
-            let problem = format_io_error(&error);
-            refuse(format!("{name} cannot be read ({problem})"))
-        })?;
-        let dtype = match location.dtype {
-            Dtype::F64 => DType::F64,
-            Dtype::F32 => DType::F32,
-            Dtype::F16 => DType::F16,
-            Dtype::BF16 => DType::BF16,
-            other => {
-                return Err(refuse(format!(
-                    "{name} has the type {other:?}, but Ebb reads only F64, F32, F16 and BF16"
-                )));
+        let values = match &location.values {
+            Stored::Gguf(tensor, order) => {
+                order.restore(tensor.read(&location.file)?, &location.shape)
             }
+            Stored::Plain {
+                dtype,
+                begin,
+                bytes,
+            } => read_plain(name, location, *dtype, *begin, *bytes)?,
         };
-        let count = location.shape.iter().product::<usize>();
-        let values = Tensor::from_raw_buffer(&bytes, dtype, &[count], &Device::Cpu)?;
-        drop(bytes);
-        let values = tape::device::read::<f32>(&values.to_dtype(DType::F32)?)?;
         if values.iter().all(|v| v.is_finite()) {
             return Ok(values);
         }
@@ -138,6 +157,42 @@ impl TensorIndex {
             "{name} has NaN or infinite values; download the folder again"
         )))
     }
+}
+
+/// The values of a tensor of a safetensors file, which has this many
+/// bytes from `begin` on, rounded to f32.
+fn read_plain(
+    name: &str,
+    location: &Location,
+    dtype: Dtype,
+    begin: u64,
+    bytes: usize,
+) -> Result<Vec<f32>> {
+    let refuse = |reason: String| ModelError::hub_folder(&location.file, reason);
+    let mut bytes = vec![0; bytes];
+    let read = File::open(&location.file).and_then(|mut file| {
+        file.seek(SeekFrom::Start(begin))?;
+        file.read_exact(&mut bytes)
+    });
+    read.map_err(|error| {
+        let problem = format_io_error(&error);
+        refuse(format!("{name} cannot be read ({problem})"))
+    })?;
+    let dtype = match dtype {
+        Dtype::F64 => DType::F64,
+        Dtype::F32 => DType::F32,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::BF16,
+        other => {
+            return Err(refuse(format!(
+                "{name} has the type {other:?}, but Ebb reads only F64, F32, F16 and BF16"
+            )));
+        }
+    };
+    let count = location.shape.iter().product::<usize>();
+    let values = Tensor::from_raw_buffer(&bytes, dtype, &[count], &Device::Cpu)?;
+    drop(bytes);
+    Ok(tape::device::read::<f32>(&values.to_dtype(DType::F32)?)?)
 }
 
 /// The folder's tensor files: `model.safetensors`, or those that the index names.
@@ -150,7 +205,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
         return Err(no_tensors(folder));
     };
     let Some(map) = index.get("weight_map").and_then(|map| map.as_object()) else {
-        return Err(index.refuse("it has no weight_map".to_owned()));
+        return Err(index.refuse("the index has no weight_map".to_owned()));
     };
     let mut names = BTreeSet::new();
     for name in map.values() {
@@ -234,7 +289,7 @@ pub fn expect_short_header(path: &Path) -> io::Result<()> {
     let mut length = [0; LENGTH_BYTES as usize];
     File::open(path)?.read_exact(&mut length)?;
     if u64::from_le_bytes(length) > MAX_HEADER_BYTES {
-        return Err(io::Error::other("its list of tensors is too long"));
+        return Err(io::Error::other("the list of tensors is too long"));
     }
     Ok(())
 }
@@ -247,13 +302,17 @@ fn read_header(path: &Path) -> Result<Vec<(String, Location)>> {
             "the file header is damaged ({reason}); download the file again"
         ))
     };
-    let fail =
-        |error: std::io::Error| refuse(format!("it cannot be read ({})", format_io_error(&error)));
+    let fail = |error: std::io::Error| {
+        refuse(format!(
+            "the file cannot be read ({})",
+            format_io_error(&error)
+        ))
+    };
     let mut file = File::open(path).map_err(fail)?;
     let bytes = file.metadata().map_err(fail)?.len();
     let mut length = [0; LENGTH_BYTES as usize];
     file.read_exact(&mut length)
-        .map_err(|_| broken("it is too short".to_owned()))?;
+        .map_err(|_| broken("the file is too short".to_owned()))?;
     let length = u64::from_le_bytes(length);
     let begin = LENGTH_BYTES.saturating_add(length);
     if length > MAX_HEADER_BYTES || begin > bytes {
@@ -274,10 +333,12 @@ fn read_header(path: &Path) -> Result<Vec<(String, Location)>> {
     }
     let location = |info: &safetensors::tensor::TensorInfo| Location {
         file: path.to_owned(),
-        dtype: info.dtype,
         shape: info.shape.clone(),
-        begin: begin + info.data_offsets.0 as u64,
-        bytes: info.data_offsets.1 - info.data_offsets.0,
+        values: Stored::Plain {
+            dtype: info.dtype,
+            begin: begin + info.data_offsets.0 as u64,
+            bytes: info.data_offsets.1 - info.data_offsets.0,
+        },
     };
     let tensors = header.tensors().into_iter();
     Ok(tensors.map(|(name, info)| (name, location(info))).collect())

@@ -3,6 +3,8 @@
 
 #![allow(dead_code)]
 
+pub mod adapters;
+
 use candle_core::{DType, Device};
 use models::hub_format::{FineTuning, Head, HubFolder, LoadOptions};
 use std::fmt::Display;

@@ -443,7 +443,7 @@ fn what_llama_cpp_computes_in_another_way_is_refused_by_name() {
     refused(
         "gemma3",
         json!({"query_pre_attn_scalar": 6}),
-        &["other layers", "sliding window"],
+        &["same layers", "sliding window"],
     );
     refused("smollm3", json!({}), &["positions"]);
     refused(

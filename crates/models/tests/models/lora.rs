@@ -73,7 +73,7 @@ fn apart(a: &Tensor, b: &Tensor) -> f64 {
         .fold(0.0, f64::max)
 }
 
-const BASES: [Option<Bits>; 3] = [None, Some(Bits::Eight), Some(Bits::Four)];
+const BASES: [Option<Bits>; 4] = [None, Some(Bits::Eight), Some(Bits::Four), Some(Bits::Nf4)];
 
 #[test]
 fn a_new_adapter_does_not_change_the_output() {
@@ -88,7 +88,7 @@ fn a_new_adapter_does_not_change_the_output() {
         assert_eq!(apart(y.tensor(), frozen.tensor()), 0.0, "{bits:?}");
     }
     // A row of 70 values takes two blocks of 64, each with a scale of four bytes.
-    let rows = [4 * 70, 2 * (64 + 4), 2 * (32 + 4)];
+    let rows = [4 * 70, 2 * (64 + 4), 2 * (32 + 4), 2 * (32 + 4)];
     let bytes = BASES.map(|bits| base(bits, DType::F32).bytes());
     assert_eq!(bytes, rows.map(|row| OUTPUTS as u64 * row));
 }

@@ -5,12 +5,16 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
+use crate::folders::adapters::{assert_gradients, index_of, numbers, set_adapters};
 use crate::folders::{assert_error_contains, copied, fixture, make, opened};
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 use models::export::{TrainedNetwork, export_adapter_folder, export_hub_folder};
 use models::hub_format::{FineTuning, Head, HubFolder, LoadOptions, Loaded, TrainedLayers};
 use models::pretrained::FineTuningSettings;
-use models::{AdapterShape, Gpt, ModelId, Pretrained, TokenBatch, measure_row_norms};
+use models::{
+    AdaptedLinear, AdapterShape, FrozenLinear, Gpt, ModelId, ParameterBuilder, Pretrained,
+    TokenBatch, measure_row_norms,
+};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +22,7 @@ use std::path::Path;
 use std::process::Command;
 use tape::device::contiguous;
 use tape::inplace::to_f64;
-use tape::{Bits, Cancel, IGNORED, Kernels, Parameters, Tape};
+use tape::{Bits, Cancel, IGNORED, Kernels, Parameters, Tape, Value};
 
 const MODELS: [&str; 10] = [
     "llama",
@@ -42,18 +46,6 @@ const FORMS: [(DType, Kernels); 3] = [
     (DType::F32, Kernels::Fused),
     (DType::F32, Kernels::Composed),
     (DType::F64, Kernels::Fused),
-];
-/// Published names of the maps of a block, and Ebb's.
-const MAPS: [(&str, &str); 9] = [
-    ("self_attn.q_proj", "query"),
-    ("self_attn.k_proj", "key"),
-    ("self_attn.v_proj", "value"),
-    ("self_attn.o_proj", "projection"),
-    ("self_attn.qkv_proj", "qkv"),
-    ("mlp.gate_proj", "gate"),
-    ("mlp.up_proj", "up"),
-    ("mlp.gate_up_proj", "gate_up"),
-    ("mlp.down_proj", "down"),
 ];
 
 fn folder(name: &str) -> String {
@@ -88,11 +80,6 @@ fn near(name: &str, found: &[f64], expected: &[f64], bar: f64) {
         "{name}: {:e} apart",
         apart / largest
     );
-}
-
-fn numbers(json: &Json) -> Vec<f64> {
-    let list = json.as_array().unwrap().iter();
-    list.map(|v| v.as_f64().unwrap()).collect()
 }
 
 #[test]
@@ -152,8 +139,20 @@ fn a_cache_gives_the_same_next_scores() {
             let expected = loaded.network.next_scores(&tape, &ids[..end]).unwrap();
             let [found, expected] = [found.unwrap(), expected].map(|v| to_f64(v.tensor()).unwrap());
             near(&format!("{name} after {end}"), &found, &expected, 1e-12);
+            let bytes = 8 * loaded.network.cached_values(cache.tokens());
+            assert_eq!(cache.bytes(), bytes as u64, "{name} after {end}");
         }
     }
+}
+
+#[test]
+fn a_cache_of_layers_with_windows_stops_growing() {
+    let values = |name: &str, tokens| model(name, DType::F32).network.cached_values(tokens);
+    // All layers of Mistral see 5 tokens; some of Gemma 3 see all.
+    assert_eq!(values("mistral", 5_000), values("mistral", 5));
+    assert_eq!(values("llama", 5_000), 1_000 * values("llama", 5));
+    let gemma = values("gemma3", 5_000);
+    assert!(gemma > values("gemma3", 5) && gemma < 1_000 * values("gemma3", 5));
 }
 
 /// The model with adapters of all maps, whose values a formula gives.
@@ -173,20 +172,7 @@ fn tuned(name: &str, dtype: DType, tuning: FineTuning) -> Loaded<Gpt> {
         ..make(Head::Pretrained, dtype)
     };
     let mut loaded = opened(&folder(name)).language_model(&options).unwrap();
-    for index in 0..loaded.parameters.len() {
-        let like = loaded.parameters.at(index).tensor.clone();
-        let shift = f64::from(u8::from(
-            loaded.parameters.at(index).name.ends_with("lora_B.weight"),
-        ));
-        let values = (0..like.elem_count()).map(|i| 0.2 * (0.7 * i as f64 + 0.3 * shift).sin());
-        let values = Tensor::from_iter(values, like.device()).unwrap();
-        let values = values
-            .reshape(like.shape())
-            .unwrap()
-            .to_dtype(dtype)
-            .unwrap();
-        loaded.parameters.set(index, values).unwrap();
-    }
+    set_adapters(&mut loaded.parameters);
     loaded
 }
 
@@ -201,17 +187,6 @@ fn targets() -> Vec<u32> {
         }
     };
     (0..ids.len()).map(next).collect()
-}
-
-/// Ebb's name of PEFT's tensor.
-fn our_name(theirs: &str) -> String {
-    let rest = theirs.strip_prefix("model.layers.").unwrap();
-    let (block, map) = rest.split_once('.').unwrap();
-    let (theirs, ours) = MAPS
-        .iter()
-        .find(|(theirs, _)| map.starts_with(theirs))
-        .unwrap();
-    format!("blocks.{block}.{ours}{}", &map[theirs.len()..])
 }
 
 /// Checks the loss and the gradients of adapters against those of PEFT in `reference`.
@@ -234,9 +209,7 @@ fn check_gradients(
     assert_eq!(all.len(), loaded.parameters.len(), "{name}");
     let (mut found, mut expected) = (Vec::new(), Vec::new());
     for (theirs, sum) in all {
-        let ours = our_name(theirs);
-        let mut parameters = loaded.parameters.iter();
-        let index = parameters.position(|p| p.name == ours).unwrap();
+        let index = index_of(&loaded.parameters, theirs);
         let gradient = to_f64(gradients[index].as_ref().unwrap()).unwrap();
         let terms = gradient.iter().enumerate();
         let terms = terms.map(|(i, g)| g * (i as f64).cos());
@@ -279,29 +252,95 @@ fn rank_stabilized_adapters_of_some_maps_have_the_gradients_of_peft() {
     }
 }
 
+/// PEFT multiplies the terms of adapters by the same factors, with and without rank stabilization.
 #[test]
-fn decomposed_adapters_have_the_gradients_of_peft() {
-    for name in ["llama", "phi3"] {
-        let reference = reference(name);
-        let Some(reference) = reference.get("decomposed") else {
-            println!("skipped: {name} has no reference; run make_decoders.py again");
-            continue;
+fn adapters_are_scaled_as_in_peft() {
+    let file = fixture("decoders").join("scales.json");
+    let scales: Json = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let scales = scales.as_array().unwrap();
+    assert_eq!(scales.len(), 20);
+    for scale in scales {
+        let number = |key: &str| scale[key].as_f64().unwrap();
+        let shape = AdapterShape {
+            is_rank_stabilized: scale["is_rank_stabilized"].as_bool().unwrap(),
+            ..AdapterShape::new(number("rank") as usize, number("alpha"))
         };
+        assert_eq!(added_weight(shape), number("scale"), "{scale}");
+    }
+}
+
+/// What a trained adapter of this shape adds to each value of its map, if `A` and `B` have a 1 in
+/// their first row and column, and zeros elsewhere.
+fn added_weight(shape: AdapterShape) -> f64 {
+    const SIDE: usize = 3;
+    let mut parameters = Parameters::default();
+    let device = &Device::Cpu;
+    let b = &mut ParameterBuilder::new(&mut parameters, 5, DType::F64, device);
+    let frozen = Tensor::zeros((SIDE, SIDE), DType::F64, device).unwrap();
+    let layer = AdaptedLinear::build(b, "query", FrozenLinear::new(frozen, None), shape).unwrap();
+    for index in 0..parameters.len() {
+        let like = parameters.at(index).tensor.clone();
+        let (rows, columns) = like.dims2().unwrap();
+        let is_down = parameters.at(index).name.ends_with("lora_A.weight");
+        let of_first = |at: usize| if is_down { at / columns } else { at % columns };
+        let values = (0..rows * columns).map(|at| f64::from(u8::from(of_first(at) == 0)));
+        let values = Tensor::from_iter(values, device).unwrap();
+        let values = values.reshape((rows, columns)).unwrap();
+        parameters.set(index, values).unwrap();
+    }
+    let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
+    let x = Tensor::from_vec(vec![1.0f64, 0.0, 0.0], (1, SIDE), device).unwrap();
+    let y = layer.forward(&tape, &Value::constant(x)).unwrap();
+    to_f64(y.tensor()).unwrap()[0]
+}
+
+#[test]
+fn decomposed_adapters_have_the_scores_and_the_gradients_of_peft() {
+    for name in ["llama", "phi3"] {
+        let reference = &reference(name)["decomposed"];
         for (dtype, kernels) in FORMS {
             for checkpointed in [0, 2] {
                 let mut loaded = tuned(name, dtype, decomposed(None));
-                check_gradients(name, &loaded, kernels, checkpointed, reference);
+                check_decomposed(name, &loaded, kernels, checkpointed, reference);
                 // Norms that were measured before are the same.
                 let shape = decomposed(None).adapter.unwrap();
                 measure_row_norms(&mut loaded.parameters, shape).unwrap();
                 assert!(measured(&loaded.parameters) > 0, "{name}");
-                check_gradients(name, &loaded, kernels, checkpointed, reference);
+                check_decomposed(name, &loaded, kernels, checkpointed, reference);
                 let first = loaded.parameters.at(0).tensor.clone();
                 loaded.parameters.set(0, first).unwrap();
                 assert_eq!(measured(&loaded.parameters), 0, "{name}");
             }
         }
     }
+}
+
+/// Checks the scores, the loss and every value of the gradients of `A`, `B` and the magnitudes.
+fn check_decomposed(
+    name: &str,
+    loaded: &Loaded<Gpt>,
+    kernels: Kernels,
+    checkpointed: usize,
+    reference: &Json,
+) {
+    let network = &loaded.network;
+    let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), kernels);
+    let scores = network.scores(&tape, &ids(TOKENS), SAMPLES).unwrap();
+    let scores = to_f64(scores.tensor()).unwrap();
+    near(name, &scores, &numbers(&reference["scores"]), APART);
+    let tape = Tape::record(&loaded.parameters, Cancel::default(), kernels);
+    let loss = network.loss(&tape, &ids(TOKENS), &targets(), SAMPLES, checkpointed);
+    let loss = loss.unwrap();
+    let found = to_f64(loss.sum.tensor()).unwrap();
+    near(name, &found, &[reference["loss"].as_f64().unwrap()], APART);
+    let gradients = tape.backward(vec![(loss.sum, 1.0)]).unwrap();
+    let gradients: Vec<Tensor> = gradients.into_iter().map(Option::unwrap).collect();
+    assert_gradients(
+        name,
+        &loaded.parameters,
+        &gradients,
+        &reference["gradients"],
+    );
 }
 
 /// Number of maps whose norms have been measured.
@@ -316,7 +355,7 @@ fn decomposed(bits: Option<Bits>) -> FineTuning {
         trained: TrainedLayers::Head,
         adapter: Some(AdapterShape {
             is_weight_decomposed: true,
-            ..AdapterShape::new(2, 6.0)
+            ..AdapterShape::new(4, 6.0)
         }),
         bits,
     }
@@ -417,7 +456,8 @@ fn packed_documents_have_the_loss_of_separate_ones() {
 fn frozen_weights_can_be_quantized() {
     for name in MODELS {
         let expected = reference(name)["loss"].as_f64().unwrap();
-        for (bits, bar) in [(Bits::Eight, 0.01), (Bits::Four, 0.15)] {
+        let kinds = [(Bits::Eight, 0.01), (Bits::Four, 0.15), (Bits::Nf4, 0.15)];
+        for (bits, bar) in kinds {
             let loaded = adapted(name, DType::F32, Some(bits));
             let tape = Tape::forward_only(&loaded.parameters, Cancel::default(), Kernels::Fused);
             let loss = loaded

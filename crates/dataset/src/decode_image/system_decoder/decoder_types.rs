@@ -73,7 +73,7 @@ impl ImageProperties {
         if (self.header.width as usize, self.header.height as usize) == (width, height) {
             Ok(())
         } else {
-            Err(damaged("its parts disagree about its size"))
+            Err(damaged("its parts contain different sizes"))
         }
     }
 

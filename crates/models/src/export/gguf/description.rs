@@ -150,11 +150,11 @@ impl<'a> Description<'a> {
             || (has.projection && !biases.projection)
             || (has.feed_forward && !biases.feed_forward)
         {
-            return Err(refuse("its linear maps have biases"));
+            return Err(refuse("the linear layers have biases"));
         }
         let is_gemma = shape.norms == DecoderNorms::Both;
         if (shape.gate == Gate::Gelu) != is_gemma {
-            return Err(refuse("its feed-forward layers have an unusual activation"));
+            return Err(refuse("the feed-forward layers have an unusual activation"));
         }
         let mut layers = shape.layers.iter().enumerate();
         let is_expected = |(index, layer): (usize, &crate::decoder::DecoderLayer)| {
@@ -170,7 +170,7 @@ impl<'a> Description<'a> {
             return Ok(());
         }
         Err(refuse(
-            "its sliding windows or positions are in other layers than in the published models",
+            "the sliding windows or positions are not in the same layers as in the published models",
         ))
     }
 
@@ -183,11 +183,13 @@ impl<'a> Description<'a> {
             shape.head_width
         };
         if (shape.attention_scale * (scaled as f64).sqrt() - 1.0).abs() > 1e-6 {
-            return Err(refuse("its attention has an unusual scale"));
+            return Err(refuse("the attention has an unusual scale"));
         }
         let caps = (shape.attention_cap.is_some(), shape.score_cap.is_some());
         if caps != (self.is_gemma2(), self.is_gemma2()) {
-            return Err(refuse("its scores have an unusual bound"));
+            return Err(refuse(
+                "the attention scores or the output scores have an unusual cap",
+            ));
         }
         Ok(())
     }
@@ -215,7 +217,7 @@ impl<'a> Description<'a> {
                 truncate: true,
                 ..
             } if *beta == (32.0, 1.0) && (attention - 0.1 * factor.ln() - 1.0).abs() < 1e-6 => {}
-            _ => return Err(refuse("its positions are scaled in an unusual way")),
+            _ => return Err(refuse("the positions are scaled in an unusual way")),
         }
         if let Some(local) = self.shape.ropes.get(1)
             && (local.theta != GEMMA3_LOCAL_THETA || local.scaling != RopeScaling::None)

@@ -28,21 +28,23 @@ pub(super) fn check_settings(json: &Json) -> Result<(), String> {
         }
     }
     if model["dropout"].as_f64().is_some_and(|share| share > 0.0) {
-        return Err("it leaves out merges at random (dropout)".to_owned());
+        return Err("the tokenizer leaves out merges at random (dropout)".to_owned());
     }
     for token in json["added_tokens"].as_array().into_iter().flatten() {
         let is_set = |key: &str| token[key].as_bool() == Some(true);
         let name = token["content"].as_str().unwrap_or_default();
         if is_set("single_word") {
             return Err(format!(
-                "it finds the token {name:?} as a whole word only (single_word)"
+                "the tokenizer finds the token {name:?} only as a whole word (single_word)"
             ));
         }
         // llama.cpp has a rule of its own for the white space at special tokens, and at this one.
         let has_rule = is_set("special") || name == PHI3_END;
         let strips = ["lstrip", "rstrip"].into_iter().find(|key| is_set(key));
         if let Some(key) = strips.filter(|_| !has_rule) {
-            return Err(format!("its token {name:?} takes up white space ({key})"));
+            return Err(format!(
+                "the token {name:?} removes the white space next to it ({key})"
+            ));
         }
     }
     Ok(())
@@ -59,11 +61,13 @@ pub(super) fn check_byte_pairs(
     for merge in merges {
         let [first, second] = merge;
         if first.contains(' ') || second.contains(' ') {
-            return Err(format!("its merge of {first:?} and {second:?} has a space"));
+            return Err(format!(
+                "the merge of {first:?} and {second:?} contains a space"
+            ));
         }
         if !known.insert(merge) {
             return Err(format!(
-                "it has the merge of {first:?} and {second:?} twice"
+                "the tokenizer has the merge of {first:?} and {second:?} twice"
             ));
         }
     }
@@ -72,7 +76,7 @@ pub(super) fn check_byte_pairs(
         && let Some(missing) = byte_letters().find(|letter| !ids.contains_key(&letter.to_string()))
     {
         return Err(format!(
-            "it replaces bytes without a token, such as {missing:?}, by {unknown:?} (unk_token)"
+            "the tokenizer replaces bytes without a token, such as {missing:?}, with {unknown:?} (unk_token)"
         ));
     }
     Ok(())
@@ -94,13 +98,15 @@ pub(super) fn check_scored_settings(
     ids: &HashMap<String, u32>,
 ) -> Result<(), String> {
     if model["ignore_merges"].as_bool() == Some(true) {
-        return Err("it looks up whole texts before it merges (ignore_merges)".to_owned());
+        return Err(
+            "the tokenizer looks up whole texts before it merges (ignore_merges)".to_owned(),
+        );
     }
     // llama.cpp ends the process if it needs a missing one.
     let mut byte_tokens = (0..=255u8).map(|byte| format!("<0x{byte:02X}>"));
     if let Some(missing) = byte_tokens.find(|name| !ids.contains_key(name)) {
         return Err(format!(
-            "it has no token {missing} for a byte, although it uses such tokens (byte_fallback)"
+            "the tokenizer lacks the token {missing} for a byte, although it uses tokens for bytes (byte_fallback)"
         ));
     }
     Ok(())
@@ -130,7 +136,7 @@ impl<'a> MergedTokens<'a> {
             let is_checked = self.tokens.contains(&*token) && !is_run(&token);
             if token != before && is_checked && !begun.insert(token.clone()) {
                 return Err(format!(
-                    "its merges to the token {token:?} do not stand together, so no score can express their order"
+                    "the list of merges builds the token {token:?} in several places, but llama.cpp can store only one rank (score) for each token"
                 ));
             }
             before = token;
@@ -141,14 +147,17 @@ impl<'a> MergedTokens<'a> {
         tokens.sort_unstable();
         for token in tokens {
             if token.len() > MAX_TOKEN_BYTES {
-                return Err(format!("it has a token of {} bytes", token.len()));
+                return Err(format!(
+                    "the tokenizer has a token of {} bytes",
+                    token.len()
+                ));
             }
             for (at, _) in token.char_indices().skip(1) {
                 let (first, second) = token.split_at(at);
                 let is_formed = self.tokens.contains(first) && self.tokens.contains(second);
                 if is_formed && !merges.contains(&[first, second]) {
                     return Err(format!(
-                        "it does not merge {first:?} and {second:?}, although it has the token {token:?} (older versions of transformers left out such merges; convert the tokenizer again with a current version)"
+                        "the tokenizer has the token {token:?}, but does not merge {first:?} and {second:?} (older versions of transformers left out such merges; convert the tokenizer again with a current version)"
                     ));
                 }
             }
@@ -200,7 +209,10 @@ mod tests {
         );
         let apart = [["a", "b"], ["ab", "a"], ["b", "a"], ["a", "ba"]];
         let apart = scores(&tokens, &apart).expect_err("two merges to aba are apart");
-        assert!(apart.contains("\"aba\" do not stand together"), "{apart}");
+        assert!(
+            apart.contains("the token \"aba\" in several places"),
+            "{apart}"
+        );
         // Merges of longer left parts come first, as current versions of transformers sort them.
         let mixed = [
             ["___", "_"],
@@ -255,7 +267,7 @@ mod tests {
         let twice = pairs(json!({}), &[["a", "a"], ["a", "a"]]).expect_err("it is there twice");
         assert!(twice.contains("twice"), "{twice}");
         let space = pairs(json!({}), &[["a", " a"]]).expect_err("it has a space");
-        assert!(space.contains("has a space"), "{space}");
+        assert!(space.contains("contains a space"), "{space}");
         let unknown = pairs(json!({"unk_token": "<unk>"}), &[]).expect_err("bytes are missing");
         assert!(unknown.contains("unk_token"), "{unknown}");
         let whole = check_scored_settings(&json!({"ignore_merges": true}), &ids);

@@ -10,6 +10,9 @@ use super::tokenizer_checks::{
 };
 use crate::error::{ModelError, Result, at};
 use crate::hub_format::JsonConfig;
+use crate::hub_format::token_types::{
+    BYTE, CONTROL, LLAMA3_SPLIT, NORMAL, QWEN2_SPLIT, SPACE, UNKNOWN, UNUSED, USER_DEFINED,
+};
 use candle_core::quantized::gguf_file::Value;
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
@@ -17,22 +20,9 @@ use std::path::Path;
 
 /// Most bytes of a `tokenizer.json`.
 const MAX_BYTES: u64 = 64 << 20;
-/// The rules that split texts, and their names in llama.cpp.
-const LLAMA3_SPLIT: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2_SPLIT: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// The character that stands for a space in SentencePiece.
-const SPACE: &str = "\u{2581}";
 
 /// Special tokens of Phi-3 that llama.cpp looks up.
 const PHI3_TOKENS: [&str; 4] = ["</s>", "<unk>", "<s>", "<|endoftext|>"];
-
-/// Types of tokens in llama.cpp.
-const NORMAL: i32 = 1;
-const UNKNOWN: i32 = 2;
-const CONTROL: i32 = 3;
-const USER_DEFINED: i32 = 4;
-const UNUSED: i32 = 5;
-const BYTE: i32 = 6;
 
 /// A vocabulary that llama.cpp tokenizes with in the same way.
 #[derive(Debug)]
@@ -85,7 +75,7 @@ impl Vocabulary {
         let model = &json["model"];
         let vocabulary = model["vocab"].as_object();
         let (Some(vocabulary), Some("BPE")) = (vocabulary, model["type"].as_str()) else {
-            return Err(source.refuse("its model is not byte-pair encoding"));
+            return Err(source.refuse("the model of the tokenizer is not byte-pair encoding"));
         };
         check_settings(&json).map_err(|what| source.refuse(&what))?;
         let mut ids: HashMap<String, u32> = HashMap::new();
@@ -168,7 +158,7 @@ impl Vocabulary {
 impl Source<'_> {
     fn refuse(&self, what: &str) -> ModelError {
         ModelError::NotExportable(format!(
-            "llama.cpp would tokenize texts in another way than {}: {what}. Export the model as a Hugging Face folder instead.",
+            "llama.cpp would split texts into other tokens than {}: {what}. Export the model as a Hugging Face folder instead.",
             self.path.display()
         ))
     }
@@ -219,7 +209,7 @@ impl Source<'_> {
             return Err(self.refuse("it normalizes texts"));
         }
         let Some(split) = self.split() else {
-            return Err(self.refuse("it splits texts by a rule that Ebb does not know"));
+            return Err(self.refuse("the tokenizer splits texts by a rule that Ebb does not know"));
         };
         let pairs = self.merges()?;
         check_byte_pairs(&self.json["model"], ids, &pairs).map_err(|what| self.refuse(&what))?;
@@ -266,12 +256,12 @@ impl Source<'_> {
     fn merges(&self) -> Result<Vec<[&str; 2]>> {
         let listed = self.json["model"]["merges"].as_array();
         let pairs: Option<Vec<[&str; 2]>> = listed.into_iter().flatten().map(merge_pair).collect();
-        pairs.ok_or_else(|| self.refuse("its merges are not pairs"))
+        pairs.ok_or_else(|| self.refuse("the merges are not pairs of tokens"))
     }
 
     fn scored(&self, ids: &HashMap<String, u32>, rows: usize) -> Result<Kind> {
         let Some(adds_space) = self.adds_space() else {
-            return Err(self.refuse("it writes spaces in a way that Ebb does not know"));
+            return Err(self.refuse("the tokenizer writes spaces in a way that Ebb does not know"));
         };
         let model = &self.json["model"];
         check_scored_settings(model, ids).map_err(|what| self.refuse(&what))?;

@@ -52,7 +52,7 @@ pub(super) fn refuse_unknown_keys(config: &JsonConfig) -> Result<()> {
         return Ok(());
     }
     let reason = format!(
-        "the config has settings that Ebb does not know: {}; Ebb would compute another network",
+        "the config has settings that Ebb does not know: {}; without them, Ebb would compute a different network",
         unknown.join(", ")
     );
     Err(config.refuse(reason))
