@@ -53,7 +53,7 @@ pub(crate) fn compare_with_baseline(accuracies: &Accuracies) -> String {
         let share = format!("{:.0} %", 100.0 * parts.baseline_share);
         if parts.baseline_share >= 1.0 {
             return format!(
-                "The baseline alone reaches {baseline}, and the network alone {network}. Together they are no better, so Ebb predicts with the baseline; pretrained weights (--from) may be better"
+                "The baseline alone reaches {baseline}, and the network alone {network}. The two together are no better, so Ebb predicts with the baseline; pretrained weights (--from) may be better"
             );
         }
         return format!(
@@ -115,7 +115,7 @@ mod tests {
         );
         assert_eq!(
             compare(0.812, Some(1.0)),
-            "The baseline alone reaches 81.2 %, and the network alone 70.0 %. Together they are no better, so Ebb predicts with the baseline; pretrained weights (--from) may be better"
+            "The baseline alone reaches 81.2 %, and the network alone 70.0 %. The two together are no better, so Ebb predicts with the baseline; pretrained weights (--from) may be better"
         );
     }
 

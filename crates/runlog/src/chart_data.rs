@@ -5,6 +5,7 @@ use crate::decimate::{self, Decimated, Rule};
 use crate::fold_events::Run;
 use crate::live_state::MEMORY_COLUMNS;
 use crate::loss_smoothing::smoothed;
+use crate::machine_memory::MACHINE_COLUMNS;
 use crate::metric_text::{describe_metrics, metric_name, metric_value};
 use crate::run_view::{Mark, PackedArray, PullHeader, StressTestSpan};
 use crate::step_series::{LOSS_COLUMNS, STEP_COLUMNS};
@@ -58,6 +59,14 @@ const MEMORY_ARRAYS: [&str; 1 + MEMORY_COLUMNS] = [
     "memory.thermal",
 ];
 
+/// The times of the memory of one rank of a group, then its columns.
+const MACHINE_ARRAYS: [&str; 1 + MACHINE_COLUMNS] = [
+    "machine.at",
+    "machine.ebb",
+    "machine.others",
+    "machine.budget",
+];
+
 /// The further columns of `Run::steps`.
 const STEP_ARRAYS: [&str; STEP_COLUMNS - LOSS_COLUMNS] = [
     "loss.gradient_norm",
@@ -84,6 +93,10 @@ const MEMORY_RULES: [Rule; MEMORY_COLUMNS] = [
     Rule::Extremes,
     Rule::Last,
 ];
+
+/// How the columns of the memory of a rank are decimated: as those of `Run::memory`.
+const MACHINE_RULES: [Rule; MACHINE_COLUMNS] =
+    [Rule::AtHighest(&[0]), Rule::AtHighest(&[0]), Rule::Lowest];
 
 /// How the columns of `Run::steps` are decimated.
 const STEP_RULES: [Rule; STEP_COLUMNS] = [
@@ -129,6 +142,8 @@ pub struct Query {
     pub seen: u64,
     /// Steps that the smoothed loss covers; `None` are ten.
     pub smoothed_steps: Option<f64>,
+    /// The rank of a group whose memory is selected; `None` is the first other than 0.
+    pub rank: Option<u32>,
 }
 
 impl Run {
@@ -148,6 +163,7 @@ impl Run {
             columns,
             seen,
             smoothed_steps: None,
+            rank: None,
         })
     }
 
@@ -201,7 +217,34 @@ impl Run {
             &["evaluation.at", "evaluation.loss", "evaluation.metric"],
             decimate::line(&self.evaluation_series(), from, to, columns),
         );
+        if let Some(rank) = self.shown_rank(query.rank)
+            && let Some(memory) = self.memory_of_rank(rank, from, to, columns)
+        {
+            pull.header.shown_rank = Some(rank);
+            pull.add(&MACHINE_ARRAYS, memory);
+        }
         pull
+    }
+
+    /// The rank whose memory is shown: the chosen one if it is in the group, else the first other
+    /// than 0, whose memory is that of the run.
+    fn shown_rank(&self, chosen: Option<u32>) -> Option<u32> {
+        let ranks = self.machines.views.iter().map(|view| view.member.rank);
+        let chosen = chosen.filter(|chosen| ranks.clone().any(|rank| rank == *chosen));
+        chosen.or_else(|| ranks.take(2).next_back())
+    }
+
+    /// The memory of a rank of the group in a time range: Ebb's footprint, what others use, and the
+    /// budget line, in bytes. `None` if it is not recorded.
+    pub(crate) fn memory_of_rank(
+        &self,
+        rank: u32,
+        from: f64,
+        to: f64,
+        columns: u32,
+    ) -> Option<Decimated<MACHINE_COLUMNS>> {
+        let all = self.machines.memory.of_rank(rank)?;
+        Some(decimate::summary(&all, &MACHINE_RULES, from, to, columns))
     }
 
     /// The values of the steps, with the loss smoothed over about `smoothed_steps`.
@@ -273,6 +316,7 @@ impl Run {
                 .and_then(|newest| metric_name(newest, &self.targets())),
             last_minutes: self.last_minutes.clone(),
             group: self.group(),
+            shown_rank: None,
             arrays: Vec::new(),
         }
     }

@@ -78,9 +78,9 @@ choice! {
     Augmentation {
         /// Random crop, mirror and color.
         Standard = "standard",
-        /// Random crop of most of the image, mirror and color.
+        /// Random crop of at least 80 % of the image, mirror and color.
         Light = "light",
-        /// Random crop and color.
+        /// Random rotation, slant, zoom, shift and color, without crop and mirror.
         NoMirror = "no-mirror",
         /// Smaller crops, and RandAugment (Cubuk et al. 2020).
         RandAugment = "randaugment",
@@ -266,6 +266,8 @@ choice! {
 choice! {
     /// What the machines of a run have in parts instead of completely.
     ShardingChoice {
+        /// The optimizer state, if a machine has no memory for all of it.
+        Auto = "auto",
         /// Nothing.
         None = "none",
         /// The optimizer state (ZeRO stage 1, Rajbhandari et al. 2020).

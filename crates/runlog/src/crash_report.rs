@@ -286,7 +286,7 @@ struct Growth {
 
 fn footprint_message(last: &Sample) -> String {
     format!(
-        "Ebb used {}, its budget was {}, and {} were free.",
+        "Ebb used {}, its budget was {}, and {} was free.",
         format_bytes(last.memory.own_bytes),
         format_bytes(last.budget_bytes),
         format_bytes(last.memory.available_bytes)
@@ -295,7 +295,7 @@ fn footprint_message(last: &Sample) -> String {
 
 fn cause_text(cause: Component, sample: &MemorySample) -> String {
     match cause {
-        Component::Headroom => format!("only {} were free", format_bytes(sample.available_bytes)),
+        Component::Headroom => format!("only {} was free", format_bytes(sample.available_bytes)),
         Component::Device => "the GPU's memory was nearly full".into(),
         Component::Kernel if sample.stall_fraction.is_some() => {
             "apps had to wait for memory".into()

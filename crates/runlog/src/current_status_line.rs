@@ -103,9 +103,9 @@ impl Run {
                 " A larger micro-batch is no faster here."
             }
             Some(mark) if mark.cause == Component::Device => {
-                " It grows back by itself when the device allows it."
+                " The micro-batch grows again when the device allows it."
             }
-            Some(_) => " It grows back by itself when memory is free.",
+            Some(_) => " The micro-batch grows again when memory is free.",
             None => "",
         };
         format!("{samples} samples per step, {split}.{outlook}")

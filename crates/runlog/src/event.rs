@@ -287,6 +287,11 @@ pub enum RunEvent {
         members: Vec<GroupMember>,
         /// The group as a sentence: "Training on 2 machines: studio (rank 0), air (rank 1)".
         message: String,
+        /// Steps after which the processes exchange their weights, which changes the training. 0 if
+        /// they exchange their gradients in each step.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        #[ts(optional, as = "Option<u64>")]
+        sync_every: u64,
     },
     /// How the processes of a group shared the work since the previous event of this kind: about
     /// once a second.

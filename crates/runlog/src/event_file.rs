@@ -259,7 +259,7 @@ struct Kind {
 fn parse_event(line: &[u8]) -> Result<RunEvent, String> {
     let begins_value = |byte: &&u8| matches!(byte, b',' | b'[' | b'{');
     if line.iter().filter(begins_value).count() > MAX_LINE_VALUES {
-        return Err("it has millions of values".to_owned());
+        return Err("the line has millions of values".to_owned());
     }
     serde_json::from_slice(line).map_err(|error| error.to_string())
 }

@@ -309,10 +309,19 @@ impl Run {
 
     fn apply_group(&mut self, event: &RunEvent) {
         match event {
-            RunEvent::Group { at_ms, message, .. } => {
+            RunEvent::Group {
+                at_ms,
+                message,
+                sync_every,
+                ..
+            } => {
                 self.machines.apply(event);
-                let detail = status_text::GROUP_DETAIL.to_owned();
-                self.set_status_line(*at_ms, message.clone(), detail);
+                let detail = if *sync_every > 0 {
+                    status_text::RARE_EXCHANGE_DETAIL
+                } else {
+                    status_text::GROUP_DETAIL
+                };
+                self.set_status_line(*at_ms, message.clone(), detail.to_owned());
             }
             RunEvent::Machine {
                 rank,

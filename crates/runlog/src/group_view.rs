@@ -1,14 +1,17 @@
 //! The machines of a run that several train, folded from its events.
 
-use crate::amounts::{format_bytes, format_percent};
+use crate::amounts::{counted, format_bytes, format_count, format_percent};
 use crate::event::RunEvent;
+use crate::machine_memory::MachineMemory;
 use crate::machines::{GroupMember, MachineShare};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use ts_rs::TS;
 
 /// Most changes that are kept.
-const MAX_CHANGES: usize = 20;
+const MAX_CHANGES: usize = 100;
+/// If more machines than this leave or join at once, they are counted instead of named.
+const MAX_NAMED: usize = 4;
 
 /// The code of a run that failed because a machine was lost.
 const LOST: &str = "group";
@@ -103,6 +106,10 @@ pub(crate) struct Machines {
     changes: VecDeque<GroupChange>,
     /// Part of the time that adding up the gradients takes, `0.0..=1.0`.
     pub(crate) exchange_fraction: Option<f64>,
+    /// The memory of each machine over time.
+    pub(crate) memory: MachineMemory,
+    /// The newest group, also after it has ended.
+    newest: Vec<GroupMember>,
 }
 
 impl Machines {
@@ -115,11 +122,15 @@ impl Machines {
         })
     }
 
-    /// Takes the members of a new group.
+    /// Takes the members of a new group, or those that are left if a rank has ended.
     fn begin(&mut self, members: &[GroupMember]) {
-        let view = |member: &GroupMember| RankView {
-            member: member.clone(),
-            ..RankView::default()
+        let known = std::mem::take(&mut self.views);
+        let view = |member: &GroupMember| {
+            let known = known.iter().find(|view| view.member == *member);
+            known.cloned().unwrap_or_else(|| RankView {
+                member: member.clone(),
+                ..RankView::default()
+            })
         };
         self.views = members.iter().map(view).collect();
         self.exchange_fraction = None;
@@ -130,6 +141,7 @@ impl Machines {
     pub(crate) fn end(&mut self, at_ms: u64) {
         self.views.clear();
         self.exchange_fraction = None;
+        self.memory.end(at_ms);
         for change in &mut self.changes {
             change.at_ms = change.at_ms.min(at_ms);
         }
@@ -142,9 +154,15 @@ impl Machines {
                 step,
                 members,
                 message,
+                ..
             } => {
                 self.begin(members);
+                self.memory.begin(members, *at_ms);
                 self.change(*at_ms, *step, message.clone());
+                let before = std::mem::replace(&mut self.newest, members.clone());
+                for message in differences(&before, members) {
+                    self.change(*at_ms, *step, message);
+                }
             }
             RunEvent::Machine {
                 at_ms,
@@ -199,11 +217,12 @@ impl Machines {
             if share.is_suspended != view.last.is_suspended {
                 let name = view.name();
                 changes.push(if share.is_suspended {
-                    format!("{name} has freed its weights: its memory is short")
+                    format!("{name} has freed its weights, because its memory is short")
                 } else {
-                    format!("{name} has its weights again and takes part")
+                    format!("{name} has loaded the weights again and continues training")
                 });
             }
+            self.memory.add(share, at_ms);
             view.samples += share.samples;
             view.share = share.samples as f64 / all.max(1) as f64;
             view.times = times(share);
@@ -213,6 +232,47 @@ impl Machines {
             self.change(at_ms, step, message);
         }
     }
+}
+
+/// What distinguishes a group from the one before: "air has left the group".
+fn differences(before: &[GroupMember], now: &[GroupMember]) -> Vec<String> {
+    if before.is_empty() {
+        return Vec::new();
+    }
+    let count = |members: &[GroupMember], host: &str| {
+        members.iter().filter(|member| member.host == host).count() as u64
+    };
+    let mut hosts: Vec<&str> = Vec::new();
+    for member in before.iter().chain(now) {
+        if !hosts.contains(&member.host.as_str()) {
+            hosts.push(&member.host);
+        }
+    }
+    let (mut left, mut joined, mut messages) = (Vec::new(), Vec::new(), Vec::new());
+    for host in hosts {
+        match (count(before, host), count(now, host)) {
+            (_, 0) => left.push(host),
+            (0, _) => joined.push(host),
+            (old, new) if old != new => {
+                let processes = counted(new, "process", "processes");
+                messages.push(format!("{host} now trains in {processes} instead of {old}"));
+            }
+            _ => {}
+        }
+    }
+    let (one, many) = ("has left the group", "machines have left the group");
+    messages.extend(named(&left, one, many));
+    let (one, many) = ("has joined the group", "machines have joined the group");
+    messages.extend(named(&joined, one, many));
+    messages
+}
+
+/// A sentence for each machine, or one that counts them.
+fn named(hosts: &[&str], one: &str, many: &str) -> Vec<String> {
+    if hosts.len() > MAX_NAMED {
+        return vec![format!("{} {many}", format_count(hosts.len() as u64))];
+    }
+    hosts.iter().map(|host| format!("{host} {one}")).collect()
 }
 
 fn times(share: &MachineShare) -> Option<RankTimes> {
@@ -238,6 +298,7 @@ mod tests {
             step: 0,
             message: describe_group(&members),
             members,
+            sync_every: 0,
         }
     }
 
@@ -285,6 +346,27 @@ mod tests {
     }
 
     #[test]
+    fn ranks_that_are_left_keep_what_they_did() {
+        let mut machines = Machines::default();
+        machines.apply(&group(&["studio", "air"]));
+        machines.apply(&report([48, 16], false));
+        let left = vec![member(0, "studio")];
+        machines.apply(&RunEvent::Group {
+            at_ms: 7,
+            step: 4,
+            message: "rank 1 (air) ended".to_owned(),
+            members: left,
+            sync_every: 0,
+        });
+        assert_eq!(machines.views.len(), 1);
+        assert_eq!(machines.views[0].samples, 48);
+        // A group that begins anew starts from nothing.
+        machines.end(7);
+        machines.apply(&group(&["studio", "air"]));
+        assert_eq!(machines.views[0].samples, 0);
+    }
+
+    #[test]
     fn every_change_of_the_group_has_its_sentence() {
         let mut machines = Machines::default();
         machines.apply(&group(&["studio", "air"]));
@@ -316,14 +398,40 @@ mod tests {
             reported,
             [
                 "Training on 2 machines: studio (rank 0), air (rank 1)",
-                "rank 1 (air) has freed its weights: its memory is short",
+                "rank 1 (air) has freed its weights, because its memory is short",
                 "rank 1 (air): Micro-batch reduced from 16 to 8",
-                "rank 1 (air) has its weights again and takes part",
+                "rank 1 (air) has loaded the weights again and continues training",
                 "rank 1 (air) has not answered for 60 s",
                 "Training in 1 process on studio",
+                "air has left the group",
             ]
         );
         assert_eq!(view.changes[4].at_ms, 40, "before the clock was set back");
         assert_eq!(view.ranks.len(), 1);
+    }
+
+    #[test]
+    fn machines_that_leave_and_join_are_named() {
+        let members = |hosts: &[&str]| -> Vec<GroupMember> {
+            let ranks = (0..).zip(hosts);
+            ranks.map(|(rank, host)| member(rank, host)).collect()
+        };
+        let changes = |before: &[&str], now: &[&str]| differences(&members(before), &members(now));
+        assert!(
+            changes(&[], &["studio", "air"]).is_empty(),
+            "the first group"
+        );
+        assert!(changes(&["studio", "air"], &["studio", "air"]).is_empty());
+        assert_eq!(
+            changes(&["studio", "air", "box", "box"], &["studio", "mini", "box"]),
+            [
+                "box now trains in 1 process instead of 2",
+                "air has left the group",
+                "mini has joined the group"
+            ]
+        );
+        let many = ["a", "b", "c", "d", "e", "f"];
+        assert_eq!(changes(&many, &["f"]), ["5 machines have left the group"]);
+        assert_eq!(changes(&["f"], &many), ["5 machines have joined the group"]);
     }
 }

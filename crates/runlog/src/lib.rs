@@ -51,6 +51,7 @@ mod records;
 mod baseline_text;
 mod non_finite_gradients;
 mod level_spans;
+mod machine_memory;
 mod group_view;
 mod fold_events;
 mod time_series;

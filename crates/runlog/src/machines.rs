@@ -41,6 +41,14 @@ pub struct MachineShare {
     pub micro_batch: u32,
     /// Footprint of its process, in bytes.
     pub own_bytes: u64,
+    /// Highest footprint of its process since the previous event, in bytes. Missing in events of
+    /// early versions.
+    #[serde(default)]
+    pub peak_bytes: u64,
+    /// What the system and other apps use on its machine, in bytes. Missing in events of early
+    /// versions.
+    #[serde(default)]
+    pub others_bytes: u64,
     /// The footprint that it allows itself, in bytes.
     pub budget_bytes: u64,
     /// Pressure level of its machine.
@@ -51,6 +59,11 @@ pub struct MachineShare {
 }
 
 impl MachineShare {
+    /// The highest known footprint of its process since the previous event, in bytes.
+    pub fn highest_bytes(&self) -> u64 {
+        self.peak_bytes.max(self.own_bytes)
+    }
+
     /// The fraction of the time in which the rank worked; `None` if no time has passed.
     pub fn utilization(&self) -> Option<f64> {
         self.fraction(self.busy_ms)

@@ -54,7 +54,7 @@ impl RunFolder {
         let json = json.map_err(RunlogError::disk("written", &path))?;
         if json.len() as u64 > MAX_BYTES {
             return Err(self.notes_not_saved(format!(
-                "they need {}, but Ebb reads at most {}; shorten them",
+                "the notes need {}, but Ebb reads at most {}; shorten them",
                 format_bytes(json.len() as u64),
                 format_bytes(MAX_BYTES)
             )));

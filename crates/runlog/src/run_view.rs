@@ -255,6 +255,10 @@ pub struct PullHeader {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[ts(optional)]
     pub group: Option<GroupView>,
+    /// The rank whose memory the arrays `machine.*` have; missing if they are missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub shown_rank: Option<u32>,
     /// The arrays that follow this header.
     pub arrays: Vec<PackedArray>,
 }

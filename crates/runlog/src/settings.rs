@@ -37,7 +37,7 @@ pub enum Allowed {
     Blocks,
     /// `head`, `last:N` or `all`.
     TrainedPart,
-    /// 8 or 4.
+    /// 8, nf4 or 4.
     Bits,
     /// A number of bytes of at least this many, or a size such as `8GB`.
     Bytes(u64),
@@ -168,170 +168,188 @@ settings! {
     /// Network to train, such as convnet or gpt_mini; `ebb plan FOLDER` lists the networks that
     /// suit the folder
     model: String = { Allowed::Name, Model, flag: "model" "NAME", default: "the smallest network for the task" };
-    /// Start from pretrained weights: a Hugging Face folder, or org/name to download them from the
-    /// hub that HF_ENDPOINT names
-    from: PathBuf = { Allowed::Path, Model, flag: "from" "FOLDER|ORG/NAME", default: "random weights" };
-    /// Part of the network that trains: head, last:N blocks, or all
+    /// Start from pretrained weights: a Hugging Face folder, a GGUF file, or org/name of a model.
+    /// Ebb downloads such a model from the hub whose address is in the environment variable
+    /// HF_ENDPOINT
+    from: PathBuf = { Allowed::Path, Model, flag: "from" "FOLDER|FILE|ORG/NAME", default: "random weights" };
+    /// Part of the network to train: head (only the new head), last:N (the head and the last N
+    /// blocks), or all
     train_only: TrainableLayers = { Allowed::TrainedPart, Model, flag: "train-only" "head|last:N|all", default: "all" };
     /// Freeze the pretrained weights and train low-rank adapters of this rank (LoRA)
     adapter_rank: u32 = { Allowed::Integer(1, 1024), Model, flag: "adapter" "RANK", default: "no adapters" };
     /// Kind of the adapters: lora, or dora, which also trains the norm of each row of the weights
     /// but takes longer
     adapter_kind: AdapterKind = { Allowed::Words(AdapterKind::WORDS), Model, flag: "adapter-kind" "lora|dora", default: "lora" };
-    /// Scale the adapters by this value divided by their rank
+    /// Alpha of the adapters. Their scale is alpha / rank or, with rank-stabilized scaling, alpha /
+    /// sqrt(rank)
     adapter_alpha: f64 = { Allowed::Number(1e-3, 1e4), Model, flag: "adapter-alpha" "ALPHA", default: "twice the rank" };
-    /// Divide the scale of the adapters by their rank (standard), or by the square root of the rank
+    /// How Ebb computes the scale of the adapters: alpha / rank (standard), or alpha / sqrt(rank)
     /// (rank-stabilized). With rank-stabilized, adapters of a high rank learn faster
     adapter_scaling: AdapterScaling = { Allowed::Words(AdapterScaling::WORDS), Model, flag: "adapter-scaling" "standard|rank-stabilized", default: "standard" };
-    /// Fraction of the inputs of the adapters that become zero at random in each training step
+    /// Dropout of the adapters: in each training step, Ebb sets this fraction of their inputs to
+    /// zero at random
     adapter_dropout: f64 = { Allowed::Number(0.0, 0.9), Model, flag: "adapter-dropout" "FRACTION", default: "0" };
-    /// Linear maps that get adapters, such as q_proj,v_proj; if a name is wrong, Ebb lists the
+    /// Linear layers that get adapters, such as q_proj,v_proj; if a name is wrong, Ebb lists the
     /// names in the model
-    adapter_targets: String = { Allowed::Name, Model, flag: "adapter-targets" "NAMES", default: "all linear maps of the blocks" };
-    /// Store frozen weights in 8 or 4 bits, which needs less memory but is slightly less exact
-    quantize: Quantize = { Allowed::Bits, Model, flag: "quantize" "8|4", default: "not quantized" };
-    /// Side of the square input image in pixels
+    adapter_targets: String = { Allowed::Name, Model, flag: "adapter-targets" "NAMES", default: "all linear layers of the blocks" };
+    /// Store frozen weights in 8 or 4 bits, which needs less memory but is slightly less exact. nf4
+    /// has 4 bits too, and is usually more exact than 4
+    quantize: Quantize = { Allowed::Bits, Model, flag: "quantize" "8|nf4|4", default: "not quantized" };
+    /// Width and height of the square input image, in pixels
     image_size: u32 = { Allowed::Integer(16, 1024), Data, flag: "image-size" "PIXELS", default: "the network's usual size, or the size of the images if they are smaller" };
-    /// Maximum length of a text or, for a language model, context length, in tokens
-    tokens: u32 = { Allowed::Integer(8, 4096), Data, flag: "tokens" "TOKENS", default: "chosen from the texts" };
-    /// Tokens of conversations to learn: completions, which are the answers of the assistant, or
-    /// all
+    /// Maximum length of a text in tokens; for a language model, the context length
+    tokens: u32 = { Allowed::Integer(8, 4096), Data, flag: "tokens" "TOKENS", default: "depends on the texts" };
+    /// Tokens of a conversation that count in the loss: completions (the answers of the assistant),
+    /// or all
     loss_on: LossOn = { Allowed::Words(LossOn::WORDS), Data, flag: "loss-on" "completions|all", default: "completions" };
     /// Pack several short conversations into one window. A token never attends to tokens of another
     /// conversation, so the loss stays the same
     packing: PackingChoice = { Allowed::Words(PackingChoice::WORDS), Data, flag: "packing" "auto|on|off", default: "auto: on if most conversations are shorter than half a window" };
     /// Size of the vocabulary to learn from the texts, in tokens
-    vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "chosen from the texts; language models use single bytes" };
+    vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "depends on the texts; language models use single bytes" };
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones
-    class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none" };
+    class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none; balanced if a class has a tenth of the samples of another" };
     /// Baseline: a simple model of the edges and colors of images, or of the word and character
-    /// n-grams of labeled texts. It trains in seconds before the network. combined predicts with
-    /// the network and the baseline together, ngrams only compares the two, and none trains no
-    /// baseline
+    /// n-grams of labeled texts. It trains in seconds before the network. With combined, Ebb
+    /// predicts with the network and the baseline together; with ngrams, it only compares the two;
+    /// with none, it trains no baseline
     baseline: BaselineChoice = { Allowed::Words(BaselineChoice::WORDS), Run, flag: "baseline" "combined|ngrams|none", default: "combined" };
-    /// Column that holds the texts, by name or by number from 1
-    text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from the cells" };
-    /// Column that holds the labels, by name or by number from 1
-    label_column: String = { Allowed::Name, Data, flag: "label-column" "COLUMN", default: "recognized from the cells" };
+    /// Column of the texts: its name, or its number (the first column is 1)
+    text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from the contents of the columns" };
+    /// Column of the labels: its name, or its number (the first column is 1)
+    label_column: String = { Allowed::Name, Data, flag: "label-column" "COLUMN", default: "recognized from the contents of the columns" };
     /// How Ebb chooses the tokens to keep: learned, random, every-kth or frequency
     policy: DropPolicyChoice = { Allowed::Words(DropPolicyChoice::WORDS), Compression, flag: "policy" "POLICY", default: "learned" };
     /// How the policy is trained: joint, gumbel or policy-gradient
     policy_training: PolicyTraining = { Allowed::Words(PolicyTraining::WORDS), Compression, flag: "policy-training" "METHOD", default: "joint", key_was: "policy_learning", flag_was: "policy-learning" };
-    /// Fraction of the tokens of each window that is kept
-    keep_fraction: f64 = { Allowed::Number(0.01, 0.99), Compression, flag: "keep-fraction" "FRACTION", default: "0.5; if only keep_cost is set, the policy decides", key_was: "kept_fraction", flag_was: "kept-fraction" };
-    /// Cost of a kept token in nats
-    keep_cost: f64 = { Allowed::Number(0.0, 100.0), Compression, flag: "keep-cost" "NATS", default: "no cost", key_was: "kept_cost", flag_was: "kept-cost" };
+    /// Fraction of the tokens to keep in each window
+    keep_fraction: f64 = { Allowed::Number(0.01, 0.99), Compression, flag: "keep-fraction" "FRACTION", default: "0.5; if you set only a keep cost, the policy decides", key_was: "kept_fraction", flag_was: "kept-fraction" };
+    /// Cost of each kept token, in nats. If you set no keep fraction, the policy uses this cost to
+    /// decide how many tokens to keep
+    keep_cost: f64 = { Allowed::Number(0.0, 100.0), Compression, flag: "keep-cost" "NATS", default: "not used in training", key_was: "kept_cost", flag_was: "kept-cost" };
     /// Temperature of the policy's choices at the first step
     temperature: f64 = { Allowed::Number(0.01, 100.0), Compression, flag: "temperature" "TEMPERATURE", default: "1" };
     /// Temperature of the policy's choices at the last step
     final_temperature: f64 = { Allowed::Number(0.01, 100.0), Compression, flag: "final-temperature" "TEMPERATURE", default: "0.1", key_was: "last_temperature", flag_was: "last-temperature" };
-    /// Number of neighboring tokens on each side that the policy and the language model read before
-    /// attention
+    /// Before attention, the policy and the language model combine each token with this number of
+    /// neighbors on each side
     neighbors: u32 = { Allowed::Integer(1, 64), Compression, flag: "neighbors" "TOKENS", default: "4" };
-    /// Names of the columns with regression targets, separated by commas; the columns are in a
-    /// table beside the images
+    /// Names of the columns with regression targets, separated by commas. Ebb looks for these
+    /// columns in the tables of the image folder
     targets: String = { Allowed::Name, Data, flag: "targets" "COLUMNS", default: "every column of numbers" };
-    /// Weight of the regression targets' loss relative to the class loss
+    /// Weight of the loss of the regression targets; the loss of the classes has weight 1
     target_weight: f64 = { Allowed::Number(0.001, 1000.0), Training, flag: "target-weight" "WEIGHT", default: "1" };
     /// How the losses of classes and targets are balanced: fixed, or uncertainty, which learns the
     /// weight of each loss
     loss_balance: LossBalance = { Allowed::Words(LossBalance::WORDS), Training, flag: "loss-balance" "fixed|uncertainty", default: "fixed" };
     /// Beta of direct preference optimization (DPO), for data with chosen and rejected answers.
-    /// With a smaller value, the model may differ more from the model that it starts from
+    /// With a smaller beta, training may change the model more
     preference_beta: f64 = { Allowed::Number(1e-4, 100.0), Training, flag: "beta" "BETA", default: "0.1", short_key: "beta" };
     /// Column that groups images: a group is never divided between training and held-out images;
     /// write none for no groups
-    group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "timestamps in file names, if there are any" };
+    group_by: String = { Allowed::Name, Data, flag: "group-by" "COLUMN|none", default: "the times in the file names, if there are any" };
     /// Classes to leave out, separated by commas; put a name that contains a comma in double quotes
     leave_out_classes: String = { Allowed::Name, Data, flag: "leave-out-classes" "CLASSES", default: "every class is used" };
-    /// Classes to merge, such as pets=cat,dog; several new classes are separated by semicolons
+    /// Classes to merge, such as pets=cat,dog; separate several new classes with semicolons
     merge_classes: String = { Allowed::Name, Data, flag: "merge-classes" "NAME=CLASSES", default: "no class is merged" };
-    /// Samples that are the same or nearly the same: keep uses all of them; leave-out uses one of
-    /// each group, and reads every sample before training
+    /// What to do with samples that are the same or nearly the same: keep (use all of them), or
+    /// leave-out (use one of each group; Ebb then reads every sample before training)
     duplicates: DuplicatesChoice = { Allowed::Words(DuplicatesChoice::WORDS), Data, flag: "duplicates" "keep|leave-out", default: "keep" };
     /// Number of passes over the training samples
-    epochs: u64 = { Allowed::Integer(1, 100_000), Training, flag: "epochs" "EPOCHS", default: "chosen from the number of samples" };
+    epochs: u64 = { Allowed::Integer(1, 100_000), Training, flag: "epochs" "EPOCHS", default: "depends on the number of samples" };
     /// Number of optimizer steps; overrides epochs
     steps: u64 = { Allowed::Integer(1, 100_000_000), Training, flag: "steps" "STEPS", default: "follows from epochs" };
-    /// Number of evaluations without an improvement after which training ends early; the best
-    /// weights are kept
+    /// End training early after this many evaluations without an improvement; Ebb keeps the best
+    /// weights
     patience: u32 = { Allowed::Integer(1, 1000), Training, flag: "patience" "EVALUATIONS", default: "trains to the end" };
-    /// Samples per optimizer step; memory pressure never changes it
-    effective_batch: u32 = { Allowed::Integer(1, 65_536), Training, flag: "effective-batch" "SAMPLES", default: "chosen from the number of samples" };
-    /// Fixed number of samples that are processed at once
-    micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "micro-batch" "auto|SAMPLES", default: "automatic: follows the free memory" };
-    /// Size of the first micro-batch; Ebb measures its memory and then chooses larger or smaller
-    /// sizes
+    /// Number of samples per optimizer step; memory pressure never changes this number
+    effective_batch: u32 = { Allowed::Integer(1, 65_536), Training, flag: "effective-batch" "SAMPLES", default: "depends on the number of samples" };
+    /// Fixed micro-batch size: the number of samples that Ebb processes at once
+    micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "micro-batch" "auto|SAMPLES", default: "automatic: depends on the free memory" };
+    /// Size of the first micro-batch. Ebb measures how much memory this micro-batch needs, and then
+    /// changes the size
     first_micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "" "SAMPLES", default: "1" };
     /// Optimizer that updates the weights
     optimizer: OptimizerChoice = { Allowed::Words(OptimizerChoice::WORDS), Training, flag: "optimizer" "NAME", default: "adamw" };
     /// Peak learning rate
-    learning_rate: f64 = { Allowed::Number(1e-9, 10.0), Training, flag: "learning-rate" "RATE", default: "chosen from the network and the optimizer", short_key: "lr" };
+    learning_rate: f64 = { Allowed::Number(1e-9, 10.0), Training, flag: "learning-rate" "RATE", default: "depends on the network and the optimizer", short_key: "lr" };
     /// Decoupled weight decay
-    weight_decay: f64 = { Allowed::Number(0.0, 10.0), Training, flag: "weight-decay" "DECAY", default: "chosen from the network" };
-    /// Fraction of all steps in which the learning rate warms up
-    warmup_fraction: f64 = { Allowed::Number(0.0, 1.0), Training, flag: "" "FRACTION", default: "chosen from the network" };
+    weight_decay: f64 = { Allowed::Number(0.0, 10.0), Training, flag: "weight-decay" "DECAY", default: "depends on the network" };
+    /// Fraction of all steps during which the learning rate rises to its peak
+    warmup_fraction: f64 = { Allowed::Number(0.0, 1.0), Training, flag: "" "FRACTION", default: "depends on the network" };
     /// Learning rate schedule: cosine, or rising, which multiplies the rate by the same factor at
     /// every step
     schedule: ScheduleChoice = { Allowed::Words(ScheduleChoice::WORDS), Training, flag: "" "cosine|rising", default: "cosine" };
     /// Label smoothing: fraction of the target probability that is spread over all classes
     label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0.1; 0 without classes" };
-    /// Fraction of the tokens of a text that are left out at random in each training step
+    /// In each training step, Ebb leaves out this fraction of the tokens of each text at random
     token_dropout: f64 = { Allowed::Number(0.0, 0.9), Training, flag: "token-dropout" "FRACTION", default: "0" };
-    /// Maximum norm of the gradients of all parameters together; if it is larger, all gradients
-    /// are scaled down
+    /// Maximum norm of the gradients of all parameters together; Ebb scales larger gradients down
+    /// to this norm
     clip_norm: f64 = { Allowed::Number(1e-6, 1e6), Training, flag: "" "NORM", default: "1" };
     /// Evaluate a moving average of the weights with this decay, such as 0.999; 0 for no average
-    ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "no average, or 0.995 if there are few images of each class" };
-    /// Augmentation of images: standard (crop, mirror, color), light (the same with larger crops),
-    /// no-mirror, randaugment, or none
+    ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "0.995 if there are few images of each class, otherwise no average" };
+    /// Augmentation of images: standard (crop, mirror, change colors), light (as standard, but cuts
+    /// off less), no-mirror (rotate, slant, zoom and move a little, change colors), randaugment, or
+    /// none
     augment: Augmentation = { Allowed::Words(Augmentation::WORDS), Training, flag: "augment" "NAME", default: "light for short runs from scratch, otherwise standard; no-mirror if mirroring would hide the class of an image" };
     /// Mix pairs of images: none, mixup, cutmix or both
-    mix: MixChoice = { Allowed::Words(MixChoice::WORDS), Training, flag: "mix" "NAME", default: "none, or both if there are few images of each class" };
-    /// Fraction of each class that is held out for evaluation if the folder has no split
+    mix: MixChoice = { Allowed::Words(MixChoice::WORDS), Training, flag: "mix" "NAME", default: "both if there are few images of each class, otherwise none" };
+    /// Fraction of each class to hold out for evaluation if the folder has no split
     held_out_fraction: f64 = { Allowed::Number(0.0, 0.99), Data, flag: "" "FRACTION", default: "0.2" };
     /// Device that trains: auto, metal, cuda or cpu
     device: DeviceChoice = { Allowed::Words(DeviceChoice::WORDS), Compute, flag: "device" "DEVICE", default: "auto" };
     /// Data type of activations and gradients: f32, bf16 or f16; on the CPU also f64
     precision: PrecisionChoice = { Allowed::Words(PrecisionChoice::WORDS), Compute, flag: "precision" "TYPE", default: "f32" };
     /// Data type in which several machines exchange gradients: f32, or bf16, which halves the
-    /// traffic but changes the rounding. What is rounded away is added in the next step
+    /// traffic but rounds the gradients. Ebb adds the rounding errors to the gradients of the next
+    /// step
     exchange: ExchangeChoice = { Allowed::Words(ExchangeChoice::WORDS), Compute, flag: "exchange" "f32|bf16", default: "f32" };
-    /// What several machines divide among them: none, or optimizer. Each machine then keeps a part
-    /// of the optimizer state, which needs less memory, but the exchange takes twice as long
-    sharding: ShardingChoice = { Allowed::Words(ShardingChoice::WORDS), Compute, flag: "sharding" "none|optimizer", default: "none" };
-    /// Maximum number of samples that are evaluated at once during training
-    evaluation_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "evaluation-batch" "SAMPLES", default: "follows the free memory" };
+    /// What several machines divide among themselves: none, optimizer, or auto. With optimizer,
+    /// each machine stores only a part of the optimizer state. This needs less memory, but the
+    /// exchange takes twice as long. With auto, they divide the state only if it does not fit into
+    /// the memory of every machine
+    sharding: ShardingChoice = { Allowed::Words(ShardingChoice::WORDS), Compute, flag: "sharding" "auto|none|optimizer", default: "auto" };
+    /// After how many steps several machines exchange their weights (DiLoCo). With 1, they exchange
+    /// their gradients in each step, and the result is that of one machine. With a larger number,
+    /// each machine makes steps of its own in between, which needs less of the network, but changes
+    /// the training
+    sync_every: u64 = { Allowed::Integer(1, 1_000_000), Compute, flag: "sync-every" "STEPS", default: "1" };
+    /// Maximum number of samples to evaluate at once during training
+    evaluation_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "evaluation-batch" "SAMPLES", default: "depends on the free memory" };
     /// Number of blocks to checkpoint (their activations are recomputed in the backward pass), or
     /// all
     checkpoint_blocks: CheckpointBlocks = { Allowed::Blocks, Memory, flag: "checkpoint-blocks" "N|all", default: "0; more under memory pressure" };
     /// Number of threads for the CPU kernels
     threads: u32 = { Allowed::Integer(1, 1024), Compute, flag: "threads" "THREADS", default: "the number of fast cores" };
-    /// Threads that decode images in advance; 0 decodes in the training thread
+    /// Number of threads that decode images in advance; with 0, the training thread decodes the
+    /// images
     workers: u32 = { Allowed::Integer(0, 256), Compute, flag: "workers" "THREADS", default: "depends on the device" };
-    /// Number of effective batches that image loaders prepare in advance, in at most 64 MB
+    /// Number of effective batches of images to decode in advance; the decoded images take at most
+    /// 64 MB
     prefetch_batches: u32 = { Allowed::Integer(1, 64), Compute, flag: "prefetch" "BATCHES", default: "2; fewer under memory pressure" };
-    /// When training rests after each micro-batch, for as long as the micro-batch took: auto,
-    /// always or off. This saves battery and keeps the machine cool, but training takes about twice
-    /// as long
+    /// When training rests: auto, always or off. A rest follows each micro-batch and takes as long
+    /// as the micro-batch. Rests save battery and keep the machine cool, but training takes about
+    /// twice as long
     courtesy: PowerPolicyChoice = { Allowed::Words(PowerPolicyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
     /// GPU time of one command buffer on a Mac while the display is on, in milliseconds. macOS
     /// draws the screen only between two command buffers, so a longer time delays the screen
     command_buffer_ms: u64 = { Allowed::Integer(1, 1000), Compute, flag: "" "MILLISECONDS", default: "10" };
     /// Maximum memory footprint of Ebb, such as 8GB
     memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "the memory that other apps leave" };
-    /// Maximum memory footprint of Ebb as a fraction of all memory; the smaller of the two caps
-    /// applies
+    /// Maximum memory footprint of Ebb as a fraction of all memory. If you also set a cap in bytes,
+    /// the smaller cap applies
     memory_cap_fraction: f64 = { Allowed::Number(0.1, 0.95), Memory, flag: "memory-target" "FRACTION", default: "no cap" };
     /// Fraction of all memory that Ebb and all other apps may use together; a smaller fraction
     /// leaves more to other apps
     max_system_fraction: f64 = { Allowed::Number(0.5, 0.95), Memory, flag: "max-system-fraction" "FRACTION", default: "0.9", key_was: "politeness", flag_was: "politeness" };
-    /// Minutes that a run may stay suspended before it ends with a checkpoint
+    /// Maximum number of minutes that a run stays suspended; after this time, it ends with a
+    /// checkpoint
     max_suspended_minutes: u64 = { Allowed::Integer(1, 100_000), Memory, flag: "" "MINUTES", default: "120", key_was: "parked_most_minutes" };
-    /// Random seed of the run: initial weights, order of the samples, augmentation, dropout and the
-    /// split
+    /// Random seed of the run, for the initial weights, the order of the samples, the augmentation,
+    /// dropout and the split
     seed: u64 = { Allowed::Integer(0, EXACT), Run, flag: "seed" "SEED", default: "7" };
-    /// Train on this many samples only
+    /// Train on only this many samples
     dev_samples: u64 = { Allowed::Integer(1, EXACT), Run, flag: "dev-samples" "SAMPLES", default: "all samples" };
     /// Interval between checkpoints, such as 10min, 2epochs or 500steps; auto saves less often if
     /// saving takes long
@@ -340,8 +358,8 @@ settings! {
     keep_checkpoints: u32 = { Allowed::Integer(1, 10_000), Run, flag: "keep" "K", default: "2" };
     /// Also keep every Nth checkpoint
     keep_every: u64 = { Allowed::Integer(1, 1_000_000), Run, flag: "keep-every" "N", default: "no additional checkpoints" };
-    /// Epochs between evaluations
-    evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "chosen from the length of an epoch" };
+    /// Number of epochs between two evaluations
+    evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "depends on the length of an epoch" };
 }
 
 impl Setting {
@@ -360,9 +378,10 @@ pub fn setting(key: &str) -> Option<&'static Setting> {
 }
 
 impl RunConfig {
-    /// The config for a machine with this much memory: of `by_memory` the largest tier that it
-    /// reaches, else the smallest. Values outside the tiers win. A machine that reports a little
-    /// less than its memory, as virtual ones do, still reaches its tier.
+    /// The config for a machine with this much memory. Of `by_memory`, it uses the table with the
+    /// largest `at_least` that the machine reaches, or else the one with the smallest. A value
+    /// outside of `by_memory` overrides the value of the table. A machine that reports a little
+    /// less than its memory, as virtual ones do, still reaches its table.
     pub fn for_memory(self, total_bytes: u64) -> RunConfig {
         let total_bytes = total_bytes + total_bytes / 16;
         let reached = self.by_memory.iter();
@@ -378,8 +397,14 @@ impl RunConfig {
         }
     }
 
-    /// This config over `base`: a value given here wins. `epochs` given here also replaces `steps`
-    /// given there.
+    /// After how many steps several machines exchange their weights; `None` if they exchange their
+    /// gradients in each step.
+    pub fn steps_per_sync(&self) -> Option<u64> {
+        self.sync_every.filter(|steps| *steps > 1)
+    }
+
+    /// This config, with the values of `base` for all absent keys. If this config has `epochs`, the
+    /// `steps` of `base` are dropped, too.
     pub fn over(self, base: RunConfig) -> RunConfig {
         let steps = base.steps.filter(|_| self.epochs.is_none());
         self.filled_from(RunConfig { steps, ..base })

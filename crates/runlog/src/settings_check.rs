@@ -32,7 +32,7 @@ impl Allowed {
             Allowed::Number(least, most) => format!("a number from {least} to {most}"),
             Allowed::Blocks => "a number of blocks, or `all`".into(),
             Allowed::TrainedPart => "`head`, `all`, or `last:N` such as `last:2`".into(),
-            Allowed::Bits => "8 or 4".into(),
+            Allowed::Bits => "8, `nf4` or 4".into(),
             Allowed::Interval => {
                 "an interval such as `10min`, `2epochs` or `500steps`, or `auto`".into()
             }
@@ -250,7 +250,8 @@ mod tests {
         assert_eq!(parse("memory_cap_bytes", "8GB"), Ok(json!(8u64 << 30)));
         assert_eq!(parse("train_only", "last:2"), Ok(json!("last:2")));
         assert_eq!(parse("quantize", "4"), Ok(json!(4)));
-        assert_eq!(parse("quantize", "6"), Err("must be 8 or 4".into()));
+        assert_eq!(parse("quantize", "nf4"), Ok(json!("nf4")));
+        assert_eq!(parse("quantize", "6"), Err("must be 8, `nf4` or 4".into()));
         assert!(parse("train_only", "tail").is_err());
         let wrong = parse("max_system_fraction", "2");
         assert_eq!(wrong, Err("must be a number from 0.5 to 0.95".into()));

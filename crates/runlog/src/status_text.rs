@@ -17,10 +17,13 @@ pub(crate) const LIMITS_DETAIL: &str = "The new limit applies from the next micr
 
 /// The detail of a smaller micro-batch in an evaluation.
 pub(crate) const EVALUATION_DETAIL: &str =
-    "The result of the evaluation stays the same. The micro-batches of the training are separate.";
+    "The result of the evaluation stays the same. The training keeps its own micro-batch size.";
 
 /// The detail of a group of machines.
 pub(crate) const GROUP_DETAIL: &str = "Each machine processes as many samples as its memory and speed allow. The result is the same as on a single machine.";
+
+/// The same if the machines exchange weights only every few steps.
+pub(crate) const RARE_EXCHANGE_DETAIL: &str = "Each machine processes as many samples as its memory and speed allow. The result differs from that of a single machine, because the machines rarely exchange their weights.";
 
 /// The result of the baseline.
 pub(crate) fn baseline(baseline: &BaselineRecord, train_samples: u64) -> StatusText {

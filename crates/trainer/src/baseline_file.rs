@@ -106,14 +106,14 @@ pub(crate) fn load<T>(folder: &Path, decode: impl FnOnce(&[u8]) -> Option<T>) ->
     let bytes = match disk::read_limited(&path, MAX_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(TrainError::NotTrainable {
-                message: "this run has no baseline; Ebb trains a baseline for each new run of images or of texts with labels, unless you set --baseline none".to_owned(),
+                message: "this run has no baseline; Ebb trains a baseline for each new run of images or of texts with labels if you do not set --baseline none".to_owned(),
             });
         }
         bytes => bytes.map_err(at(&path))?,
     };
     let damaged = || TrainError::TensorMismatch {
         path: path.clone(),
-        problem: "it is damaged, or another version of Ebb wrote it".to_owned(),
+        problem: "the file is damaged, or a different version of Ebb wrote it".to_owned(),
     };
     decode(&bytes).ok_or_else(damaged)
 }

@@ -3,27 +3,30 @@
 //! leaves the last valid one.
 
 mod clean_up;
+mod content;
+mod load_tensors;
 mod state_json;
 
 use crate::error::{Result, TrainError, at};
-use crate::optimizer::tensor_to_save::{SaveError, SaveResult, SavedTensor, save_tensors};
+use crate::optimizer::tensor_to_save::{SaveError, SaveResult, save_tensors};
 use crate::precision::LossScale;
 use crate::saved_controller_state::{self, SavedControllerState};
 use crate::skipped_steps::SkippedSteps;
 use crate::train_state::TrainState;
 use crate::weight_ema::fill;
 use candle_core::{Device, Tensor, safetensors};
-use models::is_adapter;
-use runlog::RunFolder;
+use content::NamedTensors;
+use load_tensors::load_tensors;
+use runlog::{RunFolder, SavedCheckpoint};
 use serde::{Deserialize, Serialize};
 use state_json::{FORMAT, StateJson};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
-use tape::Parameters;
 
 pub use clean_up::{Retention, recover, remove_old};
+pub(crate) use content::Content;
 
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
@@ -32,6 +35,8 @@ const AVERAGE: &str = "average.safetensors";
 /// The adapters, if the run trains them on frozen weights. A separate file, so that they can be
 /// shared without the rest.
 const ADAPTER: &str = "adapter.safetensors";
+/// The momentum of the outer steps, if the machines of a group synchronize every few steps.
+const OUTER: &str = "outer.safetensors";
 const STATE: &str = "state.json";
 /// Most bytes of this file. It lists a handful of files and numbers.
 const MAX_STATE_BYTES: u64 = 1 << 20;
@@ -106,11 +111,23 @@ pub struct Written {
 /// # Errors
 /// [`TrainError::CheckpointWrite`], or the device fails; nothing incomplete is left on disk.
 pub fn write(run: &RunFolder, learner: &TrainState, state: &RunState) -> Result<Written> {
-    let parent = run.checkpoints_path();
-    let path = RunFolder::checkpoint_name(state.step);
+    let content = Content::new(learner, state);
+    let content = content.map_err(|error| {
+        let last = run.path.join(RunFolder::checkpoint_name(state.step));
+        write_error(last, learner.saved_bytes(), io::Error::other(error))
+    })?;
+    write_content(run, &content)
+}
+
+/// Writes a checkpoint at the step of its content.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_content(run: &RunFolder, content: &Content) -> Result<Written> {
+    let path = RunFolder::checkpoint_name(content.state().step);
     let last = run.path.join(&path);
     let draft = disk::draft_path(&last);
-    let bytes = write_files(&draft, learner, state).and_then(|bytes| {
+    let bytes = write_files(&draft, content).and_then(|bytes| {
         replace_checkpoint(&draft, &last)?;
         Ok(bytes)
     });
@@ -119,17 +136,22 @@ pub fn write(run: &RunFolder, learner: &TrainState, state: &RunState) -> Result<
         remove_if_possible(&draft);
         match error {
             SaveError::Device(error) => error.into(),
-            SaveError::Disk(source) => TrainError::CheckpointWrite {
-                path: last.clone(),
-                disk_space: disk_space(&parent, &source, learner),
-                source,
-            },
+            SaveError::Disk(source) => write_error(last, content.bytes(), source),
         }
     })?;
     Ok(Written { path, bytes })
 }
 
-fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> SaveResult<u64> {
+/// The error for a checkpoint of `needed` bytes that the disk refuses.
+fn write_error(path: PathBuf, needed: u64, source: io::Error) -> TrainError {
+    TrainError::CheckpointWrite {
+        disk_space: disk_space(&path, &source, needed),
+        path,
+        source,
+    }
+}
+
+fn write_files(draft: &Path, content: &Content) -> SaveResult<u64> {
     let parent = draft.parent().unwrap_or(draft);
     if let Some(run) = parent.parent().filter(|run| !run.is_dir()) {
         // Do not create the run folder again: a checkpoint without it could not be resumed.
@@ -142,19 +164,18 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> SaveResu
     }
     disk::create_dir(draft)?;
     let mut files = HashMap::new();
-    let mut save = |name: &str, tensors: &[(String, SavedTensor)]| -> SaveResult<()> {
+    let mut save = |name: &str, tensors: &NamedTensors| -> SaveResult<()> {
         let path = draft.join(name);
         let sum = save_tensors(tensors, &path)?;
         disk::sync_path(&path)?;
         files.insert(name.to_owned(), sum);
         Ok(())
     };
-    for (name, tensors) in weight_files(learner) {
-        save(name, &tensors)?;
+    for (name, tensors) in content.files() {
+        save(name, tensors)?;
     }
-    let moments = learner.optimizer.saved(&learner.parameters);
-    save(OPTIMIZER, &moments.map_err(io::Error::other)?)?;
     let bytes = files.values().map(|(bytes, _)| bytes).sum();
+    let state = content.state();
     let controller = match &state.controller {
         SavedControllerState::Present(file) => {
             file.write(draft)?;
@@ -165,11 +186,7 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> SaveResu
     let file = StateJson {
         format: FORMAT,
         sum: None,
-        state: RunState {
-            loss_scale: learner.loss_scale(),
-            skipped: learner.skipped(),
-            ..state.clone()
-        },
+        state: state.clone(),
         files,
         controller,
     };
@@ -178,26 +195,6 @@ fn write_files(draft: &Path, learner: &TrainState, state: &RunState) -> SaveResu
     disk::sync_path(&path)?;
     disk::sync_path(draft)?;
     Ok(bytes)
-}
-
-/// The files of weights, each with its tensors by name. Adapters and averages are separate files.
-fn weight_files(learner: &TrainState) -> Vec<(&'static str, Vec<(String, SavedTensor)>)> {
-    let by_name = |parameters: &Parameters| -> Vec<(String, SavedTensor)> {
-        let named = parameters.iter();
-        let saved = named.map(|p| (p.name.clone(), SavedTensor::Resident(p.tensor.clone())));
-        saved.collect()
-    };
-    let (adapters, model): (Vec<_>, Vec<_>) = by_name(&learner.parameters)
-        .into_iter()
-        .partition(|(name, _)| is_adapter(name));
-    let mut files = vec![(MODEL, model)];
-    if !adapters.is_empty() {
-        files.push((ADAPTER, adapters));
-    }
-    if let Some(average) = &learner.average {
-        files.push((AVERAGE, by_name(&average.parameters)));
-    }
-    files
 }
 
 fn replace_checkpoint(draft: &Path, last: &Path) -> io::Result<()> {
@@ -247,13 +244,13 @@ fn has_same_tensors(draft: &Path, last: &Path) -> bool {
     }
 }
 
-/// "; the checkpoint needs 1.1 GB, and 0.4 GB are free on this disk; free 0.7 GB and resume" if the
+/// "; the checkpoint needs 1.1 GB, and 0.4 GB is free on this disk; free 0.7 GB and resume" if the
 /// disk is full, else empty.
-fn disk_space(parent: &Path, error: &io::Error, learner: &TrainState) -> String {
-    let needed = learner.saved_bytes();
+fn disk_space(path: &Path, error: &io::Error, needed: u64) -> String {
+    let parent = path.parent().unwrap_or(path);
     match disk::available_bytes(parent) {
         Ok(free) if error.kind() == io::ErrorKind::StorageFull || free < needed => format!(
-            "; the checkpoint needs {}, and {} are free on this disk; free {} and resume",
+            "; the checkpoint needs {}, and {} is free on this disk; free {} and resume",
             runlog::format_bytes(needed),
             runlog::format_bytes(free),
             runlog::format_bytes(needed.saturating_sub(free))
@@ -287,12 +284,12 @@ pub fn space_problem(run: &RunFolder, learner: &TrainState) -> Option<String> {
     Some(format!("saving needs twice its size, {missing}"))
 }
 
-/// "1.1 GB, but only 0.4 GB are free on the disk of /runs/birds; free up 0.7 GB" if that is so.
+/// "1.1 GB, but only 0.4 GB is free on the disk of /runs/birds; free up 0.7 GB" if that is so.
 fn missing_space(run: &RunFolder, needed: u64) -> Option<String> {
     let free = disk::available_bytes(&run.path).ok()?;
     (free < needed).then(|| {
         format!(
-            "{}, but only {} are free on the disk of {}; free up {}",
+            "{}, but only {} is free on the disk of {}; free up {}",
             runlog::format_bytes(needed),
             runlog::format_bytes(free),
             run.path.display(),
@@ -332,16 +329,15 @@ pub struct Loaded {
 /// one.
 pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
     let (mut damaged, mut unusable, mut problems) = (Vec::new(), None, Vec::new());
-    for checkpoint in run.checkpoints()?.into_iter().rev() {
+    let checkpoints = run.checkpoints()?;
+    for checkpoint in checkpoints.iter().rev() {
         match verify(&checkpoint.path) {
             Ok(state) => {
-                return Ok((
-                    Loaded {
-                        path: checkpoint.path,
-                        state,
-                    },
-                    damaged,
-                ));
+                let loaded = Loaded {
+                    path: checkpoint.path.clone(),
+                    state: with_late_best(state, &checkpoints),
+                };
+                return Ok((loaded, damaged));
             }
             Err(error) => {
                 damaged.push(error.to_string());
@@ -358,6 +354,25 @@ pub fn newest(run: &RunFolder) -> Result<(Loaded, Vec<String>)> {
         run: run.path.clone(),
         damage,
     }))
+}
+
+/// The state of a checkpoint, with the best evaluation before it. The checkpoint of that evaluation
+/// may have been written after this one, which then names an earlier evaluation: the disk refused
+/// it before.
+fn with_late_best(mut state: RunState, checkpoints: &[SavedCheckpoint]) -> RunState {
+    let named = state.best.map(|(_, step)| step);
+    let mut later = checkpoints.iter().rev().filter(|checkpoint| {
+        checkpoint.step < state.step && named.is_none_or(|named| checkpoint.step > named)
+    });
+    let late = later.find_map(|checkpoint| {
+        let is_best = state_json(&checkpoint.path).is_ok_and(|file| file.state.is_best);
+        let found = is_best.then(|| verify(&checkpoint.path).ok()).flatten()?;
+        let (score, _) = found.best?;
+        let is_better = state.best.is_none_or(|(before, _)| score > before);
+        is_better.then_some(found.best)
+    });
+    state.best = late.unwrap_or(state.best);
+    state
 }
 
 /// "step-000400: model.safetensors has changed since it was written".
@@ -483,10 +498,27 @@ pub fn load(loaded: &Loaded, learner: &mut TrainState, optimizer: OptimizerState
     }
     if optimizer == OptimizerState::Load {
         let path = loaded.path.join(OPTIMIZER);
-        let saved = tensors(&path, &device)?;
+        // Only the moments that this machine has.
+        let names = learner.optimizer.state_names(&learner.parameters);
+        let saved = load_tensors(&path, &device, &names)?;
         learner.optimizer.load(&learner.parameters, saved, &path)?;
+        load_outer_step(loaded, learner)?;
     }
     learner.restored(loaded.state.loss_scale, loaded.state.skipped)
+}
+
+/// Loads the momentum of the outer steps. A run that has trained on one machine since has none.
+fn load_outer_step(loaded: &Loaded, learner: &mut TrainState) -> Result<()> {
+    let Some(outer) = &mut learner.outer else {
+        return Ok(());
+    };
+    let path = loaded.path.join(OUTER);
+    let saved = if path.exists() {
+        tensors(&path, &Device::Cpu)?
+    } else {
+        HashMap::new()
+    };
+    outer.load(&learner.parameters, &saved, &path)
 }
 
 /// Loads only the weights of a checkpoint, to start another run from them: the average if the run

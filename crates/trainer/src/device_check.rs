@@ -21,21 +21,29 @@ pub use refuse_kernels::RefusedKernels;
 
 use crate::error::{Result, TrainError};
 use crate::precision::Precision;
+use candle_core::DType;
 use check_lock::THIS_PROCESS;
 use check_once::{MOST_UNFINISHED, decided_or_run, never_finished};
-use compare_with_cpu::{check_cases, count_operations};
-use refuse_kernels::{compare, dtype_of, refuse_kernels};
+use compare_with_cpu::{CheckCase, check_cases, count_operations};
+use rayon::prelude::*;
+use refuse_kernels::{compare_with, dtype_of, refuse_kernels};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::LazyLock;
-use tape::TapeError;
 use tape::device::{DeviceKind, DevicePreference, SelectedDevice, select_device, system_version};
-use tape::kernels::{KernelGroup, LaunchTimer, allow, allow_all_except, fingerprint, take_used};
+use tape::kernels::{
+    KernelGroup, LaunchTimer, TYPICAL_CONVOLUTIONS, allow, allow_all_except, fingerprint,
+    take_used, use_direct_convolutions,
+};
+use tape::{TapeError, faster_convolutions};
 
 /// Most bytes of a saved check.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// Comparisons for which the CPU computes at once: few, because all their results are in memory.
+const REFERENCES_AT_ONCE: usize = 4;
 
 /// What is compared beside the operations of the tape, and how.
 const COMPARISONS: [&str; 3] = [
@@ -80,6 +88,9 @@ pub struct DeviceCheck {
     /// Ebb's own kernels that are not used. The fields above are about the device without them.
     #[serde(default)]
     refused_kernels: Vec<RefusedKernels>,
+    /// The products of typical convolutions that are faster without columns in memory.
+    #[serde(default)]
+    direct_convolutions: Vec<String>,
     /// Number of checks that ended the process in the same comparison.
     #[serde(default)]
     unfinished: u32,
@@ -116,15 +127,75 @@ impl DeviceCheck {
         chosen: &mut SelectedDevice,
         observer: &mut dyn CheckObserver,
     ) -> Result<(Self, Vec<Finding>)> {
+        let (check, findings) = DeviceCheck::run_cases(&check_cases(), chosen, observer)?;
+        // Both half precisions have the same choice, so that one that is right is measured.
+        let mut halves = ["bf16", "f16"].into_iter();
+        let half = halves.find(|half| !check.failed_halves.contains_key(*half));
+        let types: Vec<DType> = match &check.failed {
+            None => ["f32"].into_iter().chain(half).map(dtype_of).collect(),
+            Some(_) => Vec::new(),
+        };
+        let check = DeviceCheck {
+            direct_convolutions: direct_convolutions(chosen, &types, findings.len(), observer)?,
+            ..check
+        };
+        Ok((check, findings))
+    }
+
+    /// Uses the convolutions without columns that the check saved at `path` chose for this device;
+    /// if there is none, measures those of this type. For benchmarks, which do not check the
+    /// device.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn choose_convolutions(chosen: &SelectedDevice, dtype: DType, path: &Path) -> Result<()> {
+        let saved = DeviceCheck::load(path, chosen).filter(|saved| saved.unfinished == 0);
+        let direct = match saved {
+            Some(saved) => saved.direct_convolutions,
+            None => direct_convolutions(chosen, &[dtype], 0, &mut ())?,
+        };
+        use_direct_convolutions(&direct);
+        Ok(())
+    }
+
+    /// As [`DeviceCheck::run`], but compares only the operations and models whose name contains
+    /// `part`. The result must not be saved.
+    ///
+    /// # Errors
+    /// As [`DeviceCheck::run`].
+    pub fn run_only(
+        part: &str,
+        chosen: &mut SelectedDevice,
+        observer: &mut dyn CheckObserver,
+    ) -> Result<(Self, Vec<Finding>)> {
+        let mut cases = check_cases();
+        cases.retain(|case| case.name().contains(part));
+        DeviceCheck::run_cases(&cases, chosen, observer)
+    }
+
+    fn run_cases(
+        cases: &[CheckCase],
+        chosen: &mut SelectedDevice,
+        observer: &mut dyn CheckObserver,
+    ) -> Result<(Self, Vec<Finding>)> {
         allow(true);
-        let cases = check_cases();
         let (mut findings, mut used) = (Vec::new(), Vec::new());
+        let mut references = VecDeque::new();
         for (done, case) in cases.iter().enumerate() {
             if observer.progress(done, cases.len()).is_break() {
                 return Err(TrainError::CheckStopped);
             }
+            if references.is_empty() {
+                let next = &cases[done..cases.len().min(done + REFERENCES_AT_ONCE)];
+                references.extend(
+                    next.par_iter()
+                        .map(CheckCase::reference)
+                        .collect::<Vec<_>>(),
+                );
+            }
+            let reference = references.pop_front().unwrap_or_else(|| case.reference());
             take_used();
-            let (finding, error) = compare(case, chosen)?;
+            let (finding, error) = compare_with(case, reference, chosen)?;
             observer.finding(&finding);
             findings.push(finding);
             used.push(take_used());
@@ -135,7 +206,7 @@ impl DeviceCheck {
                 return Err(error);
             }
         }
-        let refused_kernels = refuse_kernels(chosen, &cases, &mut findings, &used, observer)?;
+        let refused_kernels = refuse_kernels(chosen, cases, &mut findings, &used, observer)?;
         let check = DeviceCheck {
             refused_kernels,
             ..DeviceCheck::new(chosen, &findings)
@@ -201,6 +272,7 @@ impl DeviceCheck {
             failed: None,
             failed_halves: BTreeMap::new(),
             refused_kernels: Vec::new(),
+            direct_convolutions: Vec::new(),
             unfinished: 0,
             unfinished_at: 0,
         }
@@ -250,6 +322,7 @@ impl DeviceCheck {
             let group = groups.find(|group| group.name() == refused.group)?;
             Some((group, dtype_of(&refused.precision)))
         }));
+        use_direct_convolutions(&self.direct_convolutions);
     }
 
     /// Whether it is about this device.
@@ -318,6 +391,35 @@ impl DeviceCheck {
     }
 }
 
+/// The products of typical convolutions that are faster without columns on this device, in these
+/// types. They decide how other convolutions are computed, so they are measured once and saved:
+/// runs on one GPU always compute in the same way. `compared` comparisons were made before.
+///
+/// # Errors
+/// The device failed, or the observer ended the check.
+fn direct_convolutions(
+    chosen: &SelectedDevice,
+    types: &[DType],
+    compared: usize,
+    observer: &mut dyn CheckObserver,
+) -> Result<Vec<String>> {
+    let mut direct = Vec::new();
+    if chosen.device.is_cpu() {
+        return Ok(direct);
+    }
+    let total = compared + types.len() * TYPICAL_CONVOLUTIONS;
+    for (before, &dtype) in types.iter().enumerate() {
+        for index in 0..TYPICAL_CONVOLUTIONS {
+            let done = compared + before * TYPICAL_CONVOLUTIONS + index;
+            if observer.progress(done, total).is_break() {
+                return Err(TrainError::CheckStopped);
+            }
+            direct.extend(faster_convolutions(index, dtype, &chosen.device)?);
+        }
+    }
+    Ok(direct)
+}
+
 /// Chooses a device and checks it if it is a GPU. The result of the check is saved at `path`.
 ///
 /// # Errors
@@ -374,267 +476,4 @@ fn checked(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::compare_with_cpu::CheckCase;
-    use super::refuse_kernels::Used;
-    use super::*;
-    use std::ops::ControlFlow;
-    use tape::DeviceFault;
-    use tape::fault_injection::{Fault, Injection, ScheduledFault};
-
-    pub(super) fn findings(second_passes: bool) -> Vec<Finding> {
-        let finding = |what: &str, passed| Finding {
-            precision: "f32",
-            what: what.to_owned(),
-            micro_batch: 2,
-            difference: 0.0,
-            detail: String::new(),
-            passed,
-            ms: 0.0,
-        };
-        vec![
-            finding("linear", true),
-            finding("conv2d 3x3", second_passes),
-        ]
-    }
-
-    pub(super) fn cpu() -> SelectedDevice {
-        select_device(DevicePreference::Cpu).unwrap()
-    }
-
-    #[test]
-    fn a_failed_device_is_refused_with_the_operation() {
-        let check = DeviceCheck::new(&cpu(), &findings(false));
-        let error = check
-            .clone()
-            .apply(cpu(), DevicePreference::Metal)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("the check of conv2d 3x3 at micro-batch 2 failed"),
-            "{error}"
-        );
-        let instead = check.apply(cpu(), DevicePreference::Auto).unwrap();
-        assert_eq!(instead.kind, crate::DeviceKind::Cpu);
-        assert!(
-            instead.reason.contains("cannot be used"),
-            "{}",
-            instead.reason
-        );
-    }
-
-    /// The faults at these dispatches, and the check under them.
-    fn checked_under(faults: &[(u64, Fault)]) -> Result<DeviceCheck> {
-        let scheduled = |&(at, fault)| ScheduledFault { at, fault };
-        let injection = Injection::install(faults.iter().map(scheduled).collect(), 5);
-        let checked = DeviceCheck::run(&mut cpu(), &mut ());
-        assert_eq!(injection.happened().len(), faults.len());
-        Ok(checked?.0)
-    }
-
-    #[test]
-    fn a_gpu_that_fails_during_the_check_is_not_called_wrong() {
-        let check = checked_under(&[
-            (100, Fault::Timeout),
-            (400, Fault::InnocentVictim),
-            (900, Fault::DeviceLost),
-            (1300, Fault::SubmissionsIgnored),
-            (1500, Fault::AllocationRefused),
-        ]);
-        let check = check.unwrap();
-        assert_eq!((check.failed, check.refused_kernels.len()), (None, 0));
-        assert!(check.failed_halves.is_empty());
-        // One that always fails ends the check, and nothing is said about its results.
-        let all: Vec<_> = (0..5).map(|n| (3 * n, Fault::DeviceLost)).collect();
-        let scheduled = |&(at, fault)| ScheduledFault { at, fault };
-        let _injection = Injection::install(all.iter().map(scheduled).collect(), 5);
-        let error = DeviceCheck::run(&mut cpu(), &mut ()).unwrap_err();
-        assert!(error.device_fault().is_some(), "{error}");
-    }
-
-    /// The first comparison, under `fault` at every dispatch of all its attempts.
-    fn compared_under(fault: Fault, case: &CheckCase) -> Result<Finding> {
-        let everywhere = (0..10_000).map(|at| ScheduledFault { at, fault });
-        let _injection = Injection::install(everywhere.collect(), 5);
-        compare(case, &mut cpu()).map(|(finding, _)| finding)
-    }
-
-    #[test]
-    fn a_comparison_that_always_fails_is_failed_alone_and_its_kernels_are_refused() {
-        let cases = &check_cases()[..1];
-        let own = (KernelGroup::Linear, "f32");
-        let used = [Used::from([own])];
-        for fault in [Fault::Timeout, Fault::OutOfMemory] {
-            let finding = compared_under(fault, &cases[0]).unwrap();
-            assert!(!finding.passed && finding.difference.is_nan());
-            let detail = &finding.detail;
-            assert!(detail.contains(fault.description()), "{detail}");
-            // Without these kernels the comparison needs less memory or time, and passes.
-            let mut findings = [finding];
-            let refused = refuse_kernels(&mut cpu(), cases, &mut findings, &used, &mut ());
-            let refused = refused.unwrap();
-            assert_eq!(refused.len(), 1);
-            assert_eq!(refused[0].group, own.0.name());
-            assert!(DeviceCheck::new(&cpu(), &findings).failed.is_none());
-            allow(true);
-        }
-        // An exception in each attempt says that these kernels cannot compute the operation.
-        let finding = compared_under(Fault::Exception, &cases[0]).unwrap();
-        assert!(!finding.passed, "{}", finding.detail);
-        assert!(finding.detail.contains(Fault::Exception.description()));
-        let error = compared_under(Fault::DeviceLost, &cases[0]).unwrap_err();
-        assert_eq!(error.device_fault(), Some(DeviceFault::Lost));
-    }
-
-    #[test]
-    fn a_composed_form_is_compared_in_every_case_of_a_refused_kernel() {
-        struct Counts(Vec<String>);
-        impl CheckObserver for Counts {
-            fn progress(&mut self, _: usize, _: usize) -> ControlFlow<()> {
-                ControlFlow::Continue(())
-            }
-
-            fn finding(&mut self, finding: &Finding) {
-                self.0.push(finding.what.clone());
-            }
-        }
-        let cases = &check_cases()[..3];
-        let (own, other) = ((KernelGroup::Linear, "f32"), (KernelGroup::Add, "f32"));
-        // The second passed with the kernels that make the first one fail; the third used others.
-        let used = [
-            Used::from([own]),
-            Used::from([own, other]),
-            Used::from([other]),
-        ];
-        let mut findings: Vec<Finding> = cases
-            .iter()
-            .map(|case| compare(case, &mut cpu()).unwrap().0)
-            .collect();
-        findings[0].passed = false;
-        let mut observer = Counts(Vec::new());
-        let refused = refuse_kernels(&mut cpu(), cases, &mut findings, &used, &mut observer);
-        allow(true);
-        assert_eq!(refused.unwrap().len(), 1);
-        assert_eq!(observer.0, [findings[1].what.clone()]);
-    }
-
-    #[cfg(not(target_os = "macos"))]
-    #[test]
-    fn a_lost_gpu_that_cannot_be_made_again_leaves_the_run_to_the_cpu() {
-        // No other system has Metal, so that a new device is refused here.
-        let mut chosen = SelectedDevice {
-            kind: crate::DeviceKind::Metal,
-            ..cpu()
-        };
-        let lost = ScheduledFault {
-            at: 0,
-            fault: Fault::DeviceLost,
-        };
-        let injection = Injection::install(vec![lost], 5);
-        let error = compare(&check_cases()[0], &mut chosen).unwrap_err();
-        drop(injection);
-        let text = error.to_string();
-        assert!(text.contains("metal cannot be used"), "{text}");
-        let decide = |error, wanted| checked(Err(error), chosen.clone(), wanted, Precision::F32);
-        let again = || TapeError::Lost(text.clone()).into();
-        let refused = decide(again(), DevicePreference::Metal).unwrap_err();
-        assert_eq!(refused.device_fault(), Some(DeviceFault::Lost));
-        let instead = decide(error, DevicePreference::Auto).unwrap();
-        assert_eq!(instead.kind, crate::DeviceKind::Cpu);
-        let reason = instead.reason;
-        assert!(
-            reason.starts_with("metal failed while it was checked: "),
-            "{reason}"
-        );
-    }
-
-    #[test]
-    fn a_check_of_other_kernels_or_of_another_gpu_is_not_used() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("doctor.json");
-        let check = DeviceCheck::new(&cpu(), &findings(true));
-        let others = [
-            DeviceCheck {
-                kernels: "0123456789abcdef".to_owned(),
-                ..check.clone()
-            },
-            DeviceCheck {
-                gpu: "applegpu_g13g".to_owned(),
-                ..check.clone()
-            },
-        ];
-        for other in others {
-            other.save(&path);
-            assert_eq!(DeviceCheck::load(&path, &cpu()), None);
-        }
-        check.save(&path);
-        assert!(DeviceCheck::load(&path, &cpu()).is_some());
-    }
-
-    #[test]
-    fn a_check_stops_between_two_comparisons() {
-        struct Stop(usize);
-        impl CheckObserver for Stop {
-            fn progress(&mut self, done: usize, total: usize) -> ControlFlow<()> {
-                assert!(done < total);
-                self.0 = done;
-                if done == 3 {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            }
-        }
-        let mut observer = Stop(0);
-        let outcome = DeviceCheck::run(&mut cpu(), &mut observer);
-        assert!(matches!(outcome, Err(TrainError::CheckStopped)));
-        assert_eq!(observer.0, 3);
-    }
-
-    #[test]
-    fn a_failed_half_precision_alone_is_refused() {
-        let mut findings = findings(true);
-        findings[1].precision = "bf16";
-        findings[1].passed = false;
-        let check = DeviceCheck::new(&cpu(), &findings);
-        let refused = check
-            .check_precision(Precision::Bf16)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            refused.contains("conv2d 3x3 at micro-batch 2 gives wrong results in bf16"),
-            "{refused}"
-        );
-        assert!(check.check_precision(Precision::F32).is_ok());
-        let chosen = check.apply(cpu(), DevicePreference::Metal).unwrap();
-        let what = "without bf16 (wrong results here), 2 operations checked on this machine";
-        assert!(chosen.reason.ends_with(what), "{}", chosen.reason);
-    }
-
-    #[test]
-    fn a_saved_check_is_used_for_the_same_device_only() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("new/doctor.json");
-        let check = DeviceCheck::new(&cpu(), &findings(true));
-        check.save(&path);
-        assert_eq!(DeviceCheck::load(&path, &cpu()), Some(check.clone()));
-        assert_eq!(
-            DeviceCheck::load(
-                &path,
-                &SelectedDevice {
-                    kind: crate::DeviceKind::Metal,
-                    ..cpu()
-                }
-            ),
-            None
-        );
-        let chosen = check.apply(cpu(), DevicePreference::Auto).unwrap();
-        assert!(
-            chosen
-                .reason
-                .ends_with("2 operations checked on this machine"),
-            "{}",
-            chosen.reason
-        );
-    }
-}
+mod tests;

@@ -299,6 +299,17 @@ impl TrainError {
         }
     }
 
+    /// Whether the group has lost a rank. The others may continue without it.
+    pub(crate) fn is_lost_rank(&self) -> bool {
+        matches!(
+            self,
+            TrainError::Group {
+                source: GroupError::Lost(_),
+                ..
+            }
+        )
+    }
+
     /// Whether the message says which checkpoint is left.
     pub(crate) fn names_checkpoint(&self) -> bool {
         matches!(
@@ -389,11 +400,11 @@ mod tests {
         let error = TrainError::CheckpointWrite {
             path: PathBuf::from("step-000004"),
             source: std::io::Error::from_raw_os_error(28),
-            disk_space: "; the checkpoint needs 15 MB, and 4.0 MB are free on this disk; free 11 MB and resume".to_owned(),
+            disk_space: "; the checkpoint needs 15 MB, and 4.0 MB is free on this disk; free 11 MB and resume".to_owned(),
         };
         assert_eq!(
             error.to_string(),
-            "the checkpoint step-000004 could not be saved: the disk is full; the checkpoint needs 15 MB, and 4.0 MB are free on this disk; free 11 MB and resume"
+            "the checkpoint step-000004 could not be saved: the disk is full; the checkpoint needs 15 MB, and 4.0 MB is free on this disk; free 11 MB and resume"
         );
         let nothing = TrainError::NothingSaved(Box::new(error.without_resume()));
         let text = nothing.to_string();

@@ -70,6 +70,7 @@ mod weight_ema;
 mod gradient_accumulation;
 mod export_inputs;
 mod optimizer;
+mod outer_step;
 pub mod pretrained;
 mod skipped_steps;
 mod train_state;

@@ -5,6 +5,7 @@ mod admission;
 mod event_threshold;
 mod running_micro_batch;
 mod prediction_error;
+mod memory_policy;
 mod memory_usage;
 mod micro_batch_cost;
 
@@ -21,6 +22,7 @@ use crate::threads::stack_bytes;
 use admission::{Admission, Refusal, Situation};
 use candle_core::Device;
 use event_threshold::{Changes, reported_micro_batch};
+use memory_policy::policy;
 use memory_usage::Usage;
 use micro_batch_cost::Workload;
 use pressure::{
@@ -36,6 +38,7 @@ use std::time::{Duration, Instant};
 use tape::device::{CommandBuffers, KernelTime, SelectedDevice};
 use tape::{Cancel, DeviceFault};
 
+pub(crate) use memory_policy::MemoryAllowance;
 pub use prediction_error::Prediction;
 
 /// How long a paused training waits before it asks for a decision again.
@@ -71,6 +74,8 @@ pub struct MemoryController {
     prediction: Option<Prediction>,
     /// Command buffers of the training micro-batches since they were taken last.
     command_buffers: CommandBuffers,
+    /// Highest footprint of a micro-batch since it was taken last, in bytes.
+    peak_bytes: u64,
 }
 
 /// What the controller needs to know about the model that trains.
@@ -135,6 +140,7 @@ impl MemoryController {
             confirmed: None,
             prediction: None,
             command_buffers: CommandBuffers::NONE,
+            peak_bytes: 0,
         })
     }
 
@@ -248,6 +254,11 @@ impl MemoryController {
         }
     }
 
+    /// The highest footprint of a micro-batch since the previous call, in bytes; 0 if none ended.
+    pub fn take_peak_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.peak_bytes)
+    }
+
     /// A message about a memory reading that has become unavailable. Each is returned once.
     pub fn take_notice(&self) -> Option<String> {
         self.monitor.take_notice()
@@ -314,6 +325,29 @@ impl MemoryController {
     /// Sets the bytes in use that a shorter prefetch would free.
     pub fn set_prefetched_bytes(&mut self, bytes: u64) {
         self.usage.set_prefetched_bytes(bytes);
+    }
+
+    /// Sets the bytes of a checkpoint that waits in memory.
+    pub fn set_waiting_bytes(&mut self, bytes: u64) {
+        self.usage.set_waiting_bytes(bytes, &mut self.model);
+    }
+
+    /// Whether `bytes` more fit beside the micro-batches that run now, without memory pressure.
+    /// `false` until a micro-batch was measured.
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        let planned = self.workload.kind(Phase::Train);
+        let kind = MicroBatchKind {
+            checkpoint_blocks: self.state.checkpoint_blocks(planned),
+            ..planned
+        };
+        let cost = self.workload.cost(self.micro_batch().max(1));
+        let peak_bytes = self.model.upper_bytes(kind, cost);
+        let sample = self.monitor.latest();
+        self.level() == Level::Normal
+            && peak_bytes.zip(sample).is_some_and(|(peak_bytes, sample)| {
+                let needed = peak_bytes + self.usage.prefetched_bytes() + bytes;
+                needed <= self.budget_bytes(&sample)
+            })
     }
 
     /// Sets the free bytes of the disk with the checkpoints, if they are known.
@@ -480,6 +514,7 @@ impl MemoryController {
         };
         let ms = running.duration_ms();
         let peak_bytes = self.usage.take_peak(&self.monitor);
+        self.peak_bytes = self.peak_bytes.max(peak_bytes);
         if let Some(live) = &self.live {
             live.exact_peak(running.started, peak_bytes);
         }
@@ -655,23 +690,4 @@ fn outcome_of(error: &TrainError) -> Option<Outcome> {
         }
         DeviceFault::Lost => None,
     }
-}
-
-fn policy(plan: &Plan) -> Policy {
-    let mut policy = Policy {
-        memory_cap_bytes: plan.memory_cap_bytes,
-        memory_cap_fraction: plan.memory_cap_fraction,
-        fixed_micro_batch: plan.fixed_micro_batch,
-        ..Policy::default()
-    };
-    policy.max_system_fraction = plan
-        .max_system_fraction
-        .unwrap_or(policy.max_system_fraction);
-    policy.max_suspended_ms = plan.max_suspended_ms.unwrap_or(policy.max_suspended_ms);
-    // Used only if memory cannot be predicted: otherwise two measured micro-batches decide.
-    policy.fallback_start = plan
-        .config
-        .first_micro_batch
-        .unwrap_or(policy.fallback_start);
-    policy
 }

@@ -16,7 +16,7 @@ use candle_core::{DType, Device, Tensor};
 use distributed::Values;
 use mapped_state::MappedState;
 pub use runlog::OptimizerChoice as OptimizerKind;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use tape::device::{convert, read, with_autorelease_pool};
 use tape::optim::Member;
@@ -41,11 +41,6 @@ pub(crate) fn rate_factor(kind: OptimizerKind) -> f64 {
 /// True if [`OptimizerKind::AdamW8bit`] would take less state.
 pub(crate) fn has_8bit_variant(kind: OptimizerKind) -> bool {
     rule_of(kind).has_8bit_variant()
-}
-
-/// Bytes of the whole state for `parameters`.
-pub(crate) fn state_bytes(kind: OptimizerKind, parameters: &Parameters) -> u64 {
-    state_sizes(kind, parameters).iter().sum()
 }
 
 /// Bytes of the state of each parameter, by position.
@@ -183,6 +178,20 @@ impl StateSpec {
     }
 }
 
+/// These values times `factor`.
+pub(crate) fn scaled(values: Values, factor: f64) -> Values {
+    match values {
+        Values::Single(mut values) => {
+            values.iter_mut().for_each(|value| *value *= factor as f32);
+            Values::Single(values)
+        }
+        Values::Double(mut values) => {
+            values.iter_mut().for_each(|value| *value *= factor);
+            Values::Double(values)
+        }
+    }
+}
+
 /// The error for state that does not have the tensors of [`Optimizer::state`].
 fn incomplete_state() -> TrainError {
     candle_core::Error::Msg("the optimizer state is incomplete".to_owned()).into()
@@ -231,25 +240,29 @@ pub struct OptimizerState {
 pub(crate) struct GatheredState(MappedState);
 
 impl OptimizerState {
-    /// State of zeros.
+    /// State of zeros for all parameters.
+    ///
+    /// # Errors
+    /// The device has no memory.
     pub fn new(kind: OptimizerKind, weight_decay: f64, parameters: &Parameters) -> Result<Self> {
-        let optimizer = rule_of(kind);
-        let zeros = |parameter: &Tensor| -> Result<Vec<StateTensor>> {
-            let specs = optimizer.state(parameter);
-            specs
-                .iter()
-                .map(|spec| spec.zeros(parameter.device()))
-                .collect()
-        };
-        let state = parameters.iter().map(|p| zeros(&p.tensor));
-        Ok(OptimizerState {
-            optimizer,
+        OptimizerState::without_state(kind, weight_decay, parameters).begun(parameters, None)
+    }
+
+    /// An optimizer whose state does not exist yet. It cannot update anything before
+    /// [`OptimizerState::begin`].
+    pub(crate) fn without_state(
+        kind: OptimizerKind,
+        weight_decay: f64,
+        parameters: &Parameters,
+    ) -> Self {
+        OptimizerState {
+            optimizer: rule_of(kind),
             groups: groups(weight_decay, parameters),
-            storage: Storage::Resident(state.collect::<Result<_>>()?),
+            storage: Storage::Resident(Vec::new()),
             noise: Rng::new(0),
             elsewhere_bytes: 0,
             gathered: None,
-        })
+        }
     }
 
     /// Rounds 8-bit state by the run's seed.
@@ -258,23 +271,37 @@ impl OptimizerState {
         OptimizerState { noise, ..self }
     }
 
-    /// Keeps the state of these parameters only, by position. [`OptimizerState::update`] then
-    /// updates no others, whose state other machines have.
-    pub(crate) fn keep_only(&mut self, owned: &[bool]) {
+    /// Makes the state of the parameters that are `owned`, by position, of zeros; that of all if
+    /// nothing is passed. The state of the others is never made: other machines have it, and
+    /// [`OptimizerState::update`] does not update these parameters.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    pub(crate) fn begin(&mut self, parameters: &Parameters, owned: Option<&[bool]>) -> Result<()> {
+        let is_owned = |index: usize| owned.is_none_or(|owned| owned[index]);
         for group in &mut self.groups {
-            group.parameters.retain(|&index| owned[index]);
+            group.parameters.retain(|&index| is_owned(index));
         }
-        if let Storage::Resident(all) = &mut self.storage {
-            let before = bytes_of(all);
-            for (state, _) in all
-                .iter_mut()
-                .zip(owned)
-                .filter(|(_, is_owned)| !**is_owned)
-            {
-                *state = Vec::new();
-            }
-            self.elsewhere_bytes = before - bytes_of(all);
+        let (mut all, mut elsewhere_bytes) = (Vec::with_capacity(parameters.len()), 0);
+        for (index, parameter) in parameters.iter().enumerate() {
+            let specs = self.optimizer.state(&parameter.tensor);
+            let device = parameter.tensor.device();
+            all.push(if is_owned(index) {
+                let state = specs.iter().map(|spec| spec.zeros(device));
+                state.collect::<Result<_>>()?
+            } else {
+                elsewhere_bytes += specs.iter().map(StateSpec::bytes).sum::<u64>();
+                Vec::new()
+            });
         }
+        (self.storage, self.elsewhere_bytes) = (Storage::Resident(all), elsewhere_bytes);
+        Ok(())
+    }
+
+    /// This optimizer after [`OptimizerState::begin`].
+    fn begun(mut self, parameters: &Parameters, owned: Option<&[bool]>) -> Result<Self> {
+        self.begin(parameters, owned)?;
+        Ok(self)
     }
 
     /// Whether the state of all parameters is here, so that a checkpoint can be written.
@@ -322,6 +349,36 @@ impl OptimizerState {
             }
         }
         self.gathered = space.map(|GatheredState(file)| file);
+        Ok(())
+    }
+
+    /// Replaces the state by the mean of the states of all machines. The part of this one is
+    /// `weight`; `sum` adds up values of all machines, which call it after the same step.
+    ///
+    /// # Errors
+    /// A sum failed, or the state cannot be read or written.
+    pub(crate) fn average(
+        &mut self,
+        parameters: &Parameters,
+        weight: f64,
+        sum: &mut dyn FnMut(Values) -> Result<Values>,
+    ) -> Result<()> {
+        let specs: Vec<Vec<StateSpec>> = self.specs(parameters).collect();
+        for (index, specs) in specs.iter().enumerate() {
+            let device = parameters.at(index).tensor.device();
+            let mine = self.tensors(index)?;
+            let mut state = Vec::with_capacity(specs.len());
+            for (spec, mine) in specs.iter().zip(&mine) {
+                let mean = sum(scaled(spec.to_values(Some(mine))?, weight))?;
+                let StateTensor { name, tensor } = spec.with_values(mean)?;
+                let tensor = tensor.to_device(device)?;
+                state.push(StateTensor { name, tensor });
+            }
+            match &mut self.storage {
+                Storage::Resident(all) => all[index] = state,
+                Storage::Mapped(file) => file.put(index, &state)?,
+            }
+        }
         Ok(())
     }
 
@@ -540,6 +597,18 @@ impl OptimizerState {
         Ok(all)
     }
 
+    /// The names that the state of this machine has in a checkpoint.
+    pub(crate) fn state_names(&self, parameters: &Parameters) -> HashSet<String> {
+        let owned = self.groups.iter().flat_map(|group| &group.parameters);
+        let names = owned.flat_map(|&index| {
+            let parameter = parameters.at(index);
+            let specs = self.optimizer.state(&parameter.tensor);
+            let name = |spec: StateSpec| format!("{}.{}", parameter.name, spec.name);
+            specs.into_iter().map(name)
+        });
+        names.collect()
+    }
+
     /// Restores the state from a checkpoint, into memory.
     ///
     /// # Errors
@@ -592,12 +661,12 @@ mod tests {
     #[test]
     fn machines_that_share_the_state_update_what_they_own() -> Result<()> {
         let before = parameters()?;
-        let state = || OptimizerState::new(OptimizerKind::AdamW, 0.0, &before);
-        assert!(state()?.is_complete());
+        let kind = OptimizerKind::AdamW;
+        assert!(OptimizerState::new(kind, 0.0, &before)?.is_complete());
         let (mut held, mut changed) = (0, Vec::new());
         for owned in [[true, false], [false, true], [false, false]] {
-            let mut state = state()?;
-            state.keep_only(&owned);
+            let mut state = OptimizerState::without_state(kind, 0.0, &before);
+            state.begin(&before, Some(&owned))?;
             assert!(!state.is_complete() && state.saved_bytes() == 80);
             held += state.bytes();
             let mut updated = parameters()?;

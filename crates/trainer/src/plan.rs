@@ -25,7 +25,7 @@ use crate::precision::Precision;
 use crate::task_conversion::network_task;
 use dataset::{LearnedTokens, Mix, TargetColumn, Task, Tokenizer};
 use models::{Balance, Heads, ModelId, Pretrained, TextModel};
-use pressure::PowerPolicyMode;
+use pressure::{PowerPolicyMode, WholeStateNeed};
 use runlog::{CheckpointInterval, LossOn, PackingChoice, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -109,6 +109,9 @@ pub struct Plan {
     pub memory_cap_bytes: Option<u64>,
     /// Largest footprint as a fraction of all memory; the smaller of the two limits holds.
     pub memory_cap_fraction: Option<f64>,
+    /// What one of several processes needs if it has the whole optimizer state, if the memory is
+    /// capped and they may divide it.
+    pub whole_state: Option<WholeStateNeed>,
     /// The part of all memory that the whole system may use before the training gives way.
     pub max_system_fraction: Option<f64>,
     /// A run that is suspended for longer than this ends, in milliseconds.

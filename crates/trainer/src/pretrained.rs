@@ -8,8 +8,8 @@ use models::hub_format::TrainedLayers;
 use models::pretrained::{FineTuningSettings, verify_run_copy};
 use models::{ModelError, Pretrained, PretrainedFamily};
 use runlog::{
-    AdapterKind, AdapterScaling, BaselineChoice, MixChoice, Quantize, RunConfig, RunFolder,
-    TaskChoice, TrainableLayers, format_count,
+    AdapterKind, AdapterScaling, BaselineChoice, ClassWeights, MixChoice, Quantize, RunConfig,
+    RunFolder, TaskChoice, TrainableLayers, format_count,
 };
 use tape::Bits;
 
@@ -70,6 +70,7 @@ pub(crate) fn bits_of(quantize: Quantize) -> Bits {
     match quantize {
         Quantize::Eight => Bits::Eight,
         Quantize::Four => Bits::Four,
+        Quantize::Nf4 => Bits::Nf4,
     }
 }
 
@@ -92,11 +93,12 @@ pub(crate) fn config_of(run: &RunFolder) -> Result<RunConfig> {
 /// runs are refused with settings that have no effect, but former versions ignored them, and their
 /// runs must open.
 fn without_unused(config: RunConfig) -> RunConfig {
-    // Earlier versions mixed and averaged only if the config contained these settings, and only
-    // compared the baseline with the network.
+    // Earlier versions mixed, averaged and weighed classes only if the config contained these
+    // settings, and only compared the baseline with the network.
     let config = RunConfig {
         baseline: config.baseline.or(Some(BaselineChoice::Ngrams)),
         mix: config.mix.or(Some(MixChoice::None)),
+        class_weights: config.class_weights.or(Some(ClassWeights::None)),
         ema_decay: config.ema_decay.or(Some(0.0)),
         ..config
     };

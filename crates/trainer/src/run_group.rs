@@ -4,14 +4,16 @@ mod compare_ranks;
 mod all_reduce_sums;
 mod machine_log;
 mod machine_report;
+mod owner_choice;
 mod owners;
 mod rounding_errors;
 mod share_run;
+mod step_exchange;
 
 use crate::error::{Result, TrainError};
 use crate::replay::Replay;
+pub(crate) use all_reduce_sums::Contribution;
 use all_reduce_sums::VALUES_AT_ONCE;
-pub(crate) use all_reduce_sums::{Contribution, Layout, exchange, spread_parameters};
 pub(crate) use compare_ranks::{Subject, agree, checksum};
 use distributed::{
     Claim, ClaimRequest, Group, GroupError, Member, RoundedSum, Share, SingleRank, Values,
@@ -19,13 +21,14 @@ use distributed::{
 };
 pub(crate) use machine_log::{MachineLog, gather_members};
 pub(crate) use machine_report::MachineReport;
+pub(crate) use owner_choice::{OwnerChoice, StateMemory};
 pub(crate) use owners::Owners;
-pub(crate) use rounding_errors::RoundingErrors;
 use runlog::{ExchangeChoice, counted};
 pub(crate) use share_run::{share_checkpoint, share_run};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+pub(crate) use step_exchange::StepExchange;
 use tape::Parameters;
 
 /// After this many steps, the ranks compare all weights; after every step, the norm of the
@@ -51,6 +54,8 @@ struct Shared {
     last_update: u64,
     /// After this many steps, the number depends on all weights.
     compared_steps: u64,
+    /// The steps repeat those of a recorded run.
+    replays: bool,
 }
 
 impl fmt::Debug for RunGroup {
@@ -67,6 +72,7 @@ impl RunGroup {
             has_stopped: false,
             last_update: 0,
             compared_steps: COMPARED_STEPS,
+            replays: false,
         }))))
     }
 
@@ -95,6 +101,15 @@ impl RunGroup {
     /// none.
     pub fn find_library() -> std::result::Result<String, String> {
         distributed::find_library().map_err(|error| error.to_string())
+    }
+
+    /// The environment variable with the seconds of [`RunGroup::patience`].
+    pub const PATIENCE_VARIABLE: &str = distributed::PATIENCE_VARIABLE;
+
+    /// The time without an answer after which a machine counts as failed. A minute, unless
+    /// [`RunGroup::PATIENCE_VARIABLE`] is set; an error if it is not a number of seconds.
+    pub fn patience() -> std::result::Result<Duration, String> {
+        distributed::patience().map_err(|error| error.to_string())
     }
 
     /// Number of NVIDIA GPUs of this machine that this build can use. Each rank here uses one.
@@ -165,6 +180,36 @@ impl RunGroup {
     /// The sum over all ranks, exchanged in bf16: the same bits on all of them.
     fn sum_rounded(&self, values: Vec<f32>) -> Result<RoundedSum> {
         self.call(|group| group.sum_rounded(values))
+    }
+
+    /// Whether a run continues without a machine that has failed, if the launcher and the library
+    /// that [`RunGroup::find_library`] names tolerate it.
+    pub fn tolerates_faults() -> bool {
+        distributed::tolerates_faults()
+    }
+
+    /// Continues without the ranks that have ended, after a call failed because of them. All ranks
+    /// that are left call it. The step that was under way begins anew.
+    ///
+    /// # Errors
+    /// The group cannot continue.
+    pub(crate) fn rejoin(&self) -> Result<()> {
+        self.call(|group| group.rejoin())
+    }
+
+    /// Whether the steps repeat those of a recorded run.
+    pub(crate) fn replays(&self) -> bool {
+        self.lock().is_some_and(|shared| shared.replays)
+    }
+
+    /// The number of this rank when the group began. Events name ranks by these numbers.
+    pub(crate) fn number(&self) -> u32 {
+        self.member(self.rank()).rank as u32
+    }
+
+    /// The ranks of the group.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        (0..self.size()).map(|rank| self.member(rank)).collect()
     }
 
     /// Seconds that the ranks take to add up this many values, exchanged in this data type: the
@@ -276,20 +321,22 @@ impl RunGroup {
         let ledgers = ledgers
             .iter()
             .map(|ledger| ledger.iter().map(share).collect());
+        shared.replays = true;
         shared.group.replay(ledgers.collect());
         Ok(None)
     }
 
-    /// Who processed which samples of the newest step: rank, first sample, number of samples. Empty
-    /// on all ranks but 0.
+    /// Who processed which samples of the newest step: rank, first sample, number of samples. Ranks
+    /// have the numbers of [`RunGroup::number`]. Empty on all ranks but 0.
     pub(crate) fn ledger(&self) -> Vec<(u32, u32, u32)> {
-        let shares = self
-            .lock()
-            .map_or_else(Vec::new, |shared| shared.group.ledger());
-        let entry = |Share { rank, samples }: Share| {
-            (rank as u32, samples.start, samples.end - samples.start)
+        let Some(shared) = self.lock() else {
+            return Vec::new();
         };
-        shares.into_iter().map(entry).collect()
+        let entry = |Share { rank, samples }: Share| {
+            let number = shared.group.member(rank).rank as u32;
+            (number, samples.start, samples.end - samples.start)
+        };
+        shared.group.ledger().into_iter().map(entry).collect()
     }
 
     /// Records what the ranks compare at the end of the next step: the norm of the gradients of

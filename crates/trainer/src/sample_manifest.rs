@@ -179,19 +179,19 @@ pub fn read(run: &RunFolder) -> Result<DetectedDataset> {
         problem: problem.to_owned(),
     };
     if text.iter().filter(|byte| **byte == b'[').count() > MAX_LISTS {
-        return Err(problem("it lists too many samples"));
+        return Err(problem("the file lists too many samples"));
     }
     let read: ReadManifest =
         serde_json::from_slice(&text).map_err(|error| damaged(&path, error))?;
     drop(text);
     let manifest = read.into_manifest();
-    let found = match manifest.ok_or_else(|| problem("it lists no samples"))? {
+    let found = match manifest.ok_or_else(|| problem("the file lists no samples"))? {
         Manifest::Images(images) => DetectedDataset::Images(ImageInspection::from(images)),
         Manifest::Texts { texts } => DetectedDataset::Texts(TextInspection::from(texts)),
     };
     if let Some(outside) = file_paths(&found).iter().find(|file| !is_inside(file)) {
         let outside = outside.display();
-        let problem = format!("it names a file outside of the dataset folder: {outside}");
+        let problem = format!("the file names a path outside of the dataset folder: {outside}");
         return Err(TrainError::CheckpointDamaged { path, problem });
     }
     Ok(found)

@@ -1,6 +1,7 @@
 //! Everything that one session of a run holds, and the steps that the training loop is made of. A
 //! run has several sessions if it is stopped and resumed.
 
+mod choose_owners;
 mod enter_group;
 mod first_event;
 mod learning_check;
@@ -9,6 +10,7 @@ mod power_monitor;
 mod saving;
 mod start_warnings;
 mod step_timer;
+mod synchronize;
 mod training_device;
 
 use crate::branch_weights::BranchWeights;
@@ -20,15 +22,17 @@ use crate::gradient_accumulation::AccumulatedBatch;
 use crate::live::{LiveMemory, RunClock};
 use crate::memory_controller::{Answer, MemoryController, ModelMemory};
 use crate::memory_reading::MemoryReading;
+use crate::outer_step::OuterStep;
 use crate::pending_samples::SampleQueue;
 use crate::plan::Plan;
 use crate::replay::Position;
 use crate::run_context::RunContext;
 use crate::run_control::Control;
-use crate::run_group::{MachineLog, RoundingErrors, RunGroup, spread_parameters};
+use crate::run_group::{MachineLog, Owners, RunGroup, StepExchange};
 use crate::saved_controller_state::SavedControllerState;
 use crate::task::Task;
 use crate::train_state::{TrainState, Update};
+use choose_owners::choose_owners;
 use enter_group::enter_group;
 use first_event::{resumed_event, started_event};
 use learning_check::LearningCheck;
@@ -38,12 +42,13 @@ use pressure::{Action, Decision, Level, MemorySample, Moments, Phase, PowerPolic
 use runlog::{CheckpointReason, Claim, RunEvent, RunFolder, StepProgress};
 use saving::{Saving, Snapshot};
 use start_warnings::Warning;
-use std::time::Instant;
 use step_timer::StepTimer;
 use tape::Parameters;
 use tape::device::{confirm, with_autorelease_pool};
 use tape::optim::{Health, health};
 use training_device::TrainingDevice;
+
+pub(crate) use saving::SaveResults;
 
 /// One session of a run.
 pub struct Session<'a, T: Task> {
@@ -54,6 +59,8 @@ pub struct Session<'a, T: Task> {
     pub(crate) group: RunGroup,
     /// What the machines report to each other. Empty alone.
     pub(crate) machines: MachineLog,
+    /// What the machines exchange in a step. Nothing alone.
+    pub(crate) exchange: StepExchange,
     pub(crate) controller: MemoryController,
     pub(crate) learner: TrainState,
     pub(crate) loaders: Loaders<T>,
@@ -168,7 +175,12 @@ impl<'a, T: Task> Session<'a, T> {
             ..
         } = context;
         let device = TrainingDevice::choose(plan, &machine, &control, &mut *observer, state.at_ms)?;
-        let (learner, owners) = device.initial_state(plan, &group)?;
+        let mut learner = device.initial_weights(plan)?;
+        let owner_choice = choose_owners(plan, &group, &machine, &device.chosen, &learner)?;
+        learner.begin_moments(owner_choice.owners().map(Owners::mine).as_deref())?;
+        if !group.is_alone() {
+            learner.outer = plan.sync_every().map(OuterStep::new);
+        }
         let model = model_memory(&learner);
         let mut controller =
             MemoryController::new(plan, &device.chosen, &machine, &control, model, replay)?;
@@ -182,7 +194,8 @@ impl<'a, T: Task> Session<'a, T> {
             plan,
             saving: Saving::new(run, plan, &state, &group),
             group,
-            machines: MachineLog::with_owners(owners),
+            machines: MachineLog::default(),
+            exchange: StepExchange::new(owner_choice),
             power: PowerMonitor::new(plan, &machine, &control),
             run: run.clone(),
             control,
@@ -217,26 +230,29 @@ impl<'a, T: Task> Session<'a, T> {
         if !self.group.keeps_run() {
             self.log.keep_messages();
         }
-        let owners = self.machines.owners.take();
         self.machines = enter_group(
             &self.group,
             self.plan,
             &self.device.chosen,
             &self.learner.parameters,
+            self.exchange.owners(),
             self.controller.total_bytes(),
         )?;
-        self.machines.owners = owners;
-        let is_rounded = self.plan.exchanges_in_bf16();
-        self.machines.rounding_errors = is_rounded.then(RoundingErrors::default);
+        let in_bf16 = self.plan.exchanges_in_bf16();
+        self.exchange.prepare(&self.learner.parameters, in_bf16);
+        if let (Some(outer), Some(every)) = (&mut self.learner.outer, self.plan.sync_every()) {
+            outer.begin(&self.learner.parameters)?;
+            let values = self.learner.synchronized_values();
+            self.exchange.synchronize_every(every, values);
+        }
         // For the first checkpoint, and for one after an evaluation that was interrupted.
         self.gather_moments(true)
     }
 
     /// Emits which machines train the run, if it is not this one alone.
     fn emit_group(&mut self) -> Result<()> {
-        let event = self
-            .machines
-            .group_event(self.log.now_ms(), self.state.step);
+        let (at_ms, step) = (self.log.now_ms(), self.state.step);
+        let event = self.machines.group_event(&self.exchange, at_ms, step);
         event.map_or(Ok(()), |event| self.log.emit(event))
     }
 
@@ -311,6 +327,9 @@ impl<'a, T: Task> Session<'a, T> {
     /// Tells a change of the power supply, and saves if the battery is low.
     pub(crate) fn observe_power(&mut self) -> Result<()> {
         let change = self.power.observe();
+        if change.checkpoint && !self.learner.is_complete() {
+            self.exchange.owe_checkpoint(CheckpointReason::Power);
+        }
         let (saving, mut snapshot) = self.snapshot();
         saving.observe_power(&mut snapshot, change)
     }
@@ -415,7 +434,7 @@ impl<'a, T: Task> Session<'a, T> {
         let metrics = batch.metrics.of_step(update.skipped.as_ref());
         if let Some(mut skipped) = update.skipped {
             // They belong to gradients that no update has used, and may be very large.
-            self.machines.drop_rounding_errors();
+            self.exchange.drop_rounding_errors();
             if let Some(file) = offending {
                 skipped.item = loss_of(file);
             }
@@ -444,6 +463,10 @@ impl<'a, T: Task> Session<'a, T> {
             self.log.warn("not_learning", message)?;
         }
         self.timer.next_step(total_wait_ms);
+        if self.learner.outer.is_some() {
+            // Until they synchronize, the machines differ.
+            return Ok(());
+        }
         self.group.record_update(
             &self.learner.parameters,
             self.state.step,
@@ -454,22 +477,41 @@ impl<'a, T: Task> Session<'a, T> {
     /// Updates the parameters and frees the gradients. Ranks that have the moments in parts update
     /// their own parameters and exchange them.
     fn apply(&mut self, batch: &mut AccumulatedBatch, health: &Health) -> Result<Update> {
-        let (group, owners) = (&self.group, &self.machines.owners);
+        let (group, exchange) = (&self.group, &self.exchange);
         let mut spread_ms = 0.0;
         let mut spread = |parameters: &mut Parameters| -> Result<()> {
-            let began = Instant::now();
-            if let Some(owners) = owners {
-                spread_parameters(group, owners, parameters)?;
-                spread_ms = began.elapsed().as_secs_f64() * 1000.0;
-            }
+            spread_ms = match exchange.spread(group, parameters) {
+                // Rank 0 has updated all parameters, so its step is complete. The next call of the
+                // group fails in the same way.
+                Err(error) if exchange.is_complete_at(group) && error.is_lost_rank() => 0.0,
+                spread => spread?,
+            };
             Ok(())
         };
         let step = self.state.step;
-        let update = self.learner.apply(batch, health, step, &mut spread)?;
+        let is_idle = self.learner.outer.is_some() && batch.gradients.is_empty();
+        let update = if is_idle {
+            self.learner.idle_update(step)
+        } else {
+            self.learner.apply(batch, health, step, &mut spread)?
+        };
         batch.free_gradients();
         confirm(&self.device.chosen.device)?;
         self.machines.extend_exchange(spread_ms);
         Ok(update)
+    }
+
+    /// Whether one of the steps of the newest round was planned to be evaluated every `interval`
+    /// steps, and all machines have the weights of this step. Machines that exchange gradients in
+    /// each step have rounds of one step.
+    pub(crate) fn reaches_multiple_of(&self, interval: u64) -> bool {
+        let step = self.state.step;
+        let Some(outer) = &self.learner.outer else {
+            return step.is_multiple_of(interval);
+        };
+        let is_new = |step: &u64| *step > self.state.evaluated_step;
+        let mut steps = outer.steps_until(step).filter(is_new);
+        !outer.is_open() && steps.any(|step| step.is_multiple_of(interval))
     }
 
     /// Fetches samples from the current step on.
@@ -479,9 +521,13 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Whether the plan asks for a checkpoint now.
     pub(crate) fn checkpoint_is_due(&self) -> bool {
-        let now_ms = self.log.now_ms();
-        self.saving
-            .is_due(self.plan, &self.learner, self.state.step, now_ms)
+        let (now_ms, step) = (self.log.now_ms(), self.state.step);
+        let is_due = |step| self.saving.is_due(self.plan, &self.learner, step, now_ms);
+        match &self.learner.outer {
+            None => is_due(step),
+            Some(outer) if outer.is_open() || self.saving.is_saved(step) => false,
+            Some(outer) => outer.steps_until(step).any(is_due),
+        }
     }
 
     /// If the ranks have the moments in parts, gathers all of them at rank 0, which asks for it
@@ -491,54 +537,35 @@ impl<'a, T: Task> Session<'a, T> {
     /// # Errors
     /// The group is broken, or the device failed.
     pub(crate) fn gather_moments(&mut self, is_needed: bool) -> Result<()> {
-        if self.machines.owners.is_none() {
-            return Ok(());
-        }
-        let mut space = None;
-        if self.group.keeps_run() && is_needed && !self.learner.optimizer.is_complete() {
-            let TrainState {
-                optimizer,
-                parameters,
-                ..
-            } = &self.learner;
-            match optimizer.reserve(parameters, &self.run.path) {
-                Ok(reserved) => space = Some(reserved),
-                Err(error) => {
-                    let step = self.state.step;
-                    let message = format!("no checkpoint was saved at step {step}: {error}");
-                    self.log.warn("checkpoint_write", message)?;
-                }
-            }
-        }
-        let begins = self.group.broadcast(vec![u8::from(space.is_some())])?;
-        if begins != [1] {
-            return Ok(());
-        }
-        let group = &self.group;
         let TrainState {
             optimizer,
             parameters,
             ..
         } = &mut self.learner;
-        with_autorelease_pool(|| {
-            optimizer.gather(parameters, space, &mut |values| group.sum(values))
-        })
+        let (group, folder) = (&self.group, &self.run.path);
+        let gathered = with_autorelease_pool(|| {
+            self.exchange
+                .gather_moments(group, optimizer, parameters, is_needed, folder)
+        })?;
+        let Some(no_space) = gathered else {
+            return Ok(());
+        };
+        let step = self.state.step;
+        let message = format!("no checkpoint was saved at step {step}: {no_space}");
+        self.log.warn("checkpoint_write", message)
     }
 
     /// Gathers the moments at rank 0 if it writes a checkpoint after this step, and writes the one
     /// that was asked for during the step.
     pub(crate) fn gather_moments_if_due(&mut self, is_evaluated: bool) -> Result<()> {
-        let is_owed = self.machines.owed_checkpoint.is_some();
         let is_last = self.state.step >= self.plan.steps;
+        let is_owed = self.exchange.owes_checkpoint();
         let is_due = self.checkpoint_is_due() || is_evaluated || is_owed || is_last;
         self.gather_moments(is_due && !self.learner.is_skipping())?;
-        match self.machines.owed_checkpoint.take() {
-            Some(reason) if self.learner.optimizer.is_complete() => self.save_or_warn(reason),
-            owed => {
-                self.machines.owed_checkpoint = owed;
-                Ok(())
-            }
-        }
+        let owed = self
+            .exchange
+            .take_owed_checkpoint(self.learner.is_complete());
+        owed.map_or(Ok(()), |reason| self.save_or_warn(reason))
     }
 
     /// Writes a checkpoint. In a group, rank 0 alone does.
@@ -549,17 +576,36 @@ impl<'a, T: Task> Session<'a, T> {
 
     /// Writes a checkpoint. If that fails the training continues with a warning.
     pub(crate) fn save_or_warn(&mut self, reason: CheckpointReason) -> Result<()> {
-        if self.group.keeps_run() && !self.learner.optimizer.is_complete() {
-            if matches!(
-                reason,
-                CheckpointReason::Requested | CheckpointReason::Power
-            ) {
-                self.machines.owed_checkpoint = Some(reason);
-            }
+        if self.group.keeps_run() && !self.learner.is_complete() {
+            self.exchange.owe_checkpoint(reason);
             return Ok(());
         }
         let (saving, mut snapshot) = self.snapshot();
         saving.save_or_warn(&mut snapshot, reason)
+    }
+
+    /// Saves the best evaluation so far: its results and a checkpoint. The checkpoint may wait in
+    /// memory; [`Session::save_postponed_if_due`] then saves both later.
+    pub(crate) fn save_best(&mut self, save_results: SaveResults) -> Result<()> {
+        let (saving, mut snapshot) = self.snapshot();
+        let Some(save_results) = saving.postpone_best(&mut snapshot, save_results)? else {
+            return Ok(());
+        };
+        // Before the checkpoint: a run that ends between them repeats the evaluation.
+        saving.save_results(snapshot.log, &save_results)?;
+        self.save_or_warn(CheckpointReason::Best)
+    }
+
+    /// Saves the best checkpoint that waits in memory if that is affordable by now.
+    pub(crate) fn save_postponed_if_due(&mut self) -> Result<()> {
+        let (saving, mut snapshot) = self.snapshot();
+        saving.save_postponed_if_due(&mut snapshot)
+    }
+
+    /// Saves the best checkpoint that waits in memory, to free that memory.
+    pub(crate) fn save_postponed(&mut self) -> Result<()> {
+        let (saving, mut snapshot) = self.snapshot();
+        saving.save_postponed_or_warn(&mut snapshot)
     }
 
     /// Saves what `error` leaves of the run that it ends, and adds to it from where the run can be
@@ -608,9 +654,10 @@ impl<'a, T: Task> Session<'a, T> {
             Ok((loaded, _)) => self.load(&loaded),
             Err(TrainError::NoCheckpoint { .. }) if !self.saving.has_checkpoint() => {
                 self.device
-                    .reset(self.plan, &self.group, &mut self.learner)?;
+                    .reset(self.plan, self.exchange.owners(), &mut self.learner)?;
                 self.state = RunState::default();
                 self.saving.end_update();
+                self.saving.drop_postponed(&mut self.controller);
                 Ok(())
             }
             Err(error) => Err(error),
@@ -620,7 +667,7 @@ impl<'a, T: Task> Session<'a, T> {
     /// Loads weights, moments and position from a checkpoint.
     pub(crate) fn load(&mut self, loaded: &Loaded) -> Result<()> {
         self.device
-            .load(self.plan, &self.group, loaded, &mut self.learner)?;
+            .load(self.plan, self.exchange.owners(), loaded, &mut self.learner)?;
         self.restore_position(loaded);
         Ok(())
     }
@@ -628,7 +675,7 @@ impl<'a, T: Task> Session<'a, T> {
     /// Restores the position of a checkpoint without its weights.
     pub(crate) fn restore_position(&mut self, loaded: &Loaded) {
         self.state = loaded.state.clone();
-        self.saving.loaded(&self.state);
+        self.saving.loaded(&self.state, &mut self.controller);
     }
 
     /// The memory event for `sample`.

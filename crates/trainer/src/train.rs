@@ -10,6 +10,7 @@ mod requests;
 mod recover_from_device_failure;
 mod agree_on_run;
 mod group_step;
+mod continue_without_ranks;
 mod suspend;
 
 use crate::branch_weights::BranchWeights;
@@ -28,6 +29,7 @@ use crate::session::Session;
 use crate::task::{Task, with_task};
 use crate::threads::on_threads;
 use agree_on_run::{agree_on_files, agree_on_run};
+use continue_without_ranks::continue_without_ranks;
 use dataset::DetectedDataset;
 use evaluate::{evaluate, evaluation_is_due, evaluation_was_interrupted, patience_is_exhausted};
 use group_step::{accumulate_in_group, end_in_group, follow_step, restore_suspended_ranks};
@@ -121,6 +123,7 @@ pub fn resume_to(
     let found = sample_manifest::read(run)?;
     let mut plan = Plan::resolve(&pretrained::config_of(run)?, &found)?;
     share_cores(&mut plan, &context.group);
+    plan.estimate_whole_state(context.group.size())?;
     on_threads(plan.threads as usize, || {
         let control = context.control.clone();
         let live = context.live.clone();
@@ -220,7 +223,12 @@ fn train_loop<T: Task>(session: &mut Session<'_, T>) -> Result<RunOutcome> {
 
 /// Trains, saves the last step and emits the end of the run.
 fn train_to_end<T: Task>(session: &mut Session<'_, T>) -> Result<RunOutcome> {
-    let reason = train_steps(session)?;
+    let reason = loop {
+        match train_steps(session) {
+            Err(error) if !session.group.is_alone() => continue_without_ranks(session, error)?,
+            trained => break trained?,
+        }
+    };
     end_in_group(session, reason)?;
     finish(session, reason)
 }
@@ -255,6 +263,7 @@ fn train_step<T: Task>(session: &mut Session<'_, T>) -> Result<ControlFlow<StopR
         Accumulated::Repeat => return Ok(ControlFlow::Continue(())),
         Accumulated::Stop(reason) => return Ok(ControlFlow::Break(reason)),
     }
+    session.synchronize_if_due()?;
     session.gather_moments_if_due(evaluation_is_due(session))?;
     if std::mem::take(&mut session.machines.restores_ranks) {
         restore_suspended_ranks(session)?;
@@ -265,6 +274,7 @@ fn train_step<T: Task>(session: &mut Session<'_, T>) -> Result<ControlFlow<StopR
             return Ok(flow);
         }
     }
+    session.save_postponed_if_due()?;
     if session.checkpoint_is_due() {
         session.save_or_warn(CheckpointReason::Periodic)?;
     }

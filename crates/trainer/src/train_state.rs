@@ -6,6 +6,7 @@ use crate::error::{Result, TrainError};
 use crate::gradient_accumulation::AccumulatedBatch;
 use crate::lr_schedule::Schedule;
 use crate::optimizer::OptimizerState;
+use crate::outer_step::{OuterStep, Sum, average_parameters};
 use crate::plan::{Compression, Plan};
 use crate::precision::{LossScale, Precision};
 use crate::skipped_steps::{Skipped, SkippedSteps, first_non_finite};
@@ -35,6 +36,8 @@ pub struct TrainState {
     pub optimizer: OptimizerState,
     /// Moving average of the parameters, if the plan asks for one.
     pub average: Option<WeightEma>,
+    /// The outer steps, if the machines of a group exchange weights only every few steps.
+    pub outer: Option<OuterStep>,
     schedule: Schedule,
     clip_norm: f64,
     precision: Precision,
@@ -77,7 +80,28 @@ impl TrainState {
     /// # Errors
     /// Pretrained weights cannot be read, or the device has no memory.
     pub fn new(plan: &Plan, device: &Device) -> Result<Self> {
+        let mut state = TrainState::without_moments(plan, device)?;
+        state.begin_moments(None)?;
+        Ok(state)
+    }
+
+    /// The state before the first step, whose optimizer has no moments yet. It cannot make a step
+    /// before [`TrainState::begin_moments`].
+    ///
+    /// # Errors
+    /// As [`TrainState::new`].
+    pub fn without_moments(plan: &Plan, device: &Device) -> Result<Self> {
         with_autorelease_pool(|| TrainState::build(plan, device))
+    }
+
+    /// Makes the moments of the parameters that are `owned`, by position; of all if nothing is
+    /// passed.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    pub fn begin_moments(&mut self, owned: Option<&[bool]>) -> Result<()> {
+        with_autorelease_pool(|| self.optimizer.begin(&self.parameters, owned))?;
+        Ok(synchronize(&self.device)?)
     }
 
     fn build(plan: &Plan, device: &Device) -> Result<Self> {
@@ -90,8 +114,9 @@ impl TrainState {
             let (dtype, zeros) = (plan.precision.master_dtype(), vec![0.0; heads.terms()]);
             parameters.add(BALANCE.to_owned(), zeros, &[heads.terms()], dtype, device)?;
         }
-        let optimizer = OptimizerState::new(plan.optimizer, plan.weight_decay, &parameters)?
-            .with_seed(plan.seed);
+        let optimizer =
+            OptimizerState::without_state(plan.optimizer, plan.weight_decay, &parameters)
+                .with_seed(plan.seed);
         let average = plan
             .ema_decay
             .map(|decay| WeightEma::new(decay, &parameters))
@@ -103,6 +128,7 @@ impl TrainState {
             parameters,
             optimizer,
             average,
+            outer: None,
             schedule: plan.schedule(),
             clip_norm: plan.clip_norm,
             precision: plan.precision,
@@ -196,6 +222,9 @@ impl TrainState {
         self.rounded = None;
         self.optimizer.unload();
         self.average = None;
+        if let Some(outer) = &mut self.outer {
+            outer.unload();
+        }
     }
 
     /// Lets go of a lost device, after [`TrainState::unload`]: whatever holds it keeps its memory.
@@ -273,13 +302,32 @@ impl TrainState {
         let rounded = self.rounded.as_ref().map_or(0, |p| p.bytes_in(dtype));
         let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
         let frozen = self.parameters.frozen_bytes();
-        2 * self.parameters.bytes() + frozen + rounded + self.optimizer.resident_bytes() + averages
+        let outer = self.outer.as_ref().map_or(0, OuterStep::bytes);
+        let moments = self.optimizer.resident_bytes();
+        2 * self.parameters.bytes() + frozen + rounded + moments + averages + outer
     }
 
     /// Bytes of a checkpoint: weights, optimizer state and averages.
     pub fn saved_bytes(&self) -> u64 {
         let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
-        self.parameters.bytes() + self.optimizer.saved_bytes() + averages
+        let outer = self.outer.as_ref().map_or(0, OuterStep::saved_bytes);
+        self.parameters.bytes() + self.optimizer.saved_bytes() + averages + outer
+    }
+
+    /// Whether this machine has everything that a checkpoint needs: the moments of all parameters,
+    /// and weights that all machines of its group have.
+    pub(crate) fn is_complete(&self) -> bool {
+        let is_open = self.outer.as_ref().is_some_and(OuterStep::is_open);
+        self.optimizer.is_complete() && !is_open
+    }
+
+    /// Values per parameter that the machines exchange when they synchronize: the weight, its
+    /// moments and its average.
+    pub(crate) fn synchronized_values(&self) -> f64 {
+        let averages = self.average.as_ref().map_or(0, |a| a.parameters.bytes());
+        let weights = self.parameters.bytes();
+        let all = weights + self.optimizer.bytes() + averages;
+        all as f64 / weights.max(1) as f64
     }
 
     /// What the training can give up when memory is short, besides a smaller micro-batch.
@@ -392,6 +440,39 @@ impl TrainState {
             gradient_norm,
             skipped: None,
         })
+    }
+
+    /// The outcome of a step for which this machine has processed nothing, and in which only the
+    /// others change their weights.
+    pub(crate) fn idle_update(&self, step: u64) -> Update {
+        Update {
+            learning_rate: self.schedule.rate(step),
+            gradient_norm: 0.0,
+            skipped: None,
+        }
+    }
+
+    /// Makes the outer step of all machines. This one has processed the part `weight` of the
+    /// samples since the newest synchronization; `sum` adds up values of all machines. Afterwards,
+    /// all have the same weights, moments and averages.
+    ///
+    /// # Errors
+    /// A sum failed, or the device failed. The parameters may then be those of two steps.
+    pub(crate) fn synchronize_machines(&mut self, weight: f64, sum: &mut Sum) -> Result<()> {
+        let Some(outer) = &mut self.outer else {
+            return Ok(());
+        };
+        outer.apply(&mut self.parameters, weight, sum)?;
+        self.optimizer.average(&self.parameters, weight, sum)?;
+        if let Some(average) = &mut self.average {
+            average_parameters(&mut average.parameters, weight, sum)?;
+        }
+        self.round()
+    }
+
+    /// Takes over the counts of skipped steps of another machine.
+    pub(crate) fn set_skipped(&mut self, skipped: SkippedSteps) {
+        self.skipped = skipped;
     }
 
     /// True if the newest step was skipped.

@@ -8,6 +8,7 @@ mod baseline_model;
 mod compress;
 mod generate;
 mod language_weights;
+mod context_memory;
 mod chat;
 mod questions;
 mod images;

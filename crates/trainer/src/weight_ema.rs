@@ -82,7 +82,7 @@ pub fn fill(
             .map_err(|error| misfit(error.to_string()))?;
     }
     match saved.keys().next() {
-        Some(extra) => Err(misfit(format!("{extra} belongs to another model"))),
+        Some(extra) => Err(misfit(format!("{extra} belongs to a different model"))),
         None => Ok(()),
     }
 }

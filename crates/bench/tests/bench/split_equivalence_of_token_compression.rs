@@ -256,19 +256,20 @@ fn a_learned_policy_beats_a_random_one() {
         learning_rate: Some(3e-3),
         ..learning(PolicyTraining::Joint)
     };
-    let loss = |policy| {
+    let loss = |policy, seed| {
         let config = RunConfig {
             policy: Some(policy),
+            seed: Some(seed),
             ..config.clone()
         };
         let steps = steps(&opened(&folder, &config), 200, |_, count| vec![count]);
         steps[190..].iter().map(|step| step.loss).sum::<f64>() / 10.0
     };
-    let (learned, random) = (
-        loss(DropPolicyChoice::Learned),
-        loss(DropPolicyChoice::Random),
-    );
-    assert!(learned < 0.8 * random, "{learned} {random}");
+    // With some seeds, a policy learns nothing in so few steps.
+    let mut ratios = [1, 2, 3]
+        .map(|seed| loss(DropPolicyChoice::Learned, seed) / loss(DropPolicyChoice::Random, seed));
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[1] < 0.8, "{ratios:?}");
 }
 
 #[test]

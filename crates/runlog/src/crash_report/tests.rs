@@ -101,8 +101,8 @@ fn a_crisis_is_reported_with_times_and_numbers() {
         [
             "The last memory sample was taken at 14:02:10, 0.4 s before the end: pressure 0.93, other apps \
              had taken 6.6 GB in the last 20 s; Ebb computed 4 samples at a time (16 per step).",
-            "Ebb used 3.0 GB, its budget was 4.0 GB, and 410 MB were free.",
-            "The highest memory pressure of the last two minutes was 0.93 at 14:02:10, because only 410 MB were free.",
+            "Ebb used 3.0 GB, its budget was 4.0 GB, and 410 MB was free.",
+            "The highest memory pressure of the last two minutes was 0.93 at 14:02:10, because only 410 MB was free.",
             "At 14:01:52: Micro-batch reduced from 16 to 4: another app took 2.0 GB in 3 s.",
         ]
     );
@@ -135,7 +135,7 @@ fn a_crash_without_pressure_is_reported_as_such() {
         [
             "The last memory sample was taken at 14:02:10, 0.1 s before the end: pressure 0.22, other apps \
              used 3.0 GB.",
-            "Ebb used 3.0 GB, its budget was 4.0 GB, and 10.0 GB were free.",
+            "Ebb used 3.0 GB, its budget was 4.0 GB, and 10.0 GB was free.",
             "The highest memory pressure of the last two minutes was 0.22, at 14:02:06. This is the normal level.",
             "The memory controller changed nothing in the last two minutes.",
         ]

@@ -76,7 +76,7 @@ impl RunStore {
             return Ok(());
         }
         Err(source.refused(format!(
-            "the run needs {}, but only {} are free on the disk of {}; free up {}",
+            "the run needs {}, but only {} is free on the disk of {}; free up {}",
             format_bytes(needed),
             format_bytes(free),
             self.root().display(),
@@ -176,7 +176,7 @@ impl Source<'_> {
         let missing = || self.refused(format!("{} is missing", expected.path));
         let differs = || {
             self.refused(format!(
-                "its entry for {} differs from the manifest",
+                "its entry for {} differs from its list of files",
                 expected.path
             ))
         };
@@ -217,9 +217,13 @@ impl Source<'_> {
         let first = self.next(entries)?;
         let mut entry = first
             .filter(|entry| is_file(entry, manifest::NAME.as_bytes()))
-            .ok_or_else(|| self.refused("it is not a run archive of Ebb: it has no manifest"))?;
+            .ok_or_else(|| {
+                self.refused(
+                    "it is not a run archive of Ebb: it does not begin with ebbrun-manifest.json",
+                )
+            })?;
         if entry.size() > MAX_BYTES {
-            return Err(self.refused("its manifest is too long"));
+            return Err(self.refused("its list of files (ebbrun-manifest.json) is too long"));
         }
         let mut json = Vec::new();
         entry
@@ -277,7 +281,7 @@ impl Source<'_> {
             return Ok(());
         }
         Err(self.refused(format!(
-            "{} is damaged: its SHA-256 differs from the manifest; copy or export the archive again",
+            "{} is damaged: its SHA-256 differs from the list of files; copy or export the archive again",
             expected.path
         )))
     }

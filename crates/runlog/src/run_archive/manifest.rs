@@ -51,7 +51,7 @@ impl Manifest {
     /// What is wrong with it.
     pub fn parse(json: &[u8]) -> Result<Manifest, String> {
         let manifest: Manifest = serde_json::from_slice(json)
-            .map_err(|error| format!("its manifest cannot be read: {error}"))?;
+            .map_err(|error| format!("its list of files (ebbrun-manifest.json) cannot be read ({error}); export the run again"))?;
         manifest.check()?;
         Ok(manifest)
     }

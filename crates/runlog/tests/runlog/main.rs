@@ -7,6 +7,7 @@ mod config;
 mod event_file;
 mod fold_events;
 mod live_view;
+mod machine_memory;
 mod old_versions;
 mod recorded_chart_data;
 mod recorded_demo_run;

@@ -308,6 +308,7 @@ fn the_recorded_long_run_is_drawn_with_a_few_values_per_column() {
         columns: LONG_COLUMNS,
         seen: 0,
         smoothed_steps: Some(SMOOTHED_STEPS),
+        rank: None,
     });
     let mut header = serde_json::to_value(&pull.header).expect("a header has a JSON form");
     header["arrays"] = json!([]);

@@ -107,6 +107,8 @@ fn group_events() -> [RunEvent; 2] {
         wait_ms: 100.0,
         exchange_ms: 60.0,
         own_bytes: 3 << 29,
+        peak_bytes: 7 << 28,
+        others_bytes: 5 << 30,
         budget_bytes: 2 << 30,
         is_suspended,
         ..MachineShare::default()
@@ -117,6 +119,7 @@ fn group_events() -> [RunEvent; 2] {
             step: 0,
             members: vec![member(0, "studio"), member(1, "air")],
             message: "Trains on 2 machines: studio (rank 0), air (rank 1)".to_owned(),
+            sync_every: 0,
         },
         RunEvent::Machines {
             at_ms: 9000,
@@ -143,6 +146,8 @@ fn the_report_of_a_group_names_its_machines_and_changes() {
         "Machines",
         "rank 0 (studio): 75.0 % of the samples",
         "rank 1 (air): 25.0 % of the samples, suspended: its memory is short, 1.5 GB of 2.0 GB, working 90.0 % of the time, waiting 4.0 %, exchange 6.0 %",
+        "Memory of rank 0 (studio), Ebb at most 1.8 GB",
+        "Memory of rank 1 (air), Ebb at most 1.8 GB",
         "step 0: Trains on 2 machines",
         "rank 1 (air) has freed its weights",
     ] {

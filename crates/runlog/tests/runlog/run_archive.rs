@@ -253,7 +253,7 @@ fn names_that_lead_elsewhere_are_refused() {
         refuse(&archive(&listed, &entries), "is not a file of a run folder");
         // The manifest is harmless, but the entry is not.
         let listed = manifest(&[CONFIG, ("notes.json", b"x".as_slice())]);
-        let reason = "its entry for notes.json differs from the manifest";
+        let reason = "its entry for notes.json differs from its list of files";
         refuse(&archive(&listed, &entries), reason);
     }
     let mut elsewhere = manifest(&[CONFIG]);
@@ -282,7 +282,7 @@ fn links_devices_and_extensions_are_refused() {
             content: b"",
         };
         let entries = [Entry::file(CONFIG.0, CONFIG.1), special];
-        let reason = "its entry for notes.json differs from the manifest";
+        let reason = "its entry for notes.json differs from its list of files";
         refuse(&archive(&listed, &entries), reason);
     }
 }
@@ -293,7 +293,7 @@ fn a_long_name_that_differs_from_the_manifest_is_refused() {
     let listed = manifest(&[CONFIG, (path.as_str(), b"x".as_slice())]);
     let (in_header, whole) = (&path[..100], format!("{path}\0"));
     let (other, huge) = (format!("../{}\0", &path[3..]), "c".repeat(1 << 20));
-    let reason = format!("its entry for {path} differs from the manifest");
+    let reason = format!("its entry for {path} differs from its list of files");
     let import = |name: Option<&str>, in_header: &str| {
         let long_name = name.map(|name| Entry {
             path: "././@LongLink",
@@ -335,9 +335,9 @@ fn an_archive_that_differs_from_its_manifest_is_refused() {
     let longer = Entry::file("notes.json", b"{} ");
     refuse(&archive(&both, &[config]), "notes.json is missing");
     let config = || Entry::file(CONFIG.0, CONFIG.1);
-    let reason = "notes.json is damaged: its SHA-256 differs from the manifest";
+    let reason = "notes.json is damaged: its SHA-256 differs from the list of files";
     refuse(&archive(&both, &[config(), changed]), reason);
-    let reason = "its entry for notes.json differs from the manifest";
+    let reason = "its entry for notes.json differs from its list of files";
     refuse(&archive(&both, &[config(), longer]), reason);
     let only_config = manifest(&[CONFIG]);
     let reason = "\"notes.json\" is not in its manifest";
@@ -355,12 +355,15 @@ fn sizes_are_checked_first() {
     let mut huge = manifest(&[CONFIG]);
     huge["files"][0]["bytes"] = json!(u64::MAX);
     let entries = [Entry::file(CONFIG.0, CONFIG.1)];
-    refuse(&archive(&huge, &entries), "are free on the disk of");
+    refuse(&archive(&huge, &entries), "is free on the disk of");
     // A manifest of 17 MiB in a small file.
     let spaces = " ".repeat(17 << 20);
     let bomb = archive(&Value::String(spaces), &[]);
     assert!(bomb.len() < 1_000_000, "{}", bomb.len());
-    refuse(&bomb, "its manifest is too long");
+    refuse(
+        &bomb,
+        "its list of files (ebbrun-manifest.json) is too long",
+    );
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn values(allowed: Allowed) -> String {
         Allowed::Interval => "`auto`, or `10min`, `2epochs` or `500steps`".into(),
         Allowed::Blocks => "a number of blocks, or `all`".into(),
         Allowed::TrainedPart => "`head`, `last:N` or `all`".into(),
-        Allowed::Bits => "8 or 4".into(),
+        Allowed::Bits => "8, `nf4` or 4".into(),
         Allowed::Bytes(_) => "a size such as `8GB`, or bytes".into(),
     }
 }

@@ -116,7 +116,7 @@ fn a_smaller_micro_batch_of_an_evaluation_is_a_change_of_its_own() {
     assert_eq!(status(&run).0, "Shrink: another app took 2.6 GB in 3 s");
     assert_eq!(
         run.window(None, None, 800, 0).header.status_line.detail,
-        "The result of the evaluation stays the same. The micro-batches of the training are separate."
+        "The result of the evaluation stays the same. The training keeps its own micro-batch size."
     );
 }
 
@@ -189,7 +189,7 @@ fn a_decision_is_the_headline_for_ten_seconds() {
     let header = run.window(None, None, 800, 0).header;
     assert_eq!(
         header.status_line.detail,
-        "64 samples per step, in 16 micro-batches of 4. It grows back by itself when memory is free."
+        "64 samples per step, in 16 micro-batches of 4. The micro-batch grows again when memory is free."
     );
 }
 

@@ -2,7 +2,7 @@
 //! that it used; those without which it passes are refused.
 
 use super::check_observer::CheckObserver;
-use super::compare_with_cpu::{CaseError, CheckCase, Finding};
+use super::compare_with_cpu::{CaseError, CheckCase, Finding, Reference};
 use crate::error::{Result, TrainError};
 use candle_core::{DType, Device};
 use serde::{Deserialize, Serialize};
@@ -51,15 +51,35 @@ pub(super) fn compare(
     case: &CheckCase,
     chosen: &mut SelectedDevice,
 ) -> Result<(Finding, Option<TrainError>)> {
+    compare_with(case, case.reference(), chosen)
+}
+
+/// As [`compare`], with a reference that was computed before.
+///
+/// # Errors
+/// As [`compare`].
+pub(super) fn compare_with(
+    case: &CheckCase,
+    mut reference: std::result::Result<Reference, CaseError>,
+    chosen: &mut SelectedDevice,
+) -> Result<(Finding, Option<TrainError>)> {
     let mut attempts_left = ATTEMPTS;
     loop {
         attempts_left -= 1;
-        let began = Instant::now();
-        let error = match case.run(&chosen.device) {
+        let (began, outcome, reference_ms);
+        (began, outcome, reference_ms, reference) = match reference {
+            Ok(found) => {
+                let began = Instant::now();
+                let outcome = case.run(&chosen.device, &found);
+                (began, outcome, found.ms, Ok(found))
+            }
+            Err(error) => (Instant::now(), Err(error), 0.0, case.reference()),
+        };
+        let error = match outcome {
             Err(error) if error.fault().is_some() => error,
             outcome => {
                 let finding = Finding {
-                    ms: began.elapsed().as_secs_f64() * 1000.0,
+                    ms: reference_ms + began.elapsed().as_secs_f64() * 1000.0,
                     ..Finding::new(case, outcome.as_ref())
                 };
                 return Ok((finding, None));

@@ -147,57 +147,46 @@ impl SmallModel {
         })
     }
 
-    /// Largest relative difference of the loss and of the whole gradient on `device` from the CPU
-    /// in f64. The weights are rounded to `dtype` first.
-    ///
-    /// Among the 2 million values that the ReLUs of a ResNet get with large images, rounding moves
-    /// some to the other side of zero, where the gradient is another one. The CPU then takes the
-    /// sides of the device, if these values are near zero.
-    pub fn difference(self, samples: usize, dtype: DType, device: &Device) -> Result<Difference> {
-        let log = (self == SmallModel::ResNetOf224).then(KinkLog::default);
-        let [record, follow] = [KinkUse::Record, KinkUse::Follow].map(|of| log.as_ref().map(of));
-        let found = self.gradients(samples, dtype, (dtype, device), record)?;
-        let expected = self.gradients(samples, dtype, (DType::F64, &Device::Cpu), follow)?;
-        let farthest = log.map_or(0.0, |log| log.divergence().farthest);
-        let loss = (found.loss - expected.loss).abs() / expected.loss.abs();
-        let gradient = distance(&expected.gradients, &found.gradients);
-        Ok(if farthest > loss.max(gradient) {
-            Difference {
-                relative: farthest,
-                of: "the side of a ReLU or the largest value of a window".to_owned(),
-            }
-        } else if gradient.is_nan() || gradient > loss {
-            let of = worst(&expected, &found).map_or_else(String::new, |name| {
-                format!(", most in the gradient of {name}")
-            });
-            Difference {
-                relative: gradient,
-                of: format!("the gradient{of}"),
-            }
+    /// The model with its gradient from the CPU in f64. The weights are rounded to `dtype` first.
+    pub fn reference(self, samples: usize, dtype: DType) -> Result<ModelReference> {
+        let model = self.build()?;
+        let exact = (DType::F64, &Device::Cpu);
+        let expected = if self.follows_the_device() {
+            None
         } else {
-            Difference {
-                relative: loss,
-                of: "the loss".to_owned(),
-            }
+            Some(self.gradients(&model, samples, dtype, exact, None)?)
+        };
+        Ok(ModelReference {
+            of: self,
+            samples,
+            model,
+            expected,
         })
+    }
+
+    /// Whether the CPU takes the sides of the device near the kinks of the network. Among the 2
+    /// million values that the ReLUs of a ResNet get with large images, rounding moves some to the
+    /// other side of zero, where the gradient is another one.
+    fn follows_the_device(self) -> bool {
+        self == SmallModel::ResNetOf224
     }
 
     /// Computes the loss and the gradient in `dtype` on `device`, without a comparison.
     pub fn run_on(self, samples: usize, dtype: DType, device: &Device) -> Result<()> {
-        self.gradients(samples, dtype, (dtype, device), None)
+        self.gradients(&self.build()?, samples, dtype, (dtype, device), None)
             .map(drop)
     }
 
     /// Gradients computed in an element type on a device, from weights rounded to `rounded`.
     fn gradients(
         self,
+        model: &(Network, Parameters),
         samples: usize,
         rounded: DType,
         on: (DType, &Device),
         kinks: Option<KinkUse>,
     ) -> Result<Gradients> {
-        let (dtype, device) = on;
-        let (network, parameters) = self.build()?;
+        let ((network, parameters), (dtype, device)) = (model, on);
         let parameters = converted(&parameters.rounded(rounded)?, rounded, dtype, device)?;
         let compression = compression();
         let context = ForwardContext {
@@ -205,7 +194,7 @@ impl SmallModel {
             preference_beta: None,
             compression: Some(&compression),
             pixels: Default::default(),
-            network: &network,
+            network,
             parameters: &parameters,
             input_size: if self.task() == ModelTask::ImageClassification {
                 self.image_size()
@@ -252,6 +241,58 @@ impl SmallModel {
     }
 }
 
+/// A model, and what a device is compared with.
+pub(super) struct ModelReference {
+    of: SmallModel,
+    samples: usize,
+    model: (Network, Parameters),
+    /// `None` if the CPU follows the device, so that it computes after it.
+    expected: Option<Gradients>,
+}
+
+impl ModelReference {
+    /// Largest relative difference of the loss and of the whole gradient on `device` from the
+    /// CPU's.
+    pub fn difference(&self, dtype: DType, device: &Device) -> Result<Difference> {
+        let ModelReference { model, samples, .. } = self;
+        let gradients = |on, kinks| self.of.gradients(model, *samples, dtype, on, kinks);
+        let Some(expected) = &self.expected else {
+            let log = KinkLog::default();
+            let found = gradients((dtype, device), Some(KinkUse::Record(&log)))?;
+            let exact = (DType::F64, &Device::Cpu);
+            let expected = gradients(exact, Some(KinkUse::Follow(&log)))?;
+            return Ok(largest(&found, &expected, log.divergence().farthest));
+        };
+        Ok(largest(&gradients((dtype, device), None)?, expected, 0.0))
+    }
+}
+
+/// The largest difference: that of the loss, of the gradient, or of the value farthest from a kink
+/// whose side the CPU took from the device.
+fn largest(found: &Gradients, expected: &Gradients, farthest: f64) -> Difference {
+    let loss = (found.loss - expected.loss).abs() / expected.loss.abs();
+    let (gradient, worst) = difference(expected, found);
+    if farthest > loss.max(gradient) {
+        Difference {
+            relative: farthest,
+            of: "the side of a ReLU or the largest value of a window".to_owned(),
+        }
+    } else if gradient.is_nan() || gradient > loss {
+        let of = worst.map_or_else(String::new, |name| {
+            format!(", most in the gradient of {name}")
+        });
+        Difference {
+            relative: gradient,
+            of: format!("the gradient{of}"),
+        }
+    } else {
+        Difference {
+            relative: loss,
+            of: "the loss".to_owned(),
+        }
+    }
+}
+
 struct Gradients {
     loss: f64,
     gradients: Vec<(String, Vec<f64>)>,
@@ -277,24 +318,20 @@ fn converted(
     Ok(converted)
 }
 
-/// `|found - expected| / |expected|` over all parameters.
-fn distance(expected: &[(String, Vec<f64>)], found: &[(String, Vec<f64>)]) -> f64 {
-    let pairs = expected.iter().zip(found);
-    let apart = pairs.flat_map(|((_, a), (_, b))| a.iter().zip(b).map(|(a, b)| a - b));
-    norm(apart) / norm(expected.iter().flat_map(|(_, a)| a.iter().copied())).max(1e-30)
-}
-
-/// The parameter whose gradient differs most.
-fn worst<'a>(expected: &'a Gradients, found: &Gradients) -> Option<&'a str> {
-    let pairs = expected.gradients.iter().zip(&found.gradients);
-    let apart = pairs.map(|((name, a), (_, b))| (norm(a.iter().zip(b).map(|(a, b)| a - b)), name));
-    apart
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name.as_str())
-}
-
-fn norm(values: impl Iterator<Item = f64>) -> f64 {
-    values.map(|v| v * v).sum::<f64>().sqrt()
+/// `|found - expected| / |expected|` over all parameters, and the parameter whose gradient differs
+/// most.
+fn difference<'a>(expected: &'a Gradients, found: &Gradients) -> (f64, Option<&'a str>) {
+    let (mut apart, mut whole, mut worst) = (0.0, 0.0, None);
+    for ((name, a), (_, b)) in expected.gradients.iter().zip(&found.gradients) {
+        let square: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
+        apart += square;
+        whole += a.iter().map(|v| v * v).sum::<f64>();
+        if worst.is_none_or(|(most, _): (f64, _)| square.total_cmp(&most).is_ge()) {
+            worst = Some((square, name.as_str()));
+        }
+    }
+    let relative = apart.sqrt() / whole.sqrt().max(1e-30);
+    (relative, worst.map(|(_, name)| name))
 }
 
 fn compression() -> Compression {

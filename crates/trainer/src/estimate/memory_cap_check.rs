@@ -4,9 +4,10 @@ use super::{MemoryEstimate, Prefetched, Requirement, Target, Variants};
 use crate::error::{Result, TrainError};
 use crate::plan::{DatasetRef, Plan};
 use pressure::{
-    BatchConfig, DeviceLimits, DoesNotFit, Policy, Processes, Shortage, suggest_config,
+    BatchConfig, DeviceLimits, DoesNotFit, Policy, Processes, Shortage, WholeStateNeed,
+    suggest_config,
 };
-use runlog::{CheckpointBlocks, RunConfig, format_bytes};
+use runlog::{CheckpointBlocks, RunConfig, ShardingChoice, format_bytes};
 
 /// Memory of an imaginary machine that is larger than any real one, so that only the cap limits the
 /// run.
@@ -16,7 +17,9 @@ impl Plan {
     /// Checks a config as [`Plan::resolve`] does. If it has a memory cap, in bytes or as a fraction
     /// of `total_bytes`, the smallest micro-batch must fit below it. Blocks are checkpointed if
     /// that is needed and the user did not choose their number. The result of the training stays
-    /// the same to the bit.
+    /// the same to the bit. Of `processes` that train the run together, each has a part of the
+    /// optimizer state if the group divides it under this cap; the plan then has what the group
+    /// needs to decide the same.
     ///
     /// # Errors
     /// Those of [`Plan::resolve`]; the cap is below what one sample needs, with a cap that would be
@@ -25,9 +28,10 @@ impl Plan {
         config: &RunConfig,
         found: impl Into<DatasetRef<'d>>,
         total_bytes: u64,
+        processes: usize,
     ) -> Result<Plan> {
         let dropped = found.into();
-        let plan = Plan::resolve(config, dropped)?;
+        let mut plan = Plan::resolve(config, dropped)?;
         let cap = Policy {
             memory_cap_bytes: plan.memory_cap_bytes,
             memory_cap_fraction: plan.memory_cap_fraction,
@@ -36,29 +40,43 @@ impl Plan {
         let Some(cap_bytes) = cap.cap_bytes(total_bytes) else {
             return Ok(plan);
         };
-        let estimate = estimate_under_cap(&plan, config, cap_bytes)?;
-        let device = DeviceLimits {
-            total_bytes: UNLIMITED_BYTES,
-            limit_bytes: 0,
-            memory_cap_bytes: Some(cap_bytes),
-            max_system_fraction: Policy::default().max_system_fraction,
-        };
-        let data = BatchConfig {
-            effective_batch: plan.effective_batch,
-            fixed_micro_batch: plan.fixed_micro_batch,
-        };
+        let device = only_capped(cap_bytes);
+        let data = plan.batch_config();
         let also: Vec<u32> = plan.fixed_micro_batch.into_iter().collect();
-        let need = estimate.need(plan.effective_batch, &also);
-        match suggest_config(&need, &data, &device, &Processes::default()) {
-            Ok(found) if found.checkpoint_blocks == plan.checkpoint_blocks => Ok(plan),
-            Ok(found) => {
+        let target = target_under_cap(&plan, cap_bytes, processes);
+        let suggest = |plan: &Plan, divided_by| -> Result<_> {
+            let target = target.with_moments_divided_by(divided_by);
+            let estimate = estimate_under_cap(plan, config, target)?;
+            let need = estimate.need(plan.effective_batch, &also);
+            let suggested = suggest_config(&need, &data, &device, &Processes::default());
+            Ok((estimate, suggested))
+        };
+        let suggested = match plan.sharding() {
+            ShardingChoice::Optimizer if !target.has_outer_steps() => suggest(&plan, processes)?,
+            ShardingChoice::Auto if plan.may_divide_moments(processes) => {
+                let whole = suggest(&plan, 1)?;
+                let need = whole.0.whole_state(&data);
+                plan.whole_state = Some(need);
+                match need.shortage(cap_bytes) {
+                    Some(_) => suggest(&plan, processes)?,
+                    None => whole,
+                }
+            }
+            _ => suggest(&plan, 1)?,
+        };
+        match suggested {
+            (_, Ok(found)) if found.checkpoint_blocks == plan.checkpoint_blocks => Ok(plan),
+            (_, Ok(found)) => {
                 let checkpointed = RunConfig {
                     checkpoint_blocks: Some(CheckpointBlocks::Count(found.checkpoint_blocks)),
                     ..config.clone()
                 };
-                Plan::resolve(&checkpointed, dropped)
+                Ok(Plan {
+                    whole_state: plan.whole_state,
+                    ..Plan::resolve(&checkpointed, dropped)?
+                })
             }
-            Err(no) => {
+            (estimate, Err(no)) => {
                 let unit = plan.task().size_unit();
                 Err(estimate.does_not_fit(unit, &no, Some(cap_bytes)))
             }
@@ -66,15 +84,67 @@ impl Plan {
     }
 }
 
-/// The memory of a plan without samples decoded ahead, which are freed before a micro-batch is made
-/// smaller.
-fn estimate_under_cap(plan: &Plan, config: &RunConfig, cap_bytes: u64) -> Result<MemoryEstimate> {
+impl Plan {
+    /// Whether several processes divide the optimizer state if it does not fit into the memory of
+    /// each.
+    fn may_divide_moments(&self, processes: usize) -> bool {
+        let is_auto = self.sharding() == ShardingChoice::Auto;
+        is_auto && processes > 1 && self.sync_every().is_none()
+    }
+
+    fn batch_config(&self) -> BatchConfig {
+        BatchConfig {
+            effective_batch: self.effective_batch,
+            fixed_micro_batch: self.fixed_micro_batch,
+        }
+    }
+
+    /// Estimates what one of `processes` needs with the whole optimizer state, if the memory is
+    /// capped and they may divide it. A run that is resumed was not checked as
+    /// [`Plan::within_cap`] does.
+    ///
+    /// # Errors
+    /// Those of an estimate.
+    pub(crate) fn estimate_whole_state(&mut self, processes: usize) -> Result<()> {
+        let is_capped = self.memory_cap_bytes.is_some() || self.memory_cap_fraction.is_some();
+        if is_capped && self.may_divide_moments(processes) {
+            let target = target_under_cap(self, 0, processes);
+            let (model, size) = (self.model, self.input_size);
+            let estimate = MemoryEstimate::for_plan(self, model, size, target, Variants::Planned)?;
+            let need = estimate
+                .without_prefetch()
+                .whole_state(&self.batch_config());
+            self.whole_state = Some(need);
+        }
+        Ok(())
+    }
+}
+
+/// An imaginary machine on which only a cap limits a run.
+fn only_capped(cap_bytes: u64) -> DeviceLimits {
+    DeviceLimits {
+        total_bytes: UNLIMITED_BYTES,
+        limit_bytes: 0,
+        memory_cap_bytes: Some(cap_bytes),
+        max_system_fraction: Policy::default().max_system_fraction,
+    }
+}
+
+/// The device of one of `processes` that train the run together, each with the whole optimizer
+/// state.
+fn target_under_cap(plan: &Plan, cap_bytes: u64, processes: usize) -> Target {
     let kind = tape::device::predict_device_kind(plan.device);
-    let target = Target::new(kind, plan.threads as usize, cap_bytes);
+    let has_outer_steps = processes > 1 && plan.sync_every().is_some();
+    Target::new(kind, plan.threads as usize, cap_bytes).with_outer_steps(has_outer_steps)
+}
+
+/// The memory of a plan without samples decoded ahead, which are freed before a micro-batch is made
+/// smaller. The ceiling of `target` is the cap.
+fn estimate_under_cap(plan: &Plan, config: &RunConfig, target: Target) -> Result<MemoryEstimate> {
     let variants = match config.checkpoint_blocks {
         Some(_) => Variants::Planned,
         None => Variants::MinCheckpointing(Requirement {
-            budget_bytes: cap_bytes,
+            budget_bytes: target.ceiling_bytes,
             micro_batch: plan.fixed_micro_batch.unwrap_or(1),
             effective_batch: plan.effective_batch,
             prefetched: Prefetched::Excluded,
@@ -85,6 +155,16 @@ fn estimate_under_cap(plan: &Plan, config: &RunConfig, cap_bytes: u64) -> Result
 }
 
 impl MemoryEstimate {
+    /// What a process needs that has the whole optimizer state, which the estimate must be for.
+    pub fn whole_state(&self, data: &BatchConfig) -> WholeStateNeed {
+        let also: Vec<u32> = data.fixed_micro_batch.into_iter().collect();
+        let need = self.need(data.effective_batch, &also);
+        WholeStateNeed {
+            state_bytes: self.baseline.parameter_bytes(),
+            peak_bytes: need.least_peak(data).0,
+        }
+    }
+
     /// The error for a run that does not fit: the memory that is missing for its smallest
     /// micro-batch, with the number of checkpointed blocks that needs the least memory.
     pub fn stuck(&self, no: &DoesNotFit) -> Shortage {

@@ -41,6 +41,10 @@ pub struct Target {
     /// The most memory that Ebb may use, in bytes, which limits the samples decoded ahead; 0 if
     /// unknown.
     pub ceiling_bytes: u64,
+    /// Number of devices that have the optimizer's moments in parts; 1 if one device has all.
+    moments_divided_by: usize,
+    /// One of several devices that exchange weights only every few steps.
+    has_outer_steps: bool,
 }
 
 impl Target {
@@ -60,7 +64,38 @@ impl Target {
             threads,
             base_bytes: own_footprint_bytes().saturating_sub(live_bytes()) + KERNELS_BYTES,
             ceiling_bytes,
+            moments_divided_by: 1,
+            has_outer_steps: false,
         }
+    }
+
+    /// One of several devices, each of which has a part of the optimizer's moments.
+    #[must_use]
+    pub fn with_moments_divided_by(self, devices: usize) -> Self {
+        Target {
+            moments_divided_by: devices.max(1),
+            ..self
+        }
+    }
+
+    /// Number of devices that have the optimizer's moments in parts; 1 if one device has all.
+    pub fn moments_divided_by(&self) -> usize {
+        self.moments_divided_by
+    }
+
+    /// One of several devices that exchange weights only every few steps, if `has_outer_steps`. It
+    /// has a copy of the weights and a momentum for the outer steps.
+    #[must_use]
+    pub fn with_outer_steps(self, has_outer_steps: bool) -> Self {
+        Target {
+            has_outer_steps,
+            ..self
+        }
+    }
+
+    /// Whether this is one of several devices that exchange weights only every few steps.
+    pub(super) fn has_outer_steps(&self) -> bool {
+        self.has_outer_steps
     }
 
     /// What a run takes before anything is built, and besides its steps.

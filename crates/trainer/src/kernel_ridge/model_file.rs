@@ -138,7 +138,7 @@ mod tests {
             std::fs::write(path, damaged).expect("it is writable");
             let found = KernelRidge::load(folder.path()).map_err(|error| error.to_string());
             let message = found.expect_err("it is damaged");
-            assert!(message.contains("it is damaged"), "{message}");
+            assert!(message.contains("the file is damaged"), "{message}");
         }
     }
 }

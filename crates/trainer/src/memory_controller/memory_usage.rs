@@ -23,6 +23,8 @@ pub(super) struct Usage {
     /// Footprint outside the heap: code, stacks and the allocator's minimum.
     base_bytes: u64,
     prefetched_bytes: u64,
+    /// Bytes of a checkpoint that waits in memory.
+    waiting_bytes: u64,
     reserve: RecoveryReserve,
     /// Where the memory model assumes the moments.
     moments: Moments,
@@ -38,6 +40,7 @@ impl Usage {
             purge,
             base_bytes: u64::MAX,
             prefetched_bytes: 0,
+            waiting_bytes: 0,
             reserve: model.reserve,
             moments: Moments::Resident,
             full_precision_moments_bytes: if has_8bit_variant(plan.optimizer) {
@@ -78,6 +81,16 @@ impl Usage {
             (Moments::Resident, Moments::Mapped) => model.state_shrank(bytes),
             (Moments::Mapped, Moments::Resident) => model.state_grew(bytes),
             (Moments::Resident, Moments::Resident) | (Moments::Mapped, Moments::Mapped) => {}
+        }
+    }
+
+    /// Adjusts the memory model to the bytes of a checkpoint that waits in memory.
+    pub fn set_waiting_bytes(&mut self, bytes: u64, model: &mut MemoryModel) {
+        let before = std::mem::replace(&mut self.waiting_bytes, bytes);
+        if before > bytes {
+            model.state_shrank(before - bytes);
+        } else {
+            model.state_grew(bytes - before);
         }
     }
 

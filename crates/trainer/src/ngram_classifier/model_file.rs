@@ -108,7 +108,7 @@ mod tests {
         for damaged in [&bytes[..bytes.len() - 1], &bytes[..7], &bad[0], &bad[1]] {
             std::fs::write(baseline_file::path_in(folder.path()), damaged).expect("it is writable");
             let found = message().expect_err("it is damaged");
-            assert!(found.contains("it is damaged"), "{found}");
+            assert!(found.contains("the file is damaged"), "{found}");
         }
     }
 }

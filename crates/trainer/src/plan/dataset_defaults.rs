@@ -74,6 +74,10 @@ pub(super) struct DatasetDefaults {
 
 /// Samples processed in a default run: small datasets get more epochs.
 const SAMPLES_SEEN: u64 = 30_000;
+/// Classes are unbalanced if the largest has this many times the training samples of another.
+const UNBALANCED: u64 = 10;
+/// Training samples of a class from which it counts for this.
+const LEAST_COUNTED: u32 = 5;
 /// Default side of images with regression targets, in pixels.
 const REGRESSION_SIDE: u32 = 224;
 /// Smallest side of images, in pixels.
@@ -91,9 +95,15 @@ impl DatasetRef<'_> {
     /// The tasks that the dataset can be used for, the detected one first.
     pub fn tasks(self) -> Vec<Task> {
         match self.task() {
-            Task::LanguageModel => vec![Task::LanguageModel, Task::TokenCompression],
+            Task::LanguageModel if !self.has_conversations() => {
+                vec![Task::LanguageModel, Task::TokenCompression]
+            }
             task => vec![task],
         }
+    }
+
+    fn has_conversations(self) -> bool {
+        matches!(self, DatasetRef::Texts(found) if found.has_conversations())
     }
 
     /// The task that a config asks for: the detected one, unless it names another.
@@ -106,9 +116,13 @@ impl DatasetRef<'_> {
         let found = tasks.iter().find(|task| task.name() == asked);
         found.copied().ok_or_else(|| {
             let names: Vec<&str> = tasks.iter().map(|task| task.name()).collect();
+            let held = if self.has_conversations() {
+                "conversations"
+            } else {
+                self.task().data_noun()
+            };
             let allowed = format!(
-                "this folder holds {}, so the task can only be {}",
-                self.task().data_noun(),
+                "this folder holds {held}, so the task can only be {}",
                 names.join(" or ")
             );
             invalid_setting("task", asked, allowed)
@@ -252,16 +266,30 @@ fn pretrained_model(config: &RunConfig, pretrained: &Pretrained) -> Result<Model
     Err(invalid_setting("model", asked, allowed))
 }
 
-/// Balanced class weights, if the config asks for them: `N / (K n)` for a class with n of N
-/// training samples in K classes. The mean over the samples is 1.
+/// Balanced class weights, if the config asks for them or leaves them open and the classes are
+/// unbalanced: `N / (K n)` for a class with n of N training samples in K classes. The mean over the
+/// samples is 1.
 fn class_weights(config: &RunConfig, classes: &[Class]) -> Option<Vec<f64>> {
-    if config.class_weights != Some(ClassWeights::Balanced) {
+    let is_balanced = match config.class_weights {
+        Some(choice) => choice == ClassWeights::Balanced,
+        None => are_unbalanced(classes),
+    };
+    if !is_balanced {
         return None;
     }
     let all: u32 = classes.iter().map(|class| class.train).sum();
     let mean = f64::from(all) / classes.len().max(1) as f64;
     let weight = |class: &Class| mean / f64::from(class.train.max(1));
     Some(classes.iter().map(weight).collect())
+}
+
+/// Whether a class has a tenth of the training samples of the largest class, or fewer. A class with
+/// hardly any samples does not count: it may be a mistake.
+fn are_unbalanced(classes: &[Class]) -> bool {
+    let counts = || classes.iter().map(|class| class.train);
+    let largest = counts().max().unwrap_or(0);
+    let smallest = counts().filter(|count| *count >= LEAST_COUNTED).min();
+    smallest.is_some_and(|smallest| u64::from(largest) >= UNBALANCED * u64::from(smallest))
 }
 
 /// Refuses settings that do not apply to images.
@@ -278,9 +306,16 @@ fn refuse_settings_of_texts(config: &RunConfig, found: &ImageInspection) -> Resu
     refuse("token_dropout", config.token_dropout, foreign)?;
     if found.classes.is_empty() {
         let none = "these images have no classes; remove this setting";
-        refuse("class_weights", config.class_weights.as_ref(), none)?;
+        refuse("class_weights", chosen_class_weights(config), none)?;
     }
     Ok(())
+}
+
+/// The class weights that a config asks for. A saved config may say that there are none.
+fn chosen_class_weights(config: &RunConfig) -> Option<ClassWeights> {
+    config
+        .class_weights
+        .filter(|choice| *choice != ClassWeights::None)
 }
 
 /// Refuses a setting that does not apply to this dataset.
@@ -305,4 +340,38 @@ fn image_size(asked: Option<u32>, model: ModelId, default: (u32, u32)) -> Result
         return Err(invalid_setting("image_size", size, allowed));
     }
     Ok(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classes(counts: &[u32]) -> Vec<Class> {
+        let names = counts.iter().enumerate();
+        let class = |(number, train): (usize, &u32)| Class {
+            name: format!("class {number}"),
+            train: *train,
+            held_out: 0,
+            test: 0,
+        };
+        names.map(class).collect()
+    }
+
+    #[test]
+    fn rare_classes_get_more_weight_if_one_has_a_tenth_of_the_samples_of_another() {
+        let open = RunConfig::default();
+        let weights = |config: &RunConfig, counts: &[u32]| class_weights(config, &classes(counts));
+        assert_eq!(weights(&open, &[99, 50, 10]), None);
+        let found = weights(&open, &[100, 40, 10]);
+        assert_eq!(found, Some(vec![0.5, 1.25, 5.0]));
+        assert_eq!(weights(&open, &[100, 4]), None, "it may be a mistake");
+        assert_eq!(weights(&open, &[0, 0]), None);
+        assert_eq!(weights(&open, &[]), None);
+        let chosen = |choice| RunConfig {
+            class_weights: Some(choice),
+            ..RunConfig::default()
+        };
+        assert_eq!(weights(&chosen(ClassWeights::None), &[100, 10]), None);
+        assert!(weights(&chosen(ClassWeights::Balanced), &[100, 99]).is_some());
+    }
 }

@@ -12,8 +12,8 @@ use dataset::Task;
 use models::{ModelId, Pretrained};
 use pressure::PowerPolicyMode;
 use runlog::{
-    BaselineChoice, CheckpointBlocks, CheckpointInterval, DeviceChoice, ExchangeChoice,
-    PowerPolicyChoice, PrecisionChoice, RunConfig, ShardingChoice,
+    BaselineChoice, CheckpointBlocks, CheckpointInterval, ClassWeights, DeviceChoice,
+    ExchangeChoice, PowerPolicyChoice, PrecisionChoice, RunConfig, ShardingChoice,
 };
 use std::sync::Arc;
 use tape::device::{DevicePreference, default_threads, predict_device_kind, select_device};
@@ -45,8 +45,10 @@ impl NamedChoices {
             return Err(invalid_setting("precision", precision.name(), allowed));
         }
         check_exchange(config.exchange, precision)?;
+        let optimizer = config.optimizer.unwrap_or(OptimizerKind::AdamW);
+        check_sync_every(config, optimizer, precision)?;
         Ok(NamedChoices {
-            optimizer: config.optimizer.unwrap_or(OptimizerKind::AdamW),
+            optimizer,
             augment: config.augment,
             precision,
             device,
@@ -160,6 +162,7 @@ impl Plan {
             workers: config.workers,
             memory_cap_bytes: config.memory_cap_bytes,
             memory_cap_fraction: config.memory_cap_fraction,
+            whole_state: None,
             max_system_fraction: config.max_system_fraction,
             max_suspended_ms: config.max_suspended_minutes.map(|minutes| minutes * 60_000),
             courtesy: courtesy(config.courtesy),
@@ -178,10 +181,10 @@ impl Plan {
 
     /// The config with every choice that must not change on resume.
     fn complete_config(&self, asked: &RunConfig, task: Task) -> RunConfig {
-        let tuning = self
-            .pretrained
-            .as_ref()
-            .map(|pretrained| pretrained.tuning());
+        let pretrained = self.pretrained.as_ref();
+        let tuning = pretrained.map(|pretrained| pretrained.tuning());
+        let weights = self.class_weights.as_ref();
+        let balanced = weights.map(|_| ClassWeights::Balanced);
         let compression = self.compression;
         let is_image = self.task() == Task::ImageClassification;
         RunConfig {
@@ -209,6 +212,7 @@ impl Plan {
             weight_decay: Some(self.weight_decay),
             warmup_fraction: Some(warmup_fraction(asked)),
             label_smoothing: Some(self.label_smoothing),
+            class_weights: balanced.or(asked.class_weights),
             token_dropout: (self.task() == Task::TextClassification).then_some(self.token_dropout),
             baseline: match self.task() {
                 Task::TextClassification | Task::ImageClassification => {
@@ -242,9 +246,15 @@ impl Plan {
         self.config.exchange == Some(ExchangeChoice::Bf16)
     }
 
-    /// Whether each machine of a group has a part of the optimizer state.
-    pub(crate) fn shards_optimizer(&self) -> bool {
-        self.config.sharding == Some(ShardingChoice::Optimizer)
+    /// After how many steps the machines of a group exchange their weights; `None` if they exchange
+    /// their gradients in each step.
+    pub(crate) fn sync_every(&self) -> Option<u64> {
+        self.config.steps_per_sync()
+    }
+
+    /// What the machines of a group have in parts.
+    pub(crate) fn sharding(&self) -> ShardingChoice {
+        self.config.sharding.unwrap_or(ShardingChoice::Auto)
     }
 
     /// Refuses what cannot be trained before anything of a run is created: preferences without
@@ -260,7 +270,7 @@ impl Plan {
             let (key, allowed) = if tuning.is_some() {
                 (
                     "adapter_rank",
-                    "preferences are learned by adapters, because Ebb compares the model with the frozen model without them; add --adapter RANK",
+                    "preferences are learned by adapters, because Ebb compares the model with the same model without adapters; add --adapter RANK",
                 )
             } else {
                 (
@@ -290,6 +300,30 @@ fn check_exchange(exchange: Option<ExchangeChoice>, precision: Precision) -> Res
         return Err(invalid_setting("exchange", ExchangeChoice::Bf16, allowed));
     }
     Ok(())
+}
+
+/// Refuses what has no meaning if machines exchange weights only every few steps, and what their
+/// means would not have.
+fn check_sync_every(
+    config: &RunConfig,
+    optimizer: OptimizerKind,
+    precision: Precision,
+) -> Result<()> {
+    let Some(steps) = config.steps_per_sync() else {
+        return Ok(());
+    };
+    let problem = if config.exchange == Some(ExchangeChoice::Bf16) {
+        "machines that synchronize every few steps exchange no gradients; leave out --exchange bf16"
+    } else if config.sharding == Some(ShardingChoice::Optimizer) {
+        "machines that synchronize every few steps need the whole optimizer state each; leave out --sharding optimizer"
+    } else if precision.loss_scale().is_some() {
+        "the loss scale of --precision f16 would differ between machines; use --precision f32 or bf16"
+    } else if optimizer == OptimizerKind::AdamW8bit {
+        "the rounded moments of --optimizer adamw8bit cannot be averaged; use --optimizer adamw, lion or sgd"
+    } else {
+        return Ok(());
+    };
+    Err(invalid_setting("sync_every", steps, problem))
 }
 
 /// When training rests, by the setting.

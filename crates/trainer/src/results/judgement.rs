@@ -112,7 +112,7 @@ impl Results {
         if let Some(bytes) = self.byte_prediction(facts) {
             return (bytes.bits >= bytes.entropy).then(|| {
                 format!(
-                    "Not learning: {}; guessing by byte frequency needs {:.2}. {}",
+                    "Not learning: the model needs {}; a model that knows only the frequency of each byte needs {:.2}. {}",
                     bytes.describe(),
                     bytes.entropy,
                     advice(facts)
@@ -146,7 +146,7 @@ impl Results {
     fn better_than_byte_frequencies(&self, facts: &TrainingFacts) -> Option<String> {
         let bytes = self.byte_prediction(facts)?;
         Some(format!(
-            "Learning: {}; guessing by byte frequency needs {:.2}.",
+            "Learning: the model needs {}; a model that knows only the frequency of each byte needs {:.2}.",
             bytes.describe(),
             bytes.entropy
         ))
@@ -579,19 +579,19 @@ mod tests {
             &with("bits_per_byte", 2.125),
             &text,
             Tone::Good,
-            "Learning: 2.12 bits per byte; guessing by byte frequency needs 4.25.",
+            "Learning: the model needs 2.12 bits per byte; a model that knows only the frequency of each byte needs 4.25.",
         );
         check(
             &with("bits_per_byte", 4.25),
             &text,
             Tone::Bad,
-            "Not learning: 4.25 bits per byte; guessing by byte frequency needs 4.25. Train for more epochs, or add texts.",
+            "Not learning: the model needs 4.25 bits per byte; a model that knows only the frequency of each byte needs 4.25. Train for more epochs, or add texts.",
         );
         check(
             &with("loss_per_dropped", 2.0 * std::f64::consts::LN_2),
             &text,
             Tone::Good,
-            "Learning: 2.00 bits per dropped byte; guessing by byte frequency needs 4.25.",
+            "Learning: the model needs 2.00 bits per dropped byte; a model that knows only the frequency of each byte needs 4.25.",
         );
         let unknown = with("bits_per_byte", 2.0).judge(&facts());
         assert_eq!(unknown, None, "the texts have moved");

@@ -1,6 +1,7 @@
 //! Adds the sums of all ranks up at the end of a step. Every rank gets the same bits.
 
-use super::{MachineReport, Owners, RoundingErrors, RunGroup, unreadable_message};
+use super::rounding_errors::RoundingErrors;
+use super::{MachineReport, Owners, RunGroup, unreadable_message};
 use crate::error::Result;
 use crate::gradient_accumulation::BatchSums;
 use crate::task::MetricSums;
@@ -35,6 +36,8 @@ struct SmallSums {
     has_gradients: bool,
     /// At rank 0: a checkpoint of the weights before this step exists.
     is_saved: bool,
+    /// At rank 0: a checkpoint waits until it has everything that it needs.
+    owes_checkpoint: bool,
     report: MachineReport,
 }
 
@@ -45,6 +48,20 @@ pub(crate) struct Exchanged {
     pub(crate) unreadable: Vec<SampleError>,
     /// What each rank did, in the order of ranks.
     pub(crate) reports: Vec<MachineReport>,
+    /// The weight of the gradients, if they are those of this rank alone.
+    pub(crate) own_weight: Option<f64>,
+    /// A checkpoint of rank 0 waits until it has everything that it needs.
+    pub(crate) owes_checkpoint: bool,
+}
+
+/// Which gradients the ranks exchange.
+pub(super) enum Gradients<'a> {
+    /// All, as they are.
+    Exact,
+    /// All, in bf16.
+    Rounded(&'a mut RoundingErrors),
+    /// None: each rank makes a step of its own.
+    Own,
 }
 
 /// What a rank adds to the exchange of a step.
@@ -53,66 +70,86 @@ pub(crate) struct Contribution {
     pub(crate) unreadable: Vec<SampleError>,
     /// Whether a checkpoint of the weights before this step exists. That of rank 0 counts.
     pub(crate) is_saved: bool,
+    /// Whether a checkpoint waits until it has everything that it needs. That of rank 0 counts.
+    pub(crate) owes_checkpoint: bool,
     pub(crate) report: MachineReport,
 }
 
-/// Adds the sums of all ranks up, in the order of ranks. If there are `errors`, the gradients are
-/// exchanged in bf16. A rank that has freed its parameters takes part, and gets no gradients.
+/// Adds the sums of all ranks up, in the order of ranks; the gradients as `gradients` says. A rank
+/// that has freed its parameters takes part, and gets no gradients.
 ///
 /// # Errors
 /// The group is broken, the device failed, or the ranks have different weights.
-pub(crate) fn exchange(
+pub(super) fn exchange(
     group: &RunGroup,
     parameters: &Parameters,
     layout: &Layout,
-    mut errors: Option<&mut RoundingErrors>,
+    gradients: Gradients,
     mine: Contribution,
 ) -> Result<Exchanged> {
+    let is_own = matches!(gradients, Gradients::Own);
+    let mut errors = match gradients {
+        Gradients::Rounded(errors) => Some(errors),
+        Gradients::Exact | Gradients::Own => None,
+    };
     let is_suspended = parameters.is_empty();
     let last_update = (!is_suspended).then(|| group.last_update());
     let sums = mine.sums;
     let mine = SmallSums {
         last_update,
         is_saved: mine.is_saved,
+        owes_checkpoint: mine.owes_checkpoint,
         ..SmallSums::new(&sums, mine.unreadable, mine.report)
     };
     let mine = serde_json::to_vec(&mine).map_err(unreadable_message)?;
     let mut total = BatchSums::default();
     let (mut unreadable, mut reports) = (Vec::new(), Vec::new());
-    let mut has_gradients = false;
+    let (mut has_gradients, mut owes_checkpoint) = (false, false);
     for (rank, bytes) in group.gather(mine)?.into_iter().enumerate() {
         let mut sums: SmallSums = serde_json::from_slice(&bytes).map_err(unreadable_message)?;
-        let theirs = sums.last_update.zip(last_update);
-        if theirs.is_some_and(|(theirs, mine)| theirs != mine) {
-            return Err(GroupError::Disagreement(format!(
-                "the weights of {} and {} differ after the last step; the machines compute differently, so they cannot train together",
-                group.member(rank), group.member(group.rank())
-            ))
-            .into());
-        }
+        expect_same_update(group, rank, sums.last_update.zip(last_update))?;
         if let Some(errors) = errors.as_mut().filter(|_| rank == 0 && sums.is_saved) {
             errors.clear();
         }
         has_gradients |= sums.has_gradients;
+        owes_checkpoint |= rank == 0 && sums.owes_checkpoint;
         let unread = sums.unreadable.iter().cloned();
         unreadable.extend(unread.map(|(file, reason)| SampleError { file, reason }));
         reports.push(std::mem::take(&mut sums.report));
         sums.add_to(&mut total);
     }
+    let own_weight = is_own.then_some(sums.weight);
     let mut exchange = Exchange { group, errors };
-    if has_gradients {
-        exchange.begin(total.weight);
-    }
-    if has_gradients && is_suspended {
-        exchange.sum_zeros(layout)?;
+    if has_gradients && is_own {
+        // Empty if this rank has processed nothing.
+        total.gradients = Some(sums.gradients.unwrap_or_default());
     } else if has_gradients {
-        total.gradients = Some(exchange.sum_gradients(parameters, sums.gradients)?);
+        exchange.begin(total.weight);
+        if is_suspended {
+            exchange.sum_zeros(layout)?;
+        } else {
+            total.gradients = Some(exchange.sum_gradients(parameters, sums.gradients)?);
+        }
     }
     Ok(Exchanged {
         sums: total,
         unreadable,
         reports,
+        own_weight,
+        owes_checkpoint,
     })
+}
+
+/// Fails if another rank and this one have different numbers after the last update.
+fn expect_same_update(group: &RunGroup, rank: usize, numbers: Option<(u64, u64)>) -> Result<()> {
+    if numbers.is_none_or(|(theirs, mine)| theirs == mine) {
+        return Ok(());
+    }
+    Err(GroupError::Disagreement(format!(
+        "the weights of {} and {} differ after the last step; the machines compute differently, so they cannot train together",
+        group.member(rank), group.member(group.rank())
+    ))
+    .into())
 }
 
 impl SmallSums {
@@ -133,6 +170,7 @@ impl SmallSums {
             last_update: None,
             has_gradients: sums.gradients.is_some(),
             is_saved: false,
+            owes_checkpoint: false,
             report,
         }
     }
@@ -153,7 +191,7 @@ impl SmallSums {
 
 /// Element types and sizes of all parameters, which a rank remembers while it is suspended.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Layout(Vec<Size>);
+pub(super) struct Layout(Vec<Size>);
 
 /// Element type and number of values of a parameter.
 #[derive(Debug, Clone, Copy)]
@@ -164,7 +202,7 @@ struct Size {
 
 impl Layout {
     /// The layout of these parameters.
-    pub(crate) fn new(parameters: &Parameters) -> Self {
+    pub(super) fn new(parameters: &Parameters) -> Self {
         let parameters = parameters.iter().map(|parameter| &parameter.tensor);
         Layout(parameters.map(Size::from_tensor).collect())
     }
@@ -264,7 +302,7 @@ impl Exchange<'_> {
 ///
 /// # Errors
 /// The group is broken, or the device failed.
-pub(crate) fn spread_parameters(
+pub(super) fn spread_parameters(
     group: &RunGroup,
     owners: &Owners,
     parameters: &mut Parameters,

@@ -1,9 +1,9 @@
 //! What the ranks of a group report at the end of each step, and the events that rank 0 emits about
 //! it.
 
-use super::{Layout, MachineReport, Owners, RoundingErrors, RunGroup, unreadable_message};
+use super::{MachineReport, RunGroup, StepExchange, unreadable_message};
 use crate::error::Result;
-use runlog::{CheckpointReason, GroupMember, MachineShare, RunEvent, describe_group};
+use runlog::{GroupMember, MachineShare, RunEvent, describe_group, format_count};
 use std::time::{Duration, Instant};
 
 /// Shortest time between two events about the shares of the ranks, unless a rank was suspended or
@@ -33,15 +33,6 @@ pub(crate) struct MachineLog {
     last_exchange_ms: f64,
     emitted: Option<Instant>,
     has_changed: bool,
-    /// Element types and sizes of the parameters, for a rank that has freed them.
-    pub(crate) layout: Layout,
-    /// The rounding errors of this rank, if gradients are exchanged in bf16.
-    pub(crate) rounding_errors: Option<RoundingErrors>,
-    /// Which rank has the moments of which parameter; `None` if every rank has all.
-    pub(crate) owners: Option<Owners>,
-    /// A checkpoint could not be written because other ranks have moments. It is written after the
-    /// running step.
-    pub(crate) owed_checkpoint: Option<CheckpointReason>,
     /// A rank needs the weights of the running step.
     pub(crate) restores_ranks: bool,
 }
@@ -60,40 +51,45 @@ impl MachineLog {
         }
     }
 
-    /// A log of no ranks, which have the moments in parts as `owners` says.
-    pub(crate) fn with_owners(owners: Option<Owners>) -> Self {
-        MachineLog {
-            owners,
-            ..MachineLog::default()
-        }
-    }
-
-    /// The event that names the ranks; `None` alone.
-    pub(crate) fn group_event(&self, at_ms: u64, step: u64) -> Option<RunEvent> {
+    /// The event that names the ranks, which exchange as `exchange` says; `None` alone.
+    pub(crate) fn group_event(
+        &self,
+        exchange: &StepExchange,
+        at_ms: u64,
+        step: u64,
+    ) -> Option<RunEvent> {
         (!self.members.is_empty()).then(|| RunEvent::Group {
             at_ms,
             step,
-            message: self.describe_group(),
+            message: describe_group(&self.members) + &exchange.describe(),
             members: self.members.clone(),
+            sync_every: exchange.sync_every(),
         })
     }
 
-    fn describe_group(&self) -> String {
-        let mut described = describe_group(&self.members);
-        if self.owners.is_some() {
-            described += "; each machine has a part of the optimizer state";
+    /// Leaves out the ranks that have ended: only those with these numbers are left. Reports that
+    /// have not arrived are forgotten. Returns the event about it, as [`MachineLog::group_event`].
+    pub(crate) fn leave_out(
+        &mut self,
+        left: &[u32],
+        exchange: &StepExchange,
+        at_ms: u64,
+        step: u64,
+    ) -> Option<RunEvent> {
+        let (members, ended): (Vec<_>, Vec<_>) = std::mem::take(&mut self.members)
+            .into_iter()
+            .partition(|member| left.contains(&member.rank));
+        self.members = members;
+        self.shares.retain(|share| left.contains(&share.rank));
+        (self.has_changed, self.restores_ranks) = (true, false);
+        let name = |member: &GroupMember| format!("rank {} ({})", member.rank, member.host);
+        let names = ended.iter().map(name).collect::<Vec<_>>().join(", ");
+        let mut event = self.group_event(exchange, at_ms, step)?;
+        if let RunEvent::Group { message, .. } = &mut event {
+            let step = format_count(step);
+            *message += &format!("; {names} ended, and the others continue at step {step}");
         }
-        if self.rounding_errors.is_some() {
-            described += "; gradients are exchanged in bf16";
-        }
-        described
-    }
-
-    /// Drops what rounding has taken away from the gradients of earlier steps.
-    pub(crate) fn drop_rounding_errors(&mut self) {
-        if let Some(errors) = &mut self.rounding_errors {
-            errors.clear();
-        }
+        Some(event)
     }
 
     /// Records how long this rank took to exchange the sums of a step.
@@ -121,10 +117,9 @@ impl MachineLog {
         step: u64,
     ) -> Vec<RunEvent> {
         let mut events = Vec::new();
-        for (report, sum) in reports.into_iter().zip(&mut self.shares) {
-            let rank = sum.rank;
-            let host = self.members.get(rank as usize);
-            let host = host.map_or_else(String::new, |member| member.host.clone());
+        let ranks = self.members.iter().zip(&mut self.shares);
+        for (report, (member, sum)) in reports.into_iter().zip(ranks) {
+            let (rank, host) = (member.rank, member.host.clone());
             self.has_changed |= report.share.is_suspended != sum.is_suspended;
             *sum = MachineShare {
                 rank,
@@ -132,6 +127,7 @@ impl MachineLog {
                 busy_ms: sum.busy_ms + report.share.busy_ms,
                 wait_ms: sum.wait_ms + report.share.wait_ms,
                 exchange_ms: sum.exchange_ms + report.share.exchange_ms,
+                peak_bytes: sum.peak_bytes.max(report.share.peak_bytes),
                 ..report.share
             };
             let message = |message| RunEvent::Machine {
@@ -158,6 +154,7 @@ impl MachineLog {
             busy_ms: 0.0,
             wait_ms: 0.0,
             exchange_ms: 0.0,
+            peak_bytes: 0,
             ..share.clone()
         };
         let next = self.shares.iter().map(next).collect();
@@ -173,6 +170,7 @@ impl MachineLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tape::Parameters;
 
     #[test]
     fn reports_are_summed_until_an_event_is_due() {
@@ -185,6 +183,7 @@ mod tests {
         let report = |samples, is_suspended, message: Option<&str>| MachineReport {
             share: MachineShare {
                 samples,
+                peak_bytes: 100 * samples,
                 busy_ms: 10.0,
                 micro_batch: 4,
                 is_suspended,
@@ -213,25 +212,73 @@ mod tests {
         log.add(calm(), 9, 2);
         assert!(log.due_event(9, 2).is_none(), "one per second");
         log.add(vec![report(5, false, None), report(0, true, None)], 9, 3);
-        assert_eq!(shares(log.due_event(9, 3)), [10, 3], "a rank was suspended");
-        let alone = MachineLog::default().group_event(0, 0);
+        let event = log.due_event(9, 3);
+        let peaks: Vec<u64> = match &event {
+            Some(RunEvent::Machines { machines, .. }) => {
+                machines.iter().map(|machine| machine.peak_bytes).collect()
+            }
+            _ => Vec::new(),
+        };
+        assert_eq!(peaks, [500, 300], "the highest since the previous event");
+        assert_eq!(shares(event), [10, 3], "a rank was suspended");
+    }
+
+    #[test]
+    fn the_event_about_the_group_names_a_rounded_exchange() {
+        let member = |rank| GroupMember {
+            rank,
+            host: format!("host{rank}"),
+            ..GroupMember::default()
+        };
+        let log = MachineLog::new(vec![member(0), member(1)]);
+        let exact = StepExchange::default();
+        let alone = MachineLog::default().group_event(&exact, 0, 0);
         assert!(alone.is_none());
-        let message = |log: &MachineLog| match log.group_event(0, 0) {
+        let message = |exchange: &StepExchange| match log.group_event(exchange, 0, 0) {
             Some(RunEvent::Group { message, .. }) => message,
             other => panic!("{other:?}"),
         };
-        let exact = message(&log);
-        log.rounding_errors = Some(RoundingErrors::default());
+        let mut rounded = StepExchange::default();
+        rounded.prepare(&Parameters::default(), true);
         assert_eq!(
-            message(&log),
-            format!("{exact}; gradients are exchanged in bf16")
+            message(&rounded),
+            format!("{}; gradients are exchanged in bf16", message(&exact))
         );
-        log.owners = Some(Owners::new(&[8, 8], 2, 0));
+    }
+
+    #[test]
+    fn the_event_about_ranks_that_have_ended_names_them() {
+        let member = |rank| GroupMember {
+            rank,
+            host: format!("host{rank}"),
+            ..GroupMember::default()
+        };
+        let mut log = MachineLog::new((0..4).map(member).collect());
+        let event = log.leave_out(&[0, 2], &StepExchange::default(), 9, 1234);
+        let Some(RunEvent::Group {
+            message, members, ..
+        }) = event
+        else {
+            panic!("{event:?}");
+        };
+        assert_eq!(members, [member(0), member(2)]);
         assert_eq!(
-            message(&log),
-            format!(
-                "{exact}; each machine has a part of the optimizer state; gradients are exchanged in bf16"
-            )
+            message,
+            "Training on 2 machines: host0 (rank 0), host2 (rank 2); rank 1 (host1), rank 3 (host3) ended, and the others continue at step 1,234"
         );
+        // The reports of the ranks that are left.
+        let report = |samples| MachineReport {
+            share: MachineShare {
+                samples,
+                ..MachineShare::default()
+            },
+            ..MachineReport::default()
+        };
+        log.add(vec![report(5), report(3)], 10, 1235);
+        let Some(RunEvent::Machines { machines, .. }) = log.due_event(10, 1235) else {
+            panic!("the group has changed");
+        };
+        let shares = machines.iter().map(|share| (share.rank, share.samples));
+        assert_eq!(shares.collect::<Vec<_>>(), [(0, 5), (2, 3)]);
     }
 }

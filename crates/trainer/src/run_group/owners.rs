@@ -28,6 +28,32 @@ impl Owners {
         Owners { owners, rank }
     }
 
+    /// The largest part of the state that one of `ranks` owners has, in bytes.
+    pub(crate) fn largest_part(sizes: &[u64], ranks: usize) -> u64 {
+        let mut held = vec![0u64; ranks.max(1)];
+        let owners = Owners::new(sizes, ranks, 0).owners.into_iter();
+        for (owner, size) in owners.zip(sizes) {
+            held[owner] += size;
+        }
+        held.into_iter().max().unwrap_or(0)
+    }
+
+    /// Makes rank 0 the owner of all parameters, so that no other rank has any moments.
+    pub(crate) fn all_at_rank_0(parameters: usize, rank: usize) -> Self {
+        let owners = vec![0; parameters];
+        Owners { owners, rank }
+    }
+
+    /// The owner of each parameter, for a comparison of all ranks.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.owners.iter().map(usize::to_string).collect()
+    }
+
+    /// Whether another rank than 0 owns parameters.
+    pub(crate) fn are_divided(&self) -> bool {
+        self.owners.iter().any(|&owner| owner != 0)
+    }
+
     /// Whether this rank owns the parameter at this position.
     pub(crate) fn is_mine(&self, index: usize) -> bool {
         self.owners[index] == self.rank
@@ -80,6 +106,14 @@ mod tests {
         let parts: Vec<f64> = (0..4).map(|rank| part(4, rank)).collect();
         assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         assert!(parts.iter().all(|part| *part < 0.35), "{parts:?}");
+    }
+
+    #[test]
+    fn the_largest_part_is_that_of_the_fullest_rank() {
+        let sizes = [5, 3, 1, 1];
+        let largest = |ranks| Owners::largest_part(&sizes, ranks);
+        assert_eq!([0, 1, 2, 3, 9].map(largest), [10, 10, 5, 5, 5]);
+        assert_eq!(Owners::largest_part(&[], 2), 0);
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::run_group::{Layout, MachineLog, RunGroup, Subject, agree, checksum, gather_members};
+use crate::run_group::{MachineLog, Owners, RunGroup, Subject, agree, checksum, gather_members};
 use runlog::GroupMember;
 use tape::Parameters;
 use tape::device::SelectedDevice;
 
 /// Compares the weights and the kind of machine of all ranks, because different processors round
-/// differently. Begins the log of the ranks. This one has `total_bytes` of memory.
+/// differently, and who owns which parameter. Begins the log of the ranks. This one has
+/// `total_bytes` of memory.
 ///
 /// # Errors
 /// Something differs. All ranks get the same error.
@@ -17,6 +18,7 @@ pub fn enter_group(
     plan: &Plan,
     chosen: &SelectedDevice,
     parameters: &Parameters,
+    owners: Option<&Owners>,
     total_bytes: u64,
 ) -> Result<MachineLog> {
     let described = parameters.iter().map(|parameter| {
@@ -37,6 +39,10 @@ pub fn enter_group(
             subject("kind of processor", vec![machine.trim().to_owned()]),
             subject("parameter", described.collect()),
             subject(
+                "owner of a parameter",
+                owners.map(Owners::lines).unwrap_or_default(),
+            ),
+            subject(
                 "checksum of the weights",
                 vec![checksum(parameters)?.to_string()],
             ),
@@ -52,7 +58,5 @@ pub fn enter_group(
             total_bytes,
         },
     )?;
-    let mut machines = MachineLog::new(members);
-    machines.layout = Layout::new(parameters);
-    Ok(machines)
+    Ok(MachineLog::new(members))
 }

@@ -85,7 +85,7 @@ impl LearningCheck {
             return None;
         }
         Some(format!(
-            "the training loss has not fallen in the first {} steps: it was {first:.3} and is {recent:.3}; look at the labels with `ebb inspect`, or try another learning rate with `ebb find-lr`",
+            "the training loss has not fallen in the first {} steps: it was {first:.3} at first and is now {recent:.3}; look at the labels with `ebb inspect`, or try another learning rate with `ebb find-lr`",
             format_count(step)
         ))
     }
@@ -108,7 +108,7 @@ mod tests {
             found,
             [(
                 200,
-                "the training loss has not fallen in the first 200 steps: it was 2.300 and is 2.300; look at the labels with `ebb inspect`, or try another learning rate with `ebb find-lr`".to_owned()
+                "the training loss has not fallen in the first 200 steps: it was 2.300 at first and is now 2.300; look at the labels with `ebb inspect`, or try another learning rate with `ebb find-lr`".to_owned()
             )]
         );
         let short = messages(LearningCheck::new(400, 0), |step| 2.3 + step as f64 / 1e3);

@@ -1,12 +1,13 @@
 //! Decides when a checkpoint is saved, writes it, and warns if that fails. A checkpoint is saved
-//! because of the plan, the user, memory pressure, a low battery, a disk that becomes full, or the
-//! end of the run. The file format is in `checkpoint.rs`.
+//! because of the plan, the best evaluation so far, the user, memory pressure, a low battery, a
+//! disk that becomes full, or the end of the run. The file format is in `checkpoint.rs`.
 
 mod disk_watch;
+mod postponed_best;
 mod save_schedule;
 mod saving_cost;
 
-use crate::checkpoint::{self, Retention, RunState};
+use crate::checkpoint::{self, Content, Retention, RunState, Written};
 use crate::error::{Result, TrainError};
 use crate::event_log::EventLog;
 use crate::memory_controller::MemoryController;
@@ -14,11 +15,13 @@ use crate::plan::Plan;
 use crate::run_group::RunGroup;
 use crate::train_state::TrainState;
 use disk_watch::DiskWatch;
-use pressure::PowerPolicyChange;
+use postponed_best::PostponedBest;
+use pressure::{Level, PowerPolicyChange};
 use runlog::{CheckpointReason, FULL_SPEED, RESTS, RunEvent, RunFolder};
 use save_schedule::SaveSchedule;
-use std::time::Instant;
 use tape::device::with_autorelease_pool;
+
+pub(crate) use postponed_best::SaveResults;
 
 /// With an automatic interval, checkpoints are at least this far apart, in milliseconds: a small
 /// model would otherwise be written all the time, which wears the disk.
@@ -49,6 +52,8 @@ pub struct Saving {
     saved_step: Option<u64>,
     /// Score and step of the best evaluation that has a checkpoint.
     best: Option<(f64, u64)>,
+    /// A later one that is even better, and whose checkpoint waits in memory.
+    postponed: Option<PostponedBest>,
     /// Whether the user need not hear of the next failure to write, because the newest one has been
     /// reported and nothing was written since.
     is_reported: bool,
@@ -66,6 +71,19 @@ pub struct Snapshot<'s, 'a> {
     pub state: &'s mut RunState,
     pub controller: &'s mut MemoryController,
     pub log: &'s mut EventLog<'a>,
+}
+
+/// A checkpoint that was written.
+struct Save {
+    written: Written,
+    step: u64,
+    number: u64,
+    /// Training time of its state.
+    at_ms: u64,
+    duration_ms: f64,
+    /// Score and step of the best evaluation at this time, and whether it is of this step.
+    best: Option<(f64, u64)>,
+    is_best: bool,
 }
 
 impl Saving {
@@ -91,6 +109,7 @@ impl Saving {
             disk_watch: DiskWatch::default(),
             saved_step: None,
             best: state.best,
+            postponed: None,
             is_reported: false,
             weights_in_doubt: false,
             reported: None,
@@ -112,18 +131,38 @@ impl Saving {
         self.saved_step.is_some()
     }
 
-    /// The session has loaded the checkpoint with this state.
-    pub fn loaded(&mut self, state: &RunState) {
+    /// Whether a checkpoint waits in memory.
+    pub fn has_postponed(&self) -> bool {
+        self.postponed.is_some()
+    }
+
+    /// The session has loaded the checkpoint with this state. Evaluations after it are repeated.
+    pub fn loaded(&mut self, state: &RunState, controller: &mut MemoryController) {
+        if self
+            .postponed
+            .as_ref()
+            .is_some_and(|best| best.step() > state.step)
+        {
+            self.drop_postponed(controller);
+        }
         self.saved_step = Some(state.step);
         self.number = state.number;
         self.best = state.best;
         self.weights_in_doubt = false;
     }
 
-    /// Forgets the best evaluation if its checkpoint could not be written: without one it cannot be
-    /// used, and must not keep a later one from being the best.
+    /// Drops the checkpoint that waits in memory.
+    pub fn drop_postponed(&mut self, controller: &mut MemoryController) {
+        self.postponed = None;
+        controller.set_waiting_bytes(0);
+    }
+
+    /// Forgets the best evaluation if its checkpoint could not be written and does not wait in
+    /// memory either: without one it cannot be used, and must not keep a later one from being the
+    /// best.
     pub fn forget_unsaved_best(&self, state: &mut RunState) {
-        state.best = self.best;
+        let postponed = self.postponed.as_ref();
+        state.best = postponed.map_or(self.best, PostponedBest::best);
     }
 
     /// An optimizer step begins.
@@ -163,8 +202,122 @@ impl Saving {
         Ok(())
     }
 
-    /// Writes a checkpoint and removes old ones. Does nothing while the run is suspended. Weights
-    /// that are not finite are not saved; a warning says so.
+    /// Copies the checkpoint of the best evaluation so far into memory if saving it now would take
+    /// too much of the training time, and if the memory is free. It is saved later, after its
+    /// results. Returns `save_results` if it has to be saved now. A copy of an earlier evaluation
+    /// is dropped; if this one has to be saved now, not before that has succeeded.
+    ///
+    /// # Errors
+    /// The device failed, and the weights may be damaged.
+    pub fn postpone_best(
+        &mut self,
+        from: &mut Snapshot,
+        save_results: SaveResults,
+    ) -> Result<Option<SaveResults>> {
+        // The new copy takes the place of the earlier one.
+        from.controller.set_waiting_bytes(0);
+        if !self.may_postpone(from) {
+            let waiting = self.postponed.as_ref();
+            let bytes = waiting.map_or(0, |best| best.content.bytes());
+            from.controller.set_waiting_bytes(bytes);
+            return Ok(Some(save_results));
+        }
+        self.drop_postponed(from.controller);
+        self.prepare_state(from);
+        let copy = || -> Result<Option<Content>> {
+            match from.learner.first_non_finite_weight()? {
+                Some(_) => Ok(None),
+                None => Content::new(from.learner, from.state)?.copied(),
+            }
+        };
+        let copied = with_autorelease_pool(copy);
+        match copied {
+            Ok(Some(content)) => {
+                from.controller.set_waiting_bytes(content.bytes());
+                self.postponed = Some(PostponedBest {
+                    content,
+                    save_results,
+                });
+                Ok(None)
+            }
+            Ok(None) => Ok(Some(save_results)),
+            Err(error) if error.is_passing_fault() && !self.puts_in_doubt(from, &error) => {
+                self.reported.get_or_insert(error);
+                Ok(Some(save_results))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the best checkpoint can be saved later. The last step is saved anyway, a group loses
+    /// machines more often, and moments are on the disk only while memory is short.
+    fn may_postpone(&self, from: &Snapshot) -> bool {
+        let learner = from.learner;
+        self.is_alone
+            && from.state.step < self.steps
+            && !self.weights_in_doubt
+            && !learner.optimizer.is_mapped()
+            && self.schedule.is_best_too_costly(from.log.now_ms())
+            && from.controller.has_room_for(learner.saved_bytes())
+    }
+
+    /// Saves the checkpoint that waits in memory if that is affordable by now, or if memory becomes
+    /// short. If it cannot be written the training continues with a warning.
+    pub fn save_postponed_if_due(&mut self, from: &mut Snapshot) -> Result<()> {
+        let now_ms = from.log.now_ms();
+        let is_short = from.controller.level() > Level::Normal && self.schedule.may_retry(now_ms);
+        let is_due = self.schedule.may_save_best(now_ms) || is_short;
+        if self.postponed.is_none() || !is_due || self.lacks_space(from)? {
+            return Ok(());
+        }
+        self.save_postponed_or_warn(from)
+    }
+
+    /// Saves the checkpoint that waits in memory, if there is one. If it cannot be written the
+    /// training continues with a warning.
+    pub fn save_postponed_or_warn(&mut self, from: &mut Snapshot) -> Result<()> {
+        let saved = self.save_postponed(from);
+        self.report(from, saved, CheckpointReason::Best)
+    }
+
+    /// Saves the results and the checkpoint of the best evaluation if it waits in memory. If the
+    /// checkpoint cannot be written, it goes on waiting.
+    fn save_postponed(&mut self, from: &mut Snapshot) -> Result<()> {
+        if let Some(best) = &self.postponed {
+            self.save_results(from.log, &best.save_results)?;
+        }
+        let Some(mut best) = self.postponed.take() else {
+            return Ok(());
+        };
+        best.content.set_number(self.number + 1);
+        let content = &best.content;
+        let save = self.write(from.log, content.state(), |run| {
+            checkpoint::write_content(run, content)
+        });
+        match save {
+            Ok(save) => {
+                from.controller.set_waiting_bytes(0);
+                self.record(from, save, CheckpointReason::Best)
+            }
+            Err(error) => {
+                self.postponed = Some(best);
+                Err(error)
+            }
+        }
+    }
+
+    /// Saves the results of an evaluation. Without them the training continues with a warning.
+    pub fn save_results(&self, log: &mut EventLog, save_results: &SaveResults) -> Result<()> {
+        match save_results(&self.run) {
+            Ok(()) => Ok(()),
+            Err(error) => log.warn("report_not_saved", error.to_string()),
+        }
+    }
+
+    /// Writes a checkpoint and removes old ones, after the best one if that waits in memory. One
+    /// that is better replaces it; if that cannot be written and the run ends, the one that waits
+    /// is written. Does nothing while the run is suspended. Weights that are not finite are not
+    /// saved; a warning says so.
     ///
     /// # Errors
     /// It cannot be written, or the device fails in several attempts to read the weights. A failure
@@ -173,6 +326,31 @@ impl Saving {
         if !self.keeps_run {
             return Ok(());
         }
+        let step = from.state.step;
+        let is_this_step = self.postponed.as_ref().is_some_and(|it| it.step() == step);
+        let is_best = from.state.best.is_some_and(|(_, best)| best == step);
+        if is_best && !is_this_step {
+            let saved = self.save_current(from, reason);
+            if reason == CheckpointReason::Stop && !self.is_saved(step) {
+                self.save_postponed_or_warn(from)?;
+            }
+            return saved;
+        }
+        let postponed = self.save_postponed(from);
+        if is_this_step && postponed.is_ok() {
+            return Ok(());
+        }
+        let best = from.state.best;
+        if postponed.is_err() && !is_this_step {
+            // The checkpoint that is written now must not name one that does not exist.
+            from.state.best = self.best;
+        }
+        let saved = self.save_current(from, reason);
+        from.state.best = best;
+        saved.and(postponed)
+    }
+
+    fn save_current(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
         let mut attempts_left = ATTEMPTS;
         loop {
             attempts_left -= 1;
@@ -200,26 +378,32 @@ impl Saving {
     }
 
     fn try_save(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
-        let Snapshot {
-            learner,
-            state,
-            controller,
-            log,
-        } = from;
-        // Moments that other machines have are gathered before a checkpoint that is due.
-        if learner.is_unloaded() || !learner.optimizer.is_complete() {
+        let learner = from.learner;
+        // Moments that other machines have are gathered before a checkpoint that is due, and
+        // machines that have weights of their own synchronize before.
+        if learner.is_unloaded() || !learner.is_complete() {
             return Ok(());
         }
         if let Some(name) = learner.first_non_finite_weight()? {
             let message = format!(
                 "no checkpoint was saved at step {}: {name} has NaN or infinite values; the last valid checkpoint remains",
-                state.step
+                from.state.step
             );
-            return log.warn("weights_not_finite", message);
+            return from.log.warn("weights_not_finite", message);
         }
-        let started = Instant::now();
-        state.at_ms = log.now_ms();
-        state.controller = controller.saved_state();
+        self.prepare_state(from);
+        let state = &*from.state;
+        let save = self.write(from.log, state, |run| {
+            checkpoint::write(run, learner, state)
+        })?;
+        self.record(from, save, reason)
+    }
+
+    /// Completes the state for a checkpoint of the current step.
+    fn prepare_state(&self, from: &mut Snapshot) {
+        let state = &mut *from.state;
+        state.at_ms = from.log.now_ms();
+        state.controller = from.controller.saved_state();
         state.is_best = state.best.is_some_and(|(_, step)| step == state.step);
         // A checkpoint that is written again keeps its number.
         state.number = if self.is_saved(state.step) {
@@ -227,33 +411,58 @@ impl Saving {
         } else {
             self.number + 1
         };
-        let written = checkpoint::write(&self.run, learner, state);
-        let duration_ms = started.elapsed().as_secs_f64() * 1000.0;
+    }
+
+    /// Writes a checkpoint of `state`, and measures how long that takes.
+    fn write(
+        &mut self,
+        log: &EventLog,
+        state: &RunState,
+        write: impl FnOnce(&RunFolder) -> Result<Written>,
+    ) -> Result<Save> {
+        let started = disk::now();
+        let written = write(&self.run);
+        let duration_ms = (disk::now() - started).as_secs_f64() * 1000.0;
         let written = written.inspect_err(|error| {
             // A failure of the GPU says nothing about the disk.
             if matches!(error, TrainError::CheckpointWrite { .. }) {
                 self.schedule.failed(log.now_ms(), duration_ms);
             }
         })?;
-        self.schedule.saved(state.at_ms, log.now_ms(), duration_ms);
-        self.saved_step = Some(state.step);
-        self.number = state.number;
-        if state.is_best {
-            self.best = state.best;
+        Ok(Save {
+            written,
+            step: state.step,
+            number: state.number,
+            at_ms: state.at_ms,
+            duration_ms,
+            best: state.best,
+            is_best: state.is_best,
+        })
+    }
+
+    /// Records and emits a checkpoint that was written, and removes old ones.
+    fn record(&mut self, from: &mut Snapshot, save: Save, reason: CheckpointReason) -> Result<()> {
+        let now_ms = from.log.now_ms();
+        self.schedule.saved(save.at_ms, now_ms, save.duration_ms);
+        self.saved_step = self.saved_step.max(Some(save.step));
+        self.number = save.number;
+        if save.is_best {
+            self.best = save.best;
+            self.drop_postponed(from.controller);
         }
         self.is_reported = false;
-        controller.checkpoint_written(duration_ms);
-        log.emit(RunEvent::Checkpoint {
-            at_ms: log.now_ms(),
-            step: state.step,
-            path: written.path,
-            bytes: written.bytes,
-            duration_ms,
+        from.controller.checkpoint_written(save.duration_ms);
+        from.log.emit(RunEvent::Checkpoint {
+            at_ms: now_ms,
+            step: save.step,
+            path: save.written.path,
+            bytes: save.written.bytes,
+            duration_ms: save.duration_ms,
             reason,
         })?;
-        let best_step = state.best.map(|(_, step)| step);
-        match checkpoint::remove_old(&self.run, state.step, best_step, self.retention) {
-            Err(error) => log.warn("old_checkpoints", error.to_string()),
+        let best_step = save.best.map(|(_, step)| step);
+        match checkpoint::remove_old(&self.run, save.step, best_step, self.retention) {
+            Err(error) => from.log.warn("old_checkpoints", error.to_string()),
             Ok(()) => Ok(()),
         }
     }
@@ -272,21 +481,42 @@ impl Saving {
             // The failures were reported.
             return Ok(());
         }
-        if can_wait && let Some(problem) = checkpoint::space_problem(&self.run, from.learner) {
-            if std::mem::replace(&mut self.is_reported, true) {
-                return Ok(());
-            }
-            let step = from.state.step;
-            let message =
-                format!("training continues without a checkpoint at step {step}: {problem}");
-            return from.log.warn("disk_short", message);
+        if can_wait && self.lacks_space(from)? {
+            return Ok(());
         }
         self.save_or_report(from, reason)
     }
 
+    /// Whether the disk has no space for two checkpoints. Emits a warning unless the problem before
+    /// was reported.
+    fn lacks_space(&mut self, from: &mut Snapshot) -> Result<bool> {
+        let Some(problem) = checkpoint::space_problem(&self.run, from.learner) else {
+            return Ok(false);
+        };
+        if !std::mem::replace(&mut self.is_reported, true) {
+            let step = from.state.step;
+            let message =
+                format!("training continues without a checkpoint at step {step}: {problem}");
+            from.log.warn("disk_short", message)?;
+        }
+        Ok(true)
+    }
+
     /// Writes a checkpoint. If that fails, emits a warning unless the failure before was reported.
     fn save_or_report(&mut self, from: &mut Snapshot, reason: CheckpointReason) -> Result<()> {
-        match self.save(from, reason) {
+        let saved = self.save(from, reason);
+        self.report(from, saved, reason)
+    }
+
+    /// Emits a warning if a checkpoint could not be written, unless the failure before was
+    /// reported.
+    fn report(
+        &mut self,
+        from: &mut Snapshot,
+        saved: Result<()>,
+        reason: CheckpointReason,
+    ) -> Result<()> {
+        match saved {
             Err(error @ TrainError::CheckpointWrite { .. }) => {
                 let is_reported = std::mem::replace(&mut self.is_reported, true);
                 if is_reported && reason != CheckpointReason::Requested {
@@ -323,12 +553,12 @@ impl Saving {
             return Ok(());
         }
         let saved = match self.saved_step {
-            Some(step) => format!("the newest checkpoint is of step {step}"),
-            None => "no checkpoint of this session is saved".to_owned(),
+            Some(step) => format!("the newest checkpoint is from step {step}"),
+            None => "no checkpoint has been saved since the training started or resumed".to_owned(),
         };
         let free = runlog::format_bytes(free);
         let message = format!(
-            "only {free} of disk space is left; {saved}, and training continues without new ones once the disk is full; free up some space"
+            "only {free} of disk space is left; {saved}, and training continues without new checkpoints once the disk is full; free up some space"
         );
         from.log.warn("disk_short", message)
     }
@@ -360,15 +590,19 @@ impl Saving {
         Ok(self.has_checkpoint())
     }
 
-    /// Saves the last complete step of a run that ends with an error, if possible.
+    /// Saves the last complete step of a run that ends with an error, if possible, and the best one
+    /// if it waits in memory.
     pub fn save_after_error(&mut self, from: &mut Snapshot) {
-        if self.keeps_run && !self.weights_in_doubt && !self.is_saved(from.state.step) {
-            // A second error here would hide the one that ended the run, so it is a warning.
-            if let Err(error) = self.save(from, CheckpointReason::Stop) {
-                let step = from.state.step;
-                let message = format!("no checkpoint was saved at step {step}: {error}");
-                let _ = from.log.warn(error.code(), message);
-            }
+        let step = from.state.step;
+        let saved = if self.keeps_run && !self.weights_in_doubt && !self.is_saved(step) {
+            self.save(from, CheckpointReason::Stop)
+        } else {
+            self.save_postponed(from)
+        };
+        // A second error here would hide the one that ended the run, so it is a warning.
+        if let Err(error) = saved {
+            let message = format!("no checkpoint was saved at step {step}: {error}");
+            let _ = from.log.warn(error.code(), message);
         }
     }
 
@@ -392,14 +626,17 @@ impl Saving {
         error
     }
 
-    /// Adds the newest valid checkpoint to the error of a diverged run.
+    /// Adds the newest valid checkpoint to the error of a diverged run. One that waits in memory is
+    /// written before the run ends.
     pub fn with_last_checkpoint(&self, mut error: TrainError) -> TrainError {
         if let TrainError::Diverged {
             checkpoint: last, ..
         } = &mut error
         {
             let newest = checkpoint::newest(&self.run).ok();
-            *last = newest.map(|(loaded, _)| RunFolder::checkpoint_name(loaded.state.step));
+            let newest = newest.map(|(loaded, _)| loaded.state.step);
+            let postponed = self.postponed.as_ref().map(PostponedBest::step);
+            *last = newest.max(postponed).map(RunFolder::checkpoint_name);
         }
         error
     }

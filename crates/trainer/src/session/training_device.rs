@@ -9,10 +9,9 @@ use crate::error::{Result, TrainError};
 use crate::event_log::Observer;
 use crate::machine_sources::Machine;
 use crate::memory_controller::MemoryController;
-use crate::optimizer::state_sizes;
 use crate::plan::Plan;
 use crate::run_control::Control;
-use crate::run_group::{Owners, RunGroup};
+use crate::run_group::Owners;
 use crate::train_state::TrainState;
 use candle_core::Device;
 use fault_counts::FaultCounts;
@@ -60,27 +59,30 @@ impl TrainingDevice {
         })
     }
 
-    /// The weights and moments before the first step, and which rank has the moments of which
-    /// parameter; `None` if every rank has all.
-    pub fn initial_state(
-        &self,
-        plan: &Plan,
-        group: &RunGroup,
-    ) -> Result<(TrainState, Option<Owners>)> {
-        let learner = TrainState::new(plan, &self.chosen.device)?;
-        let mut learner = learner.with_memory_limit(self.micro_batch_limit_bytes);
-        if group.is_alone() || !plan.shards_optimizer() {
-            return Ok((learner, None));
-        }
-        let sizes = state_sizes(plan.optimizer, &learner.parameters);
-        let owners = Owners::new(&sizes, group.size(), group.rank());
-        learner.optimizer.keep_only(&owners.mine());
-        Ok((learner, Some(owners)))
+    /// The weights before the first step, without any moments.
+    pub fn initial_weights(&self, plan: &Plan) -> Result<TrainState> {
+        let learner = TrainState::without_moments(plan, &self.chosen.device)?;
+        Ok(learner.with_memory_limit(self.micro_batch_limit_bytes))
+    }
+
+    /// The weights before the first step, and the moments that this rank has; all if there are no
+    /// `owners`.
+    fn initial_state(&self, plan: &Plan, owners: Option<&Owners>) -> Result<TrainState> {
+        let mut learner = self.initial_weights(plan)?;
+        learner.begin_moments(owners.map(Owners::mine).as_deref())?;
+        Ok(learner)
     }
 
     /// Replaces `learner` by the initial state, for a run without a checkpoint.
-    pub fn reset(&mut self, plan: &Plan, group: &RunGroup, learner: &mut TrainState) -> Result<()> {
-        (*learner, _) = self.initial_state(plan, group)?;
+    pub fn reset(
+        &mut self,
+        plan: &Plan,
+        owners: Option<&Owners>,
+        learner: &mut TrainState,
+    ) -> Result<()> {
+        let outer = learner.outer.take();
+        *learner = self.initial_state(plan, owners)?;
+        learner.outer = outer;
         self.must_reload = false;
         Ok(())
     }
@@ -89,11 +91,13 @@ impl TrainingDevice {
     pub fn load(
         &mut self,
         plan: &Plan,
-        group: &RunGroup,
+        owners: Option<&Owners>,
         loaded: &Loaded,
         learner: &mut TrainState,
     ) -> Result<()> {
-        (*learner, _) = self.initial_state(plan, group)?;
+        let outer = learner.outer.take();
+        *learner = self.initial_state(plan, owners)?;
+        learner.outer = outer;
         with_autorelease_pool(|| checkpoint::load(loaded, learner, OptimizerState::Load))?;
         self.must_reload = false;
         Ok(())

@@ -71,7 +71,9 @@ fn settings(plan: &Plan) -> Vec<String> {
     let values = serde_json::to_value(&plan.config).unwrap_or_default();
     let decides = |setting: &&Setting| match setting.group {
         Group::Memory => false,
-        Group::Compute => ["precision", "exchange", "sharding"].contains(&setting.key),
+        Group::Compute => {
+            ["precision", "exchange", "sharding", "sync_every"].contains(&setting.key)
+        }
         Group::Data | Group::Model => !["folder", "from"].contains(&setting.key),
         Group::Training | Group::Compression | Group::Run => true,
     };

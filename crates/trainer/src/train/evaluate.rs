@@ -8,25 +8,26 @@ use crate::data::EvalLoader;
 use crate::error::Result;
 use crate::pending_samples::SampleQueue;
 use crate::results::{Results, SampleResult};
-use crate::session::Session;
+use crate::session::{SaveResults, Session};
 use crate::task::{
     EvaluatedMicroBatch, EvaluationReport, MetricInputs, Metrics, Mixture, ReportInputs, Task,
     split_name,
 };
 use dataset::Split;
 use pressure::{Action, Outcome, Phase};
-use runlog::{CheckpointReason, RunEvent, StopReason};
+use runlog::{RunEvent, StopReason};
 use std::ops::ControlFlow;
 use tape::device::with_autorelease_pool;
 
 /// Whether the plan asks for an evaluation after this step. The last step is always evaluated. In a
-/// group rank 0 evaluates, while the others begin the next step.
+/// group rank 0 evaluates, while the others begin the next step. If the machines synchronize only
+/// every few steps, an evaluation waits until they do.
 pub(super) fn evaluation_is_due<T: Task>(session: &Session<'_, T>) -> bool {
     let (plan, step) = (session.plan, session.state.step);
     let interval = plan.evaluate_every_epochs * plan.steps_per_epoch;
     session.group.keeps_run()
         && session.loaders.held_out.len() > 0
-        && (step.is_multiple_of(interval.max(1)) || step == plan.steps)
+        && (session.reaches_multiple_of(interval.max(1)) || step == plan.steps)
 }
 
 /// Whether the last evaluations were no better than the best one, as many as `patience` allows.
@@ -161,19 +162,18 @@ fn report<T: Task>(session: &mut Session<'_, T>, sum: EvaluatedMicroBatch) -> Re
         best: is_best,
     })?;
     if is_best {
-        // Before the checkpoint: a run that ends between them repeats the evaluation.
-        save_results(session, &sum, &metrics)?;
-        session.save_or_warn(CheckpointReason::Best)?;
+        let save_results = results_to_save(session, &sum, &metrics);
+        session.save_best(save_results)?;
     }
     Ok(())
 }
 
-/// Saves the report of the best evaluation, and the predictions that it is based on.
-fn save_results<T: Task>(
-    session: &mut Session<'_, T>,
+/// What saves the report of the best evaluation, and the predictions that it is based on.
+fn results_to_save<T: Task>(
+    session: &Session<'_, T>,
     sum: &EvaluatedMicroBatch,
     metrics: &Metrics,
-) -> Result<()> {
+) -> SaveResults {
     let plan = session.plan;
     let about = ReportInputs {
         classes: &plan.classes,
@@ -185,11 +185,9 @@ fn save_results<T: Task>(
     let held_out = &session.loaders.held_out;
     let file = |index| held_out.file(index);
     let samples = SampleResult::all(&sum.predictions, &plan.columns, file);
-    let saved = report.save(&session.run);
-    let saved = saved.and_then(|()| Results::new(plan.task(), report, samples).save(&session.run));
-    match saved {
-        Ok(()) => Ok(()),
-        // Only the results are missing; the training continues.
-        Err(error) => session.log.warn("report_not_saved", error.to_string()),
-    }
+    let results = Results::new(plan.task(), report, samples);
+    Box::new(move |run| {
+        results.report.save(run)?;
+        results.save(run)
+    })
 }

@@ -12,7 +12,8 @@ use crate::checkpoint;
 use crate::data::TrainLoader;
 use crate::error::{Result, TrainError};
 use crate::gradient_accumulation::EffectiveBatch;
-use crate::run_group::{Contribution, MachineReport, exchange, share_checkpoint};
+use crate::run_control::Request;
+use crate::run_group::{Contribution, MachineReport, share_checkpoint};
 use crate::session::Session;
 use crate::task::Task;
 use dataset::SampleError;
@@ -22,6 +23,7 @@ use runlog::{CheckpointReason, MachineShare, StopReason};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use tape::device::with_autorelease_pool;
+use tape::optim::Health;
 
 /// While a rank waits, it asks for memory again after this time.
 const DECISION: Duration = Duration::from_millis(50);
@@ -100,6 +102,12 @@ pub(super) fn accumulate_in_group<T: Task>(session: &mut Session<'_, T>) -> Resu
                 ended.take()
             },
             stop: stop.is_some(),
+        });
+        let claim = claim.inspect_err(|_| {
+            if stop == Some(StopReason::Requested) {
+                // The group may continue without a rank that has ended, and must still stop.
+                session.control.send(Request::Stop);
+            }
         })?;
         if suspends && claim == Claim::Wait {
             ended = None;
@@ -153,12 +161,13 @@ fn decide<T: Task>(
 }
 
 /// Whether this rank has to free its weights now. Rank 0 keeps them: the others get them from it
-/// when they return. A rank that has moments of its own keeps them, too, and waits.
+/// when they return. A rank that has moments or weights of its own keeps them, too, and waits.
 fn must_suspend<T: Task>(session: &Session<'_, T>, part: &OwnPart<T>) -> bool {
     let decided = part.decision.as_ref();
     !session.group.keeps_run()
         && !session.learner.is_unloaded()
-        && session.machines.owners.is_none()
+        && session.exchange.owners().is_none()
+        && session.learner.outer.is_none()
         && decided.is_some_and(|decided| decided.suspends)
 }
 
@@ -172,7 +181,7 @@ fn suspend<T: Task>(session: &mut Session<'_, T>, part: &mut OwnPart<T>) -> Resu
         unreadable: std::mem::take(&mut part.unreadable),
         ..OwnPart::new()
     };
-    session.machines.drop_rounding_errors();
+    session.exchange.drop_rounding_errors();
     session.unload()
 }
 
@@ -258,13 +267,15 @@ fn report<T: Task>(session: &mut Session<'_, T>, part: &OwnPart<T>) -> MachineRe
     let decided = part.decision.as_ref();
     MachineReport {
         share: MachineShare {
-            rank: session.group.rank() as u32,
+            rank: session.group.number(),
             samples: part.processed as u64,
             busy_ms: milliseconds(part.busy),
             wait_ms: milliseconds(waited) + exchange_ms,
             exchange_ms,
             micro_batch: session.controller.micro_batch(),
             own_bytes: sample.map_or(0, |sample| sample.own_bytes),
+            peak_bytes: session.controller.take_peak_bytes(),
+            others_bytes: sample.map_or(0, |sample| sample.system_bytes + sample.others_bytes()),
             budget_bytes: sample.map_or(0, |sample| session.controller.budget_bytes(&sample)),
             level: session.controller.level(),
             is_suspended,
@@ -294,16 +305,16 @@ fn emit_reports<T: Task>(
 /// Adds the sums of all ranks up.
 fn complete<T: Task>(session: &mut Session<'_, T>, part: OwnPart<T>) -> Result<Accumulated> {
     let report = report(session, &part);
+    let processed = part.processed as u64;
     let began = Instant::now();
-    let exchanged = exchange(
+    let exchanged = session.exchange.add_up(
         &session.group,
         &session.learner.parameters,
-        &session.machines.layout,
-        session.machines.rounding_errors.as_mut(),
         Contribution {
             sums: part.batch.into_sums(),
             unreadable: part.unreadable,
             is_saved: session.saving.is_saved(session.state.step),
+            owes_checkpoint: session.exchange.owes_checkpoint(),
             report,
         },
     )?;
@@ -316,11 +327,23 @@ fn complete<T: Task>(session: &mut Session<'_, T>, part: OwnPart<T>) -> Result<A
     if session.learner.is_unloaded() {
         return Ok(Accumulated::Followed);
     }
-    let batch = exchanged.sums.finish().ok_or_else(|| TrainError::NoData {
+    let mut batch = exchanged.sums.finish().ok_or_else(|| TrainError::NoData {
         step: session.state.step,
         folder: session.plan.folder.clone(),
     })?;
-    let health = session.confirm_gradients(&batch)?;
+    if let (Some(outer), Some(weight)) = (&mut session.learner.outer, exchanged.own_weight) {
+        outer.count_step(processed, exchanged.owes_checkpoint);
+        batch.weight = weight;
+        if weight == 0.0 {
+            // The samples of this rank have no target, so it makes no step of its own.
+            batch.free_gradients();
+        }
+    }
+    let health = if batch.gradients.is_empty() {
+        Health::default()
+    } else {
+        session.confirm_gradients(&batch)?
+    };
     Ok(Accumulated::Batch(Box::new(batch), health))
 }
 
@@ -335,15 +358,22 @@ pub(super) fn follow_step<T: Task>(session: &mut Session<'_, T>) {
 /// them again. All ranks of the group call it after the same step. If no checkpoint can be
 /// written now, nothing is sent, and the ranks ask again.
 pub(super) fn restore_suspended_ranks<T: Task>(session: &mut Session<'_, T>) -> Result<()> {
+    let is_suspended = session.learner.is_unloaded() && !session.group.keeps_run();
+    send_weights(session, is_suspended).map(|_| ())
+}
+
+/// Sends the weights and moments of rank 0, and the number of its step, to the ranks that need
+/// them. All ranks of the group call it. Returns false, on all ranks, if rank 0 can write no
+/// checkpoint now; then nothing is sent.
+pub(super) fn send_weights<T: Task>(session: &mut Session<'_, T>, is_needed: bool) -> Result<bool> {
     let (saving, mut snapshot) = session.snapshot();
     let _ = saving.save_ahead(&mut snapshot)?;
     let is_saved = session.saving.is_saved(session.state.step);
     let Some(last_update) = session.group.broadcast_update(is_saved)? else {
-        return Ok(());
+        return Ok(false);
     };
-    let is_suspended = session.learner.is_unloaded();
-    share_checkpoint(&session.group, &session.run, is_suspended)?;
-    if is_suspended && !session.group.keeps_run() {
+    share_checkpoint(&session.group, &session.run, is_needed)?;
+    if is_needed {
         let (loaded, _) = checkpoint::newest(&session.run)?;
         session.load(&loaded)?;
         // It was only a way to get here.
@@ -351,7 +381,7 @@ pub(super) fn restore_suspended_ranks<T: Task>(session: &mut Session<'_, T>) -> 
         session.group.set_last_update(last_update);
         session.restart_loader();
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Ends the run on all ranks once rank 0 ends it before its last step. After a stop by the user,
@@ -377,6 +407,7 @@ pub(super) fn end_in_group<T: Task>(
             stop: true,
         })?;
     }
+    session.synchronize()?;
     let needs_checkpoint = !session.saving.is_saved(session.state.step);
     session.gather_moments(needs_checkpoint)?;
     if reason == StopReason::Requested && session.group.keeps_run() {

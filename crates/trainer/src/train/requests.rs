@@ -44,6 +44,7 @@ pub(super) fn handle_requests<T: Task>(session: &mut Session<'_, T>) -> Result<b
 fn pause<T: Task>(session: &mut Session<'_, T>) -> Result<bool> {
     session.loaders.set_prefetch(Prefetch::Short);
     session.loaders.release();
+    session.save_postponed()?;
     session.controller.release()?;
     let reason = "requested by you; the model stays in memory";
     emit_user_decision(session, Action::Pause, Change::Pause, reason)?;

@@ -35,16 +35,14 @@ pub(super) fn finish<T: Task>(
     reason: StopReason,
 ) -> Result<RunOutcome> {
     let started = Instant::now();
-    if !session.saving.is_saved(session.state.step) {
+    if !session.saving.is_saved(session.state.step) || session.saving.has_postponed() {
         match reason {
             // The shortage that ends the run may also make this fail. That is no reason to fail the
             // run: the last valid checkpoint remains.
             StopReason::Memory | StopReason::Disk => {
                 session.save_or_warn(CheckpointReason::Stop)?;
             }
-            StopReason::Finished | StopReason::Requested => {
-                session.save(CheckpointReason::Stop)?;
-            }
+            StopReason::Finished | StopReason::Requested => save_last(session)?,
         }
     }
     let sentence = message(session, reason, started.elapsed().as_secs_f64());
@@ -61,6 +59,17 @@ pub(super) fn finish<T: Task>(
         step: session.state.step,
         accuracy: evaluation.map(|(_, accuracy)| accuracy),
     })
+}
+
+/// Saves the last step, and before it the best one if that waits in memory. If only that fails, it
+/// is tried once more: no later session can repeat its evaluation.
+fn save_last<T: Task>(session: &mut Session<'_, T>) -> Result<()> {
+    match session.save(CheckpointReason::Stop) {
+        Err(TrainError::CheckpointWrite { .. }) if session.saving.has_postponed() => {
+            session.save(CheckpointReason::Stop)
+        }
+        saved => saved,
+    }
 }
 
 /// The message of the last event. `seconds` is the duration of the last checkpoint.

@@ -41,7 +41,7 @@ impl BaselineModel {
         }
         Err(TrainError::TensorMismatch {
             path: baseline_file::path_in(run),
-            problem: "its classes or regression targets are not those of the run".to_owned(),
+            problem: "the classes or regression targets are not those of the run".to_owned(),
         })
     }
 

@@ -2,21 +2,24 @@
 //! weights. The conversation is rendered with the model's own chat template.
 //!
 //! A conversation may be longer than the context. Its oldest messages are then left out, each with
-//! its answer; the system prompt stays.
+//! its answer; the system prompt stays. While memory is short, the context is shorter.
 
 use super::TrainedModel;
+use super::context_memory::{ContextMemory, Room, WatchedText};
 use super::generate::{Generated, Generator, TextEnd};
 use super::generation_options::GenerationOptions;
 use super::language_weights::{FolderWeights, LanguageWeights, open_folder};
 use crate::error::{Result, TrainError};
+use crate::machine_sources::Machine;
 use crate::plan::Plan;
-use crate::pretrained::bits_of;
+use crate::pretrained::{bits_of, config_of};
 use dataset::{AnswerEnd, ChatMessage, ChatTemplate, ChatTurn, PromptEncoder, Task, Tokenizer};
 use models::Pretrained;
 use models::export::ChatFormat;
+use models::hub_format::{find_gguf, unpack_gguf};
 use runlog::{Quantize, RunFolder, counted, format_count};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tape::Cancel;
 use tape::device::DevicePreference;
 
@@ -32,8 +35,9 @@ pub struct ChatModel {
     ends: Vec<u32>,
     /// The text that ends an answer, if no token does.
     end_text: Option<String>,
-    /// Most tokens of a conversation.
+    /// Most tokens of a conversation, if there is memory for them.
     context: usize,
+    memory: ContextMemory,
     /// The device and why it was chosen.
     pub device: String,
 }
@@ -45,6 +49,7 @@ pub struct Chat<'m> {
     turns: Vec<ChatTurn>,
     /// Answers so far, also those that were left out.
     answers: u64,
+    is_without_adapters: bool,
 }
 
 /// What became of a message.
@@ -56,6 +61,8 @@ pub struct ChatReply {
     pub answer: String,
     /// What the user should know about the answer, in sentences without a full stop.
     pub notes: Vec<String>,
+    /// Whether the answer has the most tokens that were asked for. The last note says so.
+    pub is_cut: bool,
 }
 
 /// An answer that was generated.
@@ -63,7 +70,8 @@ pub struct ChatReply {
 pub struct Completion {
     /// Its tokens.
     pub tokens: usize,
-    /// Whether it was cut, because it had the most tokens that it may have.
+    /// Whether it was cut, because it had the most tokens that it may have, or because memory
+    /// became short.
     pub is_cut: bool,
 }
 
@@ -115,6 +123,17 @@ impl ChatModel {
         loaded.into_model(LanguageWeights::Run(Box::new(model)), context, device)
     }
 
+    /// The folder of the language model in a GGUF file, written below `home` unless it exists.
+    /// `path` is the file, or a folder with one. `None` if the path names no such file.
+    ///
+    /// # Errors
+    /// The file is damaged, or has a network, tensors or a tokenizer that Ebb does not know.
+    pub fn unpack_gguf(path: &Path, home: &Path) -> Result<Option<PathBuf>> {
+        let file = find_gguf(path)?;
+        let folder = file.map(|file| unpack_gguf(&file, home));
+        Ok(folder.transpose()?)
+    }
+
     /// Loads the weights of a folder, whose matrices are quantized, if asked for.
     ///
     /// # Errors
@@ -132,6 +151,29 @@ impl ChatModel {
             Described::from_folder(&pretrained, crate::pretrained::tokenizer(&pretrained)?)?;
         let (weights, device) = FolderWeights::load(&pretrained, device, device_check_path)?;
         loaded.into_model(LanguageWeights::Folder(Box::new(weights)), context, device)
+    }
+
+    /// Loads the weights that a run started from, stored as in the run; `None` if it started from
+    /// random weights. [`Chat::without_adapters`] needs no second model.
+    ///
+    /// # Errors
+    /// As [`ChatModel::from_folder`].
+    pub fn from_run_base(
+        run: &RunFolder,
+        device: DevicePreference,
+        device_check_path: Option<&Path>,
+    ) -> Result<Option<Self>> {
+        let config = config_of(run)?;
+        let Some(folder) = config.from else {
+            return Ok(None);
+        };
+        let quantize = config.quantize;
+        ChatModel::from_folder(&folder, quantize, device, device_check_path, None).map(Some)
+    }
+
+    /// Bytes of its weights.
+    pub fn weights_bytes(&self) -> u64 {
+        self.weights.bytes()
     }
 
     /// Its weights.
@@ -157,13 +199,17 @@ impl ChatModel {
             }
         }
         if let Some(system) = system {
-            let next = "remove --system, or write another system prompt";
+            let next = "remove the system prompt, or write another one";
             let prompt = self.prompts.encode(Some(system), &[], "Hello");
             let prompt = prompt.map_err(|reason| refused("the system prompt", reason, next))?;
-            let most = self.room_for_prompt(tokens);
+            let room = self.room();
+            let most = room_for_prompt(room, tokens);
             if prompt.len() > most {
-                let reason = self.too_many_tokens(" with a short message", prompt.len(), most);
-                return Err(refused("the system prompt", reason, "shorten it"));
+                let reason = too_many_tokens(room, " with a short message", prompt.len(), most);
+                let next = room.next_step("shorten it");
+                return Err(TrainError::NotTrainable {
+                    message: format!("the system prompt {reason}{next}"),
+                });
             }
         }
         Ok(Chat {
@@ -171,24 +217,33 @@ impl ChatModel {
             system: system.map(str::to_owned),
             turns: Vec::new(),
             answers: 0,
+            is_without_adapters: false,
         })
     }
 
-    /// Most tokens of a prompt, so that an answer of `tokens` tokens fits, or one of half the
-    /// context.
-    fn room_for_prompt(&self, tokens: usize) -> usize {
-        self.context - tokens.min(self.context / 2)
+    /// The room for a conversation now.
+    fn room(&self) -> Room {
+        // Without weights there is nothing to limit; the answer reports the error.
+        let parts = self.weights.parts();
+        parts.map_or_else(
+            |_| Room {
+                tokens: self.context,
+                limited_by_bytes: None,
+            },
+            |parts| self.memory.room(parts.network, self.context),
+        )
     }
 
-    /// The end of a sentence about a text that is too long. `with` names what else was counted.
-    fn too_many_tokens(&self, with: &str, needed: usize, most: usize) -> String {
-        let [needed, most, context] = [needed, most, self.context].map(|it| it as u64);
-        format!(
-            "needs {} tokens{with}, but only {} of the {} tokens of a conversation are free for it",
-            format_count(needed),
-            format_count(most),
-            format_count(context)
-        )
+    /// What the user should know before a conversation: that memory shortens it.
+    pub fn memory_note(&self) -> Option<String> {
+        let room = self.room();
+        room.limited_by_bytes.map(|_| {
+            format!(
+                "memory is short: a conversation may have {} instead of {}; close other apps for longer ones",
+                counted(room.tokens as u64, "token", "tokens"),
+                format_count(self.context as u64)
+            )
+        })
     }
 
     /// The tokens of a conversation up to the answer to its last message, for
@@ -206,12 +261,14 @@ impl ChatModel {
             reason: format!("this conversation {reason}"),
             is_too_long: false,
         })?;
-        if prompt.len() >= self.context {
+        let room = self.room();
+        if prompt.len() >= room.tokens {
             return Err(RefusedConversation {
                 reason: format!(
-                    "this conversation has {} tokens, but with its answer it may have at most {}; shorten it",
+                    "this conversation has {} tokens, but with its answer it may have at most {}{}",
                     format_count(prompt.len() as u64),
-                    format_count(self.context as u64)
+                    format_count(room.tokens as u64),
+                    room.next_step("shorten it")
                 ),
                 is_too_long: true,
             });
@@ -231,11 +288,14 @@ impl ChatModel {
         cancel: &Cancel,
         on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Completion> {
-        let options = self.limited(options, prompt.len());
-        let Generated { tokens, end, .. } = self.generate(prompt, &options, cancel, on_text)?;
+        let options = self.limited(options, self.room(), prompt.len());
+        let generator = self.generator(cancel)?;
+        let mut watched = WatchedText::new(&self.memory, on_text);
+        let Generated { tokens, end, .. } =
+            generator.generate(prompt, &options, |text| watched.pass_on(text))?;
         Ok(Completion {
             tokens,
-            is_cut: end == TextEnd::Limit,
+            is_cut: end == TextEnd::Limit || watched.is_short,
         })
     }
 
@@ -245,26 +305,20 @@ impl ChatModel {
         self.weights.free_unused_memory();
     }
 
-    /// The options for an answer to a prompt: it fits into the context, and ends where answers of
-    /// this model end.
-    fn limited(&self, options: &GenerationOptions, prompt: usize) -> GenerationOptions {
+    /// The options for an answer to a prompt: it fits into the room, and ends where answers of this
+    /// model end.
+    fn limited(&self, options: &GenerationOptions, room: Room, prompt: usize) -> GenerationOptions {
         let stop = options.stop.iter().chain(&self.end_text);
         GenerationOptions {
-            tokens: options.tokens.min(self.context.saturating_sub(prompt)),
+            tokens: options.tokens.min(room.tokens.saturating_sub(prompt)),
             stop: stop.cloned().collect(),
             ..options.clone()
         }
     }
 
-    fn generate(
-        &self,
-        prompt: Vec<u32>,
-        options: &GenerationOptions,
-        cancel: &Cancel,
-        on_text: impl FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<Generated> {
+    fn generator(&self, cancel: &Cancel) -> Result<Generator<'_>> {
         let parts = self.weights.parts()?;
-        let generator = Generator {
+        Ok(Generator {
             network: parts.network,
             parameters: parts.parameters,
             kernels: parts.kernels,
@@ -272,9 +326,25 @@ impl ChatModel {
             tokenizer: self.prompts.tokenizer(),
             limit: self.context,
             ends: &self.ends,
-        };
-        generator.generate(prompt, options, on_text)
+            is_without_adapters: false,
+        })
     }
+}
+
+/// Most tokens of a prompt, so that an answer of `tokens` tokens fits, or one of half the room.
+fn room_for_prompt(room: Room, tokens: usize) -> usize {
+    room.tokens - tokens.min(room.tokens / 2)
+}
+
+/// The end of a sentence about a text that is too long. `with` names what else was counted.
+fn too_many_tokens(room: Room, with: &str, needed: usize, most: usize) -> String {
+    let [needed, most, all] = [needed, most, room.tokens].map(|it| it as u64);
+    format!(
+        "needs {} tokens{with}, but may have at most {}: a conversation and its answer share {} tokens",
+        format_count(needed),
+        format_count(most),
+        format_count(all)
+    )
 }
 
 /// How the model of a plan chats, for exports. A template that cannot be used is left out.
@@ -338,6 +408,11 @@ impl Described {
                 ),
             });
         }
+        let memory = ContextMemory::open(&Machine::default(), weights.device())?;
+        let most = context.unwrap_or(CONTEXT.min(self.most)) as usize;
+        let network = weights.parts()?.network;
+        let room = memory.room(network, most);
+        room.expect_context(network, context)?;
         let boundary = self.tokenizer.boundary();
         let prompts = PromptEncoder::new(self.tokenizer, self.template, self.embeddings);
         let (mut ends, mut end_text) = (self.ends, None);
@@ -353,13 +428,58 @@ impl Described {
             prompts,
             ends,
             end_text,
-            context: context.unwrap_or(CONTEXT.min(self.most)) as usize,
+            context: most,
+            memory,
             device,
         })
     }
 }
 
+/// Why an answer has no more tokens, as the end of a sentence.
+fn no_room(room: Room) -> &'static str {
+    match room.limited_by_bytes {
+        Some(_) => ", because no more memory is available",
+        None => ", because the context is full",
+    }
+}
+
+/// What the user should know about the oldest turns that were left out.
+fn left_out_note(left_out: usize, room: Room) -> Option<String> {
+    let limit = format_count(room.tokens as u64);
+    let oldest = match left_out {
+        0 => return None,
+        1 => "the oldest message and its answer were".to_owned(),
+        _ => {
+            let count = format_count(left_out as u64);
+            format!("the {count} oldest messages and their answers were")
+        }
+    };
+    Some(match room.limited_by_bytes {
+        None => format!(
+            "{oldest} left out, because a conversation with this model has at most {limit} tokens"
+        ),
+        Some(_) => format!(
+            "{oldest} left out, because the available memory suffices for {limit} tokens; close other apps for longer conversations"
+        ),
+    })
+}
+
 impl Chat<'_> {
+    /// This conversation, in which these messages were answered before.
+    #[must_use]
+    pub fn after(mut self, turns: Vec<ChatTurn>) -> Self {
+        self.answers += turns.len() as u64;
+        self.turns.extend(turns);
+        self
+    }
+
+    /// This conversation with the network as if it had no adapters.
+    #[must_use]
+    pub fn without_adapters(mut self) -> Self {
+        self.is_without_adapters = true;
+        self
+    }
+
     /// Forgets the conversation, but not the system prompt.
     pub fn reset(&mut self) {
         self.turns.clear();
@@ -384,17 +504,23 @@ impl Chat<'_> {
         if message.trim().is_empty() {
             return Ok(refused("is empty; write a text".to_owned()));
         }
-        let (prompt, left_out) = match self.prompt(message, options.tokens) {
+        let room = self.model.room();
+        let (prompt, left_out) = match self.prompt(message, room, options.tokens) {
             Ok(found) => found,
             Err(reason) => return Ok(refused(reason)),
         };
         let chosen = GenerationOptions {
             // Otherwise every answer would draw the same random numbers.
             seed: options.seed.wrapping_add(self.answers),
-            ..self.model.limited(options, prompt.len())
+            ..self.model.limited(options, room, prompt.len())
         };
-        let generated = self.model.generate(prompt, &chosen, cancel, on_text)?;
-        let Generated { text, end, .. } = generated;
+        let generator = Generator {
+            is_without_adapters: self.is_without_adapters,
+            ..self.model.generator(cancel)?
+        };
+        let mut watched = WatchedText::new(&self.model.memory, on_text);
+        let Generated { text, tokens, end } =
+            generator.generate(prompt, &chosen, |text| watched.pass_on(text))?;
         self.turns.drain(..left_out);
         self.answers += 1;
         if !(text.is_empty() && end == TextEnd::Interrupted) {
@@ -403,46 +529,35 @@ impl Chat<'_> {
                 answer: text.clone(),
             });
         }
-        let mut notes: Vec<String> = self.left_out_note(left_out).into_iter().collect();
-        if end == TextEnd::Limit {
-            let limit = counted(chosen.tokens as u64, "token", "tokens");
-            notes.push(if chosen.tokens < options.tokens {
-                format!("the answer was cut after {limit}, because the context is full")
-            } else {
-                format!("the answer was cut after {limit}; --tokens sets this limit")
-            });
-        }
+        let mut notes: Vec<String> = left_out_note(left_out, room).into_iter().collect();
+        let is_cut = end == TextEnd::Limit && chosen.tokens == options.tokens;
+        let reason = match end {
+            _ if watched.is_short => Some(", because other apps need the memory"),
+            TextEnd::Limit if is_cut => Some(""),
+            TextEnd::Limit => Some(no_room(room)),
+            TextEnd::Complete | TextEnd::Interrupted => None,
+        };
+        notes.extend(reason.map(|reason| {
+            let limit = counted(tokens as u64, "token", "tokens");
+            format!("the answer was cut after {limit}{reason}")
+        }));
         Ok(ChatReply {
             refusal: None,
             answer: text,
             notes,
+            is_cut,
         })
     }
 
-    /// What the user is told about the oldest turns that were left out.
-    fn left_out_note(&self, left_out: usize) -> Option<String> {
-        let limit = format_count(self.model.context as u64);
-        let oldest = match left_out {
-            0 => return None,
-            1 => "the oldest message and its answer were".to_owned(),
-            _ => {
-                let count = format_count(left_out as u64);
-                format!("the {count} oldest messages and their answers were")
-            }
-        };
-        Some(format!(
-            "{oldest} left out, because a conversation with this model has at most {limit} tokens"
-        ))
-    }
-
     /// The tokens of the conversation up to the answer to `message`, and how many of its oldest
-    /// turns are left out so that an answer of `tokens` tokens fits, or one of half the context.
+    /// turns are left out so that an answer of `tokens` tokens fits, or one of half the room.
     fn prompt(
         &self,
         message: &str,
+        room: Room,
         tokens: usize,
     ) -> std::result::Result<(Vec<u32>, usize), String> {
-        let most = self.model.room_for_prompt(tokens);
+        let most = room_for_prompt(room, tokens);
         let system = self.system.as_deref();
         let mut least = 0;
         for left_out in 0..=self.turns.len() {
@@ -459,7 +574,10 @@ impl Chat<'_> {
             Some(_) if fits_alone => (" with the system prompt", "shorten one of them"),
             _ => ("", "shorten it"),
         };
-        let reason = self.model.too_many_tokens(with, least, most);
-        Err(format!("{reason}; {next}"))
+        let reason = too_many_tokens(room, with, least, most);
+        Err(format!("{reason}{}", room.next_step(next)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,8 @@ pub(super) struct Generator<'m> {
     pub limit: usize,
     /// The tokens that end a text.
     pub ends: &'m [u32],
+    /// Whether adapters are left out, so that the network is the one that they were added to.
+    pub is_without_adapters: bool,
 }
 
 /// A generated text.
@@ -66,6 +68,7 @@ impl<'m> Generator<'m> {
             tokenizer,
             limit,
             ends,
+            is_without_adapters: false,
         })
     }
 
@@ -73,6 +76,11 @@ impl<'m> Generator<'m> {
     fn next_scores(&self, new: &[u32], past: &mut KvCache) -> Result<Vec<f64>> {
         let scores = with_autorelease_pool(|| -> Result<Vec<f64>> {
             let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
+            let tape = if self.is_without_adapters {
+                tape.without_adapters()
+            } else {
+                tape
+            };
             let scores = self.network.next_scores_cached(&tape, new, past)?;
             Ok(to_f64(scores.tensor())?)
         })?;

@@ -113,6 +113,14 @@ impl LanguageWeights {
         })
     }
 
+    /// Their size in bytes.
+    pub fn bytes(&self) -> u64 {
+        let parts = self.parts();
+        parts.map_or(0, |parts| {
+            parts.parameters.bytes() + parts.parameters.frozen_bytes()
+        })
+    }
+
     /// The device that holds them.
     pub fn device(&self) -> &Device {
         match self {
@@ -125,5 +133,13 @@ impl LanguageWeights {
     pub fn free_unused_memory(&self) {
         // An error belongs to a request that was cancelled; any other request has reported its own.
         let _ = with_autorelease_pool(|| release(self.device(), || {}));
+    }
+}
+
+#[cfg(test)]
+impl FolderWeights {
+    /// The parameters, for tests that change them.
+    pub fn parameters_mut(&mut self) -> &mut Parameters {
+        &mut self.parameters
     }
 }

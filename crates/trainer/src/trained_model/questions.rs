@@ -31,6 +31,10 @@ const MICRO_BATCH_TOKENS: usize = 8_192;
 pub struct QuestionModel {
     source: Source,
     tokenizer: Tokenizer,
+    /// The token before a question. Published weights get the one that their tokenizer puts before
+    /// every text, as in lm-evaluation-harness; a model that was trained from random weights gets
+    /// the one between documents.
+    first: Option<u32>,
     /// Most tokens that it reads.
     limit: usize,
     /// The device and why it was chosen.
@@ -156,13 +160,23 @@ impl QuestionModel {
             }
             (LanguageWeights::Folder(_), None) => (Tokenizer::bytes(), CONTEXT, Arc::default()),
         };
+        let first = match weights {
+            LanguageWeights::Run(model) if model.plan.pretrained.is_none() => tokenizer.boundary(),
+            _ => tokenizer.first_token(),
+        };
         Ok(QuestionModel {
             source,
             tokenizer,
+            first,
             limit: limit as usize,
             device,
             progress,
         })
+    }
+
+    /// Bytes of its weights.
+    pub fn weights_bytes(&self) -> u64 {
+        self.weights().bytes()
     }
 
     fn weights(&self) -> &LanguageWeights {
@@ -248,9 +262,10 @@ impl QuestionModel {
                 .encode(&format!("{context} {continuation}"))?;
             // A token may span the end of the question.
             let shared = all.iter().zip(&before).take_while(|(a, b)| a == b).count();
-            let boundary = self.tokenizer.boundary();
-            let start = shared.min(all.len().saturating_sub(1)) + usize::from(boundary.is_some());
-            let mut ids: Vec<u32> = boundary.into_iter().chain(all).collect();
+            let start = shared.min(all.len().saturating_sub(1)) + usize::from(self.first.is_some());
+            // The first token of a text is not predicted.
+            let start = start.max(1);
+            let mut ids: Vec<u32> = self.first.into_iter().chain(all).collect();
             // The last token is only predicted, so one more than the limit fits. Of a longer text
             // the beginning is left out.
             let excess = ids.len().saturating_sub(self.limit + 1);

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::noise_images::write_noise_images;
+use crate::temporary_folder::temporary_folder;
 use dataset::inspect_images;
 use runlog::{Augmentation, CheckpointInterval, DeviceChoice, RunConfig, RunEvent, RunStore};
 use std::fmt::Write;
@@ -15,6 +16,8 @@ use trainer::{Machine, MemoryScript, Plan, Result, RunContext, RunOutcome, Scrip
 
 const SIDE: u32 = 16;
 const STEPS: u64 = 6;
+/// Places of a step at which each kind of failure happens; `device_faults` has random ones.
+const PLACES: u64 = 7;
 
 /// A run and its events.
 struct Trained {
@@ -74,7 +77,7 @@ fn write_memory_script(path: &Path) {
 
 /// Trains in micro-batches of 2 with these failures.
 fn trained(faults: Vec<ScheduledFault>) -> Trained {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temporary_folder();
     let images = folder.path().join("birds");
     write_noise_images(&images, 6, SIDE);
     let path = folder.path().join("script");
@@ -146,7 +149,7 @@ fn no_failure_of_the_device_changes_the_losses() {
         Fault::SubmissionsIgnored,
         Fault::Exception,
     ] {
-        let runs = disturbed(fault, &calm, 12);
+        let runs = disturbed(fault, &calm, PLACES);
         for run in &runs {
             let outcome = run.outcome.as_ref().unwrap();
             assert_eq!(outcome.step, STEPS, "{fault:?}");

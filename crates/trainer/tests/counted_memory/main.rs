@@ -8,9 +8,13 @@
 mod noise_images;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/temporary_folder.rs"]
+mod temporary_folder;
 
 mod device_recovery;
+mod group_start_memory;
 mod memory_leaks;
+mod pause_and_save_memory;
 mod text_memory;
 
 use tape::counting_allocator::CountingAllocator;

@@ -1,8 +1,9 @@
 //! One run with its interruptions, and what it left: checkpoints, evaluations and predictions.
 
 use crate::fault_schedule::{STEPS, Schedule};
+use crate::temporary_folder::temporary_folder;
 use crate::trained_model_usage::Usage;
-use crate::training_setups::{Scenario, temporary_folder};
+use crate::training_setups::Scenario;
 use runlog::{RunEvent, RunFolder, RunStore, StopReason};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -80,7 +81,7 @@ fn hash(checkpoint: &Path) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Copies the files of a folder without subfolders.
+/// Copies the files of a folder without sub-folders.
 fn copy_files(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for file in std::fs::read_dir(from).unwrap() {

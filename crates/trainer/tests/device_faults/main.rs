@@ -16,6 +16,8 @@ mod interrupted_run;
 mod training_setups;
 mod fault_schedule;
 mod trained_model_usage;
+#[path = "../support/temporary_folder.rs"]
+mod temporary_folder;
 #[path = "../support/watchdog.rs"]
 mod watchdog;
 
@@ -28,7 +30,7 @@ use training_setups::Scenario;
 use watchdog::Watchdog;
 
 /// Schedules that every test run plays; `make test-long` plays more.
-const SCHEDULES: u64 = 300;
+const SCHEDULES: u64 = 80;
 /// Schedules that found a fault of Ebb and are always played: the best checkpoint was left out
 /// without a warning after two failures of the GPU during a save.
 const FOUND: [u64; 4] = [977, 4442, 6699, 8618];

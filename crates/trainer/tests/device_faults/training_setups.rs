@@ -2,6 +2,7 @@
 
 use crate::fault_schedule::STEPS;
 use crate::noise_images::write_noise_images;
+use crate::temporary_folder::temporary_folder;
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{Augmentation, DeviceChoice, OptimizerChoice, PrecisionChoice, RunConfig, TaskChoice};
 use serde_json::json;
@@ -238,15 +239,5 @@ fn book(folder: &Path) {
     for i in 0..6usize {
         let text = format!("Chapter {i}. ") + &"It rains. ".repeat(14 + i);
         std::fs::write(folder.join(format!("{i}.txt")), text).unwrap();
-    }
-}
-
-/// A temporary folder, in memory if there is such a disk.
-pub fn temporary_folder() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        tempfile::tempdir_in(memory).unwrap()
-    } else {
-        tempfile::tempdir().unwrap()
     }
 }

@@ -1,10 +1,11 @@
 //! What must hold at the next start, whatever happened to the disk before.
 
-use crate::scenario::{EXPORT, INTERVAL, STEPS, Scenario, Story, export, files, sums};
+use crate::scenario::{EXPORT, Scenario, Story, export, files, sums};
 use disk::simulated::SimulatedDisk;
 use runlog::{RunEvent, RunFolder, RunStore, read_events};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use trainer::Results;
 use trainer::internals::checkpoint;
 
 /// What is known of a run when it is opened again.
@@ -19,6 +20,16 @@ pub struct Expected<'a> {
     pub step: u64,
     /// The user was told that the run has begun.
     pub has_begun: bool,
+    /// Once the run has ended, its best checkpoint is that of the best evaluation. The results are
+    /// of the same one, unless the user was told that they could not be saved.
+    pub best: Option<Best>,
+}
+
+/// The best evaluation of a run.
+#[derive(Clone, Copy)]
+pub struct Best {
+    pub step: u64,
+    pub has_results: bool,
 }
 
 /// Opens the runs below `root` again. `resumes` trains the run to its end and exports it.
@@ -65,14 +76,17 @@ pub fn next_start(
         .map_err(|error| format!("a stuck lock: {error}"))?;
     checkpoint::recover(run).map_err(|error| error.to_string())?;
     drop(claim);
-    check_checkpoint(run, expected)?;
+    check_checkpoint(scenario, run, expected)?;
     no_leftovers(&run.path)?;
     if resumes && expected.saved > 0 {
         let finished = scenario
             .finish(run, disk)
             .map_err(|error| error.to_string())?;
-        if finished.as_ref() != expected.calm.sums.get(&STEPS) {
+        if finished.as_ref() != expected.calm.sums.get(&scenario.steps) {
             return Err("the resumed run has other weights".to_owned());
+        }
+        if let Some(best) = expected.best {
+            check_best(run, best)?;
         }
         export(run, root).map_err(|error| error.to_string())?;
         no_leftovers(root)?;
@@ -81,16 +95,20 @@ pub fn next_start(
 }
 
 /// The newest checkpoint is whole, has the right weights, and is at most one interval old.
-fn check_checkpoint(run: &RunFolder, expected: &Expected) -> Result<(), String> {
+fn check_checkpoint(
+    scenario: &Scenario,
+    run: &RunFolder,
+    expected: &Expected,
+) -> Result<(), String> {
     let newest = match checkpoint::newest(run) {
         Ok((newest, _)) => newest,
-        Err(_) if expected.saved == 0 && expected.step <= INTERVAL => return Ok(()),
+        Err(_) if expected.saved == 0 && expected.step <= scenario.interval => return Ok(()),
         Err(error) => return Err(format!("step {} was saved: {error}", expected.saved)),
     };
     let step = newest.state.step;
-    if step < expected.saved || step + INTERVAL < expected.step {
+    if step < expected.saved || step + scenario.interval < expected.step {
         return Err(format!(
-            "step {} was saved and step {} was done, but the newest checkpoint is of step {step}",
+            "step {} was saved and step {} was done, but the newest checkpoint is from step {step}",
             expected.saved, expected.step
         ));
     }
@@ -102,6 +120,28 @@ fn check_checkpoint(run: &RunFolder, expected: &Expected) -> Result<(), String> 
     let calm = expected.calm.sums.get(&step);
     if calm.is_some() && sums(&newest.path).as_ref() != calm {
         return Err(format!("the checkpoint of step {step} has other weights"));
+    }
+    Ok(())
+}
+
+/// The best checkpoint and the results are those of the best evaluation of a run that has ended.
+fn check_best(run: &RunFolder, expected: Best) -> Result<(), String> {
+    let best = checkpoint::best(run).map_err(|error| error.to_string())?;
+    let newest = checkpoint::newest(run).map_err(|error| error.to_string())?;
+    let named = newest.0.state.best.map(|(_, step)| step);
+    if best.state.step != expected.step || named != Some(expected.step) {
+        return Err(format!(
+            "the best checkpoint is from step {}, and the newest names {named:?}, not {}",
+            best.state.step, expected.step
+        ));
+    }
+    let results = Results::load(run).map_err(|error| error.to_string())?;
+    let step = results.map(|results| results.report.step);
+    if expected.has_results && step != Some(expected.step) {
+        return Err(format!(
+            "the results are of step {step:?}, not of {}",
+            expected.step
+        ));
     }
     Ok(())
 }

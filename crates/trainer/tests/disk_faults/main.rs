@@ -11,18 +11,23 @@
 mod check;
 #[path = "../support/noise_images.rs"]
 mod noise_images;
+mod postponed_best;
+mod postponed_best_faults;
 mod scenario;
+#[path = "../support/temporary_folder.rs"]
+mod temporary_folder;
 
 use check::{Expected, next_start};
 use dataset::DetectedDataset;
 use disk::simulated::{Fault, SimulatedDisk, Survivors};
 use pressure::Action;
 use runlog::{CheckpointReason, RunEvent, RunFolder, RunStore, StopReason, read_events};
-use scenario::{INTERVAL, STEPS, Scenario, Story, files, temporary_folder};
+use scenario::{INTERVAL, STEPS, Scenario, Story, files};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
+use temporary_folder::temporary_folder;
 use trainer::Control;
 use trainer::internals::TrainState;
 
@@ -31,8 +36,8 @@ const SEEDS: u64 = 2;
 /// After every power failure with this distance, the run is also resumed.
 const RESUMES_EVERY: usize = 40;
 
-/// A write that takes longer than the training that may be repeated.
-const SLOW_WRITE: Duration = Duration::from_secs(31);
+/// A checkpoint that takes longer than 2 s to write is not written when a suspension is due.
+const SLOW_SUSPENSION: Duration = Duration::from_secs(4);
 
 fn is_complete() -> bool {
     std::env::var("EBB_DISK_FAULTS").is_ok_and(|value| value == "all")
@@ -157,6 +162,7 @@ fn with_fault(
                 Fault::NoSpace | Fault::ReadOnly => saved,
             },
             has_begun: story.begun.is_some(),
+            best: scenario.best_after(calm, &story),
         };
         next_start(scenario, &disk, root.path(), &expected, true)
     };
@@ -168,6 +174,11 @@ fn with_fault(
 fn the_power_may_fail_after_any_change() {
     let scenario = Scenario::new(true);
     let (_root, disk, story) = played(&scenario);
+    cut_after_each_change(&scenario, &disk, &story);
+}
+
+/// Cuts the power after each change of a run on a disk that worked, and opens the run again.
+fn cut_after_each_change(scenario: &Scenario, disk: &SimulatedDisk, story: &Story) {
     let mut cuts = disk.power_cuts();
     let (mut changes, mut failures) = (0, Vec::new());
     while let Some(change) = cuts.next_change() {
@@ -178,11 +189,12 @@ fn the_power_may_fail_after_any_change() {
             let left = temporary_folder();
             cuts.leave(survivors, left.path()).unwrap();
             let expected = Expected {
-                calm: &story,
+                calm: story,
                 exported: &story.exported,
                 saved: story.last_saved(changes),
                 step: story.last_step(changes),
                 has_begun: story.begun.is_some_and(|begun| begun <= changes),
+                best: scenario.best_after(story, story),
             };
             let resumes = is_complete() || (changes + 11 * number).is_multiple_of(RESUMES_EVERY);
             let runs = RunStore::open(left.path().join("runs")).list().unwrap();
@@ -192,7 +204,7 @@ fn the_power_may_fail_after_any_change() {
                     failures.push(format!("{survivors:?} after {changes}, {change}: {file}"));
                 }
             }
-            if let Err(reason) = next_start(&scenario, &disk, left.path(), &expected, resumes) {
+            if let Err(reason) = next_start(scenario, disk, left.path(), &expected, resumes) {
                 failures.push(format!("{survivors:?} after {changes}, {change}: {reason}"));
             }
         }
@@ -488,7 +500,7 @@ fn a_disk_that_becomes_short_gets_one_checkpoint_and_one_warning() {
     assert_eq!(saved.len(), 1, "{saved:?}");
     assert!((21..100).contains(&saved[0]), "{saved:?}");
     assert_eq!(warnings.len(), 1, "{warnings:#?}");
-    let expected = format!("the newest checkpoint is of step {}", saved[0]);
+    let expected = format!("the newest checkpoint is from step {}", saved[0]);
     assert!(warnings[0].contains(&expected), "{warnings:#?}");
 }
 
@@ -527,7 +539,7 @@ fn images_that_changed_since_the_run_began_are_reported() {
     assert!(story.warnings.contains(&"data_changed".to_owned()));
 }
 
-/// Other apps take all memory after a checkpoint of step 2 that took half a minute to write. To
+/// Other apps take all memory after a checkpoint of step 2 that took some seconds to write. To
 /// write another one would take as long, so the run resumes from step 2 and repeats what follows.
 #[test]
 fn a_suspension_does_not_wait_for_a_slow_disk() {
@@ -541,7 +553,7 @@ fn a_suspension_does_not_wait_for_a_slow_disk() {
     let mut observer = |event: &RunEvent| match event {
         RunEvent::Step { step, .. } => {
             if *step == INTERVAL && steps == [1] {
-                disk.delay_sync(SLOW_WRITE);
+                disk.delay_sync(SLOW_SUSPENSION);
             }
             steps.push(*step);
         }

@@ -1,16 +1,20 @@
 //! What the disk disturbs: a run that is started, saves, evaluates, removes old checkpoints, stops,
 //! resumes and ends, its notes, its report, an export, and a run folder that is removed.
 
+use crate::check::Best;
 use crate::noise_images::write_noise_images;
+use crate::temporary_folder::temporary_folder;
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use disk::simulated::SimulatedDisk;
+use pressure::Change;
 use runlog::{
-    Augmentation, CheckpointInterval, DeviceChoice, RunConfig, RunEvent, RunFolder, RunNotes,
-    RunStore,
+    Augmentation, CheckpointInterval, CheckpointReason, DeviceChoice, RunConfig, RunEvent,
+    RunFolder, RunNotes, RunStore,
 };
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tempfile::TempDir;
 use trainer::{
     Control, DevicePreference, ExportFormat, Machine, MemoryScript, Plan, Request, Result,
@@ -24,6 +28,10 @@ pub const INTERVAL: u64 = 2;
 /// The user stops the run after this step.
 const STOP_AFTER: u64 = 5;
 
+/// Longer than a session may save without counting the time. The next checkpoint would then have to
+/// wait for more than a minute.
+pub const SLOW_WRITE: Duration = Duration::from_millis(2_100);
+
 /// Where the model is exported.
 pub const EXPORT: &str = "exports/birds";
 
@@ -36,6 +44,16 @@ pub struct Scenario {
     /// Whether the report is drawn, which takes longer than everything else.
     draws_report: bool,
     config: RunConfig,
+    /// Optimizer steps of the run.
+    pub steps: u64,
+    /// Steps between two checkpoints.
+    pub interval: u64,
+    /// The user stops the run after this step.
+    pub stop_after: u64,
+    /// After these steps the user asks for a checkpoint, which is slow.
+    slow_after: Vec<u64>,
+    /// After this step the user pauses, and continues at once.
+    pause_after: Option<u64>,
     /// The memory script: nothing else needs memory.
     script: PathBuf,
     folder: TempDir,
@@ -57,6 +75,10 @@ pub struct Fact {
 pub struct Story {
     /// For each checkpoint that was reported: the changes of the disk before, and its step.
     pub saved: Vec<(usize, u64)>,
+    /// Why these were saved.
+    pub reasons: Vec<CheckpointReason>,
+    /// Steps of the evaluations that were the best so far.
+    pub best: Vec<u64>,
     /// The changes of the disk before each step, and the step.
     pub steps: Vec<(usize, u64)>,
     /// Changes of the disk before the run was reported to have begun.
@@ -79,16 +101,6 @@ pub fn sums(checkpoint: &Path) -> Option<Sums> {
     let state = fs::read(checkpoint.join("state.json")).ok()?;
     let state: serde_json::Value = serde_json::from_slice(&state).ok()?;
     serde_json::from_value(state.get("files")?.clone()).ok()
-}
-
-/// A temporary folder, in memory if there is such a disk.
-pub fn temporary_folder() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        tempfile::tempdir_in(memory).unwrap()
-    } else {
-        tempfile::tempdir().unwrap()
-    }
 }
 
 /// All files below a folder with their content.
@@ -136,6 +148,11 @@ impl Scenario {
                 workers: Some(0),
                 ..RunConfig::default()
             },
+            steps: STEPS,
+            interval: INTERVAL,
+            stop_after: STOP_AFTER,
+            slow_after: Vec::new(),
+            pause_after: None,
             script,
             folder,
         }
@@ -162,6 +179,33 @@ impl Scenario {
         scenario
     }
 
+    /// A language model of which each evaluation is the best one so far. The first checkpoint of
+    /// each session takes so long that those of the best evaluations wait in memory. One waits when
+    /// a checkpoint is due, when the run stops, when it pauses and at its last evaluation.
+    pub fn with_best_ones_that_wait() -> Scenario {
+        let mut scenario = Scenario::texts_with_adapters().with_steps(13, 5);
+        scenario.config = RunConfig {
+            effective_batch: Some(8_192),
+            micro_batch: Some(64),
+            learning_rate: Some(1e-3),
+            evaluate_every_epochs: Some(1),
+            ..scenario.config
+        };
+        scenario.stop_after = 7;
+        scenario.slow_after = vec![1, 8];
+        scenario.pause_after = Some(9);
+        scenario
+    }
+
+    /// The best evaluation waits in memory until the run has trained to its end.
+    pub fn with_best_one_that_waits_to_the_end() -> Scenario {
+        let mut scenario = Scenario::new(false).with_steps(STEPS, 1_000);
+        scenario.config.evaluate_every_epochs = Some(1);
+        scenario.stop_after = STEPS;
+        scenario.slow_after = vec![1];
+        scenario
+    }
+
     /// The settings of the run.
     pub fn config(&self) -> RunConfig {
         self.config.clone()
@@ -185,6 +229,20 @@ impl Scenario {
         }
     }
 
+    /// What the user asks for after a step of a session that ends with step `until`.
+    fn ask_after(&self, step: u64, until: u64, control: &Control, disk: &SimulatedDisk) {
+        if self.slow_after.contains(&step) {
+            disk.delay_sync(SLOW_WRITE);
+            control.send(Request::Checkpoint);
+        }
+        if self.pause_after == Some(step) {
+            control.send(Request::Pause);
+        }
+        if step == until && until < self.steps {
+            control.send(Request::Stop);
+        }
+    }
+
     /// Starts a run, or resumes it, until a step. Adds what the user sees to `story`.
     fn session(
         &self,
@@ -202,12 +260,17 @@ impl Scenario {
                 story.steps.push((disk.changes(), *step));
                 is_training = true;
                 reached |= *step == until;
-                if *step == until && until < STEPS {
-                    control.send(Request::Stop);
-                }
+                self.ask_after(*step, until, &control, disk);
             }
-            RunEvent::Checkpoint { step, path, .. } => {
+            RunEvent::Decision { decision, .. } if decision.change == Change::Pause => {
+                control.send(Request::Resume);
+            }
+            RunEvent::Evaluation { step, best, .. } if *best => story.best.push(*step),
+            RunEvent::Checkpoint {
+                step, path, reason, ..
+            } => {
                 story.saved.push((disk.changes(), *step));
+                story.reasons.push(*reason);
                 match sums(&run.path.join(path)) {
                     Some(sums) => drop(story.sums.insert(*step, sums)),
                     None => story.complaints.push(format!("{path} has no sums")),
@@ -232,17 +295,18 @@ impl Scenario {
 
     /// Trains a new run until the user stops it.
     pub fn start(&self, run: &RunFolder, disk: &SimulatedDisk, story: &mut Story) -> Result<()> {
-        self.session(run, disk, story, false, STOP_AFTER)
+        self.session(run, disk, story, false, self.stop_after)
             .map(|_| ())
     }
 
     /// Trains a run to its end.
     pub fn resume(&self, run: &RunFolder, disk: &SimulatedDisk, story: &mut Story) -> Result<()> {
-        self.session(run, disk, story, true, STEPS).map(|_| ())
+        self.session(run, disk, story, true, self.steps).map(|_| ())
     }
 
     /// A training of other length, without evaluations before its end.
     pub fn with_steps(mut self, steps: u64, interval: u64) -> Self {
+        (self.steps, self.interval) = (steps, interval);
         self.config.steps = Some(steps);
         self.config.checkpoint_every = Some(CheckpointInterval::Steps(interval));
         self.config.evaluate_every_epochs = Some(1_000);
@@ -266,6 +330,19 @@ impl Scenario {
         // A fixed micro-batch never waits.
         self.config.micro_batch = None;
         self
+    }
+
+    /// The best evaluation that a run must still have at its end, after what happened in `story`.
+    /// Only if checkpoints of the best evaluations wait in memory: otherwise a disk that fails may
+    /// cost one.
+    pub fn best_after(&self, calm: &Story, story: &Story) -> Option<Best> {
+        let is_reported = story.warnings.iter().any(|code| code == "report_not_saved");
+        let last = calm.best.iter().max();
+        let step = last.filter(|_| !self.slow_after.is_empty())?;
+        Some(Best {
+            step: *step,
+            has_results: !is_reported,
+        })
     }
 
     /// Everything, on a disk that may fail.
@@ -333,7 +410,7 @@ impl Scenario {
     /// Resumes a run to its end on a disk that works, and returns the sums of its last checkpoint.
     pub fn finish(&self, run: &RunFolder, disk: &SimulatedDisk) -> Result<Option<Sums>> {
         self.resume(run, disk, &mut Story::default())?;
-        Ok(sums(&run.path.join(RunFolder::checkpoint_name(STEPS))))
+        Ok(sums(&run.path.join(RunFolder::checkpoint_name(self.steps))))
     }
 }
 

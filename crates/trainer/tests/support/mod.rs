@@ -157,6 +157,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         workers: None,
         memory_cap_bytes: None,
         memory_cap_fraction: None,
+        whole_state: None,
         max_system_fraction: None,
         max_suspended_ms: None,
         courtesy: Default::default(),

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::support::{plan, samples, train_state, values, whole};
+use crate::temporary_folder::temporary_folder;
 use candle_core::DType;
 use disk::simulated::{SimulatedDisk, Survivors};
 use runlog::{RunConfig, RunFolder, RunStore};
@@ -17,7 +18,7 @@ use trainer::internals::checkpoint::{self, OptimizerState, Retention, RunState};
 use trainer::{ModelId, OptimizerKind, Precision, RunDataset};
 
 fn run() -> (tempfile::TempDir, RunFolder) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temporary_folder();
     let run = RunFolder {
         path: folder.path().to_owned(),
     };
@@ -79,6 +80,10 @@ const NEWEST_TWO: Retention = Retention {
 fn a_restored_checkpoint_continues_bit_for_bit() {
     for kind in ModelId::SMALL {
         for &optimizer in OptimizerKind::ALL {
+            // The state of an optimizer does not depend on the network.
+            if kind != ModelId::VIT_MICRO && optimizer != ADAMW {
+                continue;
+            }
             for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
                 let (_folder, run) = run();
                 let mut plan = plan(kind, optimizer, dtype, 10);

@@ -5,51 +5,35 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::distributed_runs::{
-    STEPS, Session, Trained, delayed, distance, each_rank, of_documents, of_images, of_texts,
-    train, train_replay, train_session, write_short_memory,
+    INTERRUPTED, SAVED_STEPS, STEPS, delayed, distance, each_rank, ledgers, of_documents,
+    of_images, of_texts, resume_halfway, saving_every, train, train_compared, train_replay,
+    train_shared, write_short_memory,
 };
 use crate::distributed_training::{train_short_of_memory, train_until_return};
 use dataset::{InspectOptions, TextOptions, detect};
-use distributed::{Share, ThreadOptions, ThreadRank, thread_ranks};
-use runlog::{
-    CheckpointInterval, ExchangeChoice, PrecisionChoice, RunConfig, RunEvent, RunFolder, StopReason,
-};
+use distributed::{ThreadOptions, thread_ranks};
+use runlog::{ExchangeChoice, PrecisionChoice, RunConfig, RunEvent, StopReason};
 use trainer::{Control, Plan, Replay, RunGroup};
 
-/// The interval between checkpoints, in steps: between two of them, rounding errors are carried on.
-const SAVED_STEPS: u64 = 5;
-/// After this step, a run is interrupted.
-const INTERRUPTED: u64 = 10;
-
-/// A config in f32 whose ranks exchange gradients in `exchange`.
+/// A config in f32 whose ranks exchange gradients in `exchange`. Between two checkpoints, rounding
+/// errors are carried on.
 fn exchanging(exchange: ExchangeChoice, config: RunConfig) -> RunConfig {
     RunConfig {
         precision: Some(PrecisionChoice::F32),
         exchange: Some(exchange),
-        checkpoint_every: Some(CheckpointInterval::Steps(SAVED_STEPS)),
-        keep_checkpoints: Some(100),
-        ..config
+        ..saving_every(SAVED_STEPS, config)
     }
 }
 
-/// Trains in a group that compares all weights of all ranks after every step.
-fn train_compared(config: &RunConfig, size: usize, seed: u64) -> Vec<Trained> {
-    let configs = vec![config.clone(); size];
-    each_rank(&configs, delayed(seed), &|group, config| {
-        let group = RunGroup::new(group).comparing_weights_every(1);
-        train(config, group, Control::default())
-    })
-}
-
 #[track_caller]
-fn check_closeness(name: &str, config: RunConfig) {
+fn check_closeness(name: &str, config: RunConfig, sizes: &[usize]) {
     let exact = exchanging(ExchangeChoice::F32, config.clone());
     let exact = train(&exact, RunGroup::default(), Control::default());
     let last = exact.weights(STEPS);
     let way = distance(&exact.weights(SAVED_STEPS), &last);
     let rounded = exchanging(ExchangeChoice::Bf16, config);
-    for (seed, size) in [(1, 2), (2, 3)] {
-        let ranks = train_compared(&rounded, size, seed);
+    for &size in sizes {
+        let ranks = train_compared(&rounded, size, delayed(size as u64));
         for rank in &ranks {
             let reason = rank.outcome.as_ref().map(|outcome| outcome.reason);
             assert_eq!(reason.ok(), Some(StopReason::Finished), "{}", rank.error());
@@ -74,76 +58,24 @@ fn check_closeness(name: &str, config: RunConfig) {
 #[test]
 fn ranks_that_exchange_bf16_stay_equal_and_close_to_one_machine() {
     let folder = tempfile::tempdir().unwrap();
-    check_closeness("images", of_images(folder.path()));
-    check_closeness("texts", of_texts(folder.path()));
-    check_closeness("documents", of_documents(folder.path()));
-}
-
-/// Which rank processed which samples of each step.
-pub(crate) fn ledgers(trained: &Trained) -> Vec<Vec<Share>> {
-    let share = |&(rank, first, count): &(u32, u32, u32)| Share {
-        rank: rank as usize,
-        samples: first..first + count,
-    };
-    let ledger = |event: &RunEvent| match event {
-        RunEvent::Step { ledger, .. } => Some(ledger.iter().map(share).collect()),
-        _ => None,
-    };
-    trained.events.iter().filter_map(ledger).collect()
-}
-
-/// Trains in three ranks that share the samples as the ledgers say.
-pub(crate) fn train_shared(
-    config: &RunConfig,
-    ledgers: &[Vec<Share>],
-    resumes: Option<&RunFolder>,
-    stops_at: Option<u64>,
-) -> Vec<Trained> {
-    std::thread::scope(|scope| {
-        let start = |rank: ThreadRank| {
-            scope.spawn(move || {
-                let mut group = rank.join().unwrap();
-                if group.rank() == 0 {
-                    group.replay(ledgers.to_vec());
-                }
-                let session = Session {
-                    resumes: resumes.cloned(),
-                    stops_at,
-                    ..Session::default()
-                };
-                let group = RunGroup::new(group).comparing_weights_every(1);
-                train_session(config, group, session, &mut |_| {})
-            })
-        };
-        let ranks = thread_ranks(3, delayed(7)).into_iter();
-        let threads: Vec<_> = ranks.map(start).collect();
-        let trained = threads.into_iter().map(|thread| thread.join().unwrap());
-        trained.collect()
-    })
+    check_closeness("images", of_images(folder.path()), &[2, 3]);
+    check_closeness("texts", of_texts(folder.path()), &[2]);
+    check_closeness("documents", of_documents(folder.path()), &[3]);
 }
 
 #[test]
 fn a_resumed_run_that_exchanges_bf16_continues_in_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let config = exchanging(ExchangeChoice::Bf16, of_documents(folder.path()));
-    let whole = train_compared(&config, 3, 3);
+    let whole = train_compared(&config, 3, delayed(3));
     assert_eq!(whole[0].outcome.as_ref().unwrap().step, STEPS);
-    let ledgers = ledgers(&whole[0]);
-    assert_eq!(ledgers.len() as u64, STEPS);
-    let begun = train_shared(&config, &ledgers, None, Some(INTERRUPTED));
-    assert_eq!(begun[0].outcome.as_ref().unwrap().step, INTERRUPTED);
-    let (done, rest) = ledgers.split_at(INTERRUPTED as usize);
-    let ended = train_shared(&config, rest, Some(&begun[0].run), None);
-    assert_eq!(ended[0].outcome.as_ref().unwrap().step, STEPS);
-    let losses = whole[0].losses();
-    assert_eq!(begun[0].losses(), losses[..done.len()]);
-    assert_eq!(ended[0].losses(), losses[done.len()..]);
+    let ended = resume_halfway(&config, &whole[0]);
     for step in [INTERRUPTED + SAVED_STEPS, STEPS] {
-        let same = ended[0].weights(step) == whole[0].weights(step);
+        let same = ended.weights(step) == whole[0].weights(step);
         assert!(same, "the weights after step {step}");
     }
     let exact = exchanging(ExchangeChoice::F32, config);
-    let exact = train_shared(&exact, &ledgers, None, None);
+    let exact = train_shared(&exact, &ledgers(&whole[0]), None, None);
     assert!(exact[0].weights(STEPS) != whole[0].weights(STEPS));
 }
 
@@ -198,7 +130,7 @@ fn precisions_and_replays_that_bf16_would_break_are_refused() {
         let names_it = message.is_none_or(|message| message.contains("exchange"));
         assert!(names_it);
     }
-    let recorded = train_compared(&config, 2, 4);
+    let recorded = train_compared(&config, 2, delayed(4));
     let replay = Replay::from_events(&recorded[0].events);
     let configs = vec![config.clone(); 2];
     let ranks = each_rank(&configs, delayed(5), &|group, config| {

@@ -6,8 +6,8 @@
 //! seed alone repeats one.
 
 use crate::distributed_runs::{
-    Trained, config, delayed, distance, each_rank, forward_members, of_documents, of_images,
-    of_texts, train, train_with, wrapped, write_random_memory,
+    SAVED_STEPS, Trained, config, delayed, distance, each_rank, forward_members, of_documents,
+    of_images, of_texts, train, train_with, wrapped, write_random_memory,
 };
 use crate::watchdog::Watchdog;
 use distributed::{Claim, ClaimRequest, Ended, Group, Share, Values};
@@ -20,7 +20,11 @@ use std::time::Duration;
 use tape::Rng;
 use trainer::{Control, Replay, RunGroup};
 
-const STEPS: u64 = 50;
+/// Steps of a schedule in every test run, and in `make test-long`.
+const STEPS: u64 = 30;
+const LONG_STEPS: u64 = 50;
+/// Steps of a schedule that is replayed.
+const REPLAYED: u64 = 12;
 /// Schedules that every test run plays, one per task; `make test-long` plays more.
 const SCHEDULES: u64 = TASKS.len() as u64;
 /// From this number of schedules on, some of them let a rank free its weights.
@@ -237,12 +241,12 @@ impl Reference {
             checkpoint_every: Some(CheckpointInterval::Steps(steps)),
             ..(setup.config)(folder.path())
         };
-        let every_step = RunConfig {
-            checkpoint_every: Some(CheckpointInterval::Steps(1)),
-            keep_checkpoints: Some(1 + steps as u32),
+        let saving = RunConfig {
+            checkpoint_every: Some(CheckpointInterval::Steps(SAVED_STEPS)),
+            keep_checkpoints: Some(100),
             ..config.clone()
         };
-        let alone = train(&every_step, RunGroup::default(), Control::default());
+        let alone = train(&saving, RunGroup::default(), Control::default());
         assert_eq!(alone.outcome.as_ref().unwrap().step, steps, "{name}");
         Reference {
             name,
@@ -264,7 +268,7 @@ impl Reference {
         let losses = losses.map(|(a, b)| (a - b).abs() / b.abs().max(least));
         let steps = self.config.steps.unwrap();
         let last = self.alone.weights(steps);
-        let way = distance(&self.alone.weights(1), &last);
+        let way = distance(&self.alone.weights(SAVED_STEPS), &last);
         assert!(way > 0.0);
         let weights = distance(&group.weights(steps), &last) / way;
         (losses.fold(0.0, f64::max), weights)
@@ -312,6 +316,11 @@ fn train_at_random(
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().expect("a number"))
+}
+
+/// Whether many schedules are played.
+fn is_long() -> bool {
+    setting("EBB_GROUP_SCHEDULES").is_some_and(|count| count > SCHEDULES)
 }
 
 /// The seeds to play.
@@ -365,6 +374,7 @@ fn random_schedules_train_as_one_machine() {
     let (seeds, counts) = (seeds(), Arc::new(Counts::default()));
     let watchdog = Watchdog::new("EBB_GROUP_SEED", HANGS_AFTER);
     let mut found = Found::default();
+    let steps = if is_long() { LONG_STEPS } else { STEPS };
     for (task, setup) in TASKS.into_iter().enumerate() {
         let of_task: Vec<u64> = seeds
             .clone()
@@ -373,7 +383,7 @@ fn random_schedules_train_as_one_machine() {
         if of_task.is_empty() {
             continue;
         }
-        let reference = Reference::new(setup, PrecisionChoice::F64, STEPS);
+        let reference = Reference::new(setup, PrecisionChoice::F64, steps);
         for seed in of_task {
             let (_, size) = task_and_size(seed);
             let name = format!("{}, {size} ranks, EBB_GROUP_SEED={seed}", reference.name);
@@ -403,18 +413,17 @@ fn random_schedules_train_as_one_machine() {
 fn rounding_in_f32_stays_small() {
     // All tasks if there is time for many schedules. The order of the sums depends on the timing of
     // the threads, and with it their rounding: one run of many exceeds the bar of the long test.
-    let is_long = setting("EBB_GROUP_SCHEDULES").is_some_and(|count| count > SCHEDULES);
-    let (tasks, most) = if is_long {
-        (&TASKS[..], 1e-5)
+    let (tasks, steps, most) = if is_long() {
+        (&TASKS[..], 100, 1e-5)
     } else {
-        (&TASKS[..1], 1e-4)
+        (&TASKS[..1], 50, 1e-4)
     };
     for setup in tasks {
-        let reference = Reference::new(*setup, PrecisionChoice::F32, 100);
+        let reference = Reference::new(*setup, PrecisionChoice::F32, steps);
         let ranks = train_at_random(&reference.config, 3, 1, &Arc::default());
         let (losses, weights) = reference.differences(&ranks[0]);
         println!(
-            "{}, f32, 100 steps: losses differ by {losses:.1e}, weights by {weights:.1e} of the way",
+            "{}, f32, {steps} steps: losses differ by {losses:.1e}, weights by {weights:.1e} of the way",
             reference.name
         );
         assert!(losses <= most && weights <= 5e-4, "{}", reference.name);
@@ -471,10 +480,11 @@ impl Group for Flipping {
 #[test]
 fn all_ranks_have_the_same_weights_after_every_step() {
     let folder = tempfile::tempdir().unwrap();
+    let steps = if is_long() { 100 } else { 40 };
     let config = RunConfig {
         precision: Some(PrecisionChoice::F32),
-        steps: Some(100),
-        checkpoint_every: Some(CheckpointInterval::Steps(100)),
+        steps: Some(steps),
+        checkpoint_every: Some(CheckpointInterval::Steps(steps)),
         ..of_images(folder.path())
     };
     let compared = |size: usize, seed| {
@@ -486,11 +496,17 @@ fn all_ranks_have_the_same_weights_after_every_step() {
     };
     for size in [2, 3] {
         for rank in compared(size, 12) {
-            assert_eq!(rank.outcome.as_ref().unwrap().step, 100);
+            assert_eq!(rank.outcome.as_ref().unwrap().step, steps);
         }
-        println!("{size} ranks: the SHA-256 of all weights is the same after each of 100 steps");
+        println!(
+            "{size} ranks: the SHA-256 of all weights is the same after each of {steps} steps"
+        );
     }
     // A wrong gradient at one rank is found after the step.
+    let config = RunConfig {
+        steps: Some(100),
+        ..config.clone()
+    };
     let sums = Arc::default();
     let start = |group: Box<dyn Group>, config: &RunConfig| {
         let sums = Arc::clone(&sums);
@@ -509,13 +525,14 @@ fn a_replayed_group_repeats_the_bits() {
     let folder = tempfile::tempdir().unwrap();
     let config = RunConfig {
         precision: Some(PrecisionChoice::F32),
-        steps: Some(20),
-        checkpoint_every: Some(CheckpointInterval::Steps(20)),
+        steps: Some(REPLAYED),
+        checkpoint_every: Some(CheckpointInterval::Steps(REPLAYED)),
         ..of_images(folder.path())
     };
     for size in [2, 3] {
         let configs = vec![config.clone(); size];
-        for seed in 20..23 {
+        let seeds = if is_long() { 20..23 } else { 20..22 };
+        for seed in seeds {
             let wrap =
                 |group: Box<dyn Group>| -> Box<dyn Group> { Box::new(Erratic::new(group, seed)) };
             let first = wrapped(&configs, delayed(seed), &wrap);
@@ -530,10 +547,10 @@ fn a_replayed_group_repeats_the_bits() {
             };
             let again = each_rank(&configs, delayed(seed + 50), &start);
             assert_eq!(again[0].losses(), first[0].losses(), "seed {seed}");
-            let (found, expected) = (again[0].weights(20), first[0].weights(20));
+            let (found, expected) = (again[0].weights(REPLAYED), first[0].weights(REPLAYED));
             assert!(found == expected, "seed {seed}: the same bits");
         }
-        println!("{size} ranks: 3 of 3 replays end on the same bits");
+        println!("{size} ranks: all replays end on the same bits");
     }
     // Not on another number of machines.
     let first = wrapped(&[config.clone(), config.clone()], delayed(1), &|group| {

@@ -3,13 +3,13 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
-use dataset::{InspectOptions, TextOptions, detect};
+use crate::temporary_folder::temporary_folder;
 use distributed::{
     Claim, ClaimRequest, Ended, Group, Share, ThreadOptions, ThreadRank, Values, thread_ranks,
 };
 use runlog::{
-    Augmentation, BaselineChoice, DeviceChoice, PrecisionChoice, RunConfig, RunEvent, RunFolder,
-    RunStore,
+    Augmentation, BaselineChoice, CheckpointInterval, CheckpointReason, DeviceChoice,
+    PrecisionChoice, RunConfig, RunEvent, RunFolder, RunStore,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use tape::inplace::to_f64;
 use tempfile::TempDir;
 use trainer::{
     Control, Machine, MemoryScript, Plan, Replay, Request, Result, RunContext, RunGroup,
-    RunOutcome, ScriptBy,
+    RunOutcome, ScriptBy, read_dataset,
 };
 
 /// Methods of a wrapped group that no test changes. They are those of the field `group`.
@@ -54,6 +54,8 @@ macro_rules! forward_members {
 pub(crate) use forward_members;
 
 pub(crate) const STEPS: u64 = 20;
+/// Steps between two checkpoints of a test that compares them.
+pub(crate) const SAVED_STEPS: u64 = 5;
 /// Longest time until a rank that was suspended works again, or until all ranks have claimed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -296,6 +298,26 @@ impl Trained {
         self.events.iter().map(count).sum()
     }
 
+    /// The bytes of the files of a checkpoint that hold tensors, by name.
+    pub(crate) fn tensor_files(&self, step: u64) -> BTreeMap<String, Vec<u8>> {
+        let folder = self.run.path.join(RunFolder::checkpoint_name(step));
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
+        let files = files.map(|file| (file.file_name().into_string().unwrap(), file.path()));
+        let tensors = files.filter(|(name, _)| name.ends_with(".safetensors"));
+        tensors
+            .map(|(name, path)| (name, std::fs::read(path).unwrap()))
+            .collect()
+    }
+
+    /// The steps whose checkpoints were saved, in this order, with the reason of each.
+    pub(crate) fn saved_steps(&self) -> Vec<(u64, CheckpointReason)> {
+        let saved = |event: &RunEvent| match event {
+            RunEvent::Checkpoint { step, reason, .. } => Some((*step, *reason)),
+            _ => None,
+        };
+        self.events.iter().filter_map(saved).collect()
+    }
+
     /// Number of micro-batches of all steps.
     pub(crate) fn micro_batches(&self) -> usize {
         let count = |event: &RunEvent| match event {
@@ -379,7 +401,7 @@ pub(crate) fn train_session(
     session: Session,
     observer: &mut (dyn FnMut(&RunEvent) + Send),
 ) -> Trained {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = temporary_folder();
     let resumed = session.resumes.clone().filter(|_| group.keeps_run());
     let run = resumed.unwrap_or_else(|| {
         let store = RunStore::open(folder.path().to_owned());
@@ -407,8 +429,7 @@ pub(crate) fn train_session(
         trainer::resume_to(&run, None, context, &mut receive)
     } else {
         let data = config.folder.as_ref().unwrap();
-        let (images, texts) = (InspectOptions::default(), TextOptions::default());
-        let found = detect(data, &images, &texts, &|_| {}).unwrap();
+        let found = read_dataset(data, config, &|_| {}).unwrap();
         let plan = Plan::resolve(config, &found).unwrap();
         trainer::start(plan, found, &run, context, &mut receive)
     };
@@ -494,6 +515,118 @@ pub(crate) fn wrapped(
     let start =
         |group, config: &RunConfig| train(config, RunGroup::new(wrap(group)), Control::default());
     each_rank(configs, options, &start)
+}
+
+/// A config whose checkpoints of every `every` steps stay, so that they can be compared.
+pub(crate) fn saving_every(every: u64, config: RunConfig) -> RunConfig {
+    RunConfig {
+        checkpoint_every: Some(CheckpointInterval::Steps(every)),
+        keep_checkpoints: Some(100),
+        ..config
+    }
+}
+
+/// A session that ends after a step, if one is given.
+pub(crate) fn stopping(stops_at: Option<u64>) -> Session {
+    Session {
+        stops_at,
+        ..Session::default()
+    }
+}
+
+/// Trains in a group of ranks with the same config, which compare all weights after every step.
+pub(crate) fn train_compared(
+    config: &RunConfig,
+    size: usize,
+    options: ThreadOptions,
+) -> Vec<Trained> {
+    each_rank(&vec![config.clone(); size], options, &|group, config| {
+        let group = RunGroup::new(group).comparing_weights_every(1);
+        train(config, group, Control::default())
+    })
+}
+
+/// Trains in two ranks. The user asks rank 0 for a checkpoint after a step.
+pub(crate) fn train_with_requested_checkpoint(
+    config: &RunConfig,
+    seed: u64,
+    requested_at: u64,
+) -> Vec<Trained> {
+    let configs = [config.clone(), config.clone()];
+    let ranks = each_rank(&configs, delayed(seed), &|group, config| {
+        let control = Control::default();
+        let session = Session {
+            control: control.clone(),
+            ..Session::default()
+        };
+        let is_first = group.rank() == 0;
+        train_session(config, RunGroup::new(group), session, &mut |event| {
+            if is_first && matches!(event, RunEvent::Step { step, .. } if *step == requested_at) {
+                control.send(Request::Checkpoint);
+            }
+        })
+    });
+    for rank in &ranks {
+        assert!(rank.outcome.is_ok(), "{}", rank.error());
+    }
+    ranks
+}
+
+/// Which rank processed which samples of each step.
+pub(crate) fn ledgers(trained: &Trained) -> Vec<Vec<Share>> {
+    let share = |&(rank, first, count): &(u32, u32, u32)| Share {
+        rank: rank as usize,
+        samples: first..first + count,
+    };
+    let ledger = |event: &RunEvent| match event {
+        RunEvent::Step { ledger, .. } => Some(ledger.iter().map(share).collect()),
+        _ => None,
+    };
+    trained.events.iter().filter_map(ledger).collect()
+}
+
+/// Trains in three ranks that share the samples as the ledgers say.
+pub(crate) fn train_shared(
+    config: &RunConfig,
+    ledgers: &[Vec<Share>],
+    resumes: Option<&RunFolder>,
+    stops_at: Option<u64>,
+) -> Vec<Trained> {
+    let configs = vec![config.clone(); 3];
+    each_rank(&configs, delayed(7), &|mut group, config| {
+        if group.rank() == 0 {
+            group.replay(ledgers.to_vec());
+        }
+        let session = Session {
+            resumes: resumes.cloned(),
+            stops_at,
+            ..Session::default()
+        };
+        let group = RunGroup::new(group).comparing_weights_every(1);
+        train_session(config, group, session, &mut |_| {})
+    })
+}
+
+/// After this step, [`resume_halfway`] interrupts a run.
+pub(crate) const INTERRUPTED: u64 = 10;
+
+/// Repeats a run of three ranks, interrupts it, and resumes it. Checks that the losses are those of
+/// the run without an interruption, and returns what rank 0 of the second half has.
+pub(crate) fn resume_halfway(config: &RunConfig, whole: &Trained) -> Trained {
+    let (ledgers, losses) = (ledgers(whole), whole.losses());
+    assert_eq!(ledgers.len() as u64, STEPS);
+    let begun = train_shared(config, &ledgers, None, Some(INTERRUPTED));
+    assert_eq!(begun[0].outcome.as_ref().unwrap().step, INTERRUPTED);
+    let (done, rest) = ledgers.split_at(INTERRUPTED as usize);
+    let mut ended = train_shared(config, rest, Some(&begun[0].run), None);
+    assert_eq!(ended[0].outcome.as_ref().unwrap().step, STEPS);
+    assert_eq!(begun[0].losses(), losses[..done.len()]);
+    assert_eq!(ended[0].losses(), losses[done.len()..]);
+    Trained {
+        // The run is in its folder.
+        _folder: begun.into_iter().next().unwrap()._folder,
+        ..ended.swap_remove(0)
+    }
 }
 
 /// Calls `train` on each rank of a group with its config.

@@ -5,19 +5,21 @@
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
-use crate::distributed_bf16::{ledgers, train_shared};
 use crate::distributed_runs::{
-    STEPS, Session, Trained, delayed, distance, each_rank, in_group, of_documents, of_images,
-    of_texts, resume_in_group, train, train_session,
+    SAVED_STEPS, STEPS, Session, delayed, distance, in_group, ledgers, of_documents, of_images,
+    of_texts, resume_in_group, saving_every, stopping, train, train_compared, train_session,
+    train_shared, train_with_requested_checkpoint,
 };
 use distributed::ThreadOptions;
 use runlog::{
     CheckpointInterval, CheckpointReason, OptimizerChoice, PrecisionChoice, RunConfig, RunEvent,
-    RunFolder, ShardingChoice,
+    ShardingChoice,
 };
 use std::time::Duration;
-use trainer::{Control, Request, RunGroup};
+use trainer::{Control, RunGroup};
 
+/// Steps of the runs whose bits are compared.
+const COMPARED: u64 = 10;
 /// More steps than a test trains.
 const ENDLESS: u64 = 1_000_000;
 
@@ -28,40 +30,19 @@ fn sharded(config: RunConfig) -> RunConfig {
     }
 }
 
-/// The bytes of the files of a checkpoint that hold tensors.
-fn tensor_files(trained: &Trained, step: u64) -> Vec<(String, Vec<u8>)> {
-    let folder = trained.run.path.join(RunFolder::checkpoint_name(step));
-    let files = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
-    let files = files.map(|file| (file.file_name().into_string().unwrap(), file.path()));
-    let tensors = files.filter(|(name, _)| name.ends_with(".safetensors"));
-    let mut read: Vec<_> = tensors
-        .map(|(name, path)| (name, std::fs::read(path).unwrap()))
-        .collect();
-    read.sort();
-    read
-}
-
 /// Trains in three ranks that have all state, and again in the same way in three that share it.
 #[track_caller]
 fn check_bits(name: &str, config: &RunConfig) {
-    let configs = vec![config.clone(); 3];
-    let start = |group, config: &RunConfig| train(config, RunGroup::new(group), Control::default());
-    let whole = each_rank(&configs, delayed(31), &start);
+    let whole = train_compared(config, 3, delayed(31));
     let shared = train_shared(&sharded(config.clone()), &ledgers(&whole[0]), None, None);
     for rank in &shared {
-        assert_eq!(rank.outcome.as_ref().unwrap().step, STEPS, "{name}");
+        assert_eq!(rank.outcome.as_ref().unwrap().step, COMPARED, "{name}");
     }
     assert_eq!(shared[0].losses(), whole[0].losses(), "{name}");
-    for step in [10, STEPS] {
-        let (found, expected) = (
-            tensor_files(&shared[0], step),
-            tensor_files(&whole[0], step),
-        );
+    for step in [SAVED_STEPS, COMPARED] {
+        let (found, expected) = (shared[0].tensor_files(step), whole[0].tensor_files(step));
         assert!(expected.len() >= 2, "weights and moments");
-        let names = |files: &[(String, Vec<u8>)]| -> Vec<String> {
-            files.iter().map(|(name, _)| name.clone()).collect()
-        };
-        assert_eq!(names(&found), names(&expected), "{name}");
+        assert!(found.keys().eq(expected.keys()), "{name}");
         assert!(found == expected, "{name}: the same bits after step {step}");
     }
     let named = shared[0].events.iter().any(|event| {
@@ -74,9 +55,8 @@ fn check_bits(name: &str, config: &RunConfig) {
 fn ranks_that_share_the_optimizer_state_end_on_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let saving = |config: RunConfig| RunConfig {
-        checkpoint_every: Some(CheckpointInterval::Steps(5)),
-        keep_checkpoints: Some(100),
-        ..config
+        steps: Some(COMPARED),
+        ..saving_every(SAVED_STEPS, config)
     };
     let images = saving(of_images(folder.path()));
     check_bits("adamw, f64", &saving(of_documents(folder.path())));
@@ -100,16 +80,8 @@ fn ranks_that_share_the_optimizer_state_end_on_the_same_bits() {
 fn a_run_goes_on_with_shared_optimizer_state_and_alone_again() {
     let folder = tempfile::tempdir().unwrap();
     // Only stops save: they gather the state.
-    let config = RunConfig {
-        checkpoint_every: Some(CheckpointInterval::Steps(1000)),
-        keep_checkpoints: Some(100),
-        ..sharded(of_images(folder.path()))
-    };
+    let config = saving_every(1000, sharded(of_images(folder.path())));
     let whole = train(&config, RunGroup::default(), Control::default());
-    let stopping = |stops_at| Session {
-        stops_at,
-        ..Session::default()
-    };
     let begun = train_session(&config, RunGroup::default(), stopping(Some(6)), &mut |_| {});
     assert_eq!(begun.outcome.as_ref().unwrap().step, 6);
     // The same run in groups of two sizes; any rank may stop it.
@@ -137,37 +109,64 @@ fn a_run_goes_on_with_shared_optimizer_state_and_alone_again() {
 }
 
 #[test]
-fn a_checkpoint_that_a_user_asks_for_is_written_after_the_step() {
+fn by_default_the_optimizer_state_is_whole_where_it_fits() {
     let folder = tempfile::tempdir().unwrap();
     let config = RunConfig {
-        checkpoint_every: Some(CheckpointInterval::Steps(1000)),
-        keep_checkpoints: Some(100),
-        ..sharded(of_texts(folder.path()))
+        steps: Some(2),
+        ..of_texts(folder.path())
     };
-    let configs = vec![config; 2];
-    let ranks = each_rank(&configs, delayed(32), &|group, config| {
-        let control = Control::default();
-        let session = Session {
-            control: control.clone(),
-            ..Session::default()
-        };
-        let is_first = group.rank() == 0;
-        train_session(config, RunGroup::new(group), session, &mut |event| {
-            if is_first && matches!(event, RunEvent::Step { step: 3, .. }) {
-                control.send(Request::Checkpoint);
-            }
-        })
-    });
-    assert!(ranks.iter().all(|rank| rank.outcome.is_ok()));
-    let requested = |event: &RunEvent| match event {
-        RunEvent::Checkpoint {
-            step,
-            reason: CheckpointReason::Requested,
-            ..
-        } => Some(*step),
+    let ranks = in_group(&[config.clone(), config], delayed(33));
+    for rank in &ranks {
+        assert_eq!(rank.outcome.as_ref().unwrap().step, 2);
+    }
+    let message = ranks[0].events.iter().find_map(|event| match event {
+        RunEvent::Group { message, .. } => Some(message.as_str()),
         _ => None,
+    });
+    let message = message.expect("the events name the group");
+    assert!(
+        message
+            .ends_with("; each machine has the whole optimizer state, which fits into its memory"),
+        "{message}"
+    );
+}
+
+/// Rank 1 may use less memory than the program has.
+#[test]
+fn rank_0_keeps_the_optimizer_state_for_a_rank_with_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig {
+        steps: Some(COMPARED),
+        ema_decay: Some(0.9),
+        ..saving_every(SAVED_STEPS, of_images(folder.path()))
     };
-    let requested: Vec<u64> = ranks[0].events.iter().filter_map(requested).collect();
+    let small = RunConfig {
+        memory_cap_bytes: Some(64 << 20),
+        ..config.clone()
+    };
+    let alone = train(&config, RunGroup::default(), Control::default());
+    let ranks = in_group(&[config, small], delayed(34));
+    for rank in &ranks {
+        assert_eq!(rank.outcome.as_ref().unwrap().step, COMPARED);
+    }
+    let named = ranks[0].events.iter().any(|event| {
+        matches!(event, RunEvent::Group { message, .. } if message.contains("; rank 0 has the whole optimizer state, because "))
+    });
+    assert!(named, "the events name it");
+    let expected = alone.weights(COMPARED);
+    let way = distance(&alone.weights(SAVED_STEPS), &expected);
+    let drift = distance(&ranks[0].weights(COMPARED), &expected) / way;
+    assert!(way > 0.0 && drift <= 1e-12, "{drift:e}");
+}
+
+#[test]
+fn a_checkpoint_that_a_user_asks_for_is_written_after_the_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = saving_every(1000, sharded(of_texts(folder.path())));
+    let ranks = train_with_requested_checkpoint(&config, 32, 3);
+    let mut requested = ranks[0].saved_steps();
+    requested.retain(|(_, reason)| *reason == CheckpointReason::Requested);
+    let requested: Vec<u64> = requested.into_iter().map(|(step, _)| step).collect();
     assert_eq!(requested, [4]);
 }
 
@@ -180,8 +179,8 @@ fn without_a_rank_the_run_continues_from_the_newest_whole_checkpoint() {
         ..sharded(of_images(folder.path()))
     };
     let options = ThreadOptions {
-        silence: Duration::from_secs(4),
-        death: Some((1, 600)),
+        silence: Duration::from_secs(2),
+        death: Some((1, 300)),
         ..ThreadOptions::default()
     };
     let ranks = in_group(&[config.clone(), config.clone()], options);

@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::distributed_runs::{
-    PATIENCE, STEPS, Session, Trained, Turns, delayed, distance, images, in_group, in_turns,
-    of_documents, of_images, of_texts, resume_in_group, train, train_session, train_with,
+    PATIENCE, SAVED_STEPS, STEPS, Session, Trained, Turns, delayed, distance, images, in_group,
+    in_turns, of_documents, of_images, of_texts, resume_in_group, train, train_session, train_with,
     write_short_memory,
 };
 use dataset::{InspectOptions, TextOptions, detect};
@@ -31,14 +31,14 @@ fn worst_difference(rank: &Trained, alone: &Trained) -> f64 {
 #[track_caller]
 fn check_equality(name: &str, config: RunConfig) {
     let config = RunConfig {
-        checkpoint_every: Some(CheckpointInterval::Steps(1)),
+        checkpoint_every: Some(CheckpointInterval::Steps(SAVED_STEPS)),
         keep_checkpoints: Some(100),
         ..config
     };
     let alone = train(&config, RunGroup::default(), Control::default());
     assert_eq!(alone.outcome.as_ref().unwrap().step, STEPS);
     let last = alone.weights(STEPS);
-    let way = distance(&alone.weights(1), &last);
+    let way = distance(&alone.weights(SAVED_STEPS), &last);
     for (seed, micro_batches) in [(1, &[2, 3][..]), (2, &[1, 4]), (3, &[3, 1, 2])] {
         let of_rank = |micro_batch: &u32| RunConfig {
             micro_batch: Some(*micro_batch),
@@ -247,7 +247,7 @@ fn an_error_of_one_rank_ends_the_run_and_names_the_checkpoint() {
     };
     // Rank 1 stops to answer after some steps.
     let options = ThreadOptions {
-        silence: Duration::from_secs(4),
+        silence: Duration::from_secs(2),
         death: Some((1, 200)),
         ..ThreadOptions::default()
     };
@@ -336,7 +336,7 @@ fn check_resumption(name: &str, config: &RunConfig) {
     let last = train_session(config, RunGroup::default(), last, &mut |_| {});
     assert_eq!(last.outcome.as_ref().unwrap().step, STEPS);
     let (expected, found) = (whole.weights(STEPS), last.weights(STEPS));
-    let way = distance(&whole.weights(1), &expected);
+    let way = distance(&whole.weights(SAVED_STEPS), &expected);
     let drift = distance(&found, &expected) / way;
     println!("{name}, resumed in a group and alone: weights differ by {drift:.1e} of the way");
     assert!(way > 0.0 && drift <= 1e-12, "{name}: {drift:e}");
@@ -350,14 +350,14 @@ fn check_resumption(name: &str, config: &RunConfig) {
 #[test]
 fn a_run_goes_on_in_a_group_and_alone_again() {
     let folder = tempfile::tempdir().unwrap();
-    let every_step = |config: RunConfig| RunConfig {
-        checkpoint_every: Some(CheckpointInterval::Steps(1)),
+    let saving = |config: RunConfig| RunConfig {
+        checkpoint_every: Some(CheckpointInterval::Steps(SAVED_STEPS)),
         keep_checkpoints: Some(100),
         ..config
     };
-    check_resumption("images", &every_step(of_images(folder.path())));
-    check_resumption("texts", &every_step(of_texts(folder.path())));
-    check_resumption("documents", &every_step(of_documents(folder.path())));
+    check_resumption("images", &saving(of_images(folder.path())));
+    check_resumption("texts", &saving(of_texts(folder.path())));
+    check_resumption("documents", &saving(of_documents(folder.path())));
 }
 
 #[test]

@@ -31,7 +31,7 @@ struct Tuned {
     from: &'static str,
     train_only: Option<&'static str>,
     adapter: Option<u32>,
-    quantize: Option<u32>,
+    quantize: Option<Quantize>,
     kind: Option<AdapterKind>,
     dropout: Option<f64>,
 }
@@ -46,9 +46,7 @@ impl Tuned {
             adapter_rank: self.adapter,
             adapter_kind: self.kind,
             adapter_dropout: self.dropout,
-            quantize: self
-                .quantize
-                .map(|bits| Quantize::try_from(bits).expect("it is 8 or 4")),
+            quantize: self.quantize,
             ..RunConfig::default()
         }
     }
@@ -81,7 +79,7 @@ impl Tuned {
 const fn vit(
     train_only: Option<&'static str>,
     adapter: Option<u32>,
-    quantize: Option<u32>,
+    quantize: Option<Quantize>,
 ) -> Tuned {
     Tuned {
         from: "vit",
@@ -94,7 +92,11 @@ const fn vit(
 }
 
 /// Adapters of rank 2.
-const fn with(kind: Option<AdapterKind>, dropout: Option<f64>, quantize: Option<u32>) -> Tuned {
+const fn with(
+    kind: Option<AdapterKind>,
+    dropout: Option<f64>,
+    quantize: Option<Quantize>,
+) -> Tuned {
     Tuned {
         kind,
         dropout,
@@ -103,17 +105,18 @@ const fn with(kind: Option<AdapterKind>, dropout: Option<f64>, quantize: Option<
 }
 
 /// Every way to fine-tune.
-const WAYS: [Tuned; 13] = [
+const WAYS: [Tuned; 14] = [
     vit(None, None, None),
     vit(Some("head"), None, None),
     vit(Some("last:1"), None, None),
-    vit(Some("last:1"), None, Some(8)),
+    vit(Some("last:1"), None, Some(Quantize::Eight)),
     vit(None, Some(2), None),
-    vit(None, Some(2), Some(8)),
-    vit(None, Some(2), Some(4)),
+    vit(None, Some(2), Some(Quantize::Eight)),
+    vit(None, Some(2), Some(Quantize::Four)),
+    vit(None, Some(2), Some(Quantize::Nf4)),
     with(None, Some(0.2), None),
     with(Some(AdapterKind::Dora), None, None),
-    with(Some(AdapterKind::Dora), None, Some(8)),
+    with(Some(AdapterKind::Dora), None, Some(Quantize::Eight)),
     with(Some(AdapterKind::Dora), Some(0.2), None),
     Tuned {
         from: "dinov2",
@@ -210,7 +213,14 @@ fn only_trained_parameters_change_and_have_moments() {
 fn fine_tuning_starts_from_the_pretrained_scores() {
     let whole = train_state(&vit(Some("head"), None, None).plan(DType::F32));
     let expected = frozen(&whole);
-    for (quantize, bar) in [(None, 0.0), (Some(8), 1.0 / 127.0), (Some(4), 1.0 / 7.0)] {
+    // The widest gap between two levels of NF4 is 0.304.
+    let kinds = [
+        (None, 0.0),
+        (Some(Quantize::Eight), 1.0 / 127.0),
+        (Some(Quantize::Four), 1.0 / 7.0),
+        (Some(Quantize::Nf4), 0.304),
+    ];
+    for (quantize, bar) in kinds {
         let way = vit(None, Some(2), quantize);
         let found = train_state(&way.plan(DType::F32));
         for ((name, a), (_, b)) in frozen(&found).iter().zip(&expected) {
@@ -327,7 +337,10 @@ fn resuming_from_trained_parameters_gives_the_same_bits() {
 #[test]
 fn merged_adapters_give_the_same_scores() {
     let kinds = [None, Some(AdapterKind::Dora)];
-    for (kind, quantize) in kinds.into_iter().flat_map(|k| [(k, None), (k, Some(8))]) {
+    for (kind, quantize) in kinds
+        .into_iter()
+        .flat_map(|k| [(k, None), (k, Some(Quantize::Eight))])
+    {
         let way = with(kind, None, quantize);
         let mut tuned = train_state(&way.plan(DType::F32));
         (0..20).for_each(|number| {
@@ -434,7 +447,7 @@ fn estimates_count_gradients_of_trained_parameters_only() {
         vit(None, None, None),
         vit(Some("head"), None, None),
         vit(None, Some(2), None),
-        vit(None, Some(2), Some(4)),
+        vit(None, Some(2), Some(Quantize::Four)),
     ]
     .map(standing);
     assert_eq!(all.0, head.0);

@@ -3,7 +3,8 @@
 use super::super::Compression;
 use super::super::setting_errors::{find_by_name, invalid_setting};
 use super::{
-    DatasetDefaults, DatasetRef, SAMPLES_SEEN, class_weights, pretrained_model, refuse, seed,
+    DatasetDefaults, DatasetRef, SAMPLES_SEEN, chosen_class_weights, class_weights,
+    pretrained_model, refuse, seed,
 };
 use crate::error::Result;
 use crate::plan::{Augmentation, ConversationOptions};
@@ -58,7 +59,7 @@ pub(super) fn texts(
     let is_language = found.task == Task::LanguageModel;
     refuse_foreign(config, task, is_language, pretrained)?;
     let tokens = length(config, task, found, pretrained)?;
-    let conversations = conversations(config, task, found, tokens, pretrained)?;
+    let conversations = conversations(config, found, tokens, pretrained)?;
     let seed = config.seed.unwrap_or(seed(found.split));
     let compression = match task {
         Task::TokenCompression => Some(Compression::from_config(config, seed)?),
@@ -181,7 +182,7 @@ fn refuse_foreign(
     }
     if is_language {
         let none = "documents have no classes; remove this setting";
-        refuse("class_weights", config.class_weights.as_ref(), none)?;
+        refuse("class_weights", chosen_class_weights(config), none)?;
         let labeled = "this setting is for texts with labels; remove it for documents";
         refuse("token_dropout", config.token_dropout, labeled)?;
     }
@@ -255,7 +256,6 @@ fn windows(found: &TextInspection, part: Split, tokens: u32) -> u64 {
 /// How conversations are learned; `None` for other texts.
 fn conversations(
     config: &RunConfig,
-    task: Task,
     found: &TextInspection,
     tokens: u32,
     pretrained: Option<&Pretrained>,
@@ -265,10 +265,6 @@ fn conversations(
         refuse("loss_on", config.loss_on, chats)?;
         refuse("packing", config.packing, chats)?;
         return Ok(None);
-    }
-    if task != Task::LanguageModel {
-        let allowed = "conversations train a language model; use documents for this task";
-        return Err(invalid_setting("task", task.name(), allowed));
     }
     let separates = pretrained.is_some_and(Pretrained::separates_documents);
     let choice = config.packing.unwrap_or(PackingChoice::Auto);
@@ -299,11 +295,11 @@ fn preference_beta(config: &RunConfig, found: &TextInspection) -> Result<Option<
         return Ok(None);
     }
     if config.loss_on == Some(LossOn::All) {
-        let allowed = "of preferences, only the answers are compared; use completions";
+        let allowed = "preferences compare only the answers; use completions";
         return Err(invalid_setting("loss_on", LossOn::All, allowed));
     }
     if config.packing == Some(PackingChoice::On) {
-        let allowed = "the two answers of a preference are not packed; use off or auto";
+        let allowed = "the two answers of a preference cannot be packed; use off or auto";
         return Err(invalid_setting("packing", PackingChoice::On, allowed));
     }
     Ok(Some(config.preference_beta.unwrap_or(PREFERENCE_BETA)))

@@ -5,6 +5,9 @@ use std::collections::VecDeque;
 
 /// Saving takes at most this fraction of the training time.
 const MAX_COST_FRACTION: f64 = 0.03;
+/// Less time than this in a session is not worth saving, in milliseconds: a run of a small model
+/// has many best evaluations in its first minute.
+const NEGLIGIBLE_MS: f64 = 2_000.0;
 /// Number of checkpoints over which the cost is measured.
 const MEASURED: usize = 4;
 
@@ -20,11 +23,14 @@ struct Save {
 #[derive(Debug, Default)]
 pub struct SavingCost {
     saves: VecDeque<Save>,
+    /// Time that all checkpoints of the session took.
+    session_ms: f64,
 }
 
 impl SavingCost {
     /// A checkpoint is complete. Writing it took `duration_ms`.
     pub fn record(&mut self, ended_at_ms: u64, duration_ms: f64) {
+        self.session_ms += duration_ms;
         if self.saves.len() == MEASURED {
             self.saves.pop_front();
         }
@@ -40,13 +46,25 @@ impl SavingCost {
         let Some(first) = self.saves.front() else {
             return true;
         };
-        let durations = self.saves.iter().map(|save| save.duration_ms);
-        let total_ms: f64 = durations.sum();
-        let expected_ms = total_ms / self.saves.len() as f64;
         // The time since the end of the first one pays for those after it and for the next one.
-        let spent_ms = total_ms - first.duration_ms + expected_ms;
+        let spent_ms = self.total_ms() - first.duration_ms + self.expected_ms();
         let elapsed_ms = now_ms.saturating_sub(first.ended_at_ms) as f64;
         spent_ms <= MAX_COST_FRACTION * elapsed_ms
+    }
+
+    /// Whether all checkpoints of the session, another one included, take so little time that their
+    /// fraction of the training time does not matter.
+    pub fn is_negligible(&self) -> bool {
+        self.session_ms + self.expected_ms() <= NEGLIGIBLE_MS
+    }
+
+    fn total_ms(&self) -> f64 {
+        self.saves.iter().map(|save| save.duration_ms).sum()
+    }
+
+    /// How long the next one takes; 0 without measurements.
+    fn expected_ms(&self) -> f64 {
+        self.total_ms() / self.saves.len().max(1) as f64
     }
 }
 
@@ -88,7 +106,7 @@ mod tests {
         }
     }
 
-    /// A checkpoint of the best evaluation is written anyway. Others then wait for longer.
+    /// A checkpoint that the user asks for is written anyway. Others then wait for longer.
     #[test]
     fn other_saves_count() {
         let mut cost = SavingCost::default();

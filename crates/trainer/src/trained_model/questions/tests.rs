@@ -2,6 +2,7 @@
 
 use super::*;
 use dataset::AnswerRule;
+use serde_json::Value as Json;
 use std::path::PathBuf;
 
 fn fixture(name: &str) -> PathBuf {
@@ -14,12 +15,16 @@ const ROWS: &str = r#"{"question":"What is 3 plus 0?","choices":["It is 3.","Yes
 "#;
 
 fn opened(rows: &str) -> (tempfile::TempDir, QuestionFile, QuestionModel) {
+    opened_with(&fixture("chat"), rows)
+}
+
+/// The questions of these rows, and the model of a folder.
+fn opened_with(model: &Path, rows: &str) -> (tempfile::TempDir, QuestionFile, QuestionModel) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("questions.jsonl");
     std::fs::write(&path, rows).expect("it can be written");
     let file = QuestionFile::check(&path).expect("it has questions");
-    let (device, chat) = (DevicePreference::Cpu, fixture("chat"));
-    let model = QuestionModel::from_folder(&chat, None, &file, device, None);
+    let model = QuestionModel::from_folder(model, None, &file, DevicePreference::Cpu, None);
     (folder, file, model.expect("it is a language model"))
 }
 
@@ -77,6 +82,69 @@ fn likelihoods_of_a_padded_batch_are_those_of_the_scores() {
     }
 }
 
+/// A copy of the model whose tokenizer puts tokens around texts with this part.
+fn with_post_processor(part: &Json) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().expect("a temporary folder");
+    for entry in std::fs::read_dir(fixture("chat")).expect("it is a folder") {
+        let entry = entry.expect("it can be listed");
+        let to = copy.path().join(entry.file_name());
+        std::fs::copy(entry.path(), to).expect("it can be copied");
+    }
+    let file = copy.path().join("tokenizer.json");
+    let json = std::fs::read(&file).expect("it can be read");
+    let mut json: Json = serde_json::from_slice(&json).expect("it is JSON");
+    json["post_processor"] = part.clone();
+    std::fs::write(&file, json.to_string()).expect("it can be written");
+    copy
+}
+
+/// Compares the log-likelihoods of all choices, and the number of right answers, with what
+/// `make_references.py` got from lm-evaluation-harness.
+fn check_reference(model: &Path, rows: &Json, letters: bool, expected: &Json) {
+    let list = |json: &Json| json.as_array().expect("it is a list").clone();
+    let lines: String = list(rows).iter().map(|row| format!("{row}\n")).collect();
+    let (_folder, file, model) = opened_with(model, &lines);
+    let (questions, expected) = (encoded(&model, &file, letters), list(expected));
+    assert_eq!(questions.len(), expected.len());
+    for (question, expected) in questions.iter().zip(&expected) {
+        let choices: Vec<&EncodedChoice> = question.choices.iter().collect();
+        let found = model.log_likelihoods(&choices).expect("it is computed");
+        let expected = list(&expected["log_likelihoods"]);
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            let expected = expected.as_f64().expect("it is a number");
+            let apart = (found - expected).abs() / expected.abs();
+            assert!(apart < 1e-4, "{found} {expected}, {letters}");
+        }
+    }
+    let scores = model.evaluate(&file, &options(letters)).expect("it runs");
+    let right = |metric: &str| {
+        let each = expected.iter().map(|question| question[metric].as_f64());
+        each.map(|right| right.expect("it is a number"))
+            .sum::<f64>()
+    };
+    assert_eq!(
+        (scores.choices, scores.skipped),
+        (questions.len() as u64, 0)
+    );
+    assert_eq!(scores.right as f64, right("acc"));
+    assert_eq!(scores.right_normalized as f64, right("acc_bytes"));
+}
+
+#[test]
+fn choices_have_the_likelihoods_of_lm_evaluation_harness() {
+    let file = fixture("references").join("questions.json");
+    let json = std::fs::read(file).expect("it can be read");
+    let all: Json = serde_json::from_slice(&json).expect("it is JSON");
+    let with_first = with_post_processor(&all["first_token"]["post_processor"]);
+    let (plain, expected) = (fixture("chat"), &all["no_first_token"]);
+    check_reference(&plain, &all["arc"], false, &expected["arc"]);
+    check_reference(&plain, &all["mmlu"], true, &expected["mmlu"]);
+    let expected = &all["first_token"];
+    check_reference(with_first.path(), &all["arc"], false, &expected["arc"]);
+    check_reference(with_first.path(), &all["mmlu"], true, &expected["mmlu"]);
+}
+
 #[test]
 fn a_choice_follows_its_question() {
     let (_folder, file, model) = opened(ROWS);
@@ -84,7 +152,7 @@ fn a_choice_follows_its_question() {
         let questions = encoded(&model, &file, letters);
         let choice = &questions[0].choices[1];
         let text = |ids: &[u32]| model.tokenizer.decode(ids);
-        let skipped = usize::from(model.tokenizer.boundary().is_some());
+        let skipped = usize::from(model.first.is_some());
         let before = text(&choice.ids[skipped..choice.start]);
         (before, text(&choice.ids[choice.start..]), choice.bytes)
     };

@@ -5,7 +5,7 @@ use super::{Tuned, vit};
 use crate::folders::{assert_error_contains, copied, fixture};
 use candle_core::{DType, Device};
 use models::pretrained::FineTuningSettings;
-use runlog::{AdapterScaling, RunConfig};
+use runlog::{AdapterScaling, Quantize, RunConfig};
 use trainer::internals::TrainState;
 
 #[test]
@@ -21,7 +21,7 @@ fn conflicting_settings_are_refused() {
         &["train_only", "last:1 to last:2"],
     );
     check(vit(Some("all"), Some(4), None), &["frozen weights"]);
-    check(vit(None, None, Some(8)), &["--adapter RANK"]);
+    check(vit(None, None, Some(Quantize::Eight)), &["--adapter RANK"]);
     check(
         Tuned {
             from: "gpt2",

@@ -1,29 +1,21 @@
-//! What a pause gives back, and what saving takes. A separate test binary, because it counts the
-//! heap of the process.
+//! What a pause gives back, and what saving takes.
 
 // A helper that fails fails the test.
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/noise_images.rs"]
-mod noise_images;
-mod support;
-
+use crate::noise_images::write_noise_images;
+use crate::support::plan;
 use candle_core::{DType, Device};
 use dataset::{InspectOptions, inspect_images};
-use noise_images::write_noise_images;
 use pressure::Change;
 use runlog::{Augmentation, DeviceChoice, RunConfig, RunEvent, RunFolder, RunStore};
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::plan;
-use tape::counting_allocator::{CountingAllocator, live_bytes, take_peak_bytes};
+use tape::counting_allocator::{live_bytes, take_peak_bytes};
 use trainer::internals::TrainState;
 use trainer::internals::checkpoint::{self, RunState};
 use trainer::{Control, ModelId, OptimizerKind, Plan, Request, RunContext};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);
 
 const MB: u64 = 1 << 20;
 /// Side of the images in pixels.
