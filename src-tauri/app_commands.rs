@@ -42,7 +42,8 @@ pub async fn forget_recent(shell: State<'_, Arc<Shell>>, id: Option<String>) -> 
 #[tauri::command]
 pub fn set_language(app: AppHandle, choice: Option<Language>) -> Result<(), CommandError> {
     crate::language::choose(choice).map_err(|error| {
-        let why = format!("The language cannot be remembered: {error}. Check the disk.");
+        let why =
+            format!("The choice of the language could not be saved: {error}. Check the disk.");
         CommandError::new("failed", why)
     })?;
     crate::system_events::language_changed(&app).map_err(failed)

@@ -1,6 +1,7 @@
 //! The state behind the window: open folders, pretrained weights, the running training, the list of
 //! runs. The page may be reloaded at any time.
 
+use crate::base_models::BaseModels;
 use crate::comparison_view::{self, ComparedRun, ComparisonView, POINTS};
 use crate::current_training::Active;
 use crate::early_messages::EarlyMessages;
@@ -14,6 +15,7 @@ use crate::paths::{language_path, queue_path, recent_folders_path};
 use crate::recent_folders::RecentFolders;
 use crate::results::{OpenResults, other_task};
 use crate::results_view::ResultsView;
+use crate::run_chat::RunChat;
 use crate::run_registry::Runs;
 use crate::run_row;
 use crate::shown_versions::ShownMachine;
@@ -23,7 +25,7 @@ use crate::try_it::TryIt;
 use crate::window_types::{
     CommandError, DrillRequest, DrillView, NoticeView, SampleView, Show, Welcome,
 };
-use dataset::is_model_folder;
+use dataset::{is_model_file, is_model_folder};
 use runlog::{Run, RunFolder, RunStore, headline_metric};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -43,6 +45,8 @@ pub struct Shell {
     pub inspections: OpenedDatasetFolders,
     /// Pretrained weights.
     pub weights: OpenedWeightFolders,
+    /// The model that is looked up or downloaded.
+    pub base_models: BaseModels,
     /// The training of this process.
     pub active: Active,
     /// The runs that wait for it.
@@ -57,6 +61,8 @@ pub struct Shell {
     pub results: Arc<OpenResults>,
     /// What is tried on the model of the open results page.
     pub try_it: Arc<TryIt>,
+    /// Answers of language models in conversations.
+    pub chat: RunChat,
     /// Memory, for the status bar.
     pub readings: Arc<Readings>,
     /// The status bar as the page shows it.
@@ -78,6 +84,7 @@ impl Shell {
         Shell {
             inspections: OpenedDatasetFolders::new(Arc::clone(&readings)),
             weights: OpenedWeightFolders::default(),
+            base_models: BaseModels::default(),
             active: Active::new(machine),
             queue: TrainingQueue::from_file(queue_path()),
             first_check: FirstDeviceCheck::default(),
@@ -85,6 +92,7 @@ impl Shell {
             runs: Runs::watch(RunStore::open(RunStore::default_root())),
             results: Arc::default(),
             try_it: Arc::default(),
+            chat: RunChat::default(),
             readings,
             shown_machine: ShownMachine::default(),
             drill: Mutex::default(),
@@ -170,7 +178,8 @@ impl Shell {
         match folder.and_then(|folder| self.runs.open(&folder).ok()) {
             Some(id) => Show::Run { id },
             None => {
-                let model = real.as_deref().filter(|real| is_model_folder(real));
+                let folder = real.as_deref().filter(|real| is_model_folder(real));
+                let model = folder.or_else(|| Some(path).filter(|path| is_model_file(path)));
                 if model.is_none() {
                     self.recent.add(path);
                 }
@@ -356,6 +365,29 @@ mod tests {
         assert!(!shell.first_check.has_begun());
         shell.welcome();
         assert!(shell.first_check.has_begun());
+    }
+
+    #[test]
+    fn a_gguf_file_is_remembered_for_the_next_plan() {
+        let shell = Arc::new(Shell::new(Machine::default()));
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let file = place.path().join("small.gguf");
+        std::fs::write(&file, "no model").expect("it can be written");
+        let Show::Inspection { weights, .. } = shell.open(&file) else {
+            panic!("it is no run");
+        };
+        let weights = weights.expect("it is a model");
+        assert_eq!(weights.name, "small.gguf");
+        // It is read when a plan starts from it.
+        let refused = shell
+            .weights
+            .folder(&weights.id)
+            .map_err(|error| error.message);
+        let refused = refused.expect_err("it is damaged");
+        assert!(
+            refused.contains("small.gguf") && refused.contains("damaged"),
+            "{refused}"
+        );
     }
 
     #[test]

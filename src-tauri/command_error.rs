@@ -63,7 +63,7 @@ impl From<TrainError> for CommandError {
 }
 
 /// Starts the text with a capital, unless its first word is a name such as `image_size` or a path.
-fn sentence(text: &str) -> String {
+pub fn sentence(text: &str) -> String {
     let first = text.split(' ').next().unwrap_or_default();
     if first.is_empty() || !first.chars().all(|c| c.is_ascii_lowercase()) {
         return text.to_owned();

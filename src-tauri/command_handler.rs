@@ -2,8 +2,8 @@
 //! the commands themselves.
 
 use crate::{
-    app_commands, commands, data_commands, plan_setting_commands, queue_commands, results_commands,
-    run_commands, save_chart,
+    app_commands, base_model_commands, chat_commands, commands, data_commands,
+    plan_setting_commands, queue_commands, results_commands, run_commands, save_chart,
 };
 use tauri::Wry;
 use tauri::ipc::Invoke;
@@ -19,6 +19,12 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         commands::choose_folder,
         commands::choose_weights,
         commands::begin_with,
+        base_model_commands::base_models,
+        base_model_commands::choose_gguf,
+        base_model_commands::look_up_model,
+        base_model_commands::download_model,
+        base_model_commands::looked_up_model,
+        base_model_commands::stop_model,
         commands::open_sample,
         commands::inspection,
         commands::estimate,
@@ -65,6 +71,12 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         results_commands::open_input,
         results_commands::compare_results,
         results_commands::evaluate_input,
+        chat_commands::chat_begin,
+        chat_commands::chat_answer,
+        chat_commands::chat_stop,
+        chat_commands::ask_questions,
+        chat_commands::questions,
+        chat_commands::stop_questions,
         plan_setting_commands::setting_values,
         plan_setting_commands::changed_settings,
         plan_setting_commands::check_settings,
@@ -89,4 +101,39 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         app_commands::close_window,
         app_commands::zoom,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    /// The commands in a part of a source file, one per line.
+    fn names(text: &str, start: &str) -> Vec<String> {
+        let (_, rest) = text.split_once(start).expect("the list is there");
+        let (list, _) = rest.split_once(']').expect("the list ends");
+        let lines = list.lines().map(|line| line.trim().trim_end_matches(','));
+        let lines = lines.filter(|line| !line.is_empty());
+        let name = |line: &str| {
+            line.rsplit("::")
+                .next()
+                .unwrap_or(line)
+                .trim_matches('"')
+                .to_owned()
+        };
+        let mut names: Vec<String> = lines.map(name).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_window_may_call_every_command() {
+        let handled = names(include_str!("command_handler.rs"), "generate_handler![");
+        assert!(handled.len() > 50, "{handled:?}");
+        let declared = names(include_str!("build.rs"), "COMMANDS: &[&str] = &[");
+        assert_eq!(declared, handled, "build.rs");
+        let allowed = names(include_str!("capabilities/main.json"), "\"permissions\": [");
+        let allowed = allowed
+            .iter()
+            .filter_map(|name| name.strip_prefix("allow-"));
+        let allowed: Vec<String> = allowed.map(|name| name.replace('-', "_")).collect();
+        assert_eq!(allowed, handled, "capabilities/main.json");
+    }
 }

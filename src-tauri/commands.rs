@@ -20,6 +20,7 @@ use crate::window_types::{
 use dataset::DetectedDataset;
 use pressure::Policy;
 use runlog::{MemoryLimits, PowerPolicyChoice, Query, RunConfig};
+use serde::Deserialize;
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,7 +51,19 @@ pub fn config_of(
     settings: &PlanSettings,
     found: &DetectedDataset,
 ) -> Answer<RunConfig> {
-    let config = plan_page::config(settings, found, shell.weights.of(settings)?)?;
+    let from = shell.weights.of(settings)?;
+    config_of_weights(shell, inspection, settings, found, from)
+}
+
+/// As [`config_of`], with the weights in this folder.
+pub fn config_of_weights(
+    shell: &Shell,
+    inspection: &str,
+    settings: &PlanSettings,
+    found: &DetectedDataset,
+    from: Option<PathBuf>,
+) -> Answer<RunConfig> {
+    let config = plan_page::config(settings, found, from)?;
     let config = shell.inspections.configured(inspection, config)?;
     valid(&config)?;
     Ok(config)
@@ -68,7 +81,7 @@ pub async fn status<T: Send + 'static>(
     let why = match tauri::async_runtime::spawn_blocking(work).await {
         Ok(answer) => match answer.downcast::<Answer<T>>() {
             Ok(answer) => return *answer,
-            Err(_) => "the answer has another type".to_owned(),
+            Err(_) => "the answer has an unexpected type".to_owned(),
         },
         Err(error) => error.to_string(),
     };
@@ -310,7 +323,7 @@ pub async fn train(
 /// Checks the plan of a config, and the machine's support for its precision.
 pub fn checked_plan(shell: &Shell, config: &RunConfig, found: &DetectedDataset) -> Answer<Plan> {
     let total_bytes = shell.readings.now().sample.total_bytes;
-    let plan = Plan::within_cap(config, found, total_bytes)?;
+    let plan = Plan::within_cap(config, found, total_bytes, 1)?;
     plan.check_start()?;
     Ok(plan)
 }
@@ -460,6 +473,14 @@ pub async fn drill(shell: State<'_, Arc<Shell>>, request: DrillRequest) -> Answe
     status(shell, move |shell| shell.drill(request)).await
 }
 
+/// What the reader chose to see in the charts.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ChartChoices {
+    smoothed_steps: Option<f64>,
+    rank: Option<u32>,
+}
+
 /// A time range of a run as raw bytes; see `PullHeader`.
 #[tauri::command(rename_all = "camelCase")]
 pub async fn pull(
@@ -469,14 +490,16 @@ pub async fn pull(
     to_ms: u64,
     columns: u32,
     seen: u64,
-    smoothed_steps: Option<f64>,
+    choices: Option<ChartChoices>,
 ) -> Answer<Response> {
+    let choices = choices.unwrap_or_default();
     let query = Query {
         from_ms: Some(from_ms),
         to_ms: Some(to_ms),
         columns,
         seen,
-        smoothed_steps,
+        smoothed_steps: choices.smoothed_steps,
+        rank: choices.rank,
     };
     status(shell, move |shell| {
         let pull = match shell.active.of(&run) {

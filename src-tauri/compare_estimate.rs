@@ -116,7 +116,7 @@ impl MeasuredFootprint {
                 "{compared}. Estimates on this device are now multiplied by {:.2}",
                 correction.factor
             ),
-            Err(error) => format!("{compared}. This could not be remembered: {error}"),
+            Err(error) => format!("{compared}. This factor could not be saved: {error}"),
         })
     }
 }

@@ -240,7 +240,7 @@ fn note(results: &Results, other: &Results) -> String {
         } else if chance < 0.05 {
             format!("{better}; chance alone hardly explains the difference (p = {chance:.3}).")
         } else {
-            format!("{better}, but the difference may be chance (p = {chance:.2}).")
+            format!("{better}, but the difference may be due to chance (p = {chance:.2}).")
         }
     };
     format!(

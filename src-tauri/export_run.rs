@@ -6,7 +6,7 @@ mod tensorboard;
 use crate::import_run::{ENDING, is_named_as_archive};
 use crate::paths::{device_check_path, is_within};
 use crate::window_types::CommandError;
-use runlog::{RunFolder, format_bytes, format_io_error};
+use runlog::{RunConfig, RunFolder, TaskChoice, format_bytes, format_io_error};
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,14 @@ pub enum ExportKind {
     Onnx,
     /// A Core ML package.
     CoreMl,
+    /// A language model as one GGUF file, with weights in 16-bit floats.
+    GgufF16,
+    /// A language model as one GGUF file, with 8 bits per weight.
+    GgufQ8,
+    /// A language model as one GGUF file, with about 4.8 bits per weight.
+    GgufQ4,
+    /// The adapters of a language model alone, for PEFT.
+    Adapters,
     /// The report as a page to print.
     ReportPdf,
     /// The report as a picture.
@@ -48,8 +56,12 @@ pub struct ExportView {
     pub opens: String,
 }
 
-const ALL: [ExportKind; 9] = [
+const ALL: [ExportKind; 13] = [
     ExportKind::HuggingFace,
+    ExportKind::GgufF16,
+    ExportKind::GgufQ8,
+    ExportKind::GgufQ4,
+    ExportKind::Adapters,
     ExportKind::Onnx,
     ExportKind::CoreMl,
     ExportKind::ReportPdf,
@@ -61,7 +73,22 @@ const ALL: [ExportKind; 9] = [
 ];
 
 impl ExportKind {
+    /// Whether a run with this task and config can be exported in this way. A GGUF file also needs
+    /// a network that llama.cpp knows; others are refused with the reason.
+    fn fits(self, task: TaskChoice, config: &RunConfig) -> bool {
+        let is_language_model = task == TaskChoice::LanguageModel;
+        match self {
+            ExportKind::Onnx | ExportKind::CoreMl => !is_language_model,
+            ExportKind::GgufF16 | ExportKind::GgufQ8 | ExportKind::GgufQ4 => {
+                is_language_model && config.from.is_some()
+            }
+            ExportKind::Adapters => is_language_model && config.adapter_rank.is_some(),
+            _ => true,
+        }
+    }
+
     /// Label, and what opens it.
+    // tidy: table
     fn words(self) -> (&'static str, &'static str) {
         match self {
             ExportKind::HuggingFace => (
@@ -70,11 +97,27 @@ impl ExportKind {
             ),
             ExportKind::Onnx => (
                 "ONNX",
-                "onnxruntime opens it in Python, C++, C#, Java, JavaScript and Swift, without PyTorch.",
+                "onnxruntime opens this file in Python, C++, C#, Java, JavaScript and Swift, without PyTorch.",
             ),
             ExportKind::CoreMl => (
                 "Core ML",
                 "Xcode opens this package, and apps for Mac, iPhone and iPad run it through Core ML and Vision.",
+            ),
+            ExportKind::GgufF16 => (
+                "GGUF, 16 bits",
+                "llama.cpp, LM Studio and Ollama run this file. It is nearly exact, and as large as the published weights. The folder contains a Modelfile for Ollama.",
+            ),
+            ExportKind::GgufQ8 => (
+                "GGUF, 8 bits (Q8_0)",
+                "llama.cpp, LM Studio and Ollama run this file. It is half as large as with 16 bits, and hardly less accurate.",
+            ),
+            ExportKind::GgufQ4 => (
+                "GGUF, 4 bits (Q4_K_M)",
+                "llama.cpp, LM Studio and Ollama run this file. It is a third as large as with 16 bits, and somewhat less accurate.",
+            ),
+            ExportKind::Adapters => (
+                "Adapters for PEFT",
+                "Python programs load this small folder with the PEFT library, together with the weights that the run started from.",
             ),
             ExportKind::ReportPdf => (
                 "Report as PDF",
@@ -82,7 +125,7 @@ impl ExportKind {
             ),
             ExportKind::ReportPng => (
                 "Report as PNG",
-                "Every image viewer and word processor opens this picture of the curves and the memory.",
+                "Every image viewer and word processor opens this picture, which shows the loss curves and the memory use.",
             ),
             ExportKind::ReportSvg => (
                 "Report as SVG",
@@ -115,6 +158,10 @@ impl ExportKind {
             ExportKind::HuggingFace => format!("{name}-hugging-face"),
             ExportKind::Onnx => format!("{name}-onnx"),
             ExportKind::CoreMl => format!("{name}.mlpackage"),
+            ExportKind::GgufF16 => format!("{name}-gguf-f16"),
+            ExportKind::GgufQ8 => format!("{name}-gguf-q8_0"),
+            ExportKind::GgufQ4 => format!("{name}-gguf-q4_k_m"),
+            ExportKind::Adapters => format!("{name}-adapters"),
             ExportKind::ReportPdf => format!("{name} report.pdf"),
             ExportKind::ReportPng => format!("{name} report.png"),
             ExportKind::ReportSvg => format!("{name} report.svg"),
@@ -149,8 +196,8 @@ impl ExportKind {
     }
 }
 
-/// Everything that can be exported.
-pub fn choices() -> Vec<ExportView> {
+/// Everything that a run with this task and config can be exported as.
+pub fn choices(task: TaskChoice, config: &RunConfig) -> Vec<ExportView> {
     let view = |kind: ExportKind| {
         let (label, opens) = kind.words();
         ExportView {
@@ -159,7 +206,8 @@ pub fn choices() -> Vec<ExportView> {
             opens: opens.to_owned(),
         }
     };
-    ALL.map(view).into()
+    let fitting = ALL.into_iter().filter(|kind| kind.fits(task, config));
+    fitting.map(view).collect()
 }
 
 /// Exports to `place`, a folder for the models, else a file, whose ending decides about the format
@@ -176,6 +224,10 @@ pub fn export(run: &RunFolder, kind: ExportKind, place: &Path) -> Result<PathBuf
         }
         ExportKind::Onnx => return export_model(run, ExportFormat::Onnx, place),
         ExportKind::CoreMl => return export_model(run, ExportFormat::CoreMl, place),
+        ExportKind::GgufF16 => return export_model(run, ExportFormat::GgufF16, place),
+        ExportKind::GgufQ8 => return export_model(run, ExportFormat::GgufQ8, place),
+        ExportKind::GgufQ4 => return export_model(run, ExportFormat::GgufQ4, place),
+        ExportKind::Adapters => return export_model(run, ExportFormat::Adapters, place),
         ExportKind::Run => return export_archive(run, place),
         ExportKind::ReportPdf => runlog::report_pdf(&run.replay()?, &run.id())?,
         ExportKind::ReportPng | ExportKind::ReportSvg => {
@@ -387,6 +439,35 @@ mod tests {
             curves,
             "only reports have several"
         );
+    }
+
+    #[test]
+    fn each_run_offers_the_formats_that_can_express_it() {
+        let kinds = |task: TaskChoice, config: &RunConfig| {
+            let views = choices(task, config).into_iter();
+            views.map(|view| view.kind).collect::<Vec<_>>()
+        };
+        let own = RunConfig::default();
+        let images = kinds(TaskChoice::ImageClassification, &own);
+        assert!(images.contains(&ExportKind::Onnx) && images.contains(&ExportKind::CoreMl));
+        assert!(!images.contains(&ExportKind::GgufF16) && !images.contains(&ExportKind::Adapters));
+        let language = |config: &RunConfig| kinds(TaskChoice::LanguageModel, config);
+        let scratch = language(&own);
+        assert!(scratch.contains(&ExportKind::HuggingFace));
+        assert!(!scratch.contains(&ExportKind::Onnx) && !scratch.contains(&ExportKind::GgufQ4));
+        let fine_tuned = RunConfig {
+            from: Some("/models/smol".into()),
+            ..RunConfig::default()
+        };
+        let gguf = [ExportKind::GgufF16, ExportKind::GgufQ8, ExportKind::GgufQ4];
+        let all = language(&fine_tuned);
+        assert!(gguf.iter().all(|kind| all.contains(kind)), "{all:?}");
+        assert!(!all.contains(&ExportKind::Adapters), "it has none");
+        let adapted = RunConfig {
+            adapter_rank: Some(16),
+            ..fine_tuned
+        };
+        assert!(language(&adapted).contains(&ExportKind::Adapters));
     }
 
     #[test]

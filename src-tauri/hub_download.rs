@@ -1,44 +1,66 @@
 //! Downloads pretrained weights by name. `--from org/name` is looked up at the hub that
 //! `HF_ENDPOINT` names, and downloaded once into Ebb's home folder, unless the cache of the Hugging
-//! Face libraries has it. Ebb downloads nothing else, and has no hub built in.
+//! Face libraries has it. Ebb downloads nothing else. The window asks the hub whose address the
+//! user sees beside the name; before it downloads weights, it shows their size and their licence.
 //!
-//! What a hub gives only to signed-in users needs their access token in `HF_TOKEN`, which Ebb
-//! neither saves nor prints.
+//! What a hub gives only to signed-in users needs their access token (`token.rs`, or typed in the
+//! window), which Ebb neither saves nor prints.
 
 mod local_cache;
 mod verify_checksum;
+mod keychain;
+mod token;
 mod access;
 mod hub_responses;
+mod observer;
 mod listing;
 mod fetch;
+#[cfg(feature = "desktop")]
+mod offer;
+#[cfg(feature = "desktop")]
+mod found_models;
+#[cfg(all(feature = "desktop", test))]
+pub mod test_hub;
 
-use access::Access;
+pub use access::Access;
+#[cfg(feature = "desktop")]
+pub use found_models::found_models;
+pub use observer::Observer;
+#[cfg(feature = "desktop")]
+pub use offer::{Offer, look_up};
+pub use verify_checksum::RemoteFile;
+
 use listing::Listing;
+use observer::TerminalObserver;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
-use verify_checksum::RemoteFile;
 
 /// Environment variable with the hub's address.
 const ENDPOINT: &str = "HF_ENDPOINT";
 /// File that is locked while files are downloaded.
 const LOCK: &str = "download.lock";
+/// Revision of a repository: its newest commit.
+const NEWEST: &str = "main";
 /// File that is written last. A folder that contains it is complete.
 const DOWNLOAD_MARKER: &str = "fetched.json";
+/// Most bytes of this file.
+#[cfg(feature = "desktop")]
+const MAX_MARKER_BYTES: u64 = 4 << 20;
 
 /// Why weights could not be downloaded.
 #[derive(Debug, Error)]
 pub enum HubError {
     /// `HF_ENDPOINT` is not set.
     #[error(
-        "there is no folder {name}; to download {name} from a hub, set {ENDPOINT} to the address of the hub (https://…)"
+        "there is no folder {name}; to download {name} from a hub, set the environment variable {ENDPOINT} to the address of the hub (https://…)"
     )]
     NoEndpoint { name: String },
     /// Another program has downloaded only a part of the repository, and `HF_ENDPOINT` is not set.
     #[error(
-        "{name} was downloaded by another program, but {} has no {missing}; download {missing} too, or set {ENDPOINT} to the address of a hub (https://…)",
+        "{name} was downloaded by another program, but {} has no {missing}; download {missing} too, or set the environment variable {ENDPOINT} to the address of a hub (https://…)",
         .folder.display()
     )]
     Incomplete {
@@ -50,7 +72,7 @@ pub enum HubError {
     },
     /// The connection to the hub would not be encrypted.
     #[error(
-        "the connection to {endpoint} would not be encrypted; set {ENDPOINT} to an address that starts with https://"
+        "the connection to {endpoint} would not be encrypted; set the environment variable {ENDPOINT} to an address that starts with https://"
     )]
     NotEncrypted {
         /// The hub's address.
@@ -59,9 +81,17 @@ pub enum HubError {
     /// The access token has characters that no token has.
     #[error("HF_TOKEN has a space or a control character; copy your access token again")]
     Token,
+    /// The same of a token that is in the keychain or in the file of the Hugging Face libraries.
+    #[error(
+        "the stored access token for {host} has a space or a control character; store it again, or set HF_TOKEN"
+    )]
+    StoredToken {
+        /// Name of the hub.
+        host: String,
+    },
     /// The disk has no space for a file.
     #[error(
-        "{file} needs {needed}, but only {free} are free in Ebb's folder; free up space, then try again, and the download continues"
+        "{file} needs {needed}, but only {free} is free in Ebb's folder; free up space, then try again, and the download continues"
     )]
     Space {
         /// The file.
@@ -123,6 +153,9 @@ pub enum HubError {
         /// Both checksums or sizes.
         reason: String,
     },
+    /// The user ended the download.
+    #[error("the download was cancelled; the part that was downloaded is kept")]
+    Cancelled,
     /// A file in Ebb's home folder could not be written.
     #[error("{} could not be written: {}", .path.display(), runlog::format_io_error(.source))]
     Disk {
@@ -150,6 +183,11 @@ struct Fetched {
 /// Whether `from` is the name of a repository: it has the form `org/name`, and no file or folder
 /// has this path.
 pub fn is_name(from: &Path) -> bool {
+    !from.exists() && from.to_str().is_some_and(is_repository_name)
+}
+
+/// Whether a text has the form `org/name`.
+pub fn is_repository_name(text: &str) -> bool {
     let plain = |part: &str| {
         !part.is_empty()
             && !part.starts_with('.')
@@ -157,8 +195,23 @@ pub fn is_name(from: &Path) -> bool {
                 .bytes()
                 .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
     };
-    let parts: Option<Vec<&str>> = from.to_str().map(|text| text.split('/').collect());
-    !from.exists() && parts.is_some_and(|parts| parts.len() == 2 && parts.into_iter().all(plain))
+    let parts: Vec<&str> = text.split('/').collect();
+    parts.len() == 2 && parts.into_iter().all(plain)
+}
+
+/// The address of the hub in the environment, without a trailing slash; empty if there is none.
+pub fn endpoint_from_environment() -> String {
+    let endpoint = std::env::var(ENDPOINT).unwrap_or_default();
+    endpoint.trim_end_matches('/').to_owned()
+}
+
+/// The complete folder of a repository below `home`, or in the cache of other programs. Reads every
+/// file below `home`, because it compares their checksums.
+#[cfg(feature = "desktop")]
+pub fn at_hand(name: &str, home: &Path) -> Option<PathBuf> {
+    let downloaded = whole(&home.join(name));
+    let cached = || local_cache::snapshot(name).filter(|snapshot| snapshot.missing.is_empty());
+    downloaded.or_else(|| cached().map(|snapshot| snapshot.folder))
 }
 
 /// The folder of a repository below `home`, or in the cache of other programs. It is downloaded
@@ -185,8 +238,7 @@ pub fn folder(name: &str, home: &Path, print: &dyn Fn(&str)) -> Result<PathBuf, 
         ));
         return Ok(snapshot.folder.clone());
     }
-    let endpoint = std::env::var(ENDPOINT).unwrap_or_default();
-    let endpoint = endpoint.trim_end_matches('/');
+    let endpoint = endpoint_from_environment();
     if endpoint.is_empty() {
         return Err(not_here(name, snapshot));
     }
@@ -197,7 +249,18 @@ pub fn folder(name: &str, home: &Path, print: &dyn Fn(&str)) -> Result<PathBuf, 
             snapshot.missing.join(", ")
         ));
     }
-    download(name, &place, endpoint, print)
+    let access = Access::from_environment(&endpoint)?;
+    let repository = Repository {
+        name,
+        endpoint: &endpoint,
+    };
+    download(
+        repository,
+        access,
+        home,
+        NEWEST,
+        &TerminalObserver::new(print),
+    )
 }
 
 /// Why a repository that is not complete here cannot be used without a hub.
@@ -213,29 +276,35 @@ fn not_here(name: &str, snapshot: Option<local_cache::Snapshot>) -> HubError {
     }
 }
 
-/// Downloads a repository into `place`, unless another process has just done so.
-fn download(
-    name: &str,
-    place: &Path,
-    endpoint: &str,
-    print: &dyn Fn(&str),
+/// Downloads a repository at a revision into a folder below `home`, unless another process has just
+/// done so. A download that was interrupted continues.
+///
+/// # Errors
+/// The hub does not answer or refuses, the repository has no weights that Ebb can read, the disk is
+/// full, or the observer cancels the download.
+pub fn download(
+    repository: Repository,
+    access: Access,
+    home: &Path,
+    revision: &str,
+    observer: &dyn Observer,
 ) -> Result<PathBuf, HubError> {
-    let access = Access::from_environment(endpoint)?;
-    let repository = Repository { name, endpoint };
-    let _lock = lock(place, name, print)?;
-    if let Some(folder) = whole(place) {
+    let name = repository.name;
+    let place = home.join(name);
+    let _lock = lock(&place, name, observer)?;
+    if let Some(folder) = whole(&place) {
         return Ok(folder);
     }
-    let hub = fetch::Hub::new(repository, access);
-    let listing = Listing::ask(&hub)?;
+    let hub = fetch::Hub::new(repository, access, observer);
+    let listing = Listing::ask(&hub, revision)?;
     let folder = place.join(&listing.commit);
     let mut files = listing.wanted(name)?;
     for file in &files {
-        hub.fetch(&listing.commit, file, &folder, print)?;
+        hub.fetch(&listing.commit, file, &folder)?;
     }
     let parts = listing.parts(name, &folder)?;
     for file in &parts {
-        hub.fetch(&listing.commit, file, &folder, print)?;
+        hub.fetch(&listing.commit, file, &folder)?;
     }
     files.extend(parts);
     let fetched = Fetched {
@@ -246,28 +315,35 @@ fn download(
     let path = folder.join(DOWNLOAD_MARKER);
     let text = serde_json::to_vec_pretty(&fetched).map_err(|error| disk(&path)(error.into()))?;
     ::disk::write_atomic(&path, &text).map_err(disk(&path))?;
-    print(&format!("{name} was downloaded: {}", folder.display()));
+    observer.print(&format!("{name} was downloaded: {}", folder.display()));
     Ok(folder)
 }
 
 /// Waits until no other process downloads into `place`: two would write to the same partial files.
-fn lock(place: &Path, name: &str, print: &dyn Fn(&str)) -> Result<File, HubError> {
+fn lock(place: &Path, name: &str, observer: &dyn Observer) -> Result<File, HubError> {
     ::disk::create_dir_all(place).map_err(disk(place))?;
     let path = place.join(LOCK);
     // tidy: not durable: the lock of a process
     let mut options = File::options();
     let file = options.create(true).append(true).open(&path);
     let file = file.map_err(disk(&path))?;
-    match file.try_lock() {
-        Ok(()) => return Ok(file),
-        Err(TryLockError::WouldBlock) => {}
-        Err(TryLockError::Error(error)) => return Err(disk(&path)(error)),
+    let mut is_waiting = false;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(disk(&path)(error)),
+            Err(TryLockError::WouldBlock) if observer.is_cancelled() => {
+                return Err(HubError::Cancelled);
+            }
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if !std::mem::replace(&mut is_waiting, true) {
+            observer.print(&format!(
+                "Another process is downloading {name}; waiting for it to finish"
+            ));
+        }
+        std::thread::sleep(fetch::LOOK);
     }
-    print(&format!(
-        "Another process is downloading {name}; waiting for it to finish"
-    ));
-    file.lock().map_err(disk(&path))?;
-    Ok(file)
 }
 
 /// A complete folder whose files have not changed.

@@ -75,7 +75,7 @@ fn example(inspection: &TextInspection) -> Option<String> {
         "The first conversation"
     };
     Some(format!(
-        "{first}, with the text that is learned between ⟦ and ⟧: {shown}{more}"
+        "{first}; the learned text is between ⟦ and ⟧: {shown}{more}"
     ))
 }
 

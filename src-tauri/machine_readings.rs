@@ -99,7 +99,16 @@ impl Reported {
     /// The budget line before anything trains, in bytes, on top of the memory that others use.
     pub fn budget_line_bytes(&self) -> u64 {
         let sample = &self.sample;
-        let budget = budget_bytes(&Policy::default(), &ControllerState::default(), sample, 0);
-        sample.system_bytes + sample.others_bytes() + budget
+        sample.system_bytes + sample.others_bytes() + self.budget_bytes()
+    }
+
+    /// What Ebb may use beyond its footprint, in bytes.
+    pub fn available_to_ebb_bytes(&self) -> u64 {
+        self.budget_bytes().saturating_sub(self.sample.own_bytes)
+    }
+
+    fn budget_bytes(&self) -> u64 {
+        let state = ControllerState::default();
+        budget_bytes(&Policy::default(), &state, &self.sample, 0)
     }
 }

@@ -10,6 +10,7 @@ mod judge_run;
 mod machine_info;
 mod paths;
 mod prediction_rows;
+mod question_scores;
 mod signals;
 mod task_labels;
 
@@ -87,6 +88,14 @@ mod results;
 mod comparison_view;
 #[cfg(feature = "desktop")]
 mod results_commands;
+#[cfg(feature = "desktop")]
+mod run_chat;
+#[cfg(feature = "desktop")]
+mod chat_commands;
+#[cfg(feature = "desktop")]
+mod base_models;
+#[cfg(feature = "desktop")]
+mod base_model_commands;
 #[cfg(feature = "desktop")]
 mod results_headline;
 #[cfg(feature = "desktop")]

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 pub const SEED: u64 = dataset::DEFAULT_SEED;
 
 /// Shown if the user ends the reading of a folder.
-const STOPPED: &str = "The reading of this folder was stopped. Open the folder again to read it.";
+const STOPPED: &str = "Ebb stopped reading this folder. Open the folder again to read it.";
 
 /// All folders of this process.
 pub struct OpenedDatasetFolders {
@@ -182,7 +182,7 @@ impl OpenedDatasetFolders {
         let Some(found) = found else {
             let view = lock(&folder.state).view.clone();
             return Err(view.and_then(|view| view.refusal).unwrap_or_else(|| {
-                let why = "The folder is still being read. Train when all files have been read.";
+                let why = "The folder is still being read. Wait until all files have been read, then train.";
                 CommandError::new("not_trainable", why)
             }));
         };
@@ -339,7 +339,10 @@ fn read_once(folder: &Folder, readings: &Readings, unwatched: Option<String>) ->
     view.notes.extend(unwatched);
     if let (Ok((_, found)), None) = (&found, &view.refusal) {
         match plan_page::all(found, &machine) {
-            Ok(plans) => view.plans = plans,
+            Ok(plans) => {
+                view.plans = plans;
+                view.notes.extend(plan_page::class_weights_note(found));
+            }
             Err(error) => view.refusal = refused(error.to_string()),
         }
     }

@@ -13,6 +13,16 @@ pub fn estimates_path() -> PathBuf {
     RunStore::default_root().with_file_name("estimates.json")
 }
 
+/// The folder of the models that Ebb downloads.
+pub fn hub_path() -> PathBuf {
+    RunStore::default_root().with_file_name("hub")
+}
+
+/// The folder of unpacked GGUF files.
+pub fn gguf_path() -> PathBuf {
+    RunStore::default_root().with_file_name("gguf")
+}
+
 /// The file of the runs that wait for their turn.
 #[cfg(feature = "desktop")]
 pub fn queue_path() -> PathBuf {

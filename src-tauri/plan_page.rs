@@ -24,7 +24,7 @@ use trainer::{
 /// Time is measured with at most so many samples.
 const TIMED_SAMPLES: u32 = 4;
 /// The word for training everything.
-const ALL: &str = "all";
+pub const ALL: &str = "all";
 
 /// The plan that Ebb suggests for this folder, and one for each other task that it suits.
 pub fn all(found: &DetectedDataset, machine: &Reported) -> trainer::Result<Vec<PlanView>> {
@@ -46,6 +46,13 @@ pub fn all(found: &DetectedDataset, machine: &Reported) -> trainer::Result<Vec<P
         })
     };
     tasks.into_iter().map(suggested).collect()
+}
+
+/// Why rare classes get more weight by default; `None` if they do not.
+pub fn class_weights_note(found: &DetectedDataset) -> Option<String> {
+    let asked = RunConfig::default();
+    let plan = Plan::resolve(&asked, found).ok()?;
+    plan.explain_class_weights(&asked)
 }
 
 /// The image size that Ebb suggests for each network that trains from random weights.

@@ -193,6 +193,24 @@ impl OpenResults {
         self.inference.ask(id, folder, work)
     }
 
+    /// Frees the model of a run, because another one needs the memory. A later request loads it
+    /// again.
+    ///
+    /// # Errors
+    /// The run is being evaluated.
+    pub fn free_model(&self, id: &str) -> Result<(), CommandError> {
+        let evaluation = lock(&self.evaluation).clone();
+        let evaluation = evaluation.filter(|evaluation| evaluation.run == id);
+        if evaluation.is_some_and(|evaluation| lock(&evaluation.outcome).is_none()) {
+            return Err(CommandError::new(
+                "busy",
+                "This run is being evaluated. Wait until the evaluation is done, then try again.",
+            ));
+        }
+        self.inference.leave(id);
+        Ok(())
+    }
+
     /// Frees the model of a run and ends its evaluation and its other requests, because its page
     /// was left. The page of another run may be open already.
     pub fn close(&self, id: &str) {
@@ -364,6 +382,22 @@ mod tests {
         let shown = excerpt(&long);
         assert_eq!(shown.chars().count(), EXCERPT + 1);
         assert!(shown.ends_with("ü…"), "{shown}");
+    }
+
+    #[test]
+    fn an_evaluation_is_not_ended_by_a_chat() {
+        let results = OpenResults::default();
+        let free = |run: &str| results.free_model(run).map_err(|error| error.code);
+        assert_eq!(free("r1"), Ok(()));
+        let running = Arc::new(Evaluation {
+            run: "r1".to_owned(),
+            progress: Mutex::default(),
+            outcome: Mutex::default(),
+        });
+        *lock(&results.evaluation) = Some(Arc::clone(&running));
+        assert_eq!((free("r1"), free("r2")), (Err("busy".to_owned()), Ok(())));
+        *lock(&running.outcome) = Some(Ok(()));
+        assert_eq!(free("r1"), Ok(()));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::results_view::{ReportView, ResultSample, ResultsView, folder_report};
 use crate::run_commands::show_in_file_manager;
 use crate::try_it::{AnswersView, InputView, TryFilesView};
 use crate::window_types::{CommandError, Show};
+use runlog::TaskChoice;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tauri::ipc::{InvokeBody, Request, Response};
@@ -28,6 +29,8 @@ pub async fn results(shell: State<'_, Arc<Shell>>, run: String) -> Answer<Result
 pub async fn evaluate_run(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
+        // Two models may not fit into memory.
+        shell.chat.leave(&run);
         shell.results.evaluate(&run, folder)
     })
     .await
@@ -38,6 +41,7 @@ pub async fn evaluate_run(shell: State<'_, Arc<Shell>>, run: String) -> Answer<(
 pub async fn leave_results(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
     status(shell, move |shell| {
         shell.try_it.leave_page(&run);
+        shell.chat.leave(&run);
         shell.results.close(&run);
         Ok(())
     })
@@ -119,8 +123,12 @@ pub async fn locate_data(
 #[tauri::command]
 pub async fn export_choices(shell: State<'_, Arc<Shell>>, run: String) -> Answer<Vec<ExportView>> {
     status(shell, move |shell| {
-        shell.runs.folder(&run)?;
-        Ok(crate::export_run::choices())
+        let folder = shell.runs.folder(&run)?;
+        let task = shell.runs.started(&run)?.known_task();
+        // A run of a later version may have a task that this one does not know.
+        let task = task.unwrap_or(TaskChoice::ImageClassification);
+        let config = folder.config().unwrap_or_default();
+        Ok(crate::export_run::choices(task, &config))
     })
     .await
 }
@@ -220,6 +228,8 @@ pub async fn try_answers(
         let try_it = Arc::clone(&shell.try_it);
         // Now, so that an earlier request ends before its next input.
         try_it.replace_earlier(request)?;
+        // Two models may not fit into memory.
+        shell.chat.leave(&run);
         let answer = move |model: &TrainedModel| try_it.answers(model, &inputs, request);
         shell.results.ask(&run, folder, answer)
     })
@@ -288,6 +298,7 @@ pub async fn evaluate_input(
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
         let path = shell.try_it.path(input)?;
+        shell.chat.leave(&run);
         shell.results.ask(&run, folder, move |model| {
             let found = model.inspect(&path)?;
             Ok(folder_report(&model.evaluate(&found)?.results))

@@ -93,7 +93,7 @@ fn text_headline(report: &EvaluationReport) -> Option<Headline> {
         value: format!("{:.1}", 100.0 * kept),
         unit: "%".to_owned(),
         note: format!(
-            "of the tokens are kept. Filling in a dropped byte costs {bits:.2} bits. {windows} windows were evaluated."
+            "of the tokens are kept. The model needs {bits:.2} bits to fill in a dropped byte. {windows} windows were evaluated."
         ),
     })
 }
@@ -176,7 +176,7 @@ mod tests {
             (&*kept.title, &*kept.value),
             ("Held-out compression", "50.0")
         );
-        assert!(kept.note.contains("costs 1.80 bits"), "{}", kept.note);
+        assert!(kept.note.contains("needs 1.80 bits"), "{}", kept.note);
         let metrics = json!({"preference_accuracy": 0.875, "reward_margin": 1.5});
         let preferred = headline_of("language-model", &report("held-out", &metrics));
         assert_eq!(

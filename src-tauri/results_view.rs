@@ -4,11 +4,13 @@
 use crate::judge_run::{facts_of_training, noun};
 use crate::results_headline::{headline, in_unit};
 use crate::window_types::{CommandError, RunRow};
+use dataset::{ChatTemplate, Task};
 use runlog::{
     MISSING, Run, RunConfig, Started, TaskChoice, format_bytes, format_count, format_duration,
     format_percent, format_speed,
 };
 use serde::Serialize;
+use std::path::Path;
 use trainer::{Calibration, EvaluationReport, Results, Tone};
 use ts_rs::TS;
 
@@ -40,6 +42,10 @@ pub struct ResultsView {
     pub facts: Vec<(String, String)>,
     /// How good the model is, in one line.
     pub judgement: Option<JudgementView>,
+    /// Whether it is a language model that answers in conversations.
+    pub chats: bool,
+    /// Whether it started from another language model, to compare with.
+    pub has_base: bool,
 }
 
 /// One line about a model.
@@ -174,7 +180,18 @@ pub fn view(sources: &Sources) -> ResultsView {
         problem: None,
         facts: facts(sources),
         judgement,
+        chats: chats(task, sources.config),
+        has_base: sources.config.from.is_some(),
     }
+}
+
+/// Whether the model of a run can chat: it was trained on conversations, or the model that it
+/// started from has a chat template.
+fn chats(task: &str, config: &RunConfig) -> bool {
+    let has_template = |folder: &Path| matches!(ChatTemplate::from_folder(folder), Ok(Some(_)));
+    let is_language_model = Task::from_name(task) == Some(Task::LanguageModel);
+    is_language_model
+        && (config.loss_on.is_some() || config.from.as_deref().is_some_and(has_template))
 }
 
 /// The rows beside the headline.

@@ -98,13 +98,8 @@ fn field(setting: &Setting) -> SettingField {
             max: Some(max),
             whole: false,
         },
-        // The field of a number; the check of the value refuses 5 to 7.
-        Allowed::Bits => SettingField::Number {
-            min: 4.0,
-            max: Some(8.0),
-            whole: true,
-        },
         Allowed::Path
+        | Allowed::Bits
         | Allowed::Name
         | Allowed::TrainedPart
         | Allowed::Interval

@@ -4,7 +4,7 @@
 use crate::lock_mutex::lock;
 use crate::prediction_rows::{Answer, InputKind, MAX_TEXT_BYTES, files_in, to_csv};
 use crate::window_types::CommandError;
-use dataset::Task;
+use dataset::{Task, is_question_file};
 use serde::Serialize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,8 @@ pub struct InputView {
     pub name: String,
     /// Whether it is a folder, on which the model can be evaluated.
     pub folder: bool,
+    /// Whether it is a file of questions for a language model.
+    pub questions: bool,
 }
 
 /// The answer of a model.
@@ -161,6 +163,7 @@ impl TryIt {
                 id: inputs.len() as u32 - 1,
                 name: file_name(path),
                 folder: path.is_dir(),
+                questions: is_question_file(path),
             }
         };
         paths.iter().map(add).collect()
@@ -191,6 +194,7 @@ impl TryIt {
             id: inputs.len() as u32 - 1,
             name: "Picture".to_owned(),
             folder: false,
+            questions: false,
         })
     }
 
@@ -203,6 +207,7 @@ impl TryIt {
             id: inputs.len() as u32 - 1,
             name: name.replace('\n', " "),
             folder: false,
+            questions: false,
         }
     }
 
@@ -370,7 +375,7 @@ fn file_answer(
 ) -> Result<AnswerView, CommandError> {
     if model.task() != Task::ImageClassification {
         return match disk::read_text_limited(path, MAX_TEXT_BYTES) {
-            Ok(text) => text_answer(model, id, name, &text),
+            Ok(text) => text_answer(model, id, name, &dataset::normalized_text(&text)),
             Err(error) => Ok(AnswerView {
                 id,
                 name,

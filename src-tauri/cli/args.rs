@@ -13,7 +13,7 @@ use super::hosts::{Hosts, parse_interface};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-pub use self::bench::{Bench, VerifySplit};
+pub use self::bench::{Bench, Convolutions, VerifySplit};
 pub use inference::{Chat, ChatModelChoice, Evaluate, Generate, Predict, Serve};
 pub use settings::{Controlled, Everything, Planned, Read, Settings};
 pub use trials::{FindLr, SweepBatch, Tune};
@@ -68,7 +68,7 @@ pub enum Command {
     Generate(Generate),
     /// Talk with a language model, in the terminal
     Chat(Chat),
-    /// Answer other programs on this machine with a language model, through the OpenAI chat API
+    /// Serve a language model to other programs on this machine, through the OpenAI chat API
     Serve(Serve),
     /// Write a run's weights for other programs: a Hugging Face folder, ONNX, Core ML or GGUF
     Export(super::export::Export),
@@ -146,13 +146,14 @@ pub struct Train {
     /// A preset: quick, few_images, low_memory or token_compression
     #[arg(long)]
     pub preset: Option<String>,
-    /// A config file, TOML or JSON; - reads standard input
+    /// Config file in TOML or JSON; write - to read standard input
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Train on 100 samples for 2 epochs, to check that everything works
     #[arg(long)]
     pub dev_mode: bool,
-    /// First look for a learning rate: 100 steps with a rising rate, as `ebb find-lr` does
+    /// Before training, find a learning rate: try 100 steps with a rising rate, as `ebb find-lr`
+    /// does
     #[arg(long)]
     pub find_learning_rate: bool,
     /// Folder in which to create the run folder, instead of Ebb's own folder of runs
@@ -167,11 +168,11 @@ pub struct Train {
 #[derive(Args, Default)]
 pub struct OnHosts {
     /// Machines that train together, such as localhost,air.local. If a machine has the samples in
-    /// another folder, write air.local=/data/birds. The list must include this machine, which
-    /// stores the run folder
+    /// another folder, write this folder after the name of the machine, as in
+    /// air.local=/data/birds. The list must include this machine, which stores the run folder
     #[arg(long, value_name = "HOSTS")]
     pub on: Option<Hosts>,
-    /// Train in this many processes on this machine, each of which uses an NVIDIA GPU of its own
+    /// Train with this many processes on this machine; each process uses its own NVIDIA GPU
     #[arg(long, value_name = "N", conflicts_with = "on", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub gpus: Option<u32>,
     /// Network interface that connects the machines, such as en0 or bridge0
@@ -212,7 +213,7 @@ pub struct Script {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ScriptBy {
-    /// Use each line at the time that the line states, in real time
+    /// Use each line when the time in the line has passed, in real time
     #[default]
     Time,
     /// Use one line for each decision of the memory controller
@@ -241,8 +242,7 @@ pub struct Resume {
     /// Train until the run has completed this many optimizer steps in total; see --epochs
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub steps: Option<u64>,
-    /// Folder that contains the samples of the run, if they were moved or if this is another
-    /// machine
+    /// Folder of the run's samples, if you moved the samples or if this is another machine
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
     #[command(flatten)]
@@ -289,13 +289,13 @@ pub struct Runs {
 
 #[derive(Subcommand)]
 pub enum RunsCommand {
-    /// Show one run, and its last two minutes if it crashed
+    /// Show one run; if it crashed, also show what happened in its last two minutes
     Show(Show),
     /// Add, remove or show the tags of a run
     Tag(Tag),
     /// Export a run with its checkpoints as one file, to copy it to another machine
     Export(ExportRun),
-    /// Import a run from a file that `ebb runs export` wrote
+    /// Import a run from a file that `ebb runs export` created
     Import(ImportRun),
 }
 
@@ -309,7 +309,7 @@ pub struct ExportRun {
 
 #[derive(Args)]
 pub struct ImportRun {
-    /// The file
+    /// File that `ebb runs export` created
     pub file: PathBuf,
 }
 
@@ -363,7 +363,7 @@ pub struct Stress {
     /// Amount of memory to take, such as 2GB [default: a quarter of the available memory]
     #[arg(long, value_name = "SIZE", value_parser = runlog::parse_bytes)]
     pub size: Option<u64>,
-    /// Number of seconds to hold the memory
+    /// Number of seconds for which to hold the memory
     #[arg(long, default_value_t = crate::stress_test::SECONDS, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub seconds: u64,
 }
@@ -381,12 +381,15 @@ pub struct Doctor {
     /// Device to check: auto, metal, cuda or cpu
     #[arg(long)]
     pub device: Option<String>,
-    /// New HTML file for the result as a page, for example to attach it to an issue
+    /// Also write the result as an HTML page to this new file, for example to attach it to an issue
     #[arg(long, value_name = "FILE")]
     pub page: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
+    /// Compare only operations and models with this text in their names, for tests
+    #[arg(long, value_name = "TEXT", hide = true)]
+    pub only: Option<String>,
 }
 
 #[derive(Args, Default)]

@@ -2,11 +2,12 @@
 //! rate, for fixed workloads. Each case has its own process, because a peak footprint belongs to a
 //! process, and because a warm allocator would favor later cases.
 
-use super::args;
+use super::args::{self, Convolutions};
 use super::doctor::wanted;
 use super::failure::Failure;
 use super::output::{out, status};
 use super::verify_split::workload;
+use crate::paths::device_check_path;
 use bench::{
     Case, GradientComparison, KinkDivergence, Measurement, RelativeDifference, Workload,
     gradients_against_f64, kink_tolerance, measure, measure_kernels, peak_gflops,
@@ -14,7 +15,10 @@ use bench::{
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
-use trainer::{AllowedKernels, Precision, default_threads, on_threads, select_device};
+use trainer::{
+    AllowedKernels, DeviceCheck, Precision, SelectedDevice, TrainError, default_threads,
+    on_threads, select_device,
+};
 
 /// Runs `ebb bench`.
 pub fn run(args: &args::Bench) -> Result<(), Failure> {
@@ -69,7 +73,28 @@ fn allowed_kernels(args: &args::Bench) -> AllowedKernels {
     AllowedKernels {
         own: !args.composed,
         tensor_cores: !args.plain_products,
+        direct_convolutions: match args.convolutions {
+            Convolutions::Measured => None,
+            Convolutions::Columns => Some(false),
+            Convolutions::Direct => Some(true),
+        },
     }
+}
+
+/// Allows the kernels that the arguments ask for. Convolutions run without columns if that was
+/// faster in the saved check of the device or, without a check, if it is faster now.
+fn choose_kernels(
+    case: Case,
+    args: &args::Bench,
+    chosen: &SelectedDevice,
+) -> Result<(), TrainError> {
+    let allowed = allowed_kernels(args);
+    allowed.apply();
+    let is_measured = allowed.own && allowed.direct_convolutions.is_none();
+    if is_measured && case.workload == Workload::ResNet18 {
+        DeviceCheck::choose_convolutions(chosen, case.precision.dtype(), &device_check_path())?;
+    }
+    Ok(())
 }
 
 /// Compares the gradients of one micro-batch with the gradients of the CPU in f64.
@@ -77,7 +102,7 @@ fn gradients(case: Case, args: &args::Bench, threads: usize) -> Result<(), Failu
     let device = wanted(Some(&args.device))?;
     let (kind, comparison) = on_threads(threads, || {
         let chosen = select_device(device)?;
-        allowed_kernels(args).apply();
+        choose_kernels(case, args, &chosen)?;
         Ok((
             chosen.kind.name(),
             gradients_against_f64(case, &chosen.device)?,
@@ -131,11 +156,11 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
             ..
         } = parting;
         out!(
-            "           with the choices of ReLU and max pooling fixed: {}",
+            "           if ReLU and max pooling make the same choices in f64: {}",
             describe(difference)
         );
         out!(
-            "           {other} of {taken} values take another branch of ReLU or max pooling in f64 than in {precision}; divided by the scale of the operation, they are at most {:.1e} away from the point where the branch changes",
+            "           ReLU or max pooling chose differently in f64 than in {precision} for {other} of {taken} values; the farthest of these values is {:.1e} from the point where the choice changes, as a fraction of the operation's scale",
             parting.farthest
         );
     }
@@ -146,7 +171,7 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
 /// would hide this fault.
 fn unexplained(case: &Case, parting: &KinkDivergence) -> Failure {
     Failure::new(format!(
-        "{} at batch {}: operation {} (counting ReLU and max pooling in forward order) takes a different branch than in f64. A value is {:.1e} away from the point where the branch changes, but rounding moves a value by at most {:.1e} (both divided by the root mean square of the operation's output). Run `ebb doctor` to check each operation",
+        "{} at batch {}: operation {} (counting ReLU and max pooling in forward order) chose differently than in f64. A value is {:.1e} away from the point where the choice changes, but rounding moves a value by at most {:.1e} (both numbers are fractions of the root mean square of the operation's output). Run `ebb doctor` to check each operation",
         case.workload.name(),
         case.batch,
         parting.farthest_at + 1,
@@ -174,7 +199,7 @@ fn cases(args: &args::Bench) -> Result<Vec<Case>, Failure> {
     };
     if args.batch.contains(&0) || args.steps == 0 || args.micro == Some(0) {
         return Err(Failure::usage(
-            "--batch, --micro and --steps need at least 1",
+            "--batch, --micro and --steps must be at least 1",
         ));
     }
     let mut offered = Precision::ALL.into_iter().filter(|p| *p != Precision::F64);
@@ -203,7 +228,7 @@ fn measure_case(case: Case, args: &args::Bench, threads: usize) -> Result<(), Fa
     let device = wanted(Some(&args.device))?;
     let result = on_threads(threads, || {
         let chosen = select_device(device)?;
-        allowed_kernels(args).apply();
+        choose_kernels(case, args, &chosen)?;
         let measurement = measure(case, &chosen.device)?;
         // Read before the matrix products that measure the machine.
         let (peak_rss_bytes, peak_heap_bytes) = (peak_rss_bytes(), trainer::take_peak_bytes());
@@ -272,6 +297,7 @@ fn command(ebb: &Path, case: &Case, args: &args::Bench, threads: usize) -> Comma
     }
     command.args(["--device", &args.device]);
     command.args(["--precision", &args.precision]);
+    command.args(["--convolutions", args.convolutions.name()]);
     command.args(args.json.then_some("--json"));
     command.args(args.composed.then_some("--composed"));
     command.args(args.moments_in_file.then_some("--moments-in-file"));
@@ -316,7 +342,7 @@ impl CaseResult {
             "checkpoint_blocks": case.checkpointed, "moments_in_file": case.moments_in_file,
             "saved_mb": measured.saved_bytes as f64 / MB,
             "peak_device_mb": measured.peak_device_bytes as f64 / MB, "kernels": kernels.own,
-            "tensor_cores": kernels.tensor_cores, "gflop_per_step": measured.flops / 1e9,
+            "tensor_cores": kernels.tensor_cores, "direct_convolutions": kernels.direct_convolutions, "gflop_per_step": measured.flops / 1e9,
             "gflops": self.gflops(), "matmul_peak_gflops": self.peak_gflops,
             "peak_fraction": self.gflops() / self.peak_gflops,
             "weights": measured.fingerprint.map(|weights| format!("{weights:016x}")),

@@ -13,8 +13,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const HELP: &str = "Write a message and press Return. A message of several lines stands between two \"\"\". \
-     /reset forgets the conversation, /quit ends it.";
+const HELP: &str = "Write a message and press Return. Put \"\"\" before and after a message of several lines. \
+     /reset starts a new conversation, /quit ends the chat.";
 
 /// Runs `ebb chat`. Answers are printed while they are generated. The same input with the same seed
 /// gives the same answers.
@@ -43,7 +43,7 @@ pub fn run(args: &args::Chat) -> Result<(), Failure> {
             Entered::Message(message) => message,
             Entered::Reset => {
                 chat.reset();
-                status!("The conversation is forgotten.");
+                status!("The next message starts a new conversation.");
                 continue;
             }
             Entered::Help => {
@@ -70,12 +70,21 @@ pub fn run(args: &args::Chat) -> Result<(), Failure> {
         if reply.refusal.is_none() {
             out!("");
         }
-        for note in reply.refusal.into_iter().chain(reply.notes) {
-            status!("ebb: {note}");
-        }
+        print_notes(reply.refusal, reply.notes, reply.is_cut);
         if is_closed || interrupt.is_ending() {
             return Ok(());
         }
+    }
+}
+
+/// Prints why there is no answer, and what the user should know about one. If the answer `is_cut`,
+/// the last note is about its limit.
+fn print_notes(refusal: Option<String>, mut notes: Vec<String>, is_cut: bool) {
+    if let Some(note) = notes.last_mut().filter(|_| is_cut) {
+        note.push_str("; --tokens sets this limit");
+    }
+    for note in refusal.into_iter().chain(notes) {
+        status!("ebb: {note}");
     }
 }
 

@@ -55,7 +55,7 @@ pub fn describe(examples: &[ConversationExample]) {
         return;
     }
     let (before, after) = MARKS;
-    out!("Examples, with the learned text between {before} and {after}:");
+    out!("Examples; the learned text is between {before} and {after}:");
     for (number, example) in (1..).zip(examples) {
         match &example.encoded {
             Ok(found) => {

@@ -38,9 +38,12 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     }
     let start = Instant::now();
     let mut display = Display::new(args.json, control);
-    let (check, findings) = DeviceCheck::run(&mut chosen, &mut display)?;
+    let (check, findings) = match &args.only {
+        None => DeviceCheck::run(&mut chosen, &mut display)?,
+        Some(part) => DeviceCheck::run_only(part, &mut chosen, &mut display)?,
+    };
     let took = start.elapsed();
-    if !chosen.device.is_cpu() {
+    if !chosen.device.is_cpu() && args.only.is_none() {
         check.save(&device_check_path());
         display.name("measurements");
         DeviceCheck::measure_kernels(&chosen, &mut display);

@@ -10,18 +10,12 @@ use super::open_chat_model::{model_folder, refuse_to_quantize_a_run};
 use super::output::{out, status};
 use super::train::find;
 use crate::paths::device_check_path;
-use dataset::{AnswerRule, QuestionFile, QuestionOptions, QuestionScores, is_question_file};
-use runlog::{RunFolder, TaskChoice, counted, format_count};
+use crate::question_scores::{Evaluated, asked, measures, summary};
+use dataset::{AnswerRule, QuestionFile, QuestionOptions, is_question_file};
+use runlog::{RunFolder, TaskChoice, format_count};
 use serde_json::json;
 use std::path::Path;
 use trainer::{DevicePreference, QuestionModel};
-
-/// A model and its scores.
-struct Evaluated {
-    /// "before", "after" or "model".
-    name: &'static str,
-    scores: QuestionScores,
-}
 
 /// Whether `ebb evaluate` has to ask questions: of a model, or of a run that is a language model if
 /// its data are questions.
@@ -30,7 +24,7 @@ pub fn is_asked(args: &args::Evaluate) -> Result<bool, Failure> {
     let holds_questions = args.folder.as_deref().is_some_and(is_question_file);
     if is_model && args.folder.is_none() {
         return Err(Failure::usage(
-            "a model that is no run is evaluated on questions; add a .jsonl file with questions and choices or answers",
+            "a model that is not a run can only be evaluated on questions; add a .jsonl file with questions and choices or answers",
         ));
     }
     let is_run_of_another_task = || {
@@ -126,53 +120,8 @@ fn evaluated(
     Ok(Evaluated { name, scores })
 }
 
-/// `right` of `all`; `None` if there are none.
-fn share(right: u64, all: u64) -> Option<f64> {
-    (all > 0).then(|| right as f64 / all as f64)
-}
-
-/// The measures of the scores, each with its name in the table and in JSON.
-fn measures(scores: &QuestionScores) -> [(&'static str, &'static str, Option<f64>); 3] {
-    let of_choices = |right| share(right, scores.choices);
-    [
-        ("accuracy", "accuracy", of_choices(scores.right)),
-        (
-            "accuracy by likelihood per byte",
-            "accuracy_per_byte",
-            of_choices(scores.right_normalized),
-        ),
-        (
-            "exact match",
-            "exact_match",
-            share(scores.right_answers, scores.answers),
-        ),
-    ]
-}
-
-/// Questions with choices, and questions with answers, that the model was asked.
-fn asked(evaluated: &[Evaluated]) -> (u64, u64) {
-    evaluated
-        .last()
-        .map_or((0, 0), |it| (it.scores.choices, it.scores.answers))
-}
-
 fn print_table(file: &QuestionFile, evaluated: &[Evaluated]) {
-    let mut parts = Vec::new();
-    let (choices, answers) = asked(evaluated);
-    if choices > 0 {
-        let questions = counted(choices, "question", "questions");
-        parts.push(format!("{questions} with choices"));
-    }
-    if answers > 0 {
-        let questions = counted(answers, "question", "questions");
-        parts.push(format!("{questions} with answers"));
-    }
-    let last = evaluated.last().map_or(0, |last| last.scores.skipped);
-    let skipped = file.skipped + last;
-    if skipped > 0 {
-        parts.push(counted(skipped, "row skipped", "rows skipped"));
-    }
-    out!("{}", parts.join(", "));
+    out!("{}", summary(file, evaluated));
     let all: Vec<_> = evaluated.iter().map(|it| measures(&it.scores)).collect();
     let shown = |row: usize| all.iter().any(|measures| measures[row].2.is_some());
     let rows: Vec<usize> = (0..3).filter(|row| shown(*row)).collect();

@@ -26,7 +26,7 @@ pub struct Export {
     /// Number type of the weights of a GGUF file [default: f16]
     #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "baseline")]
     pub weights: Option<Weights>,
-    /// Export only the baseline of the run, with a Python file that uses it
+    /// Export only the baseline of the run, and a Python file that predicts with the baseline
     #[arg(long, conflicts_with = "format")]
     pub baseline: bool,
     /// Print JSON

@@ -70,7 +70,9 @@ impl FromStr for Hosts {
         let hosts = hosts.collect::<Result<Vec<_>, String>>()?;
         if hosts.len() > MOST_RANKS {
             let count = hosts.len();
-            return Err(format!("{count} machines are more than {MOST_RANKS}"));
+            return Err(format!(
+                "the list has {count} machines, but at most {MOST_RANKS} can train together"
+            ));
         }
         Ok(Hosts(hosts))
     }
@@ -101,7 +103,7 @@ fn checked_name(name: &str) -> Result<String, String> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if let Some(wrong) = name.chars().find(|c| !is_allowed(*c)) {
         return Err(format!(
-            "{} is not a host name, because it contains {wrong:?}; letters, digits, dots, dashes and underscores are allowed, and the settings of a host belong into ~/.ssh/config",
+            "{} is not a host name, because it contains {wrong:?}; letters, digits, dots, dashes and underscores are allowed, and the settings of a host belong in ~/.ssh/config",
             shown()
         ));
     }

@@ -1,20 +1,29 @@
 //! The language model that `ebb chat` and `ebb serve` answer with: a run, a folder of published
-//! weights, or a name at the hub.
+//! weights, a GGUF file, or a name at the hub.
 
 use super::args;
 use super::failure::Failure;
+use super::output::status;
 use super::train::find;
-use super::weights_from_hub::downloaded;
+use super::weights_from_hub::{downloaded, unpacked};
 use crate::paths::device_check_path;
 use runlog::Quantize;
 use std::path::{Path, PathBuf};
 use trainer::{ChatModel, DevicePreference};
 
-/// Loads the run or the model.
+/// Loads the run or the model. Prints a note if memory is short.
 ///
 /// # Errors
 /// There is neither, or it cannot chat.
 pub fn open(args: &args::ChatModelChoice) -> Result<ChatModel, Failure> {
+    let model = load(args)?;
+    if let Some(note) = model.memory_note() {
+        status!("ebb: {note}");
+    }
+    Ok(model)
+}
+
+fn load(args: &args::ChatModelChoice) -> Result<ChatModel, Failure> {
     let (device, check, context) = (DevicePreference::Auto, device_check_path(), args.context);
     if let Some(folder) = model_folder(&args.model)? {
         let model = ChatModel::from_folder(&folder, args.quantize, device, Some(&check), context);
@@ -40,6 +49,9 @@ pub fn model_folder(text: &str) -> Result<Option<PathBuf>, Failure> {
     let path = Path::new(text);
     if path.join("config.json").is_file() {
         return Ok(Some(path.to_owned()));
+    }
+    if let Some(folder) = unpacked(path)? {
+        return Ok(Some(folder));
     }
     match find(text) {
         Ok(_) => Ok(None),

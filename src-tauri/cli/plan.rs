@@ -7,6 +7,7 @@ mod answer;
 mod planned_machine;
 mod models;
 mod parameter_count;
+mod sharing;
 mod table;
 mod candle_threads;
 mod estimate_time_limit;
@@ -22,13 +23,14 @@ use super::preset_choice::read_for_preset;
 use super::train::{base_config, with_downloaded_weights};
 use super::verify_split::workload;
 use answer::{Answer, Row, Time};
-use bench::{estimate_workload, seconds_per_step};
+use bench::{Workload, estimate_workload, seconds_per_step};
 use clap::Args;
 use estimate_time_limit::{TimeLimit, by_cost};
 use models::{large_models, listed};
 use planned_machine::PlannedMachine;
 use pressure::BatchConfig;
 use runlog::{CheckpointBlocks, DeviceChoice, RunConfig};
+use sharing::Sharing;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -48,8 +50,8 @@ pub struct Plan {
     /// Number of parameters of a transformer to plan instead of a folder, such as 125M or 1e9
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["folder", "workload", "preset", "config", "processes"], value_parser = parameter_count::parse)]
     pub parameters: Option<u64>,
-    /// Number of devices like this one that share each step, with --parameters
-    #[arg(long, value_name = "N", requires = "parameters", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// Number of devices like this one that share each step
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub devices: Option<u32>,
     #[command(flatten)]
     pub settings: Settings<Planned>,
@@ -67,10 +69,11 @@ pub struct Plan {
     /// A preset: quick, few_images, low_memory or token_compression
     #[arg(long)]
     pub preset: Option<String>,
-    /// A config file, TOML or JSON; - reads standard input
+    /// Config file in TOML or JSON; write - to read standard input
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Time limit for estimating the listed models; models for which no time remains are left out
+    /// Time limit for estimating the listed models; if no time is left for a model, Ebb leaves it
+    /// out
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = planned_machine::parse_seconds)]
     pub within: f64,
     /// Print JSON
@@ -121,9 +124,10 @@ pub fn run(args: &Plan) -> Result<(), Failure> {
 
 /// Lets the machines that the user names measure together.
 fn on_hosts(args: &Plan) -> Result<(), Failure> {
-    if args.mac.is_some() || args.what_if.is_some() || args.processes > 1 {
+    if args.mac.is_some() || args.what_if.is_some() || args.processes > 1 || args.devices.is_some()
+    {
         return Err(Failure::usage(
-            "--on measures machines, so it cannot be combined with --for, --what-if and --processes",
+            "--on measures machines, so it cannot be combined with --for, --what-if, --processes and --devices",
         ));
     }
     let folder = match &args.workload {
@@ -134,33 +138,42 @@ fn on_hosts(args: &Plan) -> Result<(), Failure> {
     run_together(&args.hosts, own_args(), folder)
 }
 
+/// Number of checkpointed blocks of a workload.
+fn workload_blocks(args: &Plan, workload: Workload) -> Result<u32, Failure> {
+    let blocks = args.settings.config.checkpoint_blocks;
+    let blocks = blocks.unwrap_or(CheckpointBlocks::Count(0));
+    blocks.resolve(workload.blocks() as u32).ok_or_else(|| {
+        Failure::usage(format!(
+            "{} has {} blocks; set --checkpoint-blocks to a number from 0 to {}, or to all",
+            workload.name(),
+            workload.blocks(),
+            workload.blocks()
+        ))
+    })
+}
+
 fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
     let (workload, start) = (workload(name)?, Instant::now());
     let machine = PlannedMachine::new(args, &RunConfig::default())?;
     let target = target(args.settings.config.threads, &machine);
-    let blocks = args
-        .settings
-        .config
-        .checkpoint_blocks
-        .unwrap_or(CheckpointBlocks::Count(0));
-    let blocks = blocks.resolve(workload.blocks() as u32).ok_or_else(|| {
-        Failure::usage(format!(
-            "{name} has {} blocks; set --checkpoint-blocks to a number from 0 to {0}, or to all",
-            workload.blocks()
-        ))
-    })?;
+    let blocks = workload_blocks(args, workload)?;
     let effective_batch = args
         .settings
         .config
         .effective_batch
         .unwrap_or(WORKLOAD_BATCH);
-    let variants = min_checkpointing(&machine, effective_batch, None);
-    let memory = estimate_workload(workload, blocks, target, variants)?;
-    let data = BatchConfig {
-        effective_batch,
-        fixed_micro_batch: None,
-    };
-    let row = Row::new(Estimate::new(memory, data), &machine);
+    let config = &args.settings.config;
+    let (row, sharing) = Sharing::choose(args, config, &machine, |sharing| {
+        let target = sharing.shared_target(target, config);
+        let data = BatchConfig {
+            effective_batch: sharing.samples_per_device(effective_batch),
+            fixed_micro_batch: None,
+        };
+        let variants = min_checkpointing(&machine, &data);
+        let memory = estimate_workload(workload, blocks, target, variants)?;
+        let need = memory.whole_state(&data);
+        Ok((Row::new(Estimate::new(memory, data), &machine), need))
+    })?;
     let estimate_ms = 1e3 * start.elapsed().as_secs_f64();
     let seconds = match (&row.suggested, args.mac) {
         (Ok(config), None) => {
@@ -171,6 +184,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
     Ok(Answer {
         subject: name.to_owned(),
         machine,
+        sharing,
         effective_batch,
         optimizer: "adamw".to_owned(),
         unit: if workload.tokens() == 0 {
@@ -210,7 +224,16 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
     let start = Instant::now();
     let machine = PlannedMachine::new(args, &config)?;
     let target = target(Some(plan.threads), &machine);
-    let list = estimate_list(args, &builder, &machine, target, start)?;
+    let (list, sharing) = Sharing::choose(args, &config, &machine, |sharing| {
+        let data = BatchConfig {
+            effective_batch: sharing.samples_per_device(plan.effective_batch),
+            fixed_micro_batch: plan.fixed_micro_batch,
+        };
+        let target = sharing.shared_target(target, &config);
+        let list = estimate_list(args, &builder, &machine, &Device { target, data }, start)?;
+        let need = list.rows[list.chosen].memory.whole_state(&data);
+        Ok((list, need))
+    })?;
     let estimate_ms = 1e3 * start.elapsed().as_secs_f64();
     let seconds = match &list.rows[list.chosen].suggested {
         Ok(found) if args.mac.is_none() && target.kind == trainer::DeviceKind::Cpu => {
@@ -223,6 +246,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
     Ok(Answer {
         subject: plan.name.clone(),
         machine,
+        sharing,
         effective_batch: plan.effective_batch,
         optimizer: plan.optimizer.name().to_owned(),
         unit: plan.task().size_unit(),
@@ -250,12 +274,18 @@ struct List {
     left_out: Vec<(String, u32)>,
 }
 
+/// One of the devices that share a run, and what it computes of each step.
+struct Device {
+    target: Target,
+    data: BatchConfig,
+}
+
 /// Estimates the model of the plan first, then other models until the time limit.
 fn estimate_list(
     args: &Plan,
     builder: &ModelBuilder,
     machine: &PlannedMachine,
-    target: Target,
+    device: &Device,
     start: Instant,
 ) -> Result<List, Failure> {
     let plan = builder.plan();
@@ -273,12 +303,13 @@ fn estimate_list(
             continue;
         }
         let variants = if is_first {
-            min_checkpointing(machine, plan.effective_batch, plan.fixed_micro_batch)
+            min_checkpointing(machine, &device.data)
         } else {
             Variants::Planned
         };
-        let estimate = limit.timed(side, || builder.estimate_as(model, side, target, variants))?;
-        let estimate = estimate.corrected(machine.correction.factor);
+        let estimate = || builder.estimate_as(model, side, device.target, variants);
+        let memory = limit.timed(side, estimate)?.memory;
+        let estimate = Estimate::new(memory, device.data).corrected(machine.correction.factor);
         rows.insert(place, Row::new(estimate, machine));
     }
     let chosen = rows.keys().position(|place| Some(*place) == planned);
@@ -291,15 +322,12 @@ fn estimate_list(
 
 /// Makes an estimate look for the smallest number of checkpointed blocks with which the smallest
 /// micro-batch fits.
-fn min_checkpointing(
-    machine: &PlannedMachine,
-    effective_batch: u32,
-    fixed_micro_batch: Option<u32>,
-) -> Variants {
+fn min_checkpointing(machine: &PlannedMachine, data: &BatchConfig) -> Variants {
+    let micro_batch = data.fixed_micro_batch.unwrap_or(1);
     Variants::MinCheckpointing(Requirement {
         budget_bytes: machine.budget_bytes(),
-        micro_batch: fixed_micro_batch.unwrap_or(1).min(effective_batch),
-        effective_batch,
+        micro_batch: micro_batch.min(data.effective_batch),
+        effective_batch: data.effective_batch,
         prefetched: Prefetched::Included,
     })
 }

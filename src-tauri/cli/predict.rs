@@ -128,6 +128,7 @@ fn all_read(unread: usize, files: usize) -> Result<(), Failure> {
 fn text(argument: &Path) -> Result<String, String> {
     let text = if argument.is_file() {
         disk::read_text_limited(argument, MAX_TEXT_BYTES)
+            .map(|text| dataset::normalized_text(&text).into_owned())
             .map_err(|error| format!("{error}; choose a file of UTF-8 text"))?
     } else {
         argument.to_string_lossy().into_owned()

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Nothing is shown before this time.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
+/// Least fraction that was read before the time left is shown.
+const LEAST_FRACTION: f64 = 0.01;
 /// Interval between two lines if stderr is not a terminal.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
@@ -89,7 +91,7 @@ fn reading(read: ReadProgress, elapsed: Duration) -> String {
         format!("Reading {done} of {all} files")
     };
     let fraction = read.fraction();
-    if fraction <= 0.0 {
+    if fraction < LEAST_FRACTION {
         return line;
     }
     let left = elapsed.as_secs_f64() * (1.0 / fraction - 1.0).max(0.0);
@@ -124,6 +126,12 @@ mod tests {
         };
         let line = reading(listed, Duration::from_secs(2));
         assert_eq!(line, "Listing files, 250,000 so far");
+        let begun = ReadProgress {
+            files: 1024,
+            ..headers
+        };
+        let line = reading(begun, Duration::from_secs(20));
+        assert_eq!(line, "Reading 1,024 of 1,000,000 files");
         let none = ReadProgress::default();
         assert_eq!(
             reading(none, Duration::from_secs(2)),

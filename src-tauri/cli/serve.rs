@@ -117,7 +117,7 @@ fn answer(model: &ChatModel, queued: &QueuedRequest) {
     let last = complete(model, queued).unwrap_or_else(AnswerEvent::Failed);
     if let (AnswerEvent::Complete { tokens, .. }, true) = (&last, queued.has_left()) {
         let tokens = counted(*tokens as u64, "token", "tokens");
-        status!("A client left. Its answer ended after {tokens}.");
+        status!("A program closed its connection. Its answer ended after {tokens}.");
     }
     queued.send(last);
 }

@@ -81,7 +81,7 @@ fn train(
         Some(_) => total_bytes(&machine(&args.script)),
         None => 0,
     };
-    let plan = Plan::within_cap(&config, &found, total_bytes)?;
+    let plan = Plan::within_cap(&config, &found, total_bytes, group.size())?;
     plan.check_start()?;
     let replay = recorded(args, group)?;
     if !args.json {
@@ -178,7 +178,7 @@ fn with_suggested_rate(
 ) -> Result<RunConfig, Failure> {
     if config.learning_rate.is_some() {
         return Err(Failure::usage(
-            "--find-learning-rate and a learning rate are both given; give one of them",
+            "--find-learning-rate and a learning rate are both given; give only one of them",
         ));
     }
     status!("Looking for a learning rate: {STEPS} steps with a rising rate");
@@ -320,7 +320,7 @@ fn config_over(args: &args::Train, mut preset: RunConfig) -> Result<RunConfig, F
     let flags = args.settings.over(RunConfig::default());
     if let (Some(epochs), Some(steps)) = (flags.epochs, flags.steps) {
         return Err(Failure::usage(format!(
-            "--epochs {epochs} and --steps {steps} both set the length of the training; give one of them"
+            "--epochs {epochs} and --steps {steps} both set the length of the training; give only one of them"
         )));
     }
     let mut config = RunConfig {

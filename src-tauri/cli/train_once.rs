@@ -60,7 +60,7 @@ pub fn train(
     let total_bytes = config
         .memory_cap_fraction
         .map_or(0, |_| total_bytes(&machine));
-    let plan = Plan::within_cap(config, found, total_bytes)?;
+    let plan = Plan::within_cap(config, found, total_bytes, 1)?;
     plan.check_start()?;
     let run = place.store.create(place.name.unwrap_or(&plan.name))?;
     let control = at_work.next();

@@ -37,7 +37,7 @@ fn question(args: &args::VerifySplit) -> Result<SplitCheckOptions, Failure> {
     let splits = args.splits.as_deref().map(|text| {
         SplitSelection::parse(text).ok_or_else(|| {
             Failure::usage(format!(
-                "--splits {text} is not a split; write sizes such as 5+5+5+1,8+8, or a number of random splits"
+                "--splits {text} is not valid; join the sizes of a split with + and separate splits with commas, as in 5+5+5+1,8+8, or write a number of random splits"
             ))
         })
     });

@@ -2,41 +2,53 @@
 //! a hub on this machine.
 
 use super::HubError;
+use super::token::Token;
 use ureq::http::Uri;
-
-/// Environment variable with the user's access token.
-const TOKEN: &str = "HF_TOKEN";
 
 /// How to reach a hub.
 pub struct Access {
     /// The hub is on this machine.
     pub is_local: bool,
-    /// The user's access token. It has no `Debug`, so that it never gets into a message.
-    pub token: Option<String>,
+    /// The user's access token.
+    pub token: Option<Token>,
 }
 
 impl Access {
-    /// Checks the address of a hub, and reads the token from the environment.
+    /// Checks the address of a hub, and looks for the user's token.
     ///
     /// # Errors
     /// The address is not encrypted, or the token cannot be one.
     pub fn from_environment(endpoint: &str) -> Result<Self, HubError> {
-        let is_local = is_local(endpoint).ok_or_else(|| HubError::NotEncrypted {
-            endpoint: endpoint.to_owned(),
-        })?;
-        let token = std::env::var(TOKEN).unwrap_or_default();
-        let token = Some(token.trim().to_owned()).filter(|token| !token.is_empty());
-        let is_token = |token: &String| token.bytes().all(|byte| byte.is_ascii_graphic());
-        if !token.iter().all(is_token) {
-            return Err(HubError::Token);
-        }
+        let (host, is_local) = checked(endpoint)?;
+        let token = Token::find(&host, is_local)?;
+        Ok(Self { is_local, token })
+    }
+
+    /// Checks the address of a hub, and the token that the user gave; empty without one.
+    ///
+    /// # Errors
+    /// As [`Access::from_environment`].
+    pub fn new(endpoint: &str, token: &str) -> Result<Self, HubError> {
+        let (_, is_local) = checked(endpoint)?;
+        let given = Some(token.trim()).filter(|token| !token.is_empty());
+        let token = given.map(|token| Token::from_text(token).ok_or(HubError::Token));
+        let token = token.transpose()?;
         Ok(Self { is_local, token })
     }
 }
 
+/// The host of a hub, and whether it is on this machine.
+fn checked(endpoint: &str) -> Result<(String, bool), HubError> {
+    let not_encrypted = || HubError::NotEncrypted {
+        endpoint: endpoint.to_owned(),
+    };
+    let address: Uri = endpoint.parse().map_err(|_| not_encrypted())?;
+    let is_local = is_local(&address).ok_or_else(not_encrypted)?;
+    Ok((address.host().unwrap_or_default().to_owned(), is_local))
+}
+
 /// Whether a hub is on this machine. `None` if its address is neither that nor encrypted.
-fn is_local(endpoint: &str) -> Option<bool> {
-    let address: Uri = endpoint.parse().ok()?;
+fn is_local(address: &Uri) -> Option<bool> {
     let host = address.host()?;
     match address.scheme_str()? {
         "https" => Some(false),
@@ -64,7 +76,9 @@ mod tests {
             ("hub.example.org", None),
             ("", None),
         ] {
-            assert_eq!(is_local(endpoint), expected, "{endpoint}");
+            let address = endpoint.parse::<Uri>().ok();
+            let found = address.as_ref().and_then(is_local);
+            assert_eq!(found, expected, "{endpoint}");
         }
     }
 }

@@ -3,10 +3,13 @@
 
 use super::verify_checksum::{RemoteFile, Sum};
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Most characters of a commit, which names a folder.
 const MAX_COMMIT_CHARS: usize = 64;
+/// Most characters of a licence that are shown.
+const MAX_LICENCE_CHARS: usize = 60;
 
 #[derive(Deserialize)]
 struct Revision {
@@ -51,6 +54,30 @@ pub fn commit(json: &[u8]) -> Result<String, String> {
     }
 }
 
+/// The licence of a repository: "apache-2.0", or the name that the repository gives to its own one.
+/// `None` if it names none.
+pub fn licence(json: &[u8]) -> Option<String> {
+    let about: Value = serde_json::from_slice(json).ok()?;
+    let card = &about["cardData"];
+    let named = match card["license"].as_str() {
+        Some("other") => card["license_name"].as_str().or(Some("other")),
+        Some(licence) => Some(licence),
+        // A repository may have several.
+        None => card["license"][0].as_str(),
+    };
+    let tags = about["tags"].as_array().into_iter().flatten();
+    let tagged = || {
+        tags.filter_map(Value::as_str)
+            .find_map(|tag| tag.strip_prefix("license:"))
+    };
+    let shown = |text: &str| {
+        let plain = text.chars().filter(|c| !c.is_control());
+        plain.take(MAX_LICENCE_CHARS).collect::<String>()
+    };
+    let licence = named.or_else(tagged).map(shown);
+    licence.filter(|licence| !licence.trim().is_empty())
+}
+
 /// The files of a repository. Their paths are as the hub wrote them.
 ///
 /// # Errors
@@ -81,4 +108,41 @@ pub fn part_names(json: &[u8]) -> Result<BTreeSet<String>, String> {
     let index: Index = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     let names = index.weight_map.values().filter_map(|value| value.as_str());
     Ok(names.map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_licence_is_named_as_the_repository_names_it() {
+        for (json, licence) in [
+            (
+                r#"{"cardData": {"license": "apache-2.0"}}"#,
+                Some("apache-2.0"),
+            ),
+            (r#"{"cardData": {"license": ["mit", "bsd"]}}"#, Some("mit")),
+            (
+                r#"{"cardData": {"license": "other", "license_name": "qwen-research"}}"#,
+                Some("qwen-research"),
+            ),
+            (r#"{"cardData": {"license": "other"}}"#, Some("other")),
+            (
+                r#"{"tags": ["vision", "license:llama3.2"]}"#,
+                Some("llama3.2"),
+            ),
+            (r#"{"cardData": {"license": 7}, "tags": 7}"#, None),
+            (r#"{"cardData": {"license": "\n"}}"#, None),
+            ("[]", None),
+            ("no json", None),
+        ] {
+            assert_eq!(licence_of(json).as_deref(), licence, "{json}");
+        }
+        let long = format!(r#"{{"tags": ["license:{}"]}}"#, "a".repeat(1000));
+        assert_eq!(licence_of(&long).map(|text| text.len()), Some(60));
+    }
+
+    fn licence_of(json: &str) -> Option<String> {
+        licence(json.as_bytes())
+    }
 }

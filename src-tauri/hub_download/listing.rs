@@ -28,21 +28,32 @@ const PICKLED: [&str; 5] = [".bin", ".pt", ".pth", ".pkl", ".ckpt"];
 /// A repository at one commit.
 pub struct Listing {
     pub commit: String,
+    /// The licence that the repository names.
+    #[cfg_attr(
+        not(feature = "desktop"),
+        allow(dead_code, reason = "only the window shows it")
+    )]
+    pub licence: Option<String>,
     files: Vec<RemoteFile>,
 }
 
 impl Listing {
-    /// Asks a hub for the newest commit of a repository and its files.
+    /// Asks a hub for the commit of a revision of a repository, and its files.
     ///
     /// # Errors
     /// The hub does not answer, has no such model, or its response is invalid.
-    pub fn ask(hub: &Hub) -> Result<Self, HubError> {
+    pub fn ask(hub: &Hub, revision: &str) -> Result<Self, HubError> {
         let read = |about: &str| hub.read(about);
         let wrong = |reason: String| hub.no_hub(reason);
-        let commit = hub_responses::commit(&read("revision/main")?).map_err(wrong)?;
+        let about = read(&format!("revision/{revision}"))?;
+        let commit = hub_responses::commit(&about).map_err(wrong)?;
         let tree = read(&format!("tree/{commit}?recursive=true"))?;
         let files = hub_responses::files(&tree).map_err(wrong)?;
-        Ok(Listing { commit, files })
+        Ok(Listing {
+            commit,
+            licence: hub_responses::licence(&about),
+            files,
+        })
     }
 
     /// The files that are needed, except parts of the weights that an index names.
@@ -85,11 +96,16 @@ impl Listing {
         }
         let path = folder.join(INDEX);
         let text = ::disk::read_limited(&path, MAX_INDEX_BYTES).map_err(disk(&path))?;
+        self.parts_of_index(name, &text)
+    }
+
+    /// The parts of the weights that this index names.
+    fn parts_of_index(&self, name: &str, text: &[u8]) -> Result<Vec<RemoteFile>, HubError> {
         let unfit = |reason: String| HubError::Unfit {
             name: name.to_owned(),
             reason,
         };
-        let names = hub_responses::part_names(&text)
+        let names = hub_responses::part_names(text)
             .map_err(|error| unfit(format!("the file {INDEX} is damaged ({error})")))?;
         let part = |part: &str| {
             if part.contains(['/', '\\']) {

@@ -42,6 +42,27 @@ fn root() -> Option<PathBuf> {
     variable(CACHE).or_else(home).or_else(usual)
 }
 
+/// The names of all repositories of models in the cache of this user.
+#[cfg(feature = "desktop")]
+pub(super) fn names() -> Vec<String> {
+    root().map_or_else(Vec::new, |root| names_in(&root))
+}
+
+#[cfg(feature = "desktop")]
+fn names_in(root: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let name = |file: String| Some(file.strip_prefix("models--")?.replacen("--", "/", 1));
+    let names = entries.filter_map(|entry| name(entry.file_name().into_string().ok()?));
+    names.collect()
+}
+
+/// The network that the `config.json` in a folder names.
+pub(super) fn model_type(folder: &Path) -> Option<String> {
+    let config = ::disk::read_limited(&folder.join(CONFIG), MAX_CONFIG_BYTES).ok()?;
+    let config = serde_json::from_slice::<ModelConfig>(&config).ok()?;
+    Some(config.model_type)
+}
+
 /// What the cache of this user holds of a repository.
 #[derive(Debug, PartialEq)]
 pub(super) struct Snapshot {
@@ -78,11 +99,9 @@ fn name_if_missing(folder: &Path, name: &str) -> Option<String> {
 
 /// Whether the network in a folder reads texts, so that it needs a tokenizer.
 fn reads_texts(folder: &Path) -> bool {
-    let config = ::disk::read_limited(&folder.join(CONFIG), MAX_CONFIG_BYTES).ok();
-    let config = config.and_then(|text| serde_json::from_slice::<ModelConfig>(&text).ok());
     let images = model_task(Task::ImageClassification);
     let mut of_texts = PretrainedFamily::all().filter(|family| family.task() != images);
-    config.is_some_and(|config| of_texts.any(|family| family.name() == config.model_type))
+    model_type(folder).is_some_and(|model_type| of_texts.any(|family| family.name() == model_type))
 }
 
 /// The files of weights that are missing. Weights in several files have an index.
@@ -133,6 +152,8 @@ mod tests {
         write(&folder.join("part-2.safetensors"), "");
         let missing = Vec::new();
         assert_eq!(found(), Some(Snapshot { folder, missing }));
+        #[cfg(feature = "desktop")]
+        assert_eq!(names_in(root.path()), ["org/bert-tiny"]);
         write(&place.join("refs/main"), "../../other");
         assert_eq!(found(), None, "a commit is no path");
     }

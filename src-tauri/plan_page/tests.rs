@@ -2,6 +2,8 @@
 //! errors.
 
 use super::*;
+use crate::hub_download::look_up;
+use crate::hub_download::test_hub::{Ignore, TestHub};
 use dataset::{InspectOptions, TextOptions, detect};
 use std::fs;
 use std::path::Path;
@@ -62,6 +64,25 @@ fn planned(
         trains,
         &Reported::default(),
     )
+}
+
+/// Documents suit two tasks, conversations only one.
+#[test]
+fn a_file_of_conversations_is_planned() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("chats.jsonl");
+    let row = |n: u32| {
+        format!(
+            r#"{{"prompt":"What is {n} and 1?","completion":"It is {}."}}"#,
+            n + 1
+        )
+    };
+    let rows: Vec<String> = (0..40).map(row).collect();
+    fs::write(&path, rows.join("\n")).expect("it can be written");
+    let (options, texts) = (InspectOptions::default(), TextOptions::default());
+    let found = detect(&path, &options, &texts, &|_| {}).expect("it can be read");
+    let plans = all(&found, &Reported::default()).expect("it can be planned");
+    assert_eq!(plans.len(), 1);
 }
 
 #[test]
@@ -134,6 +155,48 @@ fn what_is_chosen_in_the_window_is_what_the_terminal_plans() {
         "the default is the image size of the pretrained weights"
     );
     assert!(view.resolutions.iter().all(|side| side % 4 == 0));
+}
+
+#[test]
+fn a_model_at_a_hub_is_planned_like_its_weights_before_they_are_downloaded() {
+    let place = Place::new();
+    let (found, vit) = (place.found(), place.published("vit"));
+    let hub = TestHub::open("vit");
+    let home = place.path("hub");
+    let offer = look_up(hub.repository(), hub.access(), &home, &Ignore).expect("it is there");
+    let free = Reported {
+        sample: MemorySample {
+            total_bytes: 64 << 30,
+            available_bytes: 60 << 30,
+            ..MemorySample::default()
+        },
+        ..Reported::default()
+    };
+    let of = |from: &Path| {
+        let view = planned(&found, from, Some("head")).expect("it fits");
+        let config = config(&view.settings, &found, Some(from.to_owned()));
+        let estimate = estimate(&config.expect("all is allowed"), &found, &free);
+        let parameters = estimate.expect("it can be estimated").parameters;
+        (view.settings, view.models, parameters)
+    };
+    assert_eq!(of(offer.preview.path()), of(&vit));
+    let (refused, sentence) = (place.published("gpt2"), "image classification");
+    let of_real = planned(&found, &refused, None).map(|_| ());
+    assert!(
+        of_real
+            .expect_err("it reads texts")
+            .to_string()
+            .contains(sentence)
+    );
+    let other = TestHub::open("gpt2");
+    let offer = look_up(other.repository(), other.access(), &home, &Ignore).expect("it is there");
+    let of_offer = planned(&found, offer.preview.path(), None).map(|_| ());
+    assert!(
+        of_offer
+            .expect_err("it reads texts")
+            .to_string()
+            .contains(sentence)
+    );
 }
 
 #[test]

@@ -147,6 +147,41 @@ test("changes a plan and starts it", async ({ page }) => {
   await expect(page.locator("#pause")).toBeVisible();
 });
 
+test("looks up a base model at a hub, downloads it and starts from it", async ({ page }) => {
+  await open(page, "/?cache#/inspection/demo");
+  const from = page.locator("#setting-from");
+  await tabTo(page, from);
+  await page.keyboard.press("ArrowDown");
+  await expect(page.locator("#base-model")).toBeVisible();
+  await tabTo(page, page.locator("#hub-name"));
+  await page.keyboard.type("my model");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("#base-hub-problem")).toContainText("for example Qwen/Qwen3-0.6B");
+  await page.keyboard.press("ControlOrMeta+a");
+  await page.keyboard.type("Qwen/Qwen3-0.6B");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("#base-looked-up")).toContainText("apache-2.0");
+  await choose(page, "#hub-download");
+  await choose(page, "#hub-use");
+  await expect(page.locator("#base-model")).toHaveCount(0);
+  await expect(page.locator("#setting-trains")).toBeVisible();
+  await tabTo(page, from);
+  await expect(from).toHaveValue("weights-1");
+});
+
+test("starts from a model that is on this machine, and leaves the sheet with Escape", async ({ page }) => {
+  await open(page, "/?cache#/inspection/demo");
+  await tabTo(page, page.locator("#setting-from"));
+  await page.keyboard.press("ArrowDown");
+  await expect(page.locator("[data-found]")).toHaveCount(2);
+  await page.keyboard.press("Escape");
+  await expect(page.locator("#base-model")).toHaveCount(0);
+  await tabTo(page, page.locator("#setting-from"));
+  await page.keyboard.press("ArrowDown");
+  await choose(page, "[data-found=weights-1]");
+  await expect(page.locator("#setting-trains")).toBeVisible();
+});
+
 test("changes a setting that only the sheet of all settings has", async ({ page }) => {
   await open(page, "/?speed=0#/inspection/demo");
   await expect(page.locator("#peak")).toContainText("GB");
@@ -166,7 +201,7 @@ test("changes a setting that only the sheet of all settings has", async ({ page 
   await page.keyboard.press("Escape");
   // The page behind the sheet shows its text already while the sheet closes.
   await expect(page.locator("#all-settings-sheet")).toHaveCount(0);
-  await expect(page.locator("#all-settings")).toHaveText("All settings… 1 more changed");
+  await expect(page.locator("#all-settings")).toHaveText("All settings… (1 more changed)");
   await page.keyboard.press("Meta+,");
   await tabTo(page, page.getByRole("button", { name: "Reset Weight decay" }));
   await page.keyboard.press("Enter");
@@ -251,7 +286,7 @@ test("goes from a finished training to the confusion matrix and the classes", as
   await page.keyboard.press("Meta+3");
   await tabTo(page, page.locator("#matrix"));
   for (const key of ["End", "ArrowDown"]) await page.keyboard.press(key);
-  await expect(page.locator("#matrix-cell")).toContainText("Motorbikes, taken for llama");
+  await expect(page.locator("#matrix-cell")).toContainText("Motorbikes, predicted as llama");
   for (const key of ["Home", "ArrowRight", "Enter"]) await page.keyboard.press(key);
   await expect(page.locator("#mistakes h2")).toHaveText("Motorbikes");
   await page.keyboard.press("Escape");
@@ -398,11 +433,31 @@ test("tries a picture of the camera", async ({ page }) => {
   await expect.poll(state).toBe("ended");
 });
 
+test("chats with a language model, and asks it questions", async ({ page }) => {
+  await open(page, "/?results=chat#/results/r3");
+  await tabTo(page, page.locator("#chat-text"));
+  await page.keyboard.type("Hello");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("[data-answer=trained]")).toContainText("It is a Tuesday");
+  await expect(page.locator("#chat-text")).toHaveValue("");
+  await choose(page, "#chat-reset");
+  await expect(page.locator("[data-answer=trained]")).toHaveCount(0);
+  await open(page, "/?results=chat&slow#/results/r3");
+  await tabTo(page, page.locator("#chat-text"));
+  await page.keyboard.type("Hello");
+  await page.keyboard.press("Enter");
+  await choose(page, "#chat-stop");
+  await expect(page.locator("#chat-send")).toBeVisible();
+  await open(page, "/?results=chat&dropped=sums.jsonl#/results/r3");
+  await expect(page.locator("#questions-table")).toContainText("exact match");
+  await expect(page.locator("#questions-table")).toContainText("95.0 %");
+});
+
 test("says why the camera does not open", async ({ page }) => {
   await withCamera(page, "NotAllowedError");
   await open(page, results);
   await choose(page, "#open-camera");
-  await expect(page.locator("#camera-problem")).toContainText("Allow it in System Settings");
+  await expect(page.locator("#camera-problem")).toContainText("Allow access in System Settings");
   await choose(page, "#camera-close");
   await expect(page.locator("#open-camera")).toBeVisible();
 });
@@ -460,7 +515,7 @@ test("chooses a recovery step, of a run and of a plan", async ({ page }) => {
   await choose(page, "[data-recovery=resolution]");
   await expect(page.locator("#setting-resolution")).toHaveValue("128");
   await choose(page, "[data-recovery=optimizer]");
-  await expect(page.locator("#all-settings")).toHaveText("All settings… 1 more changed");
+  await expect(page.locator("#all-settings")).toHaveText("All settings… (1 more changed)");
 });
 
 test("compares two runs", async ({ page }) => {

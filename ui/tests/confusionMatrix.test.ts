@@ -25,9 +25,9 @@ test("arrow keys move within the matrix", () => {
 
 test("a cell is described in words", () => {
   const report = { classes: [{ name: "ibis" }, { name: "llama" }], confusion: [[0, 1, 1], [1, 1, 6]] } as unknown as ReportView;
-  expect(described(report, [0, 1], "image")).toBe("ibis, taken for llama: 1 image");
+  expect(described(report, [0, 1], "image")).toBe("ibis, predicted as llama: 1 image");
   expect(described(report, [1, 1], "image")).toBe("llama, recognized: 6 images");
-  expect(described(report, [1, 0], "image")).toBe("llama, taken for ibis: 0 images");
+  expect(described(report, [1, 0], "image")).toBe("llama, predicted as ibis: 0 images");
 });
 
 test("two curves share the axes of a chart", () => {
@@ -41,7 +41,7 @@ test("two curves share the axes of a chart", () => {
   // An axis for 40 would press the ends of both curves onto the ground.
   const late = { ...both, other: [[5, 40], [50, 1]] as [number, number][] };
   expect(Number(drawn(late, 200, 100).y.at(-1)![1])).toBeLessThan(4);
-  expect(inWords(both, "step")).toBe("Held-out loss by step. At its end, this run has 0.500 and the other run 1.00.");
+  expect(inWords(both, "step")).toBe("Held-out loss by step. At the end, this run has 0.500, and the other run has 1.00.");
 });
 
 test("a chart of fractions is in percent, and a run without values has no curve", () => {

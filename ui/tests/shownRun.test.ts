@@ -5,6 +5,7 @@ import type { PullHeader, RunStatus } from "../src/types";
 import { pack } from "../src/unpackPull";
 
 const pulled: number[] = [];
+const ranks: (number | null)[] = [];
 let status: RunStatus = "training";
 let version = 1;
 let stress_tests: PullHeader["stress_tests"] = [];
@@ -16,8 +17,9 @@ const header = () => ({
 vi.mock("../src/host/selectHost", () => ({
   host: {
     runs: async () => [],
-    pull: async ({ columns, seen }: PullQuery) => {
+    pull: async ({ columns, seen, rank }: PullQuery) => {
       pulled.push(columns);
+      ranks.push(rank);
       return pack({ ...header(), unchanged: seen === version }, {});
     },
   },
@@ -75,6 +77,13 @@ test("a range that the reader chooses is pulled at once", async () => {
   vi.advanceTimersByTime(200);
   live.show({ follow: true, lengthMs: 120_000 });
   await vi.waitFor(() => expect(pulled).toEqual([800]));
+});
+
+test("the machine that the reader chooses is pulled at once", async () => {
+  const live = await opened("m");
+  live.showRank(2);
+  await vi.waitFor(() => expect(pulled).toEqual([800]));
+  expect([ranks.at(0), ranks.at(-1)]).toEqual([null, 2]);
 });
 
 test("a stress test is the run's own: it is there after a reload, and only once", async () => {

@@ -10,7 +10,7 @@ const stress = { fromMs: 10_000, toMs: 30_000, bytes: 4 * GB };
 
 test("the end of a stress test says what the training did meanwhile", () => {
   const marks = [mark(5_000, 32, 16), mark(12_000, 16, 8), mark(40_000, 8, 16)];
-  expect(stressReaction(marks, stress)).toBe("Ebb reduced the micro-batch from 16 to 8 and grew it back in 10 s. This does not change the result of the training.");
+  expect(stressReaction(marks, stress)).toBe("Ebb reduced the micro-batch from 16 to 8, and increased it again 10 s after the test. This does not change the result of the training.");
   expect(stressReaction(marks.slice(0, 2), stress)).toBe("Ebb reduced the micro-batch from 16 to 8. This does not change the result of the training.");
   expect(stressReaction([mark(30_400, 16, 8)], stress)).toBe("Ebb reduced the micro-batch from 16 to 8. This does not change the result of the training.");
   expect(stressReaction([mark(12_000, 16, 0)], stress)).toBe("Ebb waited for memory. This does not change the result of the training.");
@@ -23,8 +23,8 @@ test("the list of changes has begin and end of a stress test in the order of tim
   expect(rows.map(({ at_ms, step, short }) => [at_ms, step, short])).toEqual([
     [5_000, 7, "Now 16"], [10_000, null, "Stress test"], [12_000, 7, "Now 8"], [30_000, null, "Stress test ended"], [40_000, 7, "Now 16"],
   ]);
-  expect(rows[1]!.reason).toBe("took 4.0 GB");
-  expect(rows[3]!.reason).toBe("gave back 4.0 GB. Ebb reduced the micro-batch from 16 to 8 and grew it back in 10 s. This does not change the result of the training.");
+  expect(rows[1]!.reason).toBe("the test took 4.0 GB");
+  expect(rows[3]!.reason).toBe("the test freed 4.0 GB. Ebb reduced the micro-batch from 16 to 8, and increased it again 10 s after the test. This does not change the result of the training.");
 });
 
 test("a running stress test has not ended", () => {

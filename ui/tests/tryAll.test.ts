@@ -27,7 +27,7 @@ test("a stop keeps the answers that are there", async () => {
   const answers = await tryAll(requests.begin(), many, 16, answerAll, (answered) => answered >= 32 && requests.stop());
   expect(answers).toHaveLength(32);
   expect(describeLeftOut(many, answers?.length ?? 0)).toBe(
-    "Stopped; 1,968 files were not tried. Ebb tries 2,000 files at once; 8,000 more were left out.",
+    "Stopped; 1,968 files were not tried. Ebb tries at most 2,000 files at a time; 8,000 more files were left out.",
   );
 });
 

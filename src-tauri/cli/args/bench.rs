@@ -1,6 +1,6 @@
 //! Arguments of the developers' commands `ebb verify-split` and `ebb bench`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 #[derive(Args)]
 pub struct VerifySplit {
@@ -15,8 +15,9 @@ pub struct VerifySplit {
     /// Number of samples in the effective batch [default: as in the run; 16 for a workload]
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub effective_batch: Option<u32>,
-    /// Splits of the batch to check, such as 5+5+5+1,8+8; or a number of random splits to check in
-    /// addition to the fixed splits
+    /// Splits of the batch to check: join the sizes of a split with +, and separate splits with
+    /// commas, as in 5+5+5+1,8+8. Or a number of random splits, which Ebb checks in addition to the
+    /// fixed splits
     #[arg(long)]
     pub splits: Option<String>,
     /// Number of blocks of the workload to checkpoint (their activations are recomputed in the
@@ -74,6 +75,10 @@ pub struct Bench {
     /// Compute f32 matrix products with cuBLAS instead of tensor cores
     #[arg(long)]
     pub plain_products: bool,
+    /// Convolutions on a GPU: direct needs no memory for columns, and measured is the faster method
+    /// for each shape
+    #[arg(long, value_name = "METHOD", value_enum, default_value = "measured")]
+    pub convolutions: Convolutions,
     /// Instead of training steps, measure the bandwidth of memory-bound GPU kernels and of a plain
     /// copy
     #[arg(long)]
@@ -85,4 +90,27 @@ pub struct Bench {
     /// Print one JSON line per workload and batch size
     #[arg(long)]
     pub json: bool,
+}
+
+/// How a GPU computes convolutions.
+#[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Convolutions {
+    /// The faster method for each shape, as measured on this GPU
+    #[default]
+    Measured,
+    /// With columns in memory
+    Columns,
+    /// Without columns
+    Direct,
+}
+
+impl Convolutions {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Convolutions::Measured => "measured",
+            Convolutions::Columns => "columns",
+            Convolutions::Direct => "direct",
+        }
+    }
 }

@@ -10,29 +10,33 @@ use trainer::GenerationOptions;
 
 #[derive(Args)]
 pub struct Evaluate {
-    /// The run: its id, the beginning of its name, or its path. Or a model, for questions: a folder
-    /// with config.json, or a name at the hub
+    /// The run: its id, the beginning of its name, or its path. For a file of questions, you can
+    /// give a model instead: a folder with config.json, a GGUF file, or org/name of a model to
+    /// download
     #[arg(value_name = "RUN|MODEL")]
     pub run: String,
-    /// Folder or file of new samples, or, for a language model, a .jsonl file of questions with
-    /// choices or answers [default: the run's test samples, or its held-out samples]
+    /// New samples (a folder or a file), or questions for a language model (a .jsonl file with
+    /// choices or answers) [default: the run's test samples; if it has none, its held-out samples]
     #[arg(value_name = "FOLDER|QUESTIONS")]
     pub folder: Option<PathBuf>,
-    /// Use only the baseline of the run, without its network
+    /// Use the baseline of the run instead of its network. The baseline is a simple model of the
+    /// edges and colors of images, or of the n-grams of texts
     #[arg(long)]
     pub baseline: bool,
-    /// List the choices of a question with letters, and compare the likelihoods of the letters
+    /// List the choices in the question with letters, and compare the likelihoods of the letters
+    /// instead of the choices
     #[arg(long)]
     pub letters: bool,
-    /// Compare only what this regular expression finds in an answer: its first group, or all that
-    /// it matches
+    /// Compare only the part of each answer that this regular expression matches; if the expression
+    /// has a group, compare only the first group
     #[arg(long, value_name = "REGEX")]
     pub extract: Option<String>,
     /// Maximum number of tokens of an answer to a question
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens: u32,
-    /// Keep the weights of a model in 8 or 4 bits, which takes less memory
-    #[arg(long, value_name = "BITS", value_parser = quantize)]
+    /// Store the weights of a model in 8 or 4 bits, which needs less memory. nf4 has 4 bits too,
+    /// and is usually more exact than 4
+    #[arg(long, value_name = "8|nf4|4")]
     pub quantize: Option<Quantize>,
     /// Print JSON
     #[arg(long)]
@@ -50,7 +54,8 @@ pub struct Predict {
     /// Number of classes to print for each image or text
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub top: u32,
-    /// Use only the baseline of the run, without its network
+    /// Use the baseline of the run instead of its network. The baseline is a simple model of the
+    /// edges and colors of images, or of the n-grams of texts
     #[arg(long)]
     pub baseline: bool,
     /// Print JSON lines
@@ -93,10 +98,10 @@ pub struct Chat {
 pub struct Serve {
     #[command(flatten)]
     pub model: ChatModelChoice,
-    /// Port of this machine to answer at; 0 takes any free port
+    /// Port to listen on; with 0, Ebb chooses a free port
     #[arg(long, default_value_t = 8_080, value_name = "PORT")]
     pub port: u16,
-    /// Maximum number of tokens of an answer, for requests that set none
+    /// Maximum number of tokens of an answer if the request sets no maximum
     #[arg(long, default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens: u32,
 }
@@ -105,14 +110,16 @@ pub struct Serve {
 #[derive(Args)]
 pub struct ChatModelChoice {
     /// The run: its id, the beginning of its name, or its path. Or a model: a folder with
-    /// config.json, or a name at the hub
+    /// config.json, a GGUF file, or org/name of a model to download
     #[arg(value_name = "RUN|MODEL")]
     pub model: String,
-    /// Maximum number of tokens of the conversation [default: 4096, or as many as the model reads]
+    /// Maximum number of tokens of the conversation [default: 4096, or fewer if the model reads
+    /// fewer]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(8..))]
     pub context: Option<u32>,
-    /// Keep the weights of a model in 8 or 4 bits, which takes less memory
-    #[arg(long, value_name = "BITS", value_parser = quantize)]
+    /// Store the weights of a model in 8 or 4 bits, which needs less memory. nf4 has 4 bits too,
+    /// and is usually more exact than 4
+    #[arg(long, value_name = "8|nf4|4")]
     pub quantize: Option<Quantize>,
 }
 
@@ -162,11 +169,6 @@ impl Sampling {
 /// predictions for the other texts.
 fn maybe_empty() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
-}
-
-fn quantize(text: &str) -> Result<Quantize, String> {
-    // No number of bits is 0, so a text that is no number is refused like a wrong number.
-    Quantize::try_from(text.parse().unwrap_or(0))
 }
 
 fn temperature(text: &str) -> Result<f64, String> {

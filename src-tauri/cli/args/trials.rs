@@ -14,7 +14,7 @@ pub struct Tried {
     pub folder: PathBuf,
     #[command(flatten)]
     pub settings: Settings<Shared>,
-    /// A config file, TOML or JSON; - reads standard input
+    /// Config file in TOML or JSON; write - to read standard input
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print JSON
@@ -38,15 +38,15 @@ impl Tried {
 pub struct SweepBatch {
     #[command(flatten)]
     pub tried: Tried,
-    /// Batch sizes to measure, each in one micro-batch
+    /// Batch sizes to measure; each batch is one micro-batch
     #[arg(long, value_delimiter = ',', default_value = "4,8,16,24,32", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batches: Vec<u32>,
     /// Steps to measure for each size, after a warm-up step
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub steps: u64,
     /// Compare the memory controller with fixed micro-batches. The runs take turns: one with
-    /// automatic micro-batches, and one with each size of --batches. The effective batch is the
-    /// largest size of --batches
+    /// automatic micro-batches, and one with each size in --batches. All runs have the same
+    /// effective batch: the largest size in --batches
     #[arg(long, alias = "pilot", conflicts_with = "alone")]
     pub controller: bool,
     /// Measure only the first batch size, in this process

@@ -5,9 +5,15 @@ use super::probe::SSH_OPTIONS;
 use std::ffi::OsString;
 use std::fmt;
 use std::process::{Command, Stdio};
+use trainer::RunGroup;
 
 /// What there is to say if there is no launcher.
 const NOT_FOUND: &str = "mpirun is not installed on this machine; install Open MPI (Debian: apt-get install openmpi-bin, Mac: brew install open-mpi)";
+
+/// With the value [`NO_FAULT_TOLERANCE`], a group starts again if one of its processes ends, also
+/// if the others could continue.
+const FAULT_TOLERANCE: &str = "EBB_FAULT_TOLERANCE";
+const NO_FAULT_TOLERANCE: &str = "none";
 
 /// A launcher that Ebb can control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,13 +68,39 @@ impl Launcher {
         (text.contains("HYDRA") || text.contains("mpich")).then_some(Launcher::Mpich)
     }
 
+    /// Whether the other processes of a group continue if one ends: the launcher and the library
+    /// can, and the user has not forbidden it.
+    pub fn tolerates_faults(self) -> bool {
+        let is_forbidden =
+            std::env::var_os(FAULT_TOLERANCE).is_some_and(|v| v == NO_FAULT_TOLERANCE);
+        let has_option = matches!(self, Launcher::OpenMpi(major) if major >= 5);
+        has_option && !is_forbidden && RunGroup::tolerates_faults()
+    }
+
     /// The command that starts these processes; rank 0 first. It reads the lines for rank 0 from
-    /// its standard input.
-    pub fn command(self, processes: &[Process], interface: Option<&str>) -> Command {
+    /// its standard input. If a process ends, the others end too, unless the group
+    /// `continues_without_process`.
+    pub fn command(
+        self,
+        processes: &[Process],
+        interface: Option<&str>,
+        continues_without_process: bool,
+    ) -> Command {
         let mut command = Command::new("mpirun");
+        if continues_without_process {
+            command.args(["--with-ft", "ulfm"]);
+        }
         command.args(self.options(interface));
-        if self == Launcher::Mpich {
-            command.env("HYDRA_LAUNCHER_EXTRA_ARGS", SSH_OPTIONS.join(" "));
+        match self {
+            // It passes all variables on.
+            Launcher::Mpich => {
+                command.env("HYDRA_LAUNCHER_EXTRA_ARGS", SSH_OPTIONS.join(" "));
+            }
+            Launcher::OpenMpi(_) => {
+                if std::env::var_os(RunGroup::PATIENCE_VARIABLE).is_some() {
+                    command.args(["-x", RunGroup::PATIENCE_VARIABLE]);
+                }
+            }
         }
         for (index, process) in processes.iter().enumerate() {
             if index > 0 {
@@ -180,7 +212,14 @@ mod tests {
             args: vec!["train".into(), "my birds".into()],
         };
         let processes = [process("studio.local", true), process("air.local", false)];
-        let command = Launcher::OpenMpi(4).command(&processes, Some("en0"));
+        let line = |continues| -> String {
+            let command = Launcher::OpenMpi(5).command(&processes, None, continues);
+            let args = command.get_args().map(|arg| arg.to_string_lossy());
+            args.collect::<Vec<_>>().join(" ")
+        };
+        assert!(line(true).starts_with("--with-ft ulfm --bind-to"));
+        assert!(!line(false).contains("--with-ft"));
+        let command = Launcher::OpenMpi(4).command(&processes, Some("en0"), false);
         let args: Vec<_> = command
             .get_args()
             .map(|arg| arg.to_string_lossy())

@@ -83,7 +83,9 @@ pub fn probe(hosts: &[Host]) -> Vec<Probed> {
             thread.join().unwrap_or_else(|_| Probed {
                 host: host.clone(),
                 is_here: false,
-                answer: Err("Ebb failed while asking it; please report this fault".to_owned()),
+                answer: Err(
+                    "Ebb failed while asking the machine; please report this fault".to_owned(),
+                ),
             })
         });
         answers.collect()
@@ -94,7 +96,7 @@ pub fn probe(hosts: &[Host]) -> Vec<Probed> {
 fn fitting(answer: Answer, here: &Answer) -> Result<Answer, String> {
     if answer.build != here.build {
         return Err(format!(
-            "it has Ebb {}, but this machine has {}; install the same version on both",
+            "the machine has Ebb {}, but this machine has {}; install the same version on both",
             answer.build, here.build
         ));
     }
@@ -104,7 +106,7 @@ fn fitting(answer: Answer, here: &Answer) -> Result<Answer, String> {
         && is_standard(own) != is_standard(library)
     {
         return Err(format!(
-            "it has the MPI library {library}, but this machine has {own}; install the same MPI on both"
+            "the machine has the MPI library {library}, but this machine has {own}; install the same MPI on both"
         ));
     }
     Ok(answer)
@@ -124,7 +126,7 @@ fn ask_by_ssh(name: &str, program: &str) -> Result<Answer, String> {
     let err = read_in_thread(child.stderr.take());
     let Some(code) = wait(&mut child) else {
         return Err(format!(
-            "it has not answered for {} s; it may be asleep, or behind a firewall",
+            "the machine has not answered for {} s; it may be asleep, or behind a firewall",
             PATIENCE.as_secs()
         ));
     };
@@ -138,7 +140,7 @@ fn ask_by_ssh(name: &str, program: &str) -> Result<Answer, String> {
         .rev()
         .find_map(|line| serde_json::from_str(line).ok());
     answer.ok_or_else(|| {
-        "its Ebb gives no answer that this version can read; install the same version on both"
+        "this version of Ebb cannot read the answer of that machine; install the same version on both"
             .to_owned()
     })
 }
@@ -190,28 +192,31 @@ fn reason(code: i32, err: &str) -> String {
         ),
         (
             "Connection refused",
-            "it refuses connections to its ssh port; switch on Remote Login (Mac), or install openssh-server",
+            "the machine refuses connections to its ssh port; switch on Remote Login (Mac), or install openssh-server",
         ),
         (
             "Permission denied",
-            "it accepts none of your ssh keys; copy one with ssh-copy-id",
+            "the machine accepts none of your ssh keys; copy one with ssh-copy-id",
         ),
         (
             "Host key verification failed",
-            "its host key is unknown or has changed; connect to it once with ssh, and check the key",
+            "the host key of the machine is unknown or has changed; connect to the machine once with ssh, and check the key",
         ),
         (
             "Connection timed out",
-            "it does not answer; it may be off, asleep, or behind a firewall",
+            "the machine does not answer; it may be off, asleep, or behind a firewall",
         ),
         (
             "Operation timed out",
-            "it does not answer; it may be off, asleep, or behind a firewall",
+            "the machine does not answer; it may be off, asleep, or behind a firewall",
         ),
-        ("No route to host", "there is no network connection to it"),
+        (
+            "No route to host",
+            "there is no network connection to the machine",
+        ),
         (
             "Network is unreachable",
-            "there is no network connection to it",
+            "there is no network connection to the machine",
         ),
     ];
     if code == NO_EBB {
@@ -223,7 +228,9 @@ fn reason(code: i32, err: &str) -> String {
     let last = err.lines().rev().find(|line| !line.trim().is_empty());
     let last = last.unwrap_or("no message").trim();
     if code == 2 {
-        return format!("it has another version of Ebb ({last}); install the same version on both");
+        return format!(
+            "the machine has a different version of Ebb ({last}); install the same version on both"
+        );
     }
     format!("ssh ended with code {code}: {last}")
 }
@@ -274,7 +281,7 @@ mod tests {
             (
                 2,
                 "error: unrecognized subcommand 'cluster'\n\n",
-                "another version",
+                "different version",
             ),
             (1, "odd\n", "odd"),
         ] {

@@ -1,7 +1,7 @@
 //! Trains one run on several machines: starts a process on each, passes the user's stop on, and
-//! starts the group again from the newest checkpoint if a machine fails. The supervisor itself
-//! trains nothing. If it is killed, rank 0 notices that its standard input has ended, saves and
-//! stops.
+//! starts the group again from the newest checkpoint if a machine fails and the others cannot
+//! continue without it. The supervisor itself trains nothing. If it is killed, rank 0 notices that
+//! its standard input has ended, saves and stops.
 
 use super::super::args::OnHosts;
 use super::super::failure::Failure;
@@ -13,7 +13,8 @@ use super::probe::{Probed, probe};
 use super::supervised::{STOP, VARIABLE, reported_run};
 use runlog::{RunEvent, RunFolder, read_events};
 use std::ffi::OsString;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -25,12 +26,12 @@ use trainer::RunGroup;
 
 /// How often the supervisor looks at the group.
 const POLL: Duration = Duration::from_millis(100);
-/// After this time, machines that are missing are asked again.
-const LOOK: Duration = Duration::from_secs(60);
 /// A launcher that has not ended this long after rank 0 is ended.
 const LAUNCHER_PATIENCE: Duration = Duration::from_secs(10);
 /// A launcher that was asked to end has this long to end its processes.
 const ABORT_PATIENCE: Duration = Duration::from_secs(4);
+/// Marks the events that name the members of a group.
+const GROUP_KIND: &str = "\"kind\":\"group\"";
 /// The run ends if the group fails this many times without a new checkpoint.
 const MOST_FAILURES: u32 = 5;
 
@@ -65,13 +66,16 @@ enum Ended {
 /// A machine cannot take part when the run begins, the run itself fails, or the group fails again
 /// and again.
 pub fn supervise(job: Job) -> Result<(), Failure> {
+    let patience = RunGroup::patience().map_err(Failure::usage)?;
     let launcher = Launcher::find().map_err(Failure::new)?;
     let interrupts = Interrupts::handled()?;
     let all = probe(&job.hosts.0);
     require_all(&all, &job)?;
     let folder = TemporaryFolder::create()?;
     let mut supervisor = Supervisor {
+        tolerates_faults: launcher.tolerates_faults(),
         launcher,
+        patience,
         interrupts,
         report: folder.0.join("run"),
         run: job.run.clone(),
@@ -107,7 +111,7 @@ pub fn run_together(
     let present = probe(&job.hosts.0);
     require_all(&present, &job)?;
     let processes = processes(&present, &job, None);
-    let mut command = launcher.command(&processes, job.interface.as_deref());
+    let mut command = launcher.command(&processes, job.interface.as_deref(), false);
     let status = command.stdin(Stdio::null()).status();
     let status =
         status.map_err(|error| Failure::new(format!("mpirun cannot be started: {error}")))?;
@@ -120,6 +124,10 @@ pub fn run_together(
 
 struct Supervisor {
     launcher: Launcher,
+    /// If a process ends, the others continue without it.
+    tolerates_faults: bool,
+    /// After this time, machines that are missing are asked again.
+    patience: Duration,
     interrupts: Interrupts,
     job: Job,
     /// The machines that train now, rank 0 first.
@@ -204,10 +212,23 @@ impl Supervisor {
         self.present = present;
     }
 
-    fn missing(&self) -> Vec<Host> {
-        let is_present = |host: &&Host| self.present.iter().any(|probed| probed.host == **host);
+    /// The machines that do not train now: those that did not answer when the group began, and
+    /// those whose process is not one of the `ranks` that are left.
+    fn missing(&self, ranks: Option<&[u32]>) -> Vec<Host> {
+        let present = in_rank_order(&self.present).into_iter().zip(0..);
+        let is_left = |rank: &u32| ranks.is_none_or(|ranks| ranks.contains(rank));
+        let present = present.filter(|(_, rank)| is_left(rank));
+        let mut present: Vec<&Host> = present.map(|(probed, _)| &probed.host).collect();
+        // A machine can be listed twice.
+        let is_missing = |host: &&Host| match present.iter().position(|found| found == host) {
+            Some(found) => {
+                present.swap_remove(found);
+                false
+            }
+            None => true,
+        };
         let hosts = self.job.hosts.0.iter();
-        hosts.filter(|host| !is_present(host)).cloned().collect()
+        hosts.filter(is_missing).cloned().collect()
     }
 
     fn names(&self) -> String {
@@ -225,7 +246,9 @@ impl Supervisor {
     fn train_group(&mut self) -> Result<Ended, Failure> {
         let processes = processes(&self.present, &self.job, self.run.as_ref());
         let interface = self.job.interface.as_deref();
-        let mut command = self.launcher.command(&processes, interface);
+        let mut command = self
+            .launcher
+            .command(&processes, interface, self.tolerates_faults);
         // In a process group of its own, the launcher does not get the user's Ctrl-C.
         command
             .env(VARIABLE, &self.report)
@@ -285,13 +308,18 @@ impl Supervisor {
     }
 }
 
-/// The processes of a group: rank 0 is the first one on this machine.
-fn processes(present: &[Probed], job: &Job, run: Option<&RunFolder>) -> Vec<Process> {
+/// The machines of a group in the order of their ranks: rank 0 is the first one on this machine.
+fn in_rank_order(present: &[Probed]) -> Vec<&Probed> {
     let mut present: Vec<&Probed> = present.iter().collect();
     if let Some(here) = present.iter().position(|probed| probed.is_here) {
         present[..=here].rotate_right(1);
     }
-    let processes = present.into_iter().filter_map(|probed| {
+    present
+}
+
+/// The processes of a group.
+fn processes(present: &[Probed], job: &Job, run: Option<&RunFolder>) -> Vec<Process> {
+    let processes = in_rank_order(present).into_iter().filter_map(|probed| {
         let answer = probed.answer.as_ref().ok()?;
         Some(Process {
             host: probed.host.clone(),
@@ -323,6 +351,10 @@ fn args_for(host: &Host, job: &Job, run: Option<&RunFolder>) -> Vec<OsString> {
 struct Watch {
     /// Bytes of the run's events when the group began.
     event_bytes: u64,
+    /// Bytes of the run's events that were searched for the members of the group.
+    searched_bytes: u64,
+    /// The ranks that train, if an event has named them.
+    ranks: Option<Vec<u32>>,
     has_asked: bool,
     /// The group was stopped so that a machine can take part again.
     rejoins: bool,
@@ -337,6 +369,8 @@ impl Watch {
     fn new(event_bytes: u64) -> Self {
         Watch {
             event_bytes,
+            searched_bytes: event_bytes,
+            ranks: None,
             has_asked: false,
             rejoins: false,
             looked: Instant::now(),
@@ -353,6 +387,29 @@ impl Watch {
         {
             // A launcher that has ended needs no stop.
             let _ = writeln!(stdin, "{STOP}").and_then(|()| stdin.flush());
+        }
+    }
+
+    /// Reads from new events which ranks train. A line that is not complete is read the next time.
+    fn read_ranks(&mut self, run: Option<&RunFolder>) {
+        let file = run.and_then(|run| File::open(run.events_path()).ok());
+        let Some(mut file) = file else {
+            return;
+        };
+        if file.seek(SeekFrom::Start(self.searched_bytes)).is_err() {
+            return;
+        }
+        let mut file = BufReader::new(file);
+        let mut line = Vec::new();
+        while file.read_until(b'\n', &mut line).is_ok() && line.ends_with(b"\n") {
+            self.searched_bytes += line.len() as u64;
+            let text = String::from_utf8_lossy(&line);
+            if text.contains(GROUP_KIND)
+                && let Some(ranks) = ranks_of(&text)
+            {
+                self.ranks = Some(ranks);
+            }
+            line.clear();
         }
     }
 
@@ -374,14 +431,23 @@ impl Watch {
             self.rejoins = true;
             self.ask_to_stop(child);
         }
-        if self.looked.elapsed() >= LOOK && self.answers.is_none() {
+        if self.looked.elapsed() >= supervisor.patience && self.answers.is_none() {
             self.looked = Instant::now();
-            let missing = supervisor.missing();
+            self.read_ranks(supervisor.run.as_ref());
+            let missing = supervisor.missing(self.ranks.as_deref());
             if !missing.is_empty() {
                 let ask = move || probe(&missing).iter().any(|probed| probed.answer.is_ok());
                 self.answers = Some(thread::spawn(ask));
             }
         }
+    }
+}
+
+/// The ranks of a group, if this line is the event that names them.
+fn ranks_of(line: &str) -> Option<Vec<u32>> {
+    match serde_json::from_str(line).ok()? {
+        RunEvent::Group { members, .. } => Some(members.iter().map(|member| member.rank).collect()),
+        _ => None,
     }
 }
 
@@ -430,7 +496,7 @@ fn require_all(probed: &[Probed], job: &Job) -> Result<(), Failure> {
     if !probed.iter().any(|probed| probed.is_here) {
         let own_name = RunGroup::host_name();
         return Err(Failure::usage(format!(
-            "this machine ({own_name}) keeps the run, so it must be one of the machines: --on localhost,{}",
+            "this machine ({own_name}) stores the run folder, so it must be one of the machines: --on localhost,{}",
             job.hosts
         )));
     }
@@ -509,6 +575,25 @@ fn without_hosts(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ranks_of_a_group_are_read_from_its_events() {
+        let member = |rank| runlog::GroupMember {
+            rank,
+            ..runlog::GroupMember::default()
+        };
+        let event = RunEvent::Group {
+            at_ms: 1,
+            step: 2,
+            members: vec![member(0), member(2)],
+            message: "rank 1 ended".to_owned(),
+            sync_every: 0,
+        };
+        let line = serde_json::to_string(&event).expect("it is written as JSON");
+        assert!(line.contains(GROUP_KIND), "{line}");
+        assert_eq!(ranks_of(&line), Some(vec![0, 2]));
+        assert_eq!(ranks_of(&line[1..]), None);
+    }
 
     #[test]
     fn processes_get_the_command_line_without_the_machines() {

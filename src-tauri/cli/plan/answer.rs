@@ -2,6 +2,7 @@
 
 use super::LISTED_MICRO_BATCHES;
 use super::planned_machine::PlannedMachine;
+use super::sharing::Sharing;
 use crate::cli::conversation_examples;
 use crate::cli::failure::Failure;
 use dataset::ConversationExample;
@@ -32,6 +33,8 @@ pub(super) struct Answer {
     /// Name of the folder or workload.
     pub subject: String,
     pub machine: PlannedMachine,
+    /// How the planned devices share the run.
+    pub sharing: Sharing,
     pub effective_batch: u32,
     pub optimizer: String,
     /// Unit of the resolutions: "px" or "tokens".
@@ -100,13 +103,20 @@ impl Answer {
         &self.rows[self.chosen]
     }
 
+    /// What each of several devices computes and holds, as a sentence without a full stop.
+    pub fn describe_sharing(&self) -> Option<String> {
+        let moments_bytes = self.chosen().memory.baseline.moments_bytes;
+        self.sharing.describe(self.effective_batch, moments_bytes)
+    }
+
     /// Notes on the sizes of the model and its micro-batch, as sentences without full stops.
     pub fn notes(&self) -> Vec<String> {
         let row = self.chosen();
         match &row.suggested {
             Ok(found) => {
-                row.memory
-                    .size_notes(row.blocks(), found.micro_batch, self.effective_batch)
+                let samples = self.sharing.samples_per_device(self.effective_batch);
+                let blocks = row.blocks();
+                row.memory.size_notes(blocks, found.micro_batch, samples)
             }
             Err(_) => Vec::new(),
         }
@@ -140,7 +150,9 @@ impl Answer {
             "chosen": {"model": chosen.model, "resolution": chosen.resolution},
             "left_out": self.left_out.iter().map(|(model, side)| json!({"model": model, "resolution": side})).collect::<Vec<_>>(),
             "by_name": self.large_models, "notes": self.notes(), "estimate_ms": self.estimate_ms,
-            "correction": machine.correction,
+            "correction": machine.correction, "devices": self.sharing.devices,
+            "divides_optimizer": self.sharing.divides_optimizer,
+            "samples_per_device": self.sharing.samples_per_device(self.effective_batch),
         });
         if let Some([low, high]) = self.interval_bytes() {
             line["estimate_interval"] = json!({"low_bytes": low, "high_bytes": high});

@@ -8,7 +8,11 @@ use crate::cli::failure::Failure;
 use crate::cli::output::out;
 use crate::cli::preset_choice::read_for_preset;
 use bench::{Workload, measure_workload};
-use runlog::{ExchangeChoice, RunConfig, ShardingChoice, format_count, format_duration};
+use pressure::BatchConfig;
+use runlog::{
+    ExchangeChoice, OptimizerChoice, RunConfig, ShardingChoice, format_bytes, format_count,
+    format_duration, format_percent,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use trainer::{ModelBuilder, RunGroup, default_threads};
@@ -32,6 +36,8 @@ struct Subject {
     parameters: u64,
     effective_batch: u32,
     exchange: Exchange,
+    /// Memory of the smallest micro-batch on a machine, in bytes; `None` if it was not estimated.
+    least_bytes: Option<u64>,
 }
 
 /// What the machines exchange in a step.
@@ -39,6 +45,50 @@ struct Exchange {
     gradients: ExchangeChoice,
     /// Each machine also sends the parameters that it has updated.
     has_parameters: bool,
+    /// If the machines exchange weights only every few steps.
+    rounds: Option<Rounds>,
+}
+
+/// The machines make this many steps of their own, and then exchange weights.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Rounds {
+    steps: u64,
+    /// Values per parameter that they then exchange: weights, moments and averages.
+    values: u64,
+}
+
+impl Rounds {
+    fn new(config: &RunConfig) -> Option<Self> {
+        let moments = match config.optimizer.unwrap_or(OptimizerChoice::AdamW) {
+            OptimizerChoice::AdamW | OptimizerChoice::AdamW8bit => 2,
+            OptimizerChoice::Sgd | OptimizerChoice::Lion => 1,
+        };
+        let averages = u64::from(config.ema_decay.is_some_and(|decay| decay > 0.0));
+        Some(Rounds {
+            steps: config.steps_per_sync()?,
+            values: 1 + moments + averages,
+        })
+    }
+
+    /// Values per parameter and step, instead of 1.
+    fn values_per_step(self) -> f64 {
+        self.values as f64 / self.steps as f64
+    }
+
+    fn describe(self) -> String {
+        let saved = 1.0 - self.values_per_step();
+        let saved = if saved > 0.0 {
+            format!("{} less", format_percent(saved))
+        } else {
+            "no less".to_owned()
+        };
+        format!(
+            "With --sync-every {}, the machines exchange {} values per parameter every {} steps, instead of 1 after each step: {saved}. This changes the training: the result differs from that of one machine",
+            self.steps,
+            self.values,
+            format_count(self.steps)
+        )
+    }
 }
 
 impl Exchange {
@@ -46,16 +96,17 @@ impl Exchange {
         Exchange {
             gradients: config.exchange.unwrap_or(ExchangeChoice::F32),
             has_parameters: config.sharding == Some(ShardingChoice::Optimizer),
+            rounds: Rounds::new(config),
         }
     }
 
-    /// Seconds that it takes for this many parameters.
+    /// Seconds that it takes for this many parameters, on average per step.
     fn measure(&self, group: &RunGroup, parameters: usize) -> Result<f64, Failure> {
         let mut seconds = group.measure_exchange(parameters, self.gradients)?;
         if self.has_parameters {
             seconds += group.measure_exchange(parameters, ExchangeChoice::F32)?;
         }
-        Ok(seconds)
+        Ok(seconds * self.rounds.map_or(1.0, Rounds::values_per_step))
     }
 }
 
@@ -117,7 +168,7 @@ pub(super) fn run(args: &Plan, group: &RunGroup) -> Result<(), Failure> {
     let speeds = speeds.map(|bytes| serde_json::from_slice(&bytes));
     let speeds: Vec<Speed> = speeds
         .collect::<Result<_, _>>()
-        .map_err(|error| Failure::new(format!("a machine sent no speed: {error}")))?;
+        .map_err(|error| Failure::new(format!("a machine did not report its speed: {error}")))?;
     let parameters = subject.parameters as usize;
     let exchange_s = subject.exchange.measure(group, parameters)?;
     if group.keeps_run() {
@@ -140,10 +191,27 @@ fn of_folder(args: &Plan, threads: u32, group: &RunGroup) -> Result<(Subject, f6
     let plan = builder.plan();
     plan.check_start()?;
     let machine = PlannedMachine::new(args, &config)?;
-    let variants = min_checkpointing(&machine, plan.effective_batch, plan.fixed_micro_batch);
+    let data = BatchConfig {
+        effective_batch: plan.effective_batch,
+        fixed_micro_batch: plan.fixed_micro_batch,
+    };
+    let variants = min_checkpointing(&machine, &data);
     let target = target(Some(threads), &machine);
+    config.ema_decay = plan.ema_decay;
+    let exchange = Exchange::new(&config);
+    let divided_by = if exchange.has_parameters {
+        group.size()
+    } else {
+        1
+    };
+    let target = target
+        .with_moments_divided_by(divided_by)
+        .with_outer_steps(exchange.rounds.is_some());
     let estimate = builder.estimate_as(plan.model, plan.input_size, target, variants)?;
     let parameters = estimate.memory.parameters;
+    let need = estimate.need(&[]);
+    let peaks = need.variants.iter().flat_map(|variant| &variant.peaks);
+    let least_bytes = peaks.map(|peak| peak.peak_bytes).min();
     let samples = TIMED_SAMPLES.min(plan.effective_batch as usize);
     // Machines that share a memory or a processor slow each other down, so all measure at once.
     group.gather(Vec::new())?;
@@ -152,7 +220,8 @@ fn of_folder(args: &Plan, threads: u32, group: &RunGroup) -> Result<(Subject, f6
         name: plan.name.clone(),
         parameters,
         effective_batch: plan.effective_batch,
-        exchange: Exchange::new(&config),
+        exchange,
+        least_bytes,
     };
     Ok((subject, 1.0 / seconds.max(1e-9)))
 }
@@ -175,6 +244,7 @@ fn of_workload(
         parameters: measured.parameters,
         effective_batch: batch,
         exchange: Exchange::new(&args.settings.config),
+        least_bytes: None,
     };
     Ok((subject, 1.0 / measured.seconds_per_sample.max(1e-9)))
 }
@@ -187,7 +257,7 @@ fn print(is_json: bool, subject: &Subject, speeds: &[Speed], prediction: &Predic
             json!({
                 "subject": subject.name, "parameters": subject.parameters,
                 "effective_batch": subject.effective_batch, "machines": speeds,
-                "prediction": prediction, "speedup": speedup,
+                "prediction": prediction, "speedup": speedup, "least_bytes": subject.least_bytes,
             })
         );
         return;
@@ -200,6 +270,9 @@ fn print(is_json: bool, subject: &Subject, speeds: &[Speed], prediction: &Predic
             speed.threads
         );
     }
+    if let Some(rounds) = subject.exchange.rounds {
+        out!("{}", rounds.describe());
+    }
     out!(
         "{}: a step of {} samples takes about {}, of which the machines spend {} adding up {} gradient values",
         subject.name,
@@ -208,6 +281,17 @@ fn print(is_json: bool, subject: &Subject, speeds: &[Speed], prediction: &Predic
         seconds(prediction.exchange_s),
         format_count(subject.parameters)
     );
+    if let Some(bytes) = subject.least_bytes {
+        out!(
+            "Each machine needs at least {} of memory{}",
+            format_bytes(bytes),
+            if subject.exchange.has_parameters {
+                ", including its part of the optimizer state"
+            } else {
+                ""
+            }
+        );
+    }
     if speedup < 1.0 {
         out!(
             "This machine alone is faster: {} per step. Train without --on, or with an --effective-batch of at least {}",
@@ -216,7 +300,7 @@ fn print(is_json: bool, subject: &Subject, speeds: &[Speed], prediction: &Predic
         );
     } else {
         out!(
-            "That is {speedup:.2} times as fast as this machine alone. From an --effective-batch of {} on, the group reaches {:.0} % of the sum of its machines' speeds",
+            "That is {speedup:.2} times as fast as this machine alone. With an --effective-batch of at least {}, the group reaches {:.0} % of the sum of its machines' speeds",
             format_count(prediction.good_batch.into()),
             100.0 * GOOD_FRACTION
         );
@@ -257,6 +341,27 @@ mod tests {
         let good = Prediction::new(&speeds, 1.5, slow.good_batch);
         let reached = f64::from(slow.good_batch) / 70.0 / good.step_s;
         assert!((reached - GOOD_FRACTION).abs() < 0.01, "{reached}");
+    }
+
+    #[test]
+    fn rare_exchanges_are_described_with_what_they_save_and_change() {
+        let config = |sync_every, optimizer| RunConfig {
+            sync_every: Some(sync_every),
+            optimizer: Some(optimizer),
+            ..RunConfig::default()
+        };
+        assert_eq!(Rounds::new(&config(1, OptimizerChoice::AdamW)), None);
+        let rounds = Rounds::new(&config(100, OptimizerChoice::AdamW));
+        let described = rounds.map(Rounds::describe).unwrap_or_default();
+        assert_eq!(
+            described,
+            "With --sync-every 100, the machines exchange 3 values per parameter every 100 steps, instead of 1 after each step: 97.0 % less. This changes the training: the result differs from that of one machine"
+        );
+        let rounds = Rounds::new(&config(2, OptimizerChoice::Lion));
+        let described = rounds.map(Rounds::describe).unwrap_or_default();
+        assert!(described.contains(
+            "2 values per parameter every 2 steps, instead of 1 after each step: no less"
+        ));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! parameters is known, on one or several devices like the planned one.
 
 use super::planned_machine::PlannedMachine;
+use super::sharing::Sharing;
 use super::{Plan, WORKLOAD_BATCH};
 use crate::cli::failure::Failure;
 use crate::cli::output::out;
@@ -16,11 +17,13 @@ const TOKENS: u32 = 1024;
 /// Number of parameters that can be planned.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 1e3..=1e13;
 /// Settings that change the estimate.
-const USED: [&str; 9] = [
+const USED: [&str; 11] = [
     "tokens",
     "effective_batch",
     "optimizer",
     "ema_decay",
+    "sharding",
+    "sync_every",
     "precision",
     "device",
     "memory_cap_bytes",
@@ -49,20 +52,24 @@ pub(super) fn run(args: &Plan, parameters: u64) -> Result<(), Failure> {
     refuse_other_settings(&args.settings.config)?;
     let config = &args.settings.config;
     let machine = PlannedMachine::new(args, config)?;
-    let model = model(config, parameters);
     let effective_batch = config.effective_batch.unwrap_or(WORKLOAD_BATCH);
-    let devices = args.devices.unwrap_or(1);
-    let share = model.suggest_config(
-        effective_batch,
-        devices,
-        &machine.device,
-        &machine.processes,
-    );
+    let (estimated, sharing) = Sharing::choose(args, config, &machine, |sharing| {
+        let model = model(config, parameters, sharing);
+        let share = model.suggest_config(
+            effective_batch,
+            sharing.devices,
+            &machine.device,
+            &machine.processes,
+        );
+        let need = model.whole_state(sharing.samples_per_device(effective_batch));
+        Ok((Estimated { model, share }, need))
+    })?;
+    let Estimated { model, share } = estimated;
     let answer = Answer {
         model,
         optimizer: config.optimizer.unwrap_or(OptimizerChoice::AdamW),
         machine,
-        devices,
+        sharing,
         share,
     };
     if args.json {
@@ -90,26 +97,41 @@ fn refuse_other_settings(config: &RunConfig) -> Result<(), Failure> {
     }
 }
 
-fn model(config: &RunConfig, parameters: u64) -> ParameterCount {
+/// A model that devices share. If they divide the moments, they do so in equal parts.
+fn model(config: &RunConfig, parameters: u64, sharing: Sharing) -> ParameterCount {
     let precision = config.precision.unwrap_or(PrecisionChoice::F32);
-    let (element_bytes, copy_bytes) = match precision {
-        PrecisionChoice::F32 => (4, 0),
-        PrecisionChoice::Bf16 | PrecisionChoice::F16 => (2, 2),
-        PrecisionChoice::F64 => (8, 8),
+    // The optimizer keeps its own values in f32 or f64.
+    let (value_bytes, element_bytes, copy_bytes) = match precision {
+        PrecisionChoice::F32 => (4, 4, 0),
+        PrecisionChoice::Bf16 | PrecisionChoice::F16 => (4, 2, 2),
+        PrecisionChoice::F64 => (8, 8, 0),
     };
     let moments_bytes = match config.optimizer.unwrap_or(OptimizerChoice::AdamW) {
-        OptimizerChoice::AdamW => 8,
-        OptimizerChoice::Sgd | OptimizerChoice::Lion => 4,
+        OptimizerChoice::AdamW => 2 * value_bytes,
+        OptimizerChoice::Sgd | OptimizerChoice::Lion => value_bytes,
         OptimizerChoice::AdamW8bit => 2,
     };
-    let average_bytes = config.ema_decay.map_or(0, |_| 4);
+    let average_bytes = config.ema_decay.map_or(0, |_| value_bytes);
+    let outer_bytes = if sharing.has_outer_steps(config) {
+        2 * value_bytes
+    } else {
+        0
+    };
+    let whole_bytes = value_bytes + copy_bytes + average_bytes + outer_bytes;
+    let owners = sharing.moments_divided_by() as f64;
     ParameterCount {
         parameters,
         tokens: config.tokens.unwrap_or(TOKENS),
         precision: precision.name().to_owned(),
         element_bytes,
-        state_bytes_per_parameter: 4 + copy_bytes + moments_bytes + average_bytes,
+        state_bytes_per_parameter: whole_bytes as f64 + moments_bytes as f64 / owners,
     }
+}
+
+/// A model with a way to share it, and the settings with which it fits.
+struct Estimated {
+    model: ParameterCount,
+    share: Result<DeviceShare, DoesNotFit>,
 }
 
 /// What is printed.
@@ -117,7 +139,7 @@ struct Answer {
     model: ParameterCount,
     optimizer: OptimizerChoice,
     machine: PlannedMachine,
-    devices: u32,
+    sharing: Sharing,
     share: Result<DeviceShare, DoesNotFit>,
 }
 
@@ -133,13 +155,14 @@ impl Answer {
             self.optimizer,
             model.precision
         );
-        let each = if self.devices > 1 { "each of " } else { "" };
+        let devices = self.sharing.devices;
+        let each = if devices > 1 { "each of " } else { "" };
         out!(
             "{} of memory, {} used by other apps and the system: Ebb may use {} on {each}{} ({})",
             format_bytes(machine.device.total_bytes),
             format_bytes(machine.processes.others_bytes),
             format_bytes(machine.budget_bytes()),
-            counted(self.devices.into(), "device", "devices"),
+            counted(devices.into(), "device", "devices"),
             machine.kind
         );
         for assumed in &machine.assumed {
@@ -183,16 +206,23 @@ impl Answer {
         );
         if share.devices > 1 {
             out!(
-                "Each device holds the whole model and computes {} of the {} samples of a step. Ebb itself trains a run on one device.",
+                "Each device holds the whole model and computes {} of the {} samples of a step. {}",
                 format_count(share.samples_per_device.into()),
-                format_count(share.effective_batch.into())
+                format_count(share.effective_batch.into()),
+                if self.sharing.divides_optimizer {
+                    "The devices divide the optimizer state among themselves."
+                } else {
+                    "Each device holds the whole optimizer state."
+                }
             );
         }
     }
 
     fn refusal(&self, no: &DoesNotFit) -> Failure {
-        let more_devices = if self.devices > 1 {
-            "; more devices do not help, because each one holds the whole model"
+        let more_devices = if self.sharing.divides_optimizer {
+            "; more devices divide the optimizer state into smaller parts, but each one holds the whole model"
+        } else if self.sharing.devices > 1 {
+            "; more devices do not help, because each one holds the whole model and the whole optimizer state"
         } else {
             ""
         };
@@ -209,7 +239,8 @@ impl Answer {
         let mut line = json!({
             "model": self.model, "shape": self.model.shape(), "optimizer": self.optimizer,
             "device": machine.kind.name(), "device_limits": machine.device,
-            "processes": machine.processes, "devices": self.devices,
+            "processes": machine.processes, "devices": self.sharing.devices,
+            "divides_optimizer": self.sharing.divides_optimizer,
             "assumed": machine.assumed, "budget_bytes": machine.budget_bytes(),
         });
         match &self.share {
@@ -223,6 +254,11 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALONE: Sharing = Sharing {
+        devices: 1,
+        divides_optimizer: false,
+    };
 
     #[test]
     fn a_number_of_parameters_is_parsed() {
@@ -261,10 +297,52 @@ mod tests {
                 optimizer: Some(optimizer),
                 ..RunConfig::default()
             };
-            model(&config, 1_000_000).state_bytes_per_parameter
+            let of = |devices| {
+                let sharing = Sharing {
+                    devices,
+                    divides_optimizer: true,
+                };
+                model(&config, 3_000_000, sharing).need(&[]).state_bytes
+            };
+            let program = model(&config, 0, ALONE).need(&[]).state_bytes;
+            [1, 2, 3].map(|devices| (of(devices) - program) / 1_000_000)
         };
-        assert_eq!(bytes(OptimizerChoice::AdamW), 12);
-        assert_eq!(bytes(OptimizerChoice::Lion), 8);
-        assert_eq!(bytes(OptimizerChoice::AdamW8bit), 6);
+        // Of three million parameters. The weights stay whole; the moments of several devices are
+        // divided, into parts that need not be whole bytes per parameter.
+        assert_eq!(bytes(OptimizerChoice::AdamW), [36, 24, 20]);
+        assert_eq!(bytes(OptimizerChoice::Lion), [24, 18, 16]);
+        assert_eq!(bytes(OptimizerChoice::AdamW8bit), [18, 15, 14]);
+    }
+
+    #[test]
+    fn a_precision_has_its_own_values() {
+        let bytes = |precision| {
+            let config = RunConfig {
+                precision: Some(precision),
+                ema_decay: Some(0.9),
+                ..RunConfig::default()
+            };
+            model(&config, 1_000_000, ALONE).state_bytes_per_parameter
+        };
+        assert_eq!(bytes(PrecisionChoice::F32), 16.0);
+        assert_eq!(bytes(PrecisionChoice::Bf16), 18.0, "and a copy of 16 bits");
+        assert_eq!(bytes(PrecisionChoice::F64), 32.0);
+    }
+
+    #[test]
+    fn rare_exchanges_need_8_more_bytes_on_each_of_several_devices() {
+        let bytes = |sync_every, devices| {
+            let config = RunConfig {
+                sync_every: Some(sync_every),
+                ..RunConfig::default()
+            };
+            let sharing = Sharing {
+                devices,
+                divides_optimizer: false,
+            };
+            model(&config, 1_000_000, sharing).state_bytes_per_parameter
+        };
+        let found = [bytes(1, 2), bytes(100, 1), bytes(100, 2)];
+        assert_eq!(found, [12.0, 12.0, 20.0]);
     }
 }

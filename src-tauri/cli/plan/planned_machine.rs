@@ -148,6 +148,12 @@ impl PlannedMachine {
         })
     }
 
+    /// The most memory that one of the runs may ever use, by which a group of such machines decides
+    /// whether it divides the optimizer state.
+    pub fn most_bytes(&self) -> u64 {
+        self.device.most_bytes() / u64::from(self.trainings.max(1))
+    }
+
     /// Memory that one of the runs may use.
     pub fn budget_bytes(&self) -> u64 {
         self.device.budget_bytes(&self.processes) / u64::from(self.trainings.max(1))

@@ -76,7 +76,7 @@ fn print_rows(answer: &Answer) {
     }
     if !answer.large_models.is_empty() {
         out!(
-            "  Larger models, only planned with --model: {}",
+            "  Larger models, which Ebb plans only with --model: {}",
             answer.large_models.join(", ")
         );
     }
@@ -151,9 +151,9 @@ fn print_interval(answer: &Answer) {
     if let Some(interval) = answer.interval_bytes() {
         let [low, high] = interval.map(format_bytes);
         let from = match answer.machine.correction.runs {
-            0 => "no run was compared with its estimate on this device yet".to_owned(),
+            0 => "no run on this device has been compared with its estimate yet".to_owned(),
             runs => format!(
-                "estimates are multiplied by {:.2}, as {} on this device showed",
+                "Ebb multiplies estimates by {:.2}, a factor learned from {} on this device",
                 answer.machine.correction.factor,
                 counted(runs as u64, "run", "runs")
             ),
@@ -169,14 +169,15 @@ fn print_chosen(answer: &Answer) {
         Err(no) => return print_offers(&row.memory.stuck(no), answer.unit),
     };
     out!(
-        "Suggested config: {} at {} {}, micro-batch {}, {} per step, {}, {}",
+        "Suggested config: {} at {} {}, micro-batch {}, {} per step{}, {}, {}",
         row.memory.model,
         row.memory.resolution,
         answer.unit,
         found.micro_batch,
-        match found.accumulation {
-            1 => "1 micro-batch".to_owned(),
-            count => format!("{} micro-batches", format_count(u64::from(count))),
+        counted(found.accumulation.into(), "micro-batch", "micro-batches"),
+        match answer.sharing.devices {
+            ..2 => "",
+            _ => " on each device",
         },
         match found.checkpoint_blocks {
             0 => "no checkpointed blocks".to_owned(),
@@ -193,22 +194,28 @@ fn print_chosen(answer: &Answer) {
         format_bytes(row.need.state_bytes),
         format_bytes(found.headroom_bytes)
     );
+    if let Some(shared) = answer.describe_sharing() {
+        out!("{shared}");
+    }
     print_interval(answer);
     match &answer.time {
-        Some(time) if time.seconds < 10.0 => {
+        Some(time) => {
+            let duration = if time.seconds < 10.0 {
+                format!("{:.2} s", time.seconds)
+            } else {
+                format_duration(time.seconds)
+            };
+            // How long the exchange takes is unknown.
+            let alone = match answer.sharing.devices {
+                ..2 => "",
+                _ => " on one of these devices alone",
+            };
             out!(
-                "One {}: about {:.2} s, estimated from {}",
+                "One {}{alone}: about {duration}, estimated from {}",
                 time.of,
-                time.seconds,
                 time.from
-            )
+            );
         }
-        Some(time) => out!(
-            "One {}: about {}, estimated from {}",
-            time.of,
-            format_duration(time.seconds),
-            time.from
-        ),
         None => out!("The time per epoch is known after the first seconds of training"),
     }
 }

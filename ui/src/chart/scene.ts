@@ -93,8 +93,8 @@ const addPanel = (panel: PanelId, arrays: Arrays, header: PullHeader, options: C
     let raw = arrays(row.array).map((value) => value / per);
     if (!isShown(row, raw, options)) continue;
     if (row.onOthers && options.memory === "ebb") {
-      const [others, system] = [arrays("memory.others"), arrays("memory.system")];
-      raw = raw.map((value, i) => value - (others[i]! + system[i]!) / per);
+      const others = row.onOthers.map(arrays);
+      raw = raw.map((value, i) => value - others.reduce((sum, values) => sum + values[i]!, 0) / per);
     }
     const values = withGaps(raw);
     if (row.drawing !== "layer") {

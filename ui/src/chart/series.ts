@@ -9,7 +9,7 @@ import { fractionScale, lossScale, memoryScale, microScale, ownMemoryScale, type
 
 const GB = 2 ** 30;
 
-export type PanelId = "memory" | "micro" | "loss" | "metric" | "gradient" | "speed" | "wait" | "gpu" | "swap" | "thermal";
+export type PanelId = "memory" | "machine" | "micro" | "loss" | "metric" | "gradient" | "speed" | "wait" | "gpu" | "swap" | "thermal";
 
 export interface PanelRow {
   id: PanelId;
@@ -45,6 +45,9 @@ export const speed = (samplesPerSecond: number | null | undefined, started: Para
   const tokens = tokensPerSample(started);
   return tokens > 1 && typeof samplesPerSecond === "number" ? count(samplesPerSecond * tokens) : oneDecimal(samplesPerSecond);
 };
+/** The machine whose memory the arrays `machine.*` have. */
+const shownMachine = (header: PullHeader | null) => header?.group?.ranks.find(({ member }) => member.rank === header.shown_rank)?.member;
+
 /** A row of the cursor's box, or a name, as it is called for this run. */
 export const labelFor = (label: Label, header: PullHeader) => {
   if (label === "Metric" && header.metric_name) return translate(header.metric_name);
@@ -59,6 +62,12 @@ export const PANELS: PanelRow[] = [
     id: "memory", title: "Memory", unit: () => "GB", share: 48, levels: true,
     scale: (highest, _, { memory }) => (memory === "ebb" ? ownMemoryScale(highest) : memoryScale(highest)),
     top: (highest, header, { memory }) => (memory === "ebb" ? highest * 1.1 : Math.max((header.started?.total_bytes ?? 0) / GB, Math.ceil(highest))),
+  },
+  {
+    id: "machine", unit: () => "GB", share: 22, needs: "machine.ebb",
+    title: (header) => t("Memory of {host}, rank {n}", { host: shownMachine(header)?.host ?? "", n: count(header?.shown_rank) }),
+    scale: (highest, _, { memory }) => (memory === "ebb" ? ownMemoryScale(highest) : memoryScale(highest)),
+    top: (highest, header, { memory }) => (memory === "ebb" ? highest * 1.1 : Math.max((shownMachine(header)?.total_bytes ?? 0) / GB, Math.ceil(highest))),
   },
   { id: "micro", title: "Micro-batch", unit: () => t("samples"), share: 20, scale: microScale, changes: true },
   { id: "loss", title: "Loss", unit: (header) => (header?.started?.targets.length ? "" : t("cross-entropy")), share: 32, scale: lossScale, log: true },
@@ -111,8 +120,9 @@ export interface SeriesRow {
   noisy?: true;
   /** Does not stretch the axis while Ebb's own memory is shown. */
   outside?: true;
-  /** Stands on the memory of others, which is left out while Ebb's own memory is shown. */
-  onOthers?: true;
+  /** Stands on the memory of others, which is left out while Ebb's own memory is shown: their
+   * arrays. */
+  onOthers?: string[];
   /** Only in the view of the whole machine. */
   whole?: true;
   /** Left out while it has no value above 0. */
@@ -134,17 +144,21 @@ export interface SeriesRow {
 const inMemory = { panel: "memory", per: GB, format: oneDecimal, suffix: " GB" } as const;
 const inLoss = { panel: "loss", format: loss } as const;
 const ownGigabytes = (value: number | null | undefined) => (value !== null && value !== undefined && value < 0.95 ? loss(value) : oneDecimal(value));
+const inMachine = { ...inMemory, panel: "machine" } as const;
 const inEbb = { ...inMemory, format: ownGigabytes } as const;
 
 export const SERIES: SeriesRow[] = [
   { ...inMemory, name: "Your limit", array: "memory.limit", drawing: "dots", color: "series-raw", cursor: ["Your limit"], whole: true, optional: true },
-  { ...inMemory, name: "Budget line", array: "memory.budget", drawing: "dash", color: "series-budget", cursor: ["Budget line"], onOthers: true, outside: true },
+  { ...inMemory, name: "Budget line", array: "memory.budget", drawing: "dash", color: "series-budget", cursor: ["Budget line"], onOthers: ["memory.others", "memory.system"], outside: true },
   { ...inEbb, name: "Ebb cached", array: "memory.cached", drawing: "layer", color: "series-cached", cursor: ["In use", "Ebb", "cached"], optional: true },
   { ...inEbb, name: "Ebb activations", array: "memory.activations", drawing: "layer", color: "series-activations", cursor: ["In use", "Ebb", "activations"] },
   { ...inEbb, name: "Ebb state", array: "memory.state", drawing: "layer", color: "series-state", cursor: ["In use", "Ebb", "state"] },
   { ...inMemory, name: "Other apps", array: "memory.others", drawing: "layer", color: "series-others", edge: true, cursor: ["In use"], whole: true },
   { ...inMemory, name: "System", array: "memory.system", drawing: "layer", color: "series-system", edge: true, cursor: ["In use"], whole: true },
   { ...inMemory, name: "Swap", array: "memory.swap", drawing: "thin", color: "series-evaluation", cursor: ["Swap"], whole: true, optional: true },
+  { ...inMachine, name: "Budget line", array: "machine.budget", drawing: "dash", color: "series-budget", cursor: ["Budget of the chosen machine"], onOthers: ["machine.others"], outside: true },
+  { ...inMachine, name: "Ebb", array: "machine.ebb", drawing: "layer", color: "series-state", format: ownGigabytes, cursor: ["Ebb on the chosen machine"] },
+  { ...inMachine, name: "System and apps", array: "machine.others", drawing: "layer", color: "series-others", edge: true, whole: true },
   {
     panel: "micro", name: "Micro-batch", array: "micro.value", drawing: "steps", color: "series-state", format: count,
     current: (figures) => figures.micro_batch, cursor: ["Micro-batch"],

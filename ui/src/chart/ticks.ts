@@ -37,7 +37,7 @@ const decimal = (highest: number) => {
 
 /** Any value from 0, such as a loss. */
 export const lossScale = (highest: number): Scale => {
-  const { step, top } = decimal(Math.max(highest, 1e-9));
+  const { step, top } = decimal(highest > 0 ? highest : 1);
   return { top, ticks: upTo(top, step) };
 };
 

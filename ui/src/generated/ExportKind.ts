@@ -3,4 +3,4 @@
 /**
  * What is exported.
  */
-export type ExportKind = "hugging_face" | "onnx" | "core_ml" | "report_pdf" | "report_png" | "report_svg" | "curves_csv" | "tensorboard" | "run";
+export type ExportKind = "hugging_face" | "onnx" | "core_ml" | "gguf_f16" | "gguf_q8" | "gguf_q4" | "adapters" | "report_pdf" | "report_png" | "report_svg" | "curves_csv" | "tensorboard" | "run";

@@ -15,4 +15,8 @@ name: string,
 /**
  * Whether it is a folder, on which the model can be evaluated.
  */
-folder: boolean, };
+folder: boolean, 
+/**
+ * Whether it is a file of questions for a language model.
+ */
+questions: boolean, };

@@ -35,6 +35,16 @@ micro_batch: number,
  */
 own_bytes: number, 
 /**
+ * Highest footprint of its process since the previous event, in bytes. Missing in events of
+ * early versions.
+ */
+peak_bytes: number, 
+/**
+ * What the system and other apps use on its machine, in bytes. Missing in events of early
+ * versions.
+ */
+others_bytes: number, 
+/**
  * The footprint that it allows itself, in bytes.
  */
 budget_bytes: number, 

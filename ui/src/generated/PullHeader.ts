@@ -98,6 +98,10 @@ last_minutes: Array<string>,
  */
 group?: GroupView, 
 /**
+ * The rank whose memory the arrays `machine.*` have; missing if they are missing.
+ */
+shown_rank?: number, 
+/**
  * The arrays that follow this header.
  */
 arrays: Array<PackedArray>, };

@@ -43,4 +43,12 @@ facts: Array<[string, string]>,
 /**
  * How good the model is, in one line.
  */
-judgement: JudgementView | null, };
+judgement: JudgementView | null, 
+/**
+ * Whether it is a language model that answers in conversations.
+ */
+chats: boolean, 
+/**
+ * Whether it started from another language model, to compare with.
+ */
+has_base: boolean, };

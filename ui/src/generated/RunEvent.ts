@@ -358,7 +358,12 @@ members: Array<GroupMember>,
 /**
  * The group as a sentence: "Training on 2 machines: studio (rank 0), air (rank 1)".
  */
-message: string, } | { "kind": "machines", 
+message: string, 
+/**
+ * Steps after which the processes exchange their weights, which changes the training. 0 if
+ * they exchange their gradients in each step.
+ */
+sync_every?: number, } | { "kind": "machines", 
 /**
  * Milliseconds on the run's clock.
  */

@@ -13,6 +13,8 @@ export interface PullQuery {
   seen: number;
   /** Steps that the smoothed loss covers. */
   smoothedSteps: number;
+  /** The rank of a group whose memory is shown; `null` is the first other than 0. */
+  rank: number | null;
 }
 
 /** A setting of a plan, and its value as text. */

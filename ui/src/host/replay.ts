@@ -9,7 +9,7 @@ import { pack, unpack } from "../unpackPull";
 import { toCommandError, type Host } from "./host";
 import { table, texts } from "./replay/textAndTableInspections";
 import { changeLimits } from "./replay/limits";
-import { machines } from "./replay/machines";
+import { machineArrays, machines } from "./replay/machines";
 import { enqueue, queued } from "./replay/queue";
 import { stepsOfPlan } from "./replay/recoverySteps";
 import { allStates } from "./replay/states";
@@ -57,7 +57,7 @@ const endingOf = ({ figures }: PullHeader): Partial<StatusLine> | undefined => {
   const resume = `Choose Resume to continue from the checkpoint at step ${saved}; ${step - saved} steps are repeated.`;
   if (status === "ended_early") return { message: `Ended early at step ${step} while memory was short: the process exited`, detail: resume };
   if (status !== "failed") return undefined;
-  const message = query.has("short") ? "A micro-batch of 1 needs 1.9 GB, but only 0.4 GB is available to Ebb; close other apps, then resume" : "The checkpoint step-000128 could not be saved: the disk is full; the checkpoint needs 1.4 GB, and 0.4 GB are free on this disk; free 1.0 GB and resume";
+  const message = query.has("short") ? "A micro-batch of 1 needs 1.9 GB, but only 0.4 GB is available to Ebb; close other apps, then resume" : "The checkpoint step-000128 could not be saved: the disk is full; the checkpoint needs 1.4 GB, and 0.4 GB is free on this disk; free 1.0 GB and resume";
   return { message, detail: resume, level: "critical" };
 };
 /** What was done on the page last. */
@@ -82,7 +82,7 @@ const takeMemory = (arrays: Record<string, number[]>) => {
   }
 };
 
-const pullAt = (ms: number, seen: number): ArrayBuffer => {
+const pullAt = (ms: number, seen: number, rank: number | null = null): ArrayBuffer => {
   if (long) return pack({ ...long.header, unchanged: seen === long.header.version }, seen === long.header.version ? {} : long.arrays);
   const recorded = pulls.findLast((pull) => pull.header.now_ms <= ms) ?? pulls[0]!;
   const version = recorded.header.version + lines;
@@ -95,6 +95,8 @@ const pullAt = (ms: number, seen: number): ArrayBuffer => {
   // A stand-in for the GPU's time, which the recorded run does not have.
   const waited = arrays.find(([name]) => name === "loss.wait_ms");
   if (query.has("gpu") && waited) arrays.push(["loss.command_buffer_ms", waited[1].map((ms) => 4 + ms)]);
+  const shown_rank = rank ?? 1;
+  if (query.has("machines")) arrays.push(...machineArrays(Object.fromEntries(arrays), shown_rank));
   const active = status === "training" || status === "paused";
   const ending = endingOf(recorded.header);
   const status_line = lastLine ?? (ending ? { at_ms: ms, level: "normal" as const, message: "", detail: "", ...ending } : recorded.header.status_line);
@@ -104,7 +106,7 @@ const pullAt = (ms: number, seen: number): ArrayBuffer => {
     // What was decided before matters only while the run trains.
     ...(!active && { last_decision: null, progress: null }),
     ...(status === "finished" && started && { started: { ...started, steps: figures.step, epochs: figures.epoch } }),
-    ...(query.has("machines") && { group: machines }),
+    ...(query.has("machines") && { group: machines, shown_rank }),
   };
   return pack(header, unchanged ? {} : Object.fromEntries(arrays));
 };
@@ -224,7 +226,7 @@ export const host: Host = {
     const seconds_left = Math.max(0, stressTestEnds - nowMs()) / 1000;
     return { bytes: seconds_left > 0 ? 4 * 2 ** 30 : 0, seconds_left, needed_bytes: null };
   },
-  pull: async ({ seen }) => pullAt(nowMs(), seen),
+  pull: async ({ seen, rank }) => pullAt(nowMs(), seen, rank),
   reportError: async (message) => console.error(toCommandError(message).message),
   contextMenu: async (on, run, enabled, at) => console.info(on, run, enabled, at),
   editRun: async (run, name, note, tags) => {

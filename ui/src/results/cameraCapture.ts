@@ -5,7 +5,7 @@ import { t } from "../strings/t";
 /** Why the camera did not open, and what to do. */
 export const cameraProblem = (error: unknown): string => {
   const name = error instanceof Error ? error.name : "";
-  if (name === "NotAllowedError") return t("Ebb may not use the camera. Allow it in System Settings > Privacy & Security > Camera.");
+  if (name === "NotAllowedError") return t("Ebb has no permission to use the camera. Allow access in System Settings > Privacy & Security > Camera.");
   if (name === "NotFoundError") return t("The camera was disconnected.");
   if (name === "NotReadableError") return t("Another app uses the camera. Close that app, then try again.");
   return t("The camera did not open.");

@@ -42,6 +42,6 @@ const end = (points: Points, fraction: boolean) => {
   return value === undefined ? t("no value") : decimal(fraction ? `${(100 * value).toFixed(1)} %` : value.toPrecision(3));
 };
 
-/** "Held-out loss by step. At its end, this run has 0.241 and the other run 0.873." */
+/** "Held-out loss by step. At the end, this run has 0.241, and the other run has 0.873." */
 export const inWords = ({ title, own, other, fraction }: ComparedCurves, axis: string) =>
-  t("{title} by {axis}. At its end, this run has {own} and the other run {other}.", { title: translate(title), axis: translate(axis), own: end(own, fraction), other: end(other, fraction) });
+  t("{title} by {axis}. At the end, this run has {own}, and the other run has {other}.", { title: translate(title), axis: translate(axis), own: end(own, fraction), other: end(other, fraction) });

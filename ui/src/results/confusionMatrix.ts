@@ -44,10 +44,10 @@ export const moved = ([row, column]: Cell, key: string, classes: number): Cell |
   return null;
 };
 
-/** "llama, taken for kangaroo: 2 images" */
+/** "llama, predicted as kangaroo: 2 images" */
 export const described = (report: ReportView, [row, column]: Cell, sample: string) => {
   const count = report.confusion.find(([is, said]) => is === row && said === column)?.[2] ?? 0;
   const name = (place: number) => report.classes[place]?.name ?? "";
   const counted = samples(count, sample);
-  return row === column ? t("{name}, recognized: {samples}", { name: name(row), samples: counted }) : t("{is}, taken for {said}: {samples}", { is: name(row), said: name(column), samples: counted });
+  return row === column ? t("{name}, recognized: {samples}", { name: name(row), samples: counted }) : t("{is}, predicted as {said}: {samples}", { is: name(row), said: name(column), samples: counted });
 };

@@ -55,6 +55,6 @@ export const describeLeftOut = (files: TryFilesView, answered: number): string =
   const parts: string[] = [];
   const rest = files.inputs.length - answered;
   if (rest > 0) parts.push(plural(rest, "Stopped; {n} file was not tried.", "Stopped; {n} files were not tried."));
-  if (files.left_out > 0) parts.push(plural(files.left_out, "Ebb tries {total} files at once; {n} more was left out.", "Ebb tries {total} files at once; {n} more were left out.", { total: count(files.inputs.length) }));
+  if (files.left_out > 0) parts.push(plural(files.left_out, "Ebb tries at most {total} files at a time; {n} more file was left out.", "Ebb tries at most {total} files at a time; {n} more files were left out.", { total: count(files.inputs.length) }));
   return parts.join(" ");
 };

@@ -19,8 +19,8 @@ export interface ChangeRow {
 /** Begin and end of a stress test; a running one has no end yet. */
 const stressRows = (marks: Mark[], test: StressSpan, runs: boolean): ChangeRow[] => {
   const row = { step: null, level: "normal", from: 0, to: 0 } as const;
-  const begin = { ...row, at_ms: test.fromMs, short: t("Stress test"), reason: t("took {size}", { size: size(test.bytes) }) };
-  const end = { ...row, at_ms: test.toMs, short: t("Stress test ended"), reason: `${t("gave back {size}.", { size: size(test.bytes) })} ${stressReaction(marks, test)}` };
+  const begin = { ...row, at_ms: test.fromMs, short: t("Stress test"), reason: t("the test took {size}", { size: size(test.bytes) }) };
+  const end = { ...row, at_ms: test.toMs, short: t("Stress test ended"), reason: `${t("the test freed {size}.", { size: size(test.bytes) })} ${stressReaction(marks, test)}` };
   return runs ? [begin] : [begin, end];
 };
 

@@ -42,6 +42,8 @@ export class ShownRun {
   row = $state.raw<RunRow | null>(null);
   /** A request that the run has not responded to yet. */
   pending = $state.raw<RunRequest | "resume" | null>(null);
+  /** The rank of a group whose memory the reader wants to see. */
+  #rank = $state<number | null>(null);
   /** Pixel columns of the plots. */
   columns = 800;
   tops: Tops = noTops();
@@ -91,7 +93,7 @@ export class ShownRun {
     this.#busy = true;
     try {
       const smoothed = smoothedSteps(options.current.smoothing, this.header?.figures.step ?? 0);
-      const chosen = [this.span, this.columns, options.current.smoothing];
+      const chosen = [this.span, this.columns, options.current.smoothing, this.#rank];
       const same = chosen.every((value, i) => value === this.#chosen[i]);
       const due = performance.now() - this.#shownAt >= SHORTEST_MS;
       if (!this.newest || !same || due || !(await this.#pullHeader(this.newest))) await this.#pullAll(chosen, smoothed);
@@ -105,7 +107,7 @@ export class ShownRun {
 
   /** Pulls hardly more than the header. Returns whether that is enough for now. */
   async #pullHeader({ now_ms, version }: PullHeader) {
-    const query = { run: this.run, fromMs: Math.floor(now_ms), toMs: Math.ceil(now_ms) + AHEAD_MS, columns: 4, seen: version, smoothedSteps: 1 };
+    const query = { run: this.run, fromMs: Math.floor(now_ms), toMs: Math.ceil(now_ms) + AHEAD_MS, columns: 4, seen: version, smoothedSteps: 1, rank: this.#rank };
     const { header } = unpack(await host.pull(query));
     if (!header.unchanged) this.newest = header;
     return !this.header || urgent(this.newest ?? header) === urgent(this.header);
@@ -116,10 +118,11 @@ export class ShownRun {
   async #pullAll(chosen: unknown[], smoothedSteps: number) {
     const before = this.status;
     const { fromMs, toMs } = timeRange(this.span, this.nowMs);
-    const key = `${fromMs} ${toMs} ${this.columns} ${smoothedSteps}`;
+    const rank = this.#rank;
+    const key = `${fromMs} ${toMs} ${this.columns} ${smoothedSteps} ${rank}`;
     const seen = key === this.#drawn ? (this.header?.version ?? 0) : 0;
     const end = this.span.follow ? toMs + AHEAD_MS : toMs;
-    const pull = unpack(await host.pull({ run: this.run, fromMs: Math.floor(fromMs), toMs: Math.ceil(end), columns: this.columns, seen, smoothedSteps }));
+    const pull = unpack(await host.pull({ run: this.run, fromMs: Math.floor(fromMs), toMs: Math.ceil(end), columns: this.columns, seen, smoothedSteps, rank }));
     const first = this.pull === null;
     if (!pull.header.unchanged) this.#accept(pull);
     this.#drawn = key;
@@ -157,6 +160,12 @@ export class ShownRun {
     void this.refresh();
   }
 
+  /** Shows the memory of a rank. Another machine has another axis. */
+  showRank(rank: number) {
+    this.#rank = rank;
+    void this.refresh();
+  }
+
   /** Shows the last `lengthMs`. */
   chooseRange(lengthMs: number) {
     this.show({ follow: true, lengthMs });
@@ -182,7 +191,7 @@ export class ShownRun {
 
   /** Every change of the run, oldest first. */
   async changes(): Promise<Mark[]> {
-    const query = { run: this.run, fromMs: 0, toMs: Math.ceil(this.nowMs) + AHEAD_MS, columns: ALL_COLUMNS, seen: 0, smoothedSteps: 1 };
+    const query = { run: this.run, fromMs: 0, toMs: Math.ceil(this.nowMs) + AHEAD_MS, columns: ALL_COLUMNS, seen: 0, smoothedSteps: 1, rank: this.#rank };
     return unpack(await host.pull(query)).header.marks;
   }
 

@@ -14,5 +14,5 @@ export const stressReaction = (marks: Mark[], { fromMs, toMs }: Pick<StressSpan,
   const sizes = { from: shrunk.from, to: shrunk.to };
   const back = marks.find(({ at_ms, to }) => at_ms > toMs && to >= shrunk.from);
   if (!back) return t("Ebb reduced the micro-batch from {from} to {to}. This does not change the result of the training.", sizes);
-  return t("Ebb reduced the micro-batch from {from} to {to} and grew it back in {seconds} s. This does not change the result of the training.", { ...sizes, seconds: Math.max(1, Math.round((back.at_ms - toMs) / 1000)) });
+  return t("Ebb reduced the micro-batch from {from} to {to}, and increased it again {seconds} s after the test. This does not change the result of the training.", { ...sizes, seconds: Math.max(1, Math.round((back.at_ms - toMs) / 1000)) });
 };

@@ -62,8 +62,8 @@ const heldBack = (scene: Scene, ms: number) => {
   const less = value("Your limit") - value("Budget line");
   if (!(less >= 0.3)) return "";
   const [gap, change] = [decimal(less.toFixed(1)), changeOfOthers(scene, ms)];
-  if (change) return t("The budget line is {gap} GB below your limit: held back because other apps' memory changed by {size} GB in {seconds} s.", { gap, ...change });
-  return t("The budget line is {gap} GB below your limit: held back because other apps' memory changed.", { gap });
+  if (change) return t("Ebb keeps the budget line {gap} GB below your limit, because other apps' memory changed by {size} GB in {seconds} s.", { gap, ...change });
+  return t("Ebb keeps the budget line {gap} GB below your limit, because other apps' memory changed.", { gap });
 };
 
 /** `nearMs` is how far a change may be from the cursor. */

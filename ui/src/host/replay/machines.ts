@@ -3,7 +3,7 @@ import type { GroupView } from "../../types";
 
 const GB = 2 ** 30;
 const member = (rank: number, host: string, total: number) => ({ rank, host, device: "cpu", threads: 8, total_bytes: total * GB });
-const share = { samples: 40, busy_ms: 930, wait_ms: 70, exchange_ms: 40, level: "normal", is_suspended: false } as const;
+const share = { samples: 40, busy_ms: 930, wait_ms: 70, exchange_ms: 40, peak_bytes: 0, others_bytes: 0, level: "normal", is_suspended: false } as const;
 
 export const machines: GroupView = {
   ranks: [
@@ -14,6 +14,25 @@ export const machines: GroupView = {
   changes: [
     { at_ms: 0, step: 0, message: "Training on 3 machines: studio (rank 0), air (rank 1), mini (rank 2)" },
     { at_ms: 128_000, step: 61, message: "rank 1 (air): Micro-batch reduced from 8 to 2: another app took 2.9 GB in 18 s" },
-    { at_ms: 164_000, step: 78, message: "rank 2 (mini) has freed its weights: its memory is short" },
+    { at_ms: 164_000, step: 78, message: "rank 2 (mini) has freed its weights, because its memory is short" },
   ],
+};
+
+/** When other apps took memory of air, and when mini freed its weights. */
+const [pressedMs, freedMs] = [128_000, 164_000];
+
+/** The memory of a rank over time: that of the recorded run, as large as this rank's. */
+export const machineArrays = (arrays: Record<string, number[]>, rank: number): [string, number[]][] => {
+  const { member, last } = machines.ranks.find(({ member }) => member.rank === rank)!;
+  const of = (name: string, i: number) => arrays[`memory.${name}`]![i]!;
+  const at = arrays["memory.at"]!;
+  const own = at.map((_, i) => of("state", i) + of("activations", i) + of("cached", i));
+  const highest = Math.max(...own, 1);
+  const isShort = (ms: number) => (rank === 1 && ms >= pressedMs) || (rank === 2 && ms >= freedMs);
+  /** How much more Ebb uses while memory is free. */
+  const more = [1, 1.8, 8][rank]!;
+  const ebb = at.map((ms, i) => (isShort(ms) ? 1 : more) * last.own_bytes * (own[i]! / highest));
+  const others = at.map((ms, i) => (isShort(ms) ? 0.72 : 0.4) * member.total_bytes * (0.9 + (0.1 * of("others", i)) / (of("others", 0) || 1)));
+  const budget = at.map((ms, i) => others[i]! + (isShort(ms) ? 1 : 1.2 * more) * last.budget_bytes);
+  return [["machine.at", at], ["machine.ebb", ebb], ["machine.others", others], ["machine.budget", budget]];
 };

@@ -1,7 +1,7 @@
-// Made-up results for the window in a plain browser. `?results=bad|regression|language|texts|
+// Made-up results for the window in a plain browser. `?results=bad|regression|language|chat|texts|
 // evaluating|missing|empty|version|moved` shows other cases, `?suspicious` labels that may be
 // wrong.
-import type { AnswerView, CommandError, ComparisonView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
+import type { AnswerView, CommandError, ComparisonView, ExportView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
 import type { ResultsHost } from "../results";
 import { picture } from "./standInPhoto";
 import { inspection, rows } from "./standInViews";
@@ -69,30 +69,34 @@ const language: ReportView = {
   note: "The model needs this many bits for one byte of unseen text; without a model, one byte takes 8 bits. 412 windows were evaluated.",
   curve: curve.map(([epoch, value]) => [epoch, 5 - 3 * value]), curve_title: "Bits per byte by epoch", best_epoch: 27,
 };
-const reports: Record<string, ReportView | null> = { bad, regression, language, texts, evaluating: null, empty: null, version: null, moved: null };
+const reports: Record<string, ReportView | null> = { bad, regression, language, chat: language, texts, evaluating: null, empty: null, version: null, moved: null };
 const problems: Record<string, CommandError> = {
   version: { code: "failed", message: "The checkpoint /Users/ada/Library/Application Support/Ebb/runs/2026-11-20-1322-img_caltech101_20/checkpoints/step-000480 has format 2, but this version of Ebb reads format 1; use the version of Ebb that wrote it" },
   moved: { code: "failed", message: "The data of this run, img_caltech101_20, was moved or deleted. Put it back, or locate its new folder." },
 };
 const judgements: Record<string, { level: string; text: string }> = {
   bad: { level: "warning", text: "Not learning: no better than guessing. The learning rate 1 is probably too high; 0.001 is usual." },
-  language: { level: "normal", text: "Learning: 2.13 bits per byte; guessing by byte frequency needs 4.45." },
+  chat: { level: "normal", text: "Learning: the model needs 2.13 bits per byte; a model that knows only the frequency of each byte needs 4.45." },
+  language: { level: "normal", text: "Learning: the model needs 2.13 bits per byte; a model that knows only the frequency of each byte needs 4.45." },
   regression: { level: "normal", text: "Better than always predicting the mean: the average error of calories is 80.1 instead of 89.5." },
 };
 const reported = state in reports ? reports[state]! : good;
 /** With the labels that may be wrong: the first mistakes, as in a real evaluation. */
 const shown: ReportView | null = reported && query.has("suspicious") ? { ...reported, suspicious: reported.mistakes.slice(0, 10), suspicious_count: 12 } : reported;
 /** Task and model of the other cases. */
-const kinds: Record<string, string> = { language: "Language model, Text-Mini", texts: "Text classification, Text-Mini", regression: "Image regression, ViT-Micro" };
+const kinds: Record<string, string> = { chat: "Language model, Qwen3 0.6B", language: "Language model, Text-Mini", texts: "Text classification, Text-Mini", regression: "Image regression, ViT-Micro" };
 const ofClasses: [string, string][] = [["Loss", state === "bad" ? "2.98" : "0.241"], ["Largest class alone", "7.4 %"], ["Top-5 accuracy", state === "bad" ? "28.4 %" : "99.2 %"], ["Macro F1", state === "bad" ? "3.1 %" : "92.8 %"]];
+/** Language models. */
+const writes = state === "language" || state === "chat";
 /** A language model has bits per byte instead of a loss. */
-const factsOf: Record<string, [string, string][]> = { language: [], regression: [["Loss", "0.418"]] };
-const ofTraining: [string, string][] = [["Trained for", "17:38"], ["Average speed", state === "language" ? "6,690 tokens/s" : "26.1 samples/s"], ["Largest footprint", "6.5 GB"], ["Micro-batch", "8 to 16"]];
+const factsOf: Record<string, [string, string][]> = { language: [], chat: [], regression: [["Loss", "0.418"]] };
+const ofTraining: [string, string][] = [["Trained for", "17:38"], ["Average speed", writes ? "6,690 tokens/s" : "26.1 samples/s"], ["Largest footprint", "6.5 GB"], ["Micro-batch", "8 to 16"]];
 const view: ResultsView = {
   run: { ...rows[2]!, unix_ms: Date.now() - 4e5, what: kinds[state] ?? rows[2]!.what },
-  task: state === "language" ? "language-model" : state === "texts" ? "text-classification" : "image-classification", sample: state === "language" ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
+  task: writes ? "language-model" : state === "texts" ? "text-classification" : "image-classification", sample: writes ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
   report: shown, evaluating: state === "evaluating" ? [96, 243] : null, problem: problems[state] ?? null,
   facts: [["Checkpoint", "epoch 27 of 30"], ...(factsOf[state] ?? ofClasses), ...ofTraining],
+  chats: state === "chat", has_base: state === "chat",
   judgement: judgements[state] ?? { level: "normal", text: "Better than guessing: 93.4 % right instead of 7.4 %." },
 };
 
@@ -127,9 +131,26 @@ const comparison: ComparisonView = {
   samples: "The runs share 1,190 samples; 25 are only in this run and 0 are only in the other run.",
 };
 
+/** For language models and others. */
+const exported: ExportView[] = [
+  { kind: "hugging_face", label: "Hugging Face folder", opens: "Python programs open it with the transformers library, and the Hugging Face hub takes it as it is." },
+  { kind: "gguf_f16", label: "GGUF, 16 bits", opens: "llama.cpp, LM Studio and Ollama run this file. It is nearly exact, and as large as the published weights. The folder contains a Modelfile for Ollama." },
+  { kind: "gguf_q8", label: "GGUF, 8 bits (Q8_0)", opens: "llama.cpp, LM Studio and Ollama run this file. It is half as large as with 16 bits, and hardly less accurate." },
+  { kind: "gguf_q4", label: "GGUF, 4 bits (Q4_K_M)", opens: "llama.cpp, LM Studio and Ollama run this file. It is a third as large as with 16 bits, and somewhat less accurate." },
+  { kind: "adapters", label: "Adapters for PEFT", opens: "Python programs load this small folder with the PEFT library, together with the weights that the run started from." },
+  { kind: "onnx", label: "ONNX", opens: "onnxruntime opens this file in Python, C++, C#, Java, JavaScript and Swift, without PyTorch." },
+  { kind: "core_ml", label: "Core ML", opens: "Xcode opens this package, and apps for Mac, iPhone and iPad run it through Core ML and Vision." },
+  { kind: "report_pdf", label: "Report as PDF", opens: "You can open this PDF in any browser, or in Preview on a Mac. You can print it and search its text." },
+  { kind: "report_png", label: "Report as PNG", opens: "Every image viewer and word processor opens this picture, which shows the loss curves and the memory use." },
+  { kind: "report_svg", label: "Report as SVG", opens: "Browsers and drawing programs open this page and print it sharply at any size." },
+  { kind: "curves_csv", label: "Curves as CSV", opens: "Numbers, Excel and pandas open this table of loss, learning rate and evaluations." },
+  { kind: "tensorboard", label: "Curves for TensorBoard", opens: "TensorBoard opens the folder that this event file is in." },
+  { kind: "run", label: "Export run", opens: "Ebb opens this file on another computer and can resume the run there: drop the file on the window, or choose “Import a run…” from the commands." },
+];
+
 const inputs: InputView[] = [];
 const add = (name: string, folder = false) => {
-  inputs.push({ id: inputs.length, name, folder });
+  inputs.push({ id: inputs.length, name, folder, questions: name.endsWith(".jsonl") });
   return inputs.at(-1)!;
 };
 
@@ -146,17 +167,7 @@ export const resultsHost: ResultsHost = {
   compare: async () => comparison,
   reveal: async () => {},
   locateData: async () => false,
-  exportChoices: async () => [
-    { kind: "hugging_face", label: "Hugging Face folder", opens: "Python programs open it with the transformers library, and the Hugging Face hub takes it as it is." },
-    { kind: "onnx", label: "ONNX", opens: "onnxruntime opens it in Python, C++, C#, Java, JavaScript and Swift, without PyTorch." },
-    { kind: "core_ml", label: "Core ML", opens: "Xcode opens this package, and apps for Mac, iPhone and iPad run it through Core ML and Vision." },
-    { kind: "report_pdf", label: "Report as PDF", opens: "You can open this PDF in any browser, or in Preview on a Mac. You can print it and search its text." },
-    { kind: "report_png", label: "Report as PNG", opens: "Every image viewer and word processor opens this page with curves and memory." },
-    { kind: "report_svg", label: "Report as SVG", opens: "Browsers and drawing programs open this page and print it sharply at any size." },
-    { kind: "curves_csv", label: "Curves as CSV", opens: "Numbers, Excel and pandas open this table of loss, learning rate and evaluations." },
-    { kind: "tensorboard", label: "Curves for TensorBoard", opens: "TensorBoard opens the folder that this event file is in." },
-    { kind: "run", label: "Export run", opens: "Ebb opens this file on another computer and can resume the run there: drop the file on the window, or choose “Import a run…” from the commands." },
-  ],
+  exportChoices: async () => exported.filter(({ kind }) => (writes ? !["onnx", "core_ml"].includes(kind) : !kind.startsWith("gguf") && kind !== "adapters")),
   exportRun: async () => {
     throw { code: "failed", message: "img_caltech101_20-onnx: Ebb may not write there. Choose another place. Nothing was written." };
   },
