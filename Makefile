@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: run test check test-long fuzz soak app docs check-macos lint fmt setup setup-test ui-test rust-test
+.PHONY: run test check test-long fuzz soak app docs check-macos check-format lint fmt setup setup-test ui-test rust-test
 
 export PATH := $(CURDIR)/.cache/node/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 step = @printf '== %s\n'
@@ -23,7 +23,9 @@ run: setup ui/dist/index.html
 	  echo '== no display: training the bundled sample in the terminal'; target/release/ebb train $(sample); \
 	fi
 
-test: setup-test ui-test lint check-macos rust-test
+# On Linux, the lints run on the code of a Mac only, and not on tests: `make check` runs them on all code of Linux, and
+# `make test-long` on the tests of a Mac. To compile all libraries for both takes too long.
+test: setup-test ui-test check-format check-macos rust-test
 
 # The quick gate: format, lints, the window's tests, unit tests and the rules of tests/tidy. No display, no built program. The
 # window's tests run only if a file that they read has changed since they passed.
@@ -33,7 +35,8 @@ check: setup-test $(ui_passed) lint
 
 # Slow tests that CI runs at night: every test of `make test` three times, 10,000 fault schedules, all faults of a disk, 1,000 kills
 # of the process, a minute of mutated files and a minute of fuzzing for each reader, 200 random schedules of groups, 100 killed
-# ranks, and runs under real memory pressure. Fuzzing needs a nightly compiler; scripts/fuzz installs one.
+# ranks, longer runs under scripted memory pressure, runs under real memory pressure, and type checks of the tests for Macs and of
+# the program for Intel Macs. Fuzzing needs a nightly compiler; scripts/fuzz installs one.
 test-long: setup-test ui/dist/index.html
 	$(step) 'running every test three times'
 	scripts/with-display cargo nextest run --release --workspace --stress-count 3
@@ -44,15 +47,20 @@ test-long: setup-test ui/dist/index.html
 	$(step) 'killing the training 1,000 times'
 	EBB_KILLS=1000 cargo nextest run --release --workspace -E 'test(/^random_kills::/)' --no-capture
 	$(step) 'simulating machines of ten sizes'
-	EBB_ALL_MACHINES=1 cargo nextest run --release --workspace -E 'test(machines_of_all_sizes)' --no-capture
+	EBB_ALL_MACHINES=1 EBB_SEEDS=3 cargo nextest run --release --workspace -E 'test(machines_of_all_sizes) | test(unseen_worlds)' --no-capture
 	$(step) 'reading mutated files for a minute each'
 	EBB_MUTATION_SECONDS=60 cargo nextest run --release --workspace -E 'binary(hostile_files)'
+	$(step) 'checking the tests for Macs, and the program for Intel Macs'
+	EBB_MACOS_TESTS=1 scripts/check-macos
+	EBB_MACOS_INTEL=1 scripts/check-macos
 	$(step) 'fuzzing every reader for a minute each, with a nightly compiler'
 	scripts/fuzz 60
 	$(step) 'training in groups with 200 random schedules'
 	EBB_GROUP_SCHEDULES=200 cargo nextest run --release --workspace -E 'test(/^distributed_random_schedules::/)' --no-capture
 	$(step) 'killing 100 ranks of groups'
 	EBB_RANK_KILLS=100 cargo nextest run --release --workspace -E 'test(/^killed_ranks::/)' --no-capture
+	$(step) 'training twice as long in splits and under scripted memory pressure'
+	EBB_SPLIT_STEPS=200 EBB_PRESSURE_STEPS=150 cargo nextest run --release --workspace -E 'test(/^(split_equivalence|pressure_invariance|recovery_steps)::/)' --no-capture
 	$(step) 'training under real memory pressure'
 	scripts/hog-trial 50
 	$(step) 'training in groups of processes: memory pressure, stopped ranks, and how exact, fast and polite they are'
@@ -107,9 +115,12 @@ ui-test: node_modules/.package-lock.json
 $(ui_passed): $(ui_tested)
 	@$(MAKE) --no-print-directory ui-test
 
-lint: ui/dist/index.html
-	$(step) 'checking format and lints'
+check-format:
+	$(step) 'checking the format'
 	cargo fmt --all --check
+
+lint: check-format ui/dist/index.html
+	$(step) 'checking lints'
 	cargo clippy --release --workspace --all-targets -- -D warnings
 
 check-macos: ui/dist/index.html

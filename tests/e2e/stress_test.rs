@@ -14,7 +14,7 @@ fn the_button_starts_and_ends_a_stress_test() {
     window.click("#stress-test");
     window.wait_for(
         "the button offers to give memory back",
-        "return /^Give .* back/.test(document.querySelector('#stress-test').textContent.trim()) || null",
+        "return /^End the test and free /.test(document.querySelector('#stress-test').textContent.trim()) || null",
     );
     assert_eq!(
         window.processes("ebb").len(),
@@ -40,7 +40,7 @@ fn the_button_starts_and_ends_a_stress_test() {
     });
     let reported = window.wait_for(
         "what the training did meanwhile",
-        "const reported = document.querySelector('#stress-result').textContent; return reported.startsWith('Gave back ') ? reported : null",
+        "const reported = document.querySelector('#stress-result').textContent; return reported.startsWith('The test freed ') ? reported : null",
     );
     let reported = reported.as_str().unwrap_or_default();
     let reactions = ["had enough memory", "reduced the micro-batch", "waited for"];

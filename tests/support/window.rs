@@ -185,8 +185,12 @@ impl Window {
         );
     }
 
-    /// Saves a screenshot, to be looked at.
-    pub fn screenshot(&self, name: &str) -> PathBuf {
+    /// Saves a screenshot in `target/screenshots`, to be looked at, if the environment variable
+    /// `EBB_SCREENSHOTS` is set. No test reads one, and each takes a part of a second.
+    pub fn screenshot(&self, name: &str) {
+        if std::env::var_os("EBB_SCREENSHOTS").is_none() {
+            return;
+        }
         let settled = "const [done] = arguments; Promise.all(document.getAnimations().map((a) => a.finished.catch(() => {}))) \
             .then(() => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(1), 50))))";
         self.run_async(settled, &json!([]));
@@ -214,7 +218,6 @@ impl Window {
         let path = folder.join(format!("{name}.png"));
         let png = decoded(answer.as_str().expect("a screenshot is text"));
         std::fs::write(&path, png).expect("it can be written");
-        path
     }
 
     /// Resizes the window, in pixels.

@@ -39,7 +39,7 @@ fn checkpointing_changes_no_loss_and_is_reported() {
 /// large enough that the activations of a block are more than the process's memory varies.
 fn predicted(home: &TestHome, blocks: &str) -> BTreeMap<u32, u64> {
     let line = format!(
-        "{PLAN} 12 --image-size 96 --checkpoint-blocks {blocks} --memory-script {{script}} --memory-script-by decision"
+        "{PLAN} 8 --image-size 96 --checkpoint-blocks {blocks} --memory-script {{script}} --memory-script-by decision"
     );
     let events = home.train(&line).expect_code(0).events();
     let peak = |event: &RunEvent| match event {

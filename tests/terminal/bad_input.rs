@@ -437,7 +437,7 @@ fn a_full_disk_fails_the_checkpoint_and_leaves_no_partial_file() {
     }
     if output.err.contains("the disk is full") {
         assert!(
-            output.err.contains("are free on this disk; free "),
+            output.err.contains("is free on this disk; free "),
             "{output:#?}"
         );
         let warning = output.err.find("two checkpoints of this run need");

@@ -24,7 +24,7 @@ fn gradients_are_measured_against_f64() {
 #[test]
 fn gradients_near_kinks_are_compared_on_equal_branches() {
     let home = TestHome::new();
-    for (precision, plain, max) in [("f32", 1e-5, 1e-5), ("bf16", 2e-2, 2e-2)] {
+    for (precision, plain, max) in [("f32", 0.0, 1e-5), ("bf16", 2e-2, 2e-2)] {
         let line = format!(
             "bench --gradients --workload resnet18 --batch 1 --device cpu --threads 2 --precision {precision}"
         );
@@ -32,8 +32,9 @@ fn gradients_near_kinks_are_compared_on_equal_branches() {
         let line: Value = serde_json::from_str(&output).expect("valid JSON");
         let same = &line["same_branches"];
         let number = |of: &Value, key: &str| of[key].as_f64().expect("a number");
-        // Some values of this sample are within rounding of a kink. Only the comparison with equal
-        // branches is meaningful.
+        // Some values of this sample are within rounding of a kink. In bf16, only the comparison
+        // with equal branches is meaningful; in f32, the branch of one value differs, which changes
+        // little.
         assert!(number(&line, "gradients") > plain, "{line}");
         assert!(number(same, "gradients") < max, "{line}");
         assert!(number(same, "other") > 0.0, "{line}");

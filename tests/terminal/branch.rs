@@ -87,8 +87,11 @@ fn settings_that_belong_to_the_weights_are_refused() {
         refused.expect_code(2);
         assert_eq!(home.leftover_files().len(), 1, "a run folder is left");
     };
-    check("model=vit_micro", "a branch keeps the network");
-    check("leave_out_classes=jay", "a branch keeps the network");
+    check("model=vit_micro", "the split cannot change in a branch");
+    check(
+        "leave_out_classes=jay",
+        "the split cannot change in a branch",
+    );
     check("epoch=3", "did you mean `epochs`?");
     check("epochs=0", "`epochs` is 0, but must be");
     check(

@@ -2,7 +2,7 @@
 //! within the context, and names what it cannot use.
 
 use crate::conversations::chats;
-use crate::support::TestHome;
+use crate::support::{EBB, TestHome};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -31,7 +31,11 @@ fn a_run_answers_in_turns_with_what_it_learned() {
         "What is 3 plus 0?\n/reset\nWhat is 3 plus 0?\n/quit\nSure?\n",
     );
     assert_eq!(forgotten.out, format!("{first}\n{first}\n"));
-    assert!(forgotten.err.contains("forgotten"), "{}", forgotten.err);
+    assert!(
+        forgotten.err.contains("new conversation"),
+        "{}",
+        forgotten.err
+    );
     let stopped = chat("--stop is", "What is 3 plus 0?\n");
     assert_eq!(stopped.out, "It \n");
     let cut = chat("--tokens 1", "What is 3 plus 0?\n");
@@ -55,6 +59,7 @@ fn a_model_folder_answers_the_same_for_the_same_seed() {
     assert_ne!(once, chat("--seed 4 --temperature 1.5"));
     chat("--quantize 8");
     chat("--quantize 4");
+    chat("--quantize nf4");
 }
 
 #[test]
@@ -76,7 +81,13 @@ fn a_long_conversation_stays_within_the_context() {
     let found = home
         .run_with_input("chat {model} --context 96 --tokens 16", long)
         .expect_code(0);
-    assert!(found.err.contains("80 of the 96 tokens"), "{}", found.err);
+    assert!(
+        found
+            .err
+            .contains("at most 80: a conversation and its answer share 96 tokens"),
+        "{}",
+        found.err
+    );
     assert_eq!(
         found.err.matches("this message").count(),
         1,
@@ -85,6 +96,42 @@ fn a_long_conversation_stays_within_the_context() {
     );
     let error = home.run("chat {model} --context 9000").expect_code(2).err;
     assert!(error.contains("reads at most 512 tokens"), "{error}");
+}
+
+/// The cache of a conversation would need twice the memory that the process may have.
+#[test]
+fn a_context_that_does_not_fit_into_memory_is_refused_before_it_is_filled() {
+    if !cfg!(target_os = "linux") {
+        return println!("skipped: this system does not count these limits");
+    }
+    let home = chats();
+    let path = home.path("model").join("config.json");
+    let config = fs::read_to_string(&path).expect("the fixture has it");
+    let long = config.replace(
+        "\"max_position_embeddings\": 512",
+        "\"max_position_embeddings\": 8000000",
+    );
+    assert_ne!(config, long);
+    fs::write(&path, long).expect("it can be written");
+    let chat = |context: &str| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "ulimit -d 1000000; exec \"$0\" \"$@\"", EBB, "chat"])
+            .arg(home.path("model"))
+            .args(["--tokens", "4", "--context", context])
+            .env("EBB_HOME", home.path("home"))
+            .stdin(Stdio::null());
+        let output = command.output().expect("sh starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), error)
+    };
+    let (code, error) = chat("8000000");
+    assert_eq!(code, Some(2), "{error}");
+    assert!(
+        error.contains("needs 1.9 GB of memory beside the weights, but only"),
+        "{error}"
+    );
+    assert_eq!(chat("4000"), (Some(0), String::new()));
 }
 
 #[test]
@@ -108,7 +155,7 @@ fn messages_and_models_that_cannot_be_used_are_named() {
     }
     let refused = |line: &str, code: i32| home.run(line).expect_code(code).err;
     let error = refused("chat {model} --quantize 5", 2);
-    assert!(error.contains("write 8 or 4"), "{error}");
+    assert!(error.contains("write 8, nf4 or 4"), "{error}");
     let error = refused("chat nothing", 1);
     assert!(error.contains("nothing"), "{error}");
 
@@ -223,7 +270,7 @@ fn ctrl_c_ends_an_answer_and_at_the_prompt_the_chat() {
     let stderr = child.stderr.as_mut().expect("it is piped");
     let read = BufReader::new(stderr).read_line(&mut line);
     read.expect("it answers the command");
-    assert!(line.contains("forgotten"), "{line}");
+    assert!(line.contains("new conversation"), "{line}");
     signal(&child, "-INT");
     assert_eq!(exit_code(&mut child), Some(0));
 }
@@ -237,7 +284,10 @@ fn a_system_prompt_that_is_too_long_is_named_instead_of_the_messages() {
     command.args(["--context", "96", "--tokens", "16", "--system", &long]);
     let error = crate::support::run_command(&mut command).expect_code(1).err;
     assert!(error.contains("the system prompt needs "), "{error}");
-    assert!(error.contains("80 of the 96 tokens"), "{error}");
+    assert!(
+        error.contains("at most 80: a conversation and its answer share 96 tokens"),
+        "{error}"
+    );
     // A message that would fit alone is not the only one to blame.
     let system = "x".repeat(40);
     let message = "y".repeat(40);

@@ -117,6 +117,25 @@ fn a_fine_tuned_model_is_exported_for_llama_cpp() {
         .expect_code(2)
         .err;
     assert!(error.contains("--weights is for GGUF files"), "{error}");
+    // The file is also a model to chat with, and to train again. It is no data.
+    let file = "{gguf/model-q8_0.gguf}";
+    for command in ["inspect", "plan", "train"] {
+        let error = home.run(&format!("{command} {file}")).expect_code(1).err;
+        let move_on = "not data. Open the texts or conversations to train on";
+        assert!(
+            error.contains("model-q8_0.gguf is a language model"),
+            "{error}"
+        );
+        assert!(
+            error.contains(move_on) && error.contains("--from FILE"),
+            "{error}"
+        );
+    }
+    let line = format!("chat {file} --tokens 8 --temperature 0");
+    home.run_with_input(&line, "What is 3 plus 0?\n")
+        .expect_code(0);
+    let line = format!("{{chats.jsonl}} --from {file} --adapter 2 --quantize nf4 --steps 2");
+    home.train(&line).expect_code(0);
 }
 
 #[test]
@@ -256,6 +275,82 @@ fn cut_and_left_out_conversations_are_counted() {
         "{all}"
     );
     assert!(all.contains("message 2 has the role \"narrator\""), "{all}");
+}
+
+/// Conversations whose roles are out of order, whose messages are empty, or that have a token for
+/// which the model has no weights.
+#[test]
+fn conversations_that_the_model_cannot_read_are_left_out_and_named() {
+    let home = chats();
+    let strict = "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Roles must alternate.') }}{% endif %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
+    home.file("model/chat_template.jinja", strict);
+    let path = home.path("model").join("tokenizer.json");
+    let tokenizer = fs::read_to_string(&path).expect("the fixture has it");
+    let mut tokenizer: Value = support::json(&tokenizer);
+    let mut extra = tokenizer["added_tokens"][0].clone();
+    extra["id"] = json!(430);
+    extra["content"] = json!("<|extra|>");
+    let added = tokenizer["added_tokens"].as_array_mut();
+    added.expect("it is a list").push(extra);
+    fs::write(&path, tokenizer.to_string()).expect("it can be written");
+    let twice = json!({"messages": [
+        {"role": "user", "content": "Hello."},
+        {"role": "user", "content": "What is 1 plus 0?"},
+        {"role": "assistant", "content": "It is 1."},
+    ]});
+    let twice = twice.to_string() + "\n";
+    let beyond = row(2).replace("What is", "What <|extra|> is");
+    let empty = row(3).replace("It is 3.", "").replace("Yes.", "");
+    home.file(
+        "chats.jsonl",
+        (0..80)
+            .map(row)
+            .chain([twice, beyond, empty])
+            .collect::<String>(),
+    );
+    let run = home.run(&format!("train {CHATS} --steps 2")).expect_code(0);
+    let all = run.out + &run.err;
+    for expected in [
+        "refuses it: Roles must alternate",
+        "(<|extra|>), for which the model has no weights",
+        "no answer",
+    ] {
+        assert!(all.contains(expected), "{expected}: {all}");
+    }
+}
+
+#[test]
+fn adapters_are_only_used_with_the_weights_that_they_were_trained_on() {
+    let home = chats();
+    home.train(&format!("{CHATS} --steps 2 --out {{runs}}"))
+        .expect_code(0);
+    let runs = runlog::RunStore::open(home.path("runs")).list();
+    let run = runs.expect("the runs can be listed").remove(0).path;
+    home.run(&format!(
+        "export {} {{peft}} --format adapters",
+        run.display()
+    ))
+    .expect_code(0);
+    let error = home
+        .run("train {chats.jsonl} --from {peft}")
+        .expect_code(1)
+        .err;
+    assert!(
+        error.contains("it holds adapters for another model"),
+        "{error}"
+    );
+    let base = run.join("published/model.safetensors");
+    let mut bytes = fs::read(&base).expect("the run has a copy");
+    *bytes.last_mut().expect("the file is not empty") ^= 1;
+    fs::write(&base, bytes).expect("the file can be written");
+    for command in ["chat", "evaluate", "resume"] {
+        let line = format!("{command} {}", run.display());
+        let error = home.run(&line).expect_code(1).err;
+        assert!(
+            error.contains("has changed since Ebb copied it"),
+            "{command}: {error}"
+        );
+    }
 }
 
 #[test]

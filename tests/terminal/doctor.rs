@@ -1,8 +1,29 @@
-//! `ebb doctor --json` and `--page`: what someone attaches to an issue.
+//! `ebb doctor`: the summary in the terminal, and `--json` and `--page`, which someone attaches to
+//! an issue.
 
 use crate::support::TestHome;
 use serde_json::Value;
 
+#[test]
+fn the_comparisons_are_counted_by_precision() {
+    let out = TestHome::new()
+        .run("doctor --device cpu --only linear")
+        .expect_code(0)
+        .out;
+    assert!(
+        out.contains("Device: cpu (") && out.contains("checks passed"),
+        "{out}"
+    );
+    for half in ["In bf16: ", "In f16: "] {
+        assert!(out.contains(half), "{out}");
+    }
+    let checks = out.split(": ").last().unwrap_or_default();
+    let numbers: Vec<&str> = checks.split([' ']).collect();
+    assert!(numbers.len() > 2 && numbers[0] == numbers[2], "{out}");
+    assert_ne!(numbers[0], "0", "{out}");
+}
+
+/// The only test that makes all comparisons, on the CPU: all of them pass.
 #[test]
 fn json_and_page_name_the_machine_and_every_comparison() {
     let home = TestHome::new();
@@ -36,6 +57,8 @@ fn json_and_page_name_the_machine_and_every_comparison() {
         assert!(list.is_some_and(Vec::is_empty), "the CPU has none of these");
     }
     let findings = report["findings"].as_array().expect("a list");
+    let failed: Vec<_> = findings.iter().filter(|it| it["passed"] != true).collect();
+    assert!(findings.len() > 1000 && failed.is_empty(), "{failed:#?}");
     let page = std::fs::read_to_string(home.path("page.html")).expect("the page was written");
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
     assert!(page.contains("<th>Device</th><td>cpu ("), "{page}");

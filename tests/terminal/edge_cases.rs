@@ -241,6 +241,10 @@ fn a_run_without_held_out_samples_warns_at_its_start() {
     let found = home.run("inspect {birds}").expect_code(0).out;
     let expected = "Held out: nothing, so no accuracy can be measured";
     assert!(found.contains(expected), "{found}");
+    let texts = "text,label\none text here,a\nanother text there,b\n";
+    std::fs::write(home.path("texts.csv"), texts).expect("it can be written");
+    let found = home.run("inspect {texts.csv}").expect_code(0).out;
+    assert!(found.contains(expected), "{found}");
     let line = "{birds} --image-size 16 --steps 1 --effective-batch 2";
     let events = home.train(line).expect_code(0).events();
     let warning = |event: &RunEvent| match event {

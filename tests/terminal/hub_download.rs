@@ -2,6 +2,7 @@
 //! checksums are verified, and nothing is downloaded without a request. The hub is a local server.
 
 use crate::support::{CommandOutput, TestHome, draw_classes, run_command};
+use runlog::RunEvent;
 use serde_json::{Value, json};
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
@@ -325,7 +326,11 @@ fn failed_downloads_suggest_a_remedy() {
         }
         assert!(home.runs().is_empty(), "no run was created");
     };
-    check(home.run(TRAIN), 2, &["set HF_ENDPOINT", "to download"]);
+    check(
+        home.run(TRAIN),
+        2,
+        &["set the environment variable HF_ENDPOINT", "to download"],
+    );
     let unreachable = Hub {
         address: "http://127.0.0.1:9".to_owned(),
         state: Arc::default(),
@@ -417,7 +422,7 @@ fn a_text_model_without_a_tokenizer_is_not_completely_downloaded() {
     let output = train_from_cache("bert").expect_code(2);
     for part in [
         "tiny/bert was downloaded by another program, but",
-        "has no tokenizer.json; download tokenizer.json too, or set HF_ENDPOINT",
+        "has no tokenizer.json; download tokenizer.json too, or set the environment variable HF_ENDPOINT",
     ] {
         assert!(output.err.contains(part), "{part}: {}", output.err);
     }
@@ -460,13 +465,50 @@ fn weights_and_tokens_are_not_sent_unencrypted_or_elsewhere() {
         let printed = output.out + &output.err;
         assert!(!printed.contains("hf_secret"), "{printed}");
     }
-    let is_text = |name: &str| name.ends_with(".json") || name.ends_with(".jsonl");
-    for file in files_below(&home.path("home")) {
-        if is_text(&file.to_string_lossy()) || file.ends_with("config.toml") {
-            let text = fs::read_to_string(&file).unwrap_or_default();
-            assert!(!text.contains("hf_secret"), "{}", file.display());
-        }
+    expect_nowhere(&home, "hf_secret");
+}
+
+/// No file of Ebb contains this text: no log, crash report, config or report.
+fn expect_nowhere(home: &TestHome, secret: &str) {
+    let files = files_below(&home.path("home"));
+    assert!(files.len() > 10, "{files:?}");
+    for file in files {
+        let bytes = fs::read(&file).expect("it can be read");
+        let mut parts = bytes.windows(secret.len());
+        let is_there = parts.any(|part| part == secret.as_bytes());
+        assert!(!is_there, "{}", file.display());
     }
+}
+
+#[test]
+fn the_crash_report_of_a_killed_run_has_no_token() {
+    let (hub, home) = (Hub::open(), birds());
+    let endless = TRAIN.replace("--steps 2", "--steps 100000 --json");
+    let mut command = hub.command(&home, &endless);
+    command.env("HF_TOKEN", "hf_secret");
+    let mut training = home.spawn(command);
+    training.until(|event| matches!(event, RunEvent::Step { step: 2, .. }));
+    training.signal("KILL");
+    assert_eq!(training.finish().0, None, "it was killed");
+    hub.change(|state| assert_eq!(state.authorization.as_deref(), Some("bearer hf_secret")));
+    let id = home.only_run().id();
+    let shown = home.run(&format!("runs show {id}")).expect_code(0);
+    let printed = shown.out + &shown.err;
+    assert!(printed.contains("the process exited"), "{printed}");
+    assert!(!printed.contains("hf_secret"), "{printed}");
+    expect_nowhere(&home, "hf_secret");
+}
+
+/// The file of the Hugging Face libraries has the token of their own hub.
+#[test]
+fn another_hub_does_not_get_the_token_in_the_file() {
+    let (hub, home) = (Hub::open(), birds());
+    let folder = home.path("huggingface");
+    fs::create_dir_all(&folder).expect("it can be made");
+    fs::write(folder.join("token"), "hf_stored\n").expect("it can be written");
+    hub.run(&home, TRAIN).expect_code(0);
+    hub.change(|state| assert_eq!(state.authorization, None));
+    expect_nowhere(&home, "hf_stored");
 }
 
 fn files_below(folder: &Path) -> Vec<PathBuf> {

@@ -14,7 +14,7 @@ fn each_default_is_printed_with_its_setting_until_it_is_set() {
     let open = train("");
     for wanted in [
         "Default: An image size of 32 px, because the images are no larger; --image-size sets another size",
-        "Default: Small crops, because the run is short; for larger crops, use --augment standard",
+        "Default: Ebb crops the images only a little, because the run is short; --augment standard crops more",
     ] {
         assert!(open.contains(wanted), "{wanted}: {open}");
     }

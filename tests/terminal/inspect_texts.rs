@@ -26,7 +26,7 @@ fn inspect_prints_columns_lengths_and_skipped_rows() {
         "Characters per text: median 21, 95th percentile 21, longest 21",
         "  ham       30\n  spam      10\n",
         "Held out: 20 % of each class, 8 texts, chosen by seed 7",
-        "Skipped 2 rows:\n  sms.tsv, line 41: it has no text\n  sms.tsv, line 42: this line has fewer cells than the other lines, which have 2\n",
+        "Skipped 2 rows:\n  sms.tsv, line 41: the row has no text\n  sms.tsv, line 42: this line has fewer cells than the other lines, which have 2\n",
     ] {
         assert!(words.contains(part), "{part}: {words}");
     }

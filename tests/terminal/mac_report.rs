@@ -181,33 +181,37 @@ sleep 5
 END
 "#;
 
+/// Runs a step with each of these shell scripts in place of Ebb at the same time: most of the time
+/// they sleep.
+#[cfg(not(target_os = "macos"))]
+fn run_at_once<const N: usize>(step: &str, stand_ins: [String; N]) -> [(CommandOutput, String); N] {
+    std::thread::scope(|scope| {
+        let run = |stand_in: String| scope.spawn(move || run_step_with(step, &stand_in));
+        let running = stand_ins.map(run);
+        running.map(|running| running.join().expect("the step was run"))
+    })
+}
+
 #[cfg(not(target_os = "macos"))]
 #[test]
 fn a_training_whose_memory_grows_fails_the_report() {
     let steady = TRAINS_ON.replace("GROWS", "").replace("END", "");
-    let outcome = run_step_with("leaks", &steady);
-    check_outcome(outcome, "leaks", "passed", "micro-batches: footprint");
     let grows = "x=$(head -c 120000000 /dev/zero | tr '\\0' a)";
     let growing = TRAINS_ON.replace("GROWS", grows).replace("END", "");
-    let outcome = run_step_with("leaks", &growing);
-    check_outcome(outcome, "leaks", "FAILED", "micro-batches: footprint");
-    let broken = "#!/bin/sh\nexit 1\n";
-    check_outcome(
-        run_step_with("leaks", broken),
-        "leaks",
-        "FAILED",
-        "0 micro-batches",
-    );
+    let broken = "#!/bin/sh\nexit 1\n".to_owned();
+    let [steady, growing, broken] = run_at_once("leaks", [steady, growing, broken]);
+    check_outcome(steady, "leaks", "passed", "micro-batches: footprint");
+    check_outcome(growing, "leaks", "FAILED", "micro-batches: footprint");
+    check_outcome(broken, "leaks", "FAILED", "0 micro-batches");
 }
 
 #[cfg(not(target_os = "macos"))]
 #[test]
 fn a_training_that_does_not_survive_memory_pressure_fails_the_report() {
     let survives = TRAINS_ON.replace("GROWS", "").replace("END", "");
-    let outcome = run_step_with("pressure", &survives);
-    let shown = "ended with code 0 after 130 steps and 1 decisions";
-    check_outcome(outcome, "pressure", "passed", shown);
     let ends = TRAINS_ON.replace("GROWS", "").replace("END", "exit 1");
-    let outcome = run_step_with("pressure", &ends);
-    check_outcome(outcome, "pressure", "FAILED", "ended with code 1");
+    let [survives, ends] = run_at_once("pressure", [survives, ends]);
+    let shown = "ended with code 0 after 130 steps and 1 decisions";
+    check_outcome(survives, "pressure", "passed", shown);
+    check_outcome(ends, "pressure", "FAILED", "ended with code 1");
 }

@@ -124,11 +124,11 @@ fn preferences_are_refused_with_settings_that_do_not_work() {
         ),
         (
             "{prefs.jsonl} --from {model} --adapter 4 --loss-on all",
-            "only the answers are compared",
+            "compare only the answers",
         ),
         (
             "{prefs.jsonl} --from {model} --adapter 4 --packing on",
-            "are not packed",
+            "cannot be packed",
         ),
         (
             "{chats.jsonl} --from {model} --adapter 4 --beta 0.2",
@@ -150,8 +150,8 @@ fn rows_that_are_no_preferences_are_named() {
     let shown = home.run("inspect {prefs.jsonl}").expect_code(0).out;
     for part in [
         "prefs.jsonl: 80 preferences",
-        "its chosen and its rejected answer are the same",
-        "it has no rejected answer",
+        "the chosen and the rejected answer are the same",
+        "the row has no rejected answer",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }

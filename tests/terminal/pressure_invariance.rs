@@ -1,6 +1,7 @@
 //! Other apps take and return memory during a run: the micro-batch size follows, and the
-//! losses stay the same.
+//! losses stay the same. `EBB_PRESSURE_STEPS` sets the number of steps.
 
+use crate::random_kills::setting;
 use crate::support::{TestHome, draw_classes, memory_script};
 use pressure::{Change, Level, Phase};
 use runlog::RunEvent;
@@ -8,6 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const GB: f64 = 1e9;
 const TOTAL_BYTES: u64 = 4_000_000_000;
+
+/// Steps of a run: in about half of them, the memory of other apps does not change any more.
+fn step_count() -> u64 {
+    setting("EBB_PRESSURE_STEPS", 60)
+}
+
 /// Milliseconds between script lines. Calm periods are measured on this clock.
 const LINE_MS: u64 = 250;
 
@@ -25,7 +32,7 @@ fn wave() -> Vec<f64> {
         .collect()
 }
 
-/// Events of 100 steps of 32 samples under a memory script.
+/// Events of steps of 32 samples under a memory script.
 fn trained(others: &[f64], options: &str) -> Vec<RunEvent> {
     let home = TestHome::new();
     // Enough images for the wave to fall into an epoch, not into the evaluation after it.
@@ -33,8 +40,9 @@ fn trained(others: &[f64], options: &str) -> Vec<RunEvent> {
     let others = others.iter().map(|gigabytes| (gigabytes * GB) as u64);
     home.file("script", memory_script(TOTAL_BYTES, LINE_MS, others));
     let line = format!(
-        "{{birds}} --image-size 16 --steps 100 --effective-batch 32 {options} \
-         --memory-script {{script}} --memory-script-by decision"
+        "{{birds}} --image-size 16 --steps {} --effective-batch 32 {options} \
+         --memory-script {{script}} --memory-script-by decision",
+        step_count()
     );
     home.train(&line).expect_code(0).events()
 }
@@ -111,7 +119,8 @@ fn steps(events: &[RunEvent]) -> Vec<(u64, f64)> {
 /// steps after it: each repetition counts.
 fn difference(calm: &[(u64, f64)], wavy: &[(u64, f64)], allowed: f64) -> (f64, Option<u64>) {
     let expected: BTreeMap<u64, f64> = calm.iter().copied().collect();
-    assert_eq!((calm.len(), expected.len()), (100, 100));
+    let steps = step_count() as usize;
+    assert_eq!((calm.len(), expected.len()), (steps, steps));
     let reached: BTreeSet<u64> = wavy.iter().map(|(step, _)| *step).collect();
     assert!(reached.iter().eq(expected.keys()), "{reached:?}");
     let differences = wavy
@@ -127,7 +136,7 @@ fn check_wave(options: &str, allowed: f64) {
     let (calm, wavy) = (trained(&[1.0], options), trained(&wave(), options));
     assert_follows_the_wave(&wavy);
     let (largest, over) = difference(&steps(&calm), &steps(&wavy), allowed);
-    println!("{options}: the losses of 100 steps differ by at most {largest:.2e}");
+    println!("{options}: losses differ by at most {largest:.2e}");
     println!("{:#?}", messages(&wavy));
     assert!(
         largest <= allowed,

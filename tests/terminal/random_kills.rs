@@ -4,20 +4,22 @@
 //! every other run other apps take all memory for a moment, so that kills also hit a run that is
 //! suspended.
 //!
-//! `EBB_KILLS` sets the number of kills, and `EBB_KILL_SEED` chooses the moments.
+//! Two runs train at the same time. `EBB_KILLS` sets the number of kills, and `EBB_KILL_SEED`
+//! chooses the moments.
 
 use crate::support::{TestHome, draw_classes, memory_script};
 use pressure::Change;
 use runlog::{RunEvent, RunFolder, RunStore, StopReason};
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const STEPS: u64 = 16;
 /// Steps between two checkpoints.
 const INTERVAL: u64 = 2;
-/// Kills in `make test`.
-const KILLS: u64 = 50;
+/// Kills in `make test`; `make test-long` kills more often.
+const KILLS: u64 = 25;
 /// With so many kills, some hit a suspended run.
 const MANY_KILLS: u64 = 200;
 /// Memory of the scripted machine.
@@ -26,6 +28,8 @@ const TOTAL_BYTES: u64 = 16_000_000_000;
 /// decides ten times per second.
 const CALM_DECISIONS: usize = 8;
 const SHORT_DECISIONS: usize = 4;
+/// Runs that train and are killed at the same time: each of them often waits for the disk.
+const WORKERS: usize = 2;
 /// How much longer a process lives that is suspended once.
 const SUSPENDED: Duration = Duration::from_millis(500);
 
@@ -148,11 +152,13 @@ fn is_suspended(log: &[RunEvent]) -> bool {
     suspended
 }
 
-/// The number of kills, and how many of them hit a suspended run.
+/// The number of kills, how many of them hit a suspended run, and the number of runs that have
+/// begun.
 #[derive(Default)]
 struct Kills {
-    all: u64,
-    suspended: u64,
+    all: AtomicU64,
+    suspended: AtomicU64,
+    runs: AtomicU64,
 }
 
 /// Each process of a run.
@@ -168,7 +174,7 @@ fn train_despite_kills(
     out: &str,
     process: &Process,
     state: &mut u64,
-    kills: &mut Kills,
+    kills: &Kills,
 ) {
     loop {
         let run = run_in(home, out);
@@ -198,10 +204,11 @@ fn train_despite_kills(
         let stderr = home.path("stderr");
         match training.finish().0 {
             None => {
-                kills.all += 1;
+                kills.all.fetch_add(1, Ordering::Relaxed);
                 let run = run_in(home, out);
                 let suspended = run.is_some_and(|run| is_suspended(&events(&run)));
-                kills.suspended += u64::from(suspended);
+                let suspended = u64::from(suspended);
+                kills.suspended.fetch_add(suspended, Ordering::Relaxed);
             }
             code => assert_eq!(
                 code,
@@ -213,21 +220,22 @@ fn train_despite_kills(
     }
 }
 
-#[test]
-fn kills_at_random_moments_cost_at_most_one_interval() {
-    let home = TestHome::new();
+/// A home with the images of the runs, and the script of a shortage. It is on a real disk, so that
+/// kills also hit a process that waits until a checkpoint is on the disk.
+fn home() -> TestHome {
+    let home = TestHome::on_disk();
     draw_classes(&home.path("birds"), &["jay", "owl"], 8);
-    let begin = Instant::now();
-    let (code, log) = home.start(&plan("first")).finish();
-    assert_eq!(code, Some(0), "{log:#?}");
-    let life = begin.elapsed();
-    let (wanted, mut state) = (setting("EBB_KILLS", KILLS), setting("EBB_KILL_SEED", 1));
     home.file("shortage", shortage());
-    let (mut kills, mut runs) = (Kills::default(), 0);
-    while kills.all < wanted {
-        runs += 1;
-        let out = format!("killed{runs}");
-        let process = if runs % 2 == 0 {
+    home
+}
+
+/// Trains runs to their end in spite of kills, until there were `wanted`. Each of them ends with
+/// the weights of an undisturbed run. An undisturbed process lives for about `life`.
+fn kill_runs(wanted: u64, seed: u64, life: Duration, kills: &Kills) {
+    let home = home();
+    while kills.all.load(Ordering::Relaxed) < wanted {
+        let run = kills.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        let process = if run.is_multiple_of(2) {
             Process {
                 life: life + SUSPENDED,
                 arguments: SHORTAGE,
@@ -238,18 +246,45 @@ fn kills_at_random_moments_cost_at_most_one_interval() {
                 arguments: "",
             }
         };
-        train_despite_kills(&home, &out, &process, &mut state, &mut kills);
+        let (out, whole) = (format!("killed{run}"), format!("whole{run}"));
+        let mut state = seed + (run << 32);
+        train_despite_kills(&home, &out, &process, &mut state, kills);
         let killed = run_in(&home, &out).expect("it is finished");
-        let whole = format!("whole{runs}");
         let line = format!("{} --replay {}", plan(&whole), killed.path.display());
         let (code, log) = home.start(&line).finish();
         assert_eq!(code, Some(0), "{log:#?}");
         let whole = run_in(&home, &whole).expect("it is finished");
         let same = last_checkpoint(&killed) == last_checkpoint(&whole);
-        assert!(same, "the weights of run {runs} differ");
+        assert!(same, "the weights of run {run} differ");
     }
-    let Kills { all, suspended } = kills;
+}
+
+#[test]
+fn kills_at_random_moments_cost_at_most_one_interval() {
+    let home = home();
+    let begin = Instant::now();
+    let (code, log) = home.start(&plan("first")).finish();
+    assert_eq!(code, Some(0), "{log:#?}");
+    let life = begin.elapsed();
+    let (wanted, seed) = (setting("EBB_KILLS", KILLS), setting("EBB_KILL_SEED", 1));
+    let kills = Kills::default();
+    thread::scope(|scope| {
+        let work = || kill_runs(wanted, seed, life, &kills);
+        let workers = [(); WORKERS].map(|()| scope.spawn(work));
+        for worker in workers {
+            if let Err(panic) = worker.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+    let Kills {
+        all,
+        suspended,
+        runs,
+    } = kills;
+    let (all, suspended, runs) = (all.into_inner(), suspended.into_inner(), runs.into_inner());
     println!("{all} kills in {runs} runs, {life:.1?} each; {suspended} hit a suspended run");
+    assert!(all >= wanted);
     assert!(
         suspended > 0 || wanted < MANY_KILLS,
         "no kill hit a suspended run"

@@ -196,5 +196,5 @@ fn a_training_may_look_for_its_learning_rate_first() {
     assert!((used / found - 1.0).abs() < 0.1, "{used} {found}");
     let line = format!("train {{birds}} {SMALL} --learning-rate 1e-3 --find-learning-rate");
     let refused = home.run(&line).expect_code(2).err;
-    assert!(refused.contains("give one of them"), "{refused}");
+    assert!(refused.contains("give only one of them"), "{refused}");
 }

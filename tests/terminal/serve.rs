@@ -327,7 +327,8 @@ fn the_answer_of_a_client_that_leaves_ends_early() {
         std::thread::sleep(Duration::from_millis(500));
         let log = server.process.stderr();
         let mut ends = log.lines().filter_map(|line| {
-            let end = line.strip_prefix("A client left. Its answer ended after ")?;
+            let end =
+                line.strip_prefix("A program closed its connection. Its answer ended after ")?;
             end.split(' ').next()?.parse::<u64>().ok()
         });
         ends.next_back().is_some_and(|tokens| tokens < MOST_TOKENS)

@@ -123,7 +123,7 @@ fn a_difference_between_processes_is_named() {
 
 /// The process of a rank.
 #[cfg(target_os = "linux")]
-pub fn process_of_rank(home: &TestHome, rank: usize) -> u32 {
+fn process_of_rank(home: &TestHome, rank: usize) -> u32 {
     find_rank(home, rank).expect("the rank runs")
 }
 

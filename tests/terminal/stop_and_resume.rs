@@ -16,10 +16,11 @@ fn is_step(wanted: u64) -> impl Fn(&RunEvent) -> bool {
     move |event| matches!(event, RunEvent::Step { step, .. } if *step == wanted)
 }
 
-/// Stops a training. Returns the step at which it says that it was stopped, and how long it took.
-fn stop(mut training: RunningTraining) -> (u64, Duration) {
+/// Stops a training by a signal. Returns the step at which it says that it was stopped, and how
+/// long it took.
+fn stop(mut training: RunningTraining, signal: &str) -> (u64, Duration) {
     let requested = Instant::now();
-    training.signal("INT");
+    training.signal(signal);
     let last = training.until(|event| matches!(event, RunEvent::Stopped { .. }));
     let took = requested.elapsed();
     println!("from request to saved checkpoint: {} ms", took.as_millis());
@@ -59,13 +60,17 @@ fn a_stop_is_saved_within_two_seconds_and_resumes() {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample/groceries");
     let mut training = home.start(&format!("train {sample} --steps 500"));
     training.until(is_step(3));
-    let (mut step, mut fastest) = stop(training);
+    let (mut step, mut fastest) = stop(training, "INT");
     let mut stops = 1;
     while fastest >= MAX_STOP && stops < STOPS {
-        let (next, took) = stop(resume(&home, step));
+        let (next, took) = stop(resume(&home, step), "INT");
         (step, fastest, stops) = (next, fastest.min(took), stops + 1);
     }
     assert!(fastest < MAX_STOP, "{fastest:?}");
+    // The system ends the process, and a closed terminal.
+    for signal in ["TERM", "HUP"] {
+        (step, _) = stop(resume(&home, step), signal);
+    }
 
     let training = resume(&home, step);
     training.signal("INT");

@@ -152,7 +152,7 @@ fn an_evaluation_suspends_and_starts_again() {
 /// slow, so that is an earlier step than the last one. The resumed run has the same results.
 #[test]
 fn a_run_stopped_while_suspended_resumes_from_its_checkpoint() {
-    let home = TestHome::new();
+    let home = TestHome::on_disk();
     home.file(
         "book.txt",
         "It rained all day and we stayed in. ".repeat(60),

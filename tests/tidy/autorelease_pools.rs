@@ -48,7 +48,14 @@ const WRAPPED: &[(&str, &[&str])] = &[
         "crates/trainer/src/session.rs",
         &["start", "confirm_gradients", "update", "gather_moments"],
     ),
-    ("crates/trainer/src/session/saving.rs", &["save"]),
+    (
+        "crates/trainer/src/session/saving.rs",
+        &["save_current", "postpone_best"],
+    ),
+    (
+        "crates/trainer/src/session/synchronize.rs",
+        &["synchronize"],
+    ),
     ("crates/trainer/src/session/training_device.rs", &["load"]),
     (
         "crates/trainer/src/train.rs",
@@ -60,7 +67,10 @@ const WRAPPED: &[(&str, &[&str])] = &[
         "crates/trainer/src/train/probe_memory.rs",
         &["probe_memory"],
     ),
-    ("crates/trainer/src/train_state.rs", &["new"]),
+    (
+        "crates/trainer/src/train_state.rs",
+        &["without_moments", "begin_moments"],
+    ),
     (
         "crates/trainer/src/trained_model.rs",
         &["load", "free_unused_memory", "sum_over"],

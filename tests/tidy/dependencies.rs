@@ -93,6 +93,61 @@ fn a_planted_library_is_named() {
     assert_eq!(unused(manifest, &[code]), ["planted"]);
 }
 
+/// The folders that contain fonts, below `folder`.
+fn folders_with_fonts(folder: &Path, found: &mut BTreeSet<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("it can be read") {
+        let path = entry.expect("it can be read").path();
+        let kind = path.extension().unwrap_or_default();
+        if path.is_dir() {
+            folders_with_fonts(&path, found);
+        } else if ["otf", "ttf", "ttc", "woff", "woff2"]
+            .iter()
+            .any(|font| kind == *font)
+        {
+            found.insert(folder.to_owned());
+        }
+    }
+}
+
+/// Folders with fonts whose licence, `OFL.txt` beside them, the script does not copy.
+fn fonts_without_licence(folders: &BTreeSet<PathBuf>, script: &str) -> Vec<String> {
+    let missing = folders.iter().filter(|folder| {
+        let copy = format!("cp {}/OFL.txt ", folder.display());
+        !script.contains(&copy) || !root().join(folder).join("OFL.txt").is_file()
+    });
+    missing
+        .map(|folder| {
+            format!(
+                "no bundle has the licence of the fonts in {}",
+                folder.display()
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn every_font_has_its_licence_in_a_bundle() {
+    let mut folders = BTreeSet::new();
+    for folder in ["crates", "src-tauri", "ui/src", "sample", "icons", "linux"] {
+        folders_with_fonts(&root().join(folder), &mut folders);
+    }
+    let below = |path: &PathBuf| path.strip_prefix(root()).map(Path::to_owned);
+    let folders: BTreeSet<PathBuf> = folders.iter().flat_map(below).collect();
+    assert!(
+        folders.contains(Path::new("crates/runlog/assets")),
+        "{folders:?}"
+    );
+    let script = text(&root().join("scripts/third-party-licences"));
+    none(&fonts_without_licence(&folders, &script));
+    let planted = BTreeSet::from([PathBuf::from("ui/src/fonts")]);
+    assert_eq!(fonts_without_licence(&planted, &script).len(), 1);
+    // Every bundle contains the folder that the script writes.
+    let bundle = text(&root().join("scripts/bundle"));
+    let resources = r#"'{"bundle":{"resources":{"target/licences/":"licences/"}}}'"#;
+    assert!(bundle.contains(resources));
+    assert_eq!(bundle.matches("--config \"$licences\"").count(), 2);
+}
+
 /// The packages that a file imports.
 fn imported(code: &str) -> BTreeSet<String> {
     let imports = code.lines().filter_map(|line| {

@@ -17,6 +17,7 @@ mod dependencies;
 mod durable_files;
 mod trainer_exports;
 mod tuple_arguments;
+mod unsafe_code;
 mod without_window;
 mod words;
 

@@ -12,7 +12,6 @@ const LIBRARIES: &[&str] = &[
     "mac_notification_sys",
     "notify",
     "objc2",
-    "objc2_core_foundation",
     "objc2_core_graphics",
     "objc2_foundation",
     "tauri",
