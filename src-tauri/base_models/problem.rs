@@ -16,7 +16,7 @@ impl Problem {
     /// The look-up or the download panicked.
     pub fn internal() -> Self {
         Problem {
-            sentence: "An internal error occurred: the look-up broke off. Try again.".to_owned(),
+            sentence: "The look-up or the download stopped unexpectedly. Try again.".to_owned(),
             needs_token: false,
         }
     }

@@ -84,7 +84,7 @@ fn a_long_conversation_stays_within_the_context() {
     assert!(
         found
             .err
-            .contains("at most 80: a conversation and its answer share 96 tokens"),
+            .contains("at most 80: a conversation and its answer together may have at most 96"),
         "{}",
         found.err
     );
@@ -285,7 +285,7 @@ fn a_system_prompt_that_is_too_long_is_named_instead_of_the_messages() {
     let error = crate::support::run_command(&mut command).expect_code(1).err;
     assert!(error.contains("the system prompt needs "), "{error}");
     assert!(
-        error.contains("at most 80: a conversation and its answer share 96 tokens"),
+        error.contains("at most 80: a conversation and its answer together may have at most 96"),
         "{error}"
     );
     // A message that would fit alone is not the only one to blame.

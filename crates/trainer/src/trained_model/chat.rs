@@ -340,7 +340,7 @@ fn room_for_prompt(room: Room, tokens: usize) -> usize {
 fn too_many_tokens(room: Room, with: &str, needed: usize, most: usize) -> String {
     let [needed, most, all] = [needed, most, room.tokens].map(|it| it as u64);
     format!(
-        "needs {} tokens{with}, but may have at most {}: a conversation and its answer share {} tokens",
+        "needs {} tokens{with}, but may have at most {}: a conversation and its answer together may have at most {} tokens",
         format_count(needed),
         format_count(most),
         format_count(all)

@@ -33,7 +33,7 @@ pub struct QuestionModel {
     tokenizer: Tokenizer,
     /// The token before a question. Published weights get the one that their tokenizer puts before
     /// every text, as in lm-evaluation-harness; a model that was trained from random weights gets
-    /// the one between documents.
+    /// the token that separates documents.
     first: Option<u32>,
     /// Most tokens that it reads.
     limit: usize,

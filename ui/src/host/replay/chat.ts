@@ -24,7 +24,7 @@ export const chatHost: ChatHost = {
   begin: async (_run, { base }) => answers.push({ asked: 0, text: base ? texts.base : texts.trained }) - 1,
   answer: async (number): Promise<ChatAnswerView> => {
     const one = answers[number]!;
-    if (refuse) return { text: "", is_done: true, notes: [], problem: "This message needs 5,120 tokens, but may have at most 3,072: a conversation and its answer share 4,096 tokens; shorten it." };
+    if (refuse) return { text: "", is_done: true, notes: [], problem: "This message needs 5,120 tokens, but may have at most 3,072: a conversation and its answer together may have at most 4,096 tokens; shorten it." };
     one.asked += 1;
     const words = one.text.split(" ");
     const shown = slow && one.asked < 1000 ? 4 : 4 * one.asked;
