@@ -202,7 +202,7 @@ fn print_kernels(kernels: &[KernelReport]) {
     let slowest = slowest(kernels);
     if !slowest.is_empty() {
         out!(
-            "The slowest kernels, each with its launch and the wait for the GPU: {}",
+            "The slowest kernels (times include launch and wait for the GPU): {}",
             slowest.join(", ")
         );
     }

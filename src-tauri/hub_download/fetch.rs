@@ -297,7 +297,7 @@ impl<'a> Hub<'a> {
                 }
                 Ok(Err(error)) => break Some(error.to_string()),
                 Err(RecvTimeoutError::Timeout) if newest.elapsed() < SILENCE => {}
-                Err(_) => break Some("the connection is silent".to_owned()),
+                Err(_) => break Some("the hub sends no data".to_owned()),
             }
         };
         ::disk::sync(&to).map_err(disk(draft))?;

@@ -128,7 +128,7 @@ fn a_context_that_does_not_fit_into_memory_is_refused_before_it_is_filled() {
     let (code, error) = chat("8000000");
     assert_eq!(code, Some(2), "{error}");
     assert!(
-        error.contains("needs 1.9 GB of memory beside the weights, but only"),
+        error.contains("needs 1.9 GB of memory besides the weights, but only"),
         "{error}"
     );
     assert_eq!(chat("4000"), (Some(0), String::new()));

@@ -95,7 +95,7 @@ fn a_resumed_run_starts_with_its_last_micro_batch_size() {
     assert_eq!(code, Some(0), "{events:#?}");
     let (first, reason) = decided(&events)[0];
     assert_eq!(first, size, "{reason}");
-    assert!(reason.starts_with("as before, "), "{reason}");
+    assert!(reason.starts_with("same size as before, "), "{reason}");
     let micro_batches = &steps(&events)[0].2;
     assert_eq!(micro_batches[0], size, "{micro_batches:?}");
 
@@ -121,7 +121,7 @@ fn a_run_resumed_before_the_short_last_batch_of_an_epoch_keeps_its_size() {
     assert_eq!(code, Some(0), "{events:#?}");
     let (first, reason) = decided(&events)[0];
     assert_eq!(first, size, "{reason}");
-    assert!(reason.starts_with("as before, "), "{reason}");
+    assert!(reason.starts_with("same size as before, "), "{reason}");
     let steps = steps(&events);
     assert_eq!(steps[0].2.iter().sum::<u32>(), 8, "{steps:?}");
     assert_eq!(steps[1].2[0], size, "{steps:?}");

@@ -406,7 +406,7 @@ impl Choices {
                 };
                 let shown: String = text.chars().take(40).collect();
                 Err(format!(
-                    "has the answer {shown:?}, which is none of its choices ({known})"
+                    "has the answer {shown:?}, which is not among its choices ({known})"
                 ))
             }
         }

@@ -75,7 +75,7 @@ pub(crate) fn apply(
         .collect();
     Some(UsedLists {
         files: lists.len() as u64,
-        note: format!("The lists {} name the images of each split.", names(&lists)),
+        note: format!("The images of each split are listed in {}.", names(&lists)),
     })
 }
 

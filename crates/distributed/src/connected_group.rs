@@ -117,11 +117,11 @@ impl ConnectedGroup {
         };
         let seconds = |ms: u64| ms as f64 / 1e3;
         Err(disagreement(format!(
-            "a silent machine counts as failed after {} s at {}, but after {} s at {}; set {PATIENCE_VARIABLE} to the same number everywhere",
-            seconds(first),
+            "{} treats a silent machine as failed after {} s, but {} after {} s; set {PATIENCE_VARIABLE} to the same number everywhere",
             self.members[0],
-            seconds(silences_ms[other]),
-            self.members[other]
+            seconds(first),
+            self.members[other],
+            seconds(silences_ms[other])
         )))
     }
 

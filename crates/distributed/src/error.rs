@@ -34,7 +34,7 @@ pub enum GroupError {
     #[error("{0}")]
     Unavailable(String),
     /// A message or a sum could not be exchanged.
-    #[error("the connection of the machines failed: {0}")]
+    #[error("the connection between the machines failed: {0}")]
     Connection(String),
     /// A rank ended, or the connection to it is lost.
     #[error("{0} ended or can no longer be reached")]

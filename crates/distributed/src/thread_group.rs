@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(join_with_silences(&[7, 7, 7]), [None, None, None]);
         let host = crate::host_name::host_name();
         let expected = format!(
-            "the machines disagree: a silent machine counts as failed after 60 s at rank 0 ({host}), but after 5 s at rank 2 ({host}); set EBB_GROUP_PATIENCE to the same number everywhere"
+            "the machines disagree: rank 0 ({host}) treats a silent machine as failed after 60 s, but rank 2 ({host}) after 5 s; set EBB_GROUP_PATIENCE to the same number everywhere"
         );
         for error in join_with_silences(&[60, 60, 5]) {
             assert_eq!(error.as_deref(), Some(&*expected));

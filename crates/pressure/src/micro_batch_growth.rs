@@ -117,7 +117,7 @@ pub(crate) fn start(ctx: &DecisionContext, track: &Track) -> Option<RuleOutcome>
     };
     let size = ctx.largest_within(track, available).clamp(1, most.max(1));
     let as_before = if size == track.earlier_size {
-        "as before, "
+        "same size as before, "
     } else {
         ""
     };

@@ -312,7 +312,7 @@ settings! {
     sharding: ShardingChoice = { Allowed::Words(ShardingChoice::WORDS), Compute, flag: "sharding" "auto|none|optimizer", default: "auto" };
     /// After how many steps several machines exchange their weights (DiLoCo). With 1, they exchange
     /// their gradients in each step, and the result is that of one machine. With a larger number,
-    /// each machine makes steps of its own in between, which needs less of the network, but changes
+    /// each machine takes its own steps in between, which causes less network traffic, but changes
     /// the training
     sync_every: u64 = { Allowed::Integer(1, 1_000_000), Compute, flag: "sync-every" "STEPS", default: "1" };
     /// Maximum number of samples to evaluate at once during training

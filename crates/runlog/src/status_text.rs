@@ -198,7 +198,7 @@ pub(crate) fn stopped_detail(
             format!("Best held-out accuracy: {accuracy} at step {step}.")
         }
         (StopReason::Finished, None) if step < planned => format!(
-            "Ended before step {}, because the evaluations were no better.",
+            "Ended before step {}, because the evaluations no longer improved.",
             format_count(planned)
         ),
         (StopReason::Finished, None) => format!("All {} steps are done.", format_count(step)),
@@ -288,7 +288,7 @@ mod tests {
         check(StopReason::Finished, "All 7 steps are done.");
         assert_eq!(
             stopped_detail(7, 1200, StopReason::Finished, None),
-            "Ended before step 1,200, because the evaluations were no better."
+            "Ended before step 1,200, because the evaluations no longer improved."
         );
         let killed = CheckpointRecord {
             at_ms: 0,

@@ -304,7 +304,7 @@ impl RunGroup {
         if recorded != size {
             let processes = |count: usize| counted(count as u64, "process", "processes");
             let message = format!(
-                "the recorded run was trained in {}, but this run is in {}; start as many processes as the recorded run had",
+                "the recorded run had {}, but this run has {}; start as many processes as the recorded run had",
                 processes(recorded),
                 processes(size)
             );

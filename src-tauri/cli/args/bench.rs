@@ -98,7 +98,7 @@ pub enum Convolutions {
     /// The faster method for each shape, as measured on this GPU
     #[default]
     Measured,
-    /// With columns in memory
+    /// With columns in memory (im2col)
     Columns,
     /// Without columns
     Direct,

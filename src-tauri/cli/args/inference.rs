@@ -23,8 +23,8 @@ pub struct Evaluate {
     /// edges and colors of images, or of the n-grams of texts
     #[arg(long)]
     pub baseline: bool,
-    /// List the choices in the question with letters, and compare the likelihoods of the letters
-    /// instead of the choices
+    /// In the question, list the choices as A, B, C; compare the likelihoods of the letters instead
+    /// of the choices
     #[arg(long)]
     pub letters: bool,
     /// Compare only the part of each answer that this regular expression matches; if the expression

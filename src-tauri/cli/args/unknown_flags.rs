@@ -8,7 +8,7 @@ use runlog::nearest;
 const INSTEAD: [(&str, &str); 2] = [
     (
         "--name",
-        "a run has the name of its data; rename the run in the window, or tag it: ebb runs tag RUN +TAG",
+        "Ebb names a run after its data; rename the run in the window, or tag it: ebb runs tag RUN +TAG",
     ),
     (
         "--host",

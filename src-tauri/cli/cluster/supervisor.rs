@@ -262,7 +262,9 @@ impl Supervisor {
             match child.try_wait() {
                 Ok(Some(status)) => break status,
                 Ok(None) => {}
-                Err(error) => return Err(Failure::new(format!("mpirun is lost: {error}"))),
+                Err(error) => {
+                    return Err(Failure::new(format!("mpirun cannot be observed: {error}")));
+                }
             }
             if self.run.is_none() {
                 self.run = reported_run(&self.report);

@@ -29,7 +29,8 @@ export const tint = (plot: Plot, top: number, bottom: number) => {
   }
 };
 
-/** Marks start and end of the stress tests at the foot of the memory panel. */
+/** Marks start and end of the stress tests at the foot of the memory panel. The words stay inside
+ * the plot. */
 export const stressTests = (plot: Plot) => {
   const { ctx, scene } = plot;
   const bottom = plot.top + plot.height;
@@ -43,8 +44,9 @@ export const stressTests = (plot: Plot) => {
     ctx.strokeStyle = scene.colors.bg;
     ctx.lineWidth = 3;
     const text = t("stress test, {size}", { size: size(bytes) });
-    ctx.strokeText(text, left + 2, bottom - 7);
-    ctx.fillText(text, left + 2, bottom - 7);
+    const start = Math.min(left, plot.left + plot.width - ctx.measureText(text).width - 4) + 2;
+    ctx.strokeText(text, start, bottom - 7);
+    ctx.fillText(text, start, bottom - 7);
   }
 };
 

@@ -148,6 +148,7 @@ export class ShownRun {
 
   /** A stress test holds memory now. */
   stressed(bytes: number) {
+    if (!this.newest) return; // the time of the run is not known yet
     const last = this.#stressed.at(-1);
     const goesOn = last && last.bytes === bytes && this.nowMs - last.toMs < 2000;
     const span = { fromMs: goesOn ? last.fromMs : this.nowMs, toMs: this.nowMs, bytes };

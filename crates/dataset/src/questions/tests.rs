@@ -117,15 +117,15 @@ fn rows_that_cannot_be_used_are_named() {
         (r#"{"question":"Q","choices":["x","y"]}"#, "has no answer"),
         (
             r#"{"question":"Q","choices":["x","y"],"answer":2}"#,
-            r#"has the answer "2", which is none of its choices (A to B, or 0 to 1)"#,
+            r#"has the answer "2", which is not among its choices (A to B, or 0 to 1)"#,
         ),
         (
             r#"{"question":"Q","choices":["x","y"],"answer":-1}"#,
-            "none of its choices",
+            "not among its choices",
         ),
         (
             r#"{"question":"Q","choices":{"text":["x","y"],"label":["1","2"]},"answer":"E"}"#,
-            "none of its choices (1, 2)",
+            "not among its choices (1, 2)",
         ),
         (
             r#"{"question":"Q","choices":["x"],"answer":0}"#,

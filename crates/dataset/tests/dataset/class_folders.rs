@@ -303,7 +303,7 @@ fn the_lists_of_food_101_name_the_images_of_each_split() {
     let found = folder.inspect();
     assert_eq!(classes(&found), ["apple_pie 8/2/2", "bibimbap 8/2/2"]);
     assert_eq!(found.ignored.other, 1, "the names of the classes");
-    let note = "The lists meta/train.txt and meta/test.txt name the images of each split.";
+    let note = "The images of each split are listed in meta/train.txt and meta/test.txt.";
     assert!(found.notes.contains(&note.to_owned()), "{:?}", found.notes);
     let tested = found.files.iter().filter(|file| file.split == Split::Test);
     let tested: Vec<&Path> = tested.map(|file| file.path.as_path()).collect();

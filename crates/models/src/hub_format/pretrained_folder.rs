@@ -50,7 +50,7 @@ impl HubFolder {
         }
         let Some(config) = JsonConfig::read(folder, CONFIG)? else {
             let next = if folder.join(ADAPTER_CONFIG).is_file() {
-                "it holds adapters for another model; merge them into this model first, and choose the merged folder"
+                "it holds adapters for another model; merge them into that model first, and choose the merged folder"
             } else {
                 "choose a folder in the format of the Hugging Face hub"
             };

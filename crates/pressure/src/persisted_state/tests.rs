@@ -114,7 +114,11 @@ fn the_next_run_starts_with_the_earlier_size() {
     let (state, model) = through_json(&saved).restore();
     let (state, model, first) = step(ROOMY, 7, state, model);
     assert_eq!((first.micro_batch, first.change), (last, Change::Start));
-    assert!(first.reason.starts_with("as before, "), "{}", first.reason);
+    assert!(
+        first.reason.starts_with("same size as before, "),
+        "{}",
+        first.reason
+    );
     let (again, saved) = run(ROOMY, (state, model));
     assert_eq!(again, vec![last; again.len()], "no size is tried again");
     assert_eq!(saved.micro_batch(kind()), last);

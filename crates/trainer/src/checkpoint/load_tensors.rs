@@ -39,7 +39,7 @@ pub(super) fn load_tensors(
         if bytes.is_none_or(|bytes| start.checked_add(bytes) != Some(end)) {
             return Err(TrainError::TensorMismatch {
                 path: path.to_owned(),
-                problem: format!("the length of {name} is not that of its shape"),
+                problem: format!("the length of {name} does not match its shape"),
             });
         }
         let data = read_at(&mut file, begin + start as u64, end - start).map_err(at(path))?;

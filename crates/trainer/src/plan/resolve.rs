@@ -270,12 +270,12 @@ impl Plan {
             let (key, allowed) = if tuning.is_some() {
                 (
                     "adapter_rank",
-                    "preferences are learned by adapters, because Ebb compares the model with the same model without adapters; add --adapter RANK",
+                    "preferences need adapters, because Ebb compares the model with the same model without adapters; add --adapter RANK",
                 )
             } else {
                 (
                     "from",
-                    "preferences fine-tune a model with adapters; add --from MODEL --adapter RANK",
+                    "preferences need a pretrained model with adapters; add --from MODEL --adapter RANK",
                 )
             };
             return Err(invalid_setting(key, "none", allowed));
@@ -315,7 +315,7 @@ fn check_sync_every(
     let problem = if config.exchange == Some(ExchangeChoice::Bf16) {
         "machines that synchronize every few steps exchange no gradients; leave out --exchange bf16"
     } else if config.sharding == Some(ShardingChoice::Optimizer) {
-        "machines that synchronize every few steps need the whole optimizer state each; leave out --sharding optimizer"
+        "if machines synchronize every few steps, each needs the whole optimizer state; leave out --sharding optimizer"
     } else if precision.loss_scale().is_some() {
         "the loss scale of --precision f16 would differ between machines; use --precision f32 or bf16"
     } else if optimizer == OptimizerKind::AdamW8bit {

@@ -95,7 +95,7 @@ impl Room {
                 key: "context",
                 value: wanted.to_string(),
                 allowed: format!(
-                    "a conversation of this length needs {needed} of memory beside the weights, but only {available} is available to Ebb, enough for {enough}; close other apps, or choose fewer tokens"
+                    "a conversation of this length needs {needed} of memory besides the weights, but only {available} is available to Ebb, enough for {enough}; close other apps, or choose fewer tokens"
                 ),
             });
         }
@@ -105,7 +105,7 @@ impl Room {
         let needed = needed(LEAST_TOKENS);
         Err(TrainError::NotTrainable {
             message: format!(
-                "there is no memory for a conversation: one of {LEAST_TOKENS} tokens needs {needed} beside the weights, but only {available} is available to Ebb; close other apps, choose a smaller model, or quantize a model folder with --quantize"
+                "there is no memory for a conversation: one of {LEAST_TOKENS} tokens needs {needed} besides the weights, but only {available} is available to Ebb; close other apps, choose a smaller model, or quantize a model folder with --quantize"
             ),
         })
     }

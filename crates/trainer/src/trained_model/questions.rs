@@ -273,7 +273,7 @@ impl QuestionModel {
                 let limit = format_count(self.limit as u64);
                 let choice = letter(index);
                 return Ok(Err(format!(
-                    "has a choice {choice} of more than the {limit} tokens that the model reads"
+                    "has a choice {choice} with more tokens than the {limit} that the model reads"
                 )));
             }
             ids.drain(..excess);

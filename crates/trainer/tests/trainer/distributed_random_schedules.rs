@@ -560,7 +560,7 @@ fn a_replayed_group_repeats_the_bits() {
     let alone = crate::distributed_runs::train_replay(&config, RunGroup::default(), Some(replay));
     let error = alone.error();
     assert!(
-        error.contains("was trained in 2 processes, but this run is in 1 process"),
+        error.contains("the recorded run had 2 processes, but this run has 1 process"),
         "{error}"
     );
 }

@@ -22,7 +22,7 @@ const show = (part: Partial<HubModelView>) => {
   if (lookedUp) lookedUp = { ...lookedUp, problem: null, ...part };
 };
 const offline = "config.json could not be downloaded from https://huggingface.co: the host was not found; check the network, then try again, and the download continues";
-const broken = "model.safetensors could not be downloaded from https://huggingface.co: the connection is silent; check the network, then try again, and the download continues";
+const broken = "model.safetensors could not be downloaded from https://huggingface.co: the hub sends no data; check the network, then try again, and the download continues";
 
 const offer = (token: string): Partial<HubModelView> => {
   if (kind === "none") return { step: "failed", problem: "https://huggingface.co answered 404 for org/nothing: the hub has no such model or file; check the spelling of the name" };
