@@ -28,6 +28,7 @@ impl Access {
     ///
     /// # Errors
     /// As [`Access::from_environment`].
+    #[cfg(any(feature = "desktop", test))]
     pub fn new(endpoint: &str, token: &str) -> Result<Self, HubError> {
         let (_, is_local) = checked(endpoint)?;
         let given = Some(token.trim()).filter(|token| !token.is_empty());

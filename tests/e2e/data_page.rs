@@ -77,7 +77,7 @@ fn the_data_page_shows_samples_and_problems_and_changes_the_plan() {
     let left_out = window.wait_for(
         "the duplicates",
         "const label = document.querySelector('#data-duplicates label')?.textContent ?? ''; \
-         return Number(label.match(/stays, (\\d+) image/)?.[1]) || null",
+         return Number(label.match(/one of each group .(\\d+) image/)?.[1]) || null",
     );
     let left_out = left_out.as_u64().expect("a count");
     window.wait_for(

@@ -13,7 +13,7 @@ fn a_terminal_run_appears_live() {
     let window = Window::open(&["app"], home.path());
     window.wait_for(
         "the list is empty",
-        "return document.body.textContent.includes('None yet') || null",
+        "return document.body.textContent.includes('No runs yet') || null",
     );
     let mut terminal = Command::new(env!("CARGO_BIN_EXE_ebb"))
         .arg("train")

@@ -106,7 +106,7 @@ fn questions_that_cannot_be_used_are_named_with_their_lines() {
     for part in [
         "line 4: this row has no answer",
         "line 5: this row has the answer \"E\", which is not among its choices (A to B",
-        "line 6: this row has a choice B of more than the 512 tokens",
+        "line 6: this row has a choice B with more tokens than the 512 that the model reads",
     ] {
         assert!(found.err.contains(part), "{part}: {}", found.err);
     }

@@ -503,7 +503,9 @@ impl Decoder {
     }
 
     fn embed(&self, tape: &Tape, ids: &[u32], sizes: [usize; 2]) -> Result<Value> {
-        let x = embedded(tape, self.embedding, self.norm.weight, ids, sizes)?;
+        // A quantized table has output weights beside it. Norms stay in f32 in half precision.
+        let like = self.output.unwrap_or(self.norm.weight);
+        let x = embedded(tape, self.embedding, like, ids, sizes)?;
         if self.shape.embedding_scale == 1.0 {
             return Ok(x);
         }

@@ -245,8 +245,13 @@ impl<'a> ParameterBuilder<'a> {
     }
 
     fn zeros(&mut self, name: String, shape: &[usize]) -> Result<ParameterId> {
-        self.parameters
-            .add_zeros(name, shape, self.dtype, self.device)
+        let (dtype, device) = (self.dtype, self.device);
+        match self.initial {
+            InitialValues::RandomUnder(_) => {
+                self.parameters.add_placeholder(name, shape, dtype, device)
+            }
+            _ => self.parameters.add_zeros(name, shape, dtype, device),
+        }
     }
 
     fn full_name(&self, name: &str) -> String {

@@ -121,8 +121,8 @@ impl Pretrained {
     pub fn open_frozen(path: &Path, bits: Option<Bits>) -> Result<Self> {
         let tuning = FineTuning {
             trained: TrainedLayers::Head,
-            adapter: None,
             bits,
+            ..FineTuning::default()
         };
         Pretrained::with_tuning(path, tuning)
     }
@@ -235,8 +235,20 @@ impl Pretrained {
 
     /// The network with its pretrained weights and a new head.
     pub fn build(&self, options: &BuildOptions) -> Result<(Network, Parameters)> {
+        self.build_with_half(options, None)
+    }
+
+    /// Like [`Pretrained::build`], with the frozen matrices and kernels that are not quantized in
+    /// this half type.
+    pub fn build_with_half(
+        &self,
+        options: &BuildOptions,
+        half: Option<DType>,
+    ) -> Result<(Network, Parameters)> {
         let side = Some(options.input_size);
-        let loaded = self.folder.network(side, &self.load_options(options))?;
+        let mut load = self.load_options(options);
+        load.tuning.half = half;
+        let loaded = self.folder.network(side, &load)?;
         Ok((loaded.network, loaded.parameters))
     }
 
@@ -367,6 +379,7 @@ impl FineTuningSettings {
             trained,
             adapter,
             bits: self.quantize,
+            half: None,
         })
     }
 }

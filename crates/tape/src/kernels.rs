@@ -309,6 +309,16 @@ impl CompiledKernel {
     }
 }
 
+/// Begins to compile all kernels for the device in background threads, for a caller that will need
+/// all of them. On CUDA only, where the driver needs seconds for each module.
+pub fn load_all(device: &Device) {
+    #[cfg(feature = "cuda")]
+    if let Device::Cuda(device) = device {
+        cuda::load_all(device);
+    }
+    let _ = device;
+}
+
 /// The kernels that were compiled for the device so far, by name; on CUDA those of this thread.
 pub fn compiled(device: &Device) -> Vec<CompiledKernel> {
     #[allow(unused_mut, reason = "without a GPU nothing is compiled")]

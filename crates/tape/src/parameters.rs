@@ -6,7 +6,7 @@ use crate::error::{Result, TapeError};
 use crate::fault_injection;
 use crate::kernels::{elementwise, rounds};
 use crate::objective_c::guarded;
-use crate::quantized::{Bits, Quantized};
+use crate::quantized::Quantized;
 use candle_core::{DType, Device, Tensor};
 use std::collections::BTreeMap;
 
@@ -94,7 +94,40 @@ impl Parameters {
         Ok(self.push(name, tensor))
     }
 
-    /// Adds a trained parameter of zeros, which takes no memory until something is written to it.
+    /// Adds a trained parameter whose values are put later. Until then it is a single zero in the
+    /// memory of the device.
+    pub fn add_placeholder(
+        &mut self,
+        name: String,
+        shape: &[usize],
+        dtype: DType,
+        device: &Device,
+    ) -> Result<ParameterId> {
+        let zero = Tensor::zeros((), dtype, device)?;
+        Ok(self.push(name, zero.broadcast_as(shape)?))
+    }
+
+    /// Makes zeros of the placeholders that got no values.
+    ///
+    /// # Errors
+    /// The device has no memory.
+    pub fn end_placeholders(&mut self) -> Result<()> {
+        let frozen = self
+            .frozen
+            .iter_mut()
+            .filter_map(|(_, values)| match values {
+                Frozen::Whole(tensor) => Some(tensor),
+                Frozen::Quantized(_) => None,
+            });
+        let all = self.trained.iter_mut().map(|p| &mut p.tensor).chain(frozen);
+        for tensor in all.filter(|tensor| !tensor.is_contiguous()) {
+            *tensor = Tensor::zeros(tensor.shape(), tensor.dtype(), tensor.device())?;
+        }
+        Ok(())
+    }
+
+    /// Adds a trained parameter of zeros. On the CPU it takes no memory until something is written
+    /// to it.
     pub fn add_zeros(
         &mut self,
         name: String,
@@ -212,17 +245,26 @@ impl Parameters {
         }
     }
 
-    /// Quantizes a frozen matrix.
+    /// Replaces the values of a frozen matrix by quantized ones of the same shape.
     ///
     /// # Errors
-    /// It is not a matrix, or has values that are not finite.
-    pub fn quantize(&mut self, id: ParameterId, bits: Bits) -> Result<()> {
-        if let Place::Frozen(index) = self.places[id.0]
-            && let Frozen::Whole(tensor) = &self.frozen[index].1
-        {
-            self.frozen[index].1 = Frozen::Quantized(Quantized::from_weight(tensor, bits)?);
+    /// The shape differs, or the parameter is trained.
+    pub fn put_quantized(&mut self, id: ParameterId, weight: Quantized) -> Result<()> {
+        self.derived.clear();
+        let dims = self.whole(id)?.dims().to_vec();
+        let name = self.name(id).to_owned();
+        match self.places[id.0] {
+            Place::Frozen(index) if dims == weight.dims() => {
+                self.frozen[index].1 = Frozen::Quantized(weight);
+                Ok(())
+            }
+            _ => Err(TapeError::Shape {
+                op: "set parameter",
+                what: name,
+                expected: format!("a frozen matrix {:?}", weight.dims()),
+                found: dims.into(),
+            }),
         }
-        Ok(())
     }
 
     /// The trained parameter at a position.

@@ -26,8 +26,10 @@ use std::fmt;
 
 /// Values per scale.
 const BLOCK: usize = 64;
-/// Values encoded or decoded at once: 256 kB in f32.
+/// Values decoded at once: 256 kB in f32.
 const TILE: usize = 64 * 1024;
+/// Values encoded at once: 8 MB in f64.
+const ENCODED: usize = 1 << 20;
 /// Values that a GPU decodes at once: 16 MB in f32. A matrix of a block is one tile, so that it is
 /// one product. The tests have small matrices of several tiles.
 const DEVICE_TILE: usize = if cfg!(test) { 4096 } else { 4 << 20 };
@@ -112,10 +114,12 @@ impl Quantized {
             }
         };
         let blocks = columns.div_ceil(BLOCK);
-        let mut codes = Vec::with_capacity(rows * blocks * bits.block_bytes());
-        let mut scales = Vec::with_capacity(rows * blocks);
-        let step = tile_rows(columns);
-        for first in (0..rows).step_by(step) {
+        let mut codes = vec![0; rows * blocks * bits.block_bytes()];
+        let mut scales = vec![0.0; rows * blocks];
+        let step = (ENCODED / columns).max(1);
+        let parts = codes.chunks_mut(step * blocks * bits.block_bytes());
+        let parts = parts.zip(scales.chunks_mut(step * blocks));
+        for (first, (codes, scales)) in (0..rows).step_by(step).zip(parts) {
             let tile = to_f64(&weight.narrow(0, first, step.min(rows - first))?)?;
             if let Some(at) = tile.iter().position(|v| !v.is_finite()) {
                 let row = first + at / columns;
@@ -124,11 +128,15 @@ impl Quantized {
                     row,
                 });
             }
-            for row in tile.chunks_exact(columns) {
-                for block in row.chunks(BLOCK) {
-                    scales.push(encode(block, bits, &mut codes));
+            let codes = codes.par_chunks_exact_mut(blocks * bits.block_bytes());
+            let rows = codes.zip(scales.par_chunks_exact_mut(blocks));
+            let rows = rows.zip(tile.par_chunks_exact(columns));
+            rows.for_each(|((codes, scales), row)| {
+                let blocks = codes.chunks_exact_mut(bits.block_bytes()).zip(scales);
+                for ((codes, scale), block) in blocks.zip(row.chunks(BLOCK)) {
+                    *scale = encode(block, bits, codes);
                 }
-            }
+            });
         }
         let device = weight.device();
         Ok(Quantized {
@@ -137,6 +145,20 @@ impl Quantized {
             columns,
             codes: Tensor::from_vec(codes, (rows, blocks * bits.block_bytes()), device)?,
             scales: Tensor::from_vec(scales, (rows, blocks), device)?,
+        })
+    }
+
+    /// A matrix of `shape` [rows, columns] whose scales are zero, in almost no time. On the CPU it
+    /// takes no memory until something is written to it.
+    pub fn of_zeros(bits: Bits, shape: [usize; 2], device: &Device) -> Result<Self> {
+        let [rows, columns] = shape;
+        let blocks = columns.div_ceil(BLOCK);
+        Ok(Quantized {
+            bits,
+            rows,
+            columns,
+            codes: Tensor::zeros((rows, blocks * bits.block_bytes()), DType::U8, device)?,
+            scales: Tensor::zeros((rows, blocks), DType::F32, device)?,
         })
     }
 
@@ -167,6 +189,15 @@ impl Quantized {
             columns,
             codes: contiguous(&codes)?,
             scales: contiguous(&scales)?,
+        })
+    }
+
+    /// The same matrix on another device.
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        Ok(Quantized {
+            codes: self.codes.to_device(device)?,
+            scales: self.scales.to_device(device)?,
+            ..self.clone()
         })
     }
 
@@ -345,8 +376,8 @@ fn tile_rows(columns: usize) -> usize {
     (TILE / columns.max(1)).max(1)
 }
 
-/// Appends the codes of one block and returns its scale.
-fn encode(block: &[f64], bits: Bits, codes: &mut Vec<u8>) -> f32 {
+/// Writes the codes of one block and returns its scale.
+fn encode(block: &[f64], bits: Bits, codes: &mut [u8]) -> f32 {
     let largest = block.iter().fold(0.0f64, |l, v| l.max(v.abs()));
     let scale = (largest / bits.top()) as f32;
     let inverse = if scale > 0.0 {
@@ -362,15 +393,15 @@ fn encode(block: &[f64], bits: Bits, codes: &mut Vec<u8>) -> f32 {
         let value = block.get(at).copied().unwrap_or(0.0);
         nearest_level(value * inverse)
     };
-    match bits {
-        Bits::Eight => codes.extend((0..BLOCK).map(|i| (code(i) + 128.0) as u8)),
-        Bits::Nf4 => {
-            codes.extend((0..BLOCK / 2).map(|i| level(i) | (level(i + BLOCK / 2) << 4)));
-        }
-        Bits::Four => codes.extend((0..BLOCK / 2).map(|i| {
-            let (low, high) = (code(i) + 8.0, code(i + BLOCK / 2) + 8.0);
-            low as u8 | ((high as u8) << 4)
-        })),
+    for (i, byte) in codes.iter_mut().enumerate() {
+        *byte = match bits {
+            Bits::Eight => (code(i) + 128.0) as u8,
+            Bits::Nf4 => level(i) | (level(i + BLOCK / 2) << 4),
+            Bits::Four => {
+                let (low, high) = (code(i) + 8.0, code(i + BLOCK / 2) + 8.0);
+                low as u8 | ((high as u8) << 4)
+            }
+        };
     }
     scale
 }

@@ -24,17 +24,17 @@ use crate::precision::Precision;
 use candle_core::DType;
 use check_lock::THIS_PROCESS;
 use check_once::{MOST_UNFINISHED, decided_or_run, never_finished};
-use compare_with_cpu::{CheckCase, check_cases, count_operations};
+use compare_with_cpu::{CaseError, CheckCase, Reference, check_cases, count_operations};
 use rayon::prelude::*;
 use refuse_kernels::{compare_with, dtype_of, refuse_kernels};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::LazyLock;
 use tape::device::{DeviceKind, DevicePreference, SelectedDevice, select_device, system_version};
 use tape::kernels::{
-    KernelGroup, LaunchTimer, TYPICAL_CONVOLUTIONS, allow, allow_all_except, fingerprint,
+    KernelGroup, LaunchTimer, TYPICAL_CONVOLUTIONS, allow, allow_all_except, fingerprint, load_all,
     take_used, use_direct_convolutions,
 };
 use tape::{TapeError, faster_convolutions};
@@ -42,7 +42,8 @@ use tape::{TapeError, faster_convolutions};
 /// Most bytes of a saved check.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Comparisons for which the CPU computes at once: few, because all their results are in memory.
+/// Comparisons for which the CPU computes at once, while the device computes those before: few,
+/// because all their results are in memory.
 const REFERENCES_AT_ONCE: usize = 4;
 
 /// What is compared beside the operations of the tape, and how.
@@ -127,6 +128,7 @@ impl DeviceCheck {
         chosen: &mut SelectedDevice,
         observer: &mut dyn CheckObserver,
     ) -> Result<(Self, Vec<Finding>)> {
+        load_all(&chosen.device);
         let (check, findings) = DeviceCheck::run_cases(&check_cases(), chosen, observer)?;
         // Both half precisions have the same choice, so that one that is right is measured.
         let mut halves = ["bf16", "f16"].into_iter();
@@ -180,31 +182,39 @@ impl DeviceCheck {
     ) -> Result<(Self, Vec<Finding>)> {
         allow(true);
         let (mut findings, mut used) = (Vec::new(), Vec::new());
-        let mut references = VecDeque::new();
-        for (done, case) in cases.iter().enumerate() {
-            if observer.progress(done, cases.len()).is_break() {
-                return Err(TrainError::CheckStopped);
-            }
-            if references.is_empty() {
-                let next = &cases[done..cases.len().min(done + REFERENCES_AT_ONCE)];
-                references.extend(
-                    next.par_iter()
-                        .map(CheckCase::reference)
-                        .collect::<Vec<_>>(),
-                );
-            }
-            let reference = references.pop_front().unwrap_or_else(|| case.reference());
-            take_used();
-            let (finding, error) = compare_with(case, reference, chosen)?;
-            observer.finding(&finding);
-            findings.push(finding);
-            used.push(take_used());
-            // Without kernels to blame, a lack of memory or time says nothing about the results.
-            if let Some(error) = error
-                && used[done].is_empty()
-            {
-                return Err(error);
-            }
+        let mut chunks = cases.chunks(REFERENCES_AT_ONCE).peekable();
+        let mut references = chunks
+            .peek()
+            .map_or_else(Vec::new, |first| references_of(first));
+        while let Some(chunk) = chunks.next() {
+            let mut next = Vec::new();
+            // The device is used by this thread only.
+            rayon::in_place_scope(|scope| {
+                let next = &mut next;
+                if let Some(chunk) = chunks.peek() {
+                    scope.spawn(move |_| *next = references_of(chunk));
+                }
+                for (case, reference) in chunk.iter().zip(references.drain(..)) {
+                    if observer.progress(findings.len(), cases.len()).is_break() {
+                        return Err(TrainError::CheckStopped);
+                    }
+                    take_used();
+                    let (finding, error) = compare_with(case, reference, chosen)?;
+                    observer.finding(&finding);
+                    findings.push(finding);
+                    let kernels = take_used();
+                    // Without kernels to blame, a lack of memory or time says nothing about the
+                    // results.
+                    if let Some(error) = error
+                        && kernels.is_empty()
+                    {
+                        return Err(error);
+                    }
+                    used.push(kernels);
+                }
+                Ok(())
+            })?;
+            references = next;
         }
         let refused_kernels = refuse_kernels(chosen, cases, &mut findings, &used, observer)?;
         let check = DeviceCheck {
@@ -214,14 +224,15 @@ impl DeviceCheck {
         Ok((check, findings))
     }
 
-    /// Runs everything that [`DeviceCheck::run`] compares once more, waiting for each of Ebb's own
+    /// Runs the widest of what [`DeviceCheck::run`] compares once more, waiting for each of Ebb's own
     /// kernels, so that `tape::kernels::compiled` reports their times. The check itself never waits
     /// like this: training does not either.
     ///
     /// If the observer ends the measurement or the device fails, the times until then count.
     pub fn measure_kernels(chosen: &SelectedDevice, observer: &mut dyn CheckObserver) {
         let _timer = LaunchTimer::start();
-        let cases = check_cases();
+        let mut cases = check_cases();
+        cases.retain(|case| case.is_measured);
         for (done, case) in cases.iter().enumerate() {
             if observer.progress(done, cases.len()).is_break() {
                 return;
@@ -389,6 +400,11 @@ impl DeviceCheck {
             .into()),
         }
     }
+}
+
+/// The references of several cases, in order.
+fn references_of(cases: &[CheckCase]) -> Vec<std::result::Result<Reference, CaseError>> {
+    cases.par_iter().map(CheckCase::reference).collect()
 }
 
 /// The products of typical convolutions that are faster without columns on this device, in these

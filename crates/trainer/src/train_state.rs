@@ -105,10 +105,7 @@ impl TrainState {
     }
 
     fn build(plan: &Plan, device: &Device) -> Result<Self> {
-        let (network, mut parameters) = plan.network(device)?;
-        if plan.precision.is_half() && plan.ema_decay.is_none() {
-            parameters.round_frozen(plan.precision.dtype())?;
-        }
+        let (network, mut parameters) = plan.network_to_train(device)?;
         let heads = plan.heads();
         if heads.balance == Balance::Uncertainty {
             let (dtype, zeros) = (plan.precision.master_dtype(), vec![0.0; heads.terms()]);

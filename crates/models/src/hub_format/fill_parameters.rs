@@ -5,9 +5,9 @@ use super::fine_tuning::{BlockLayout, FineTuning};
 use super::safetensors_reader::TensorIndex;
 use crate::error::{ModelError, Result};
 use crate::tensor_map::{BATCH_NORM_EPSILON, TensorLayout, TensorPair, TensorTable};
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
-use tape::{ParameterId, Parameters};
+use tape::{ParameterId, Parameters, Quantized};
 
 /// The four tensors of a published BatchNorm.
 const BATCH_NORM: [&str; 4] = ["weight", "bias", "running_mean", "running_var"];
@@ -68,8 +68,8 @@ impl WeightFiller<'_> {
         })
     }
 
-    /// Fills trained and frozen parameters. At most one quantized parameter is in floating point at
-    /// a time.
+    /// Fills trained and frozen parameters. One parameter at a time is in f32, on the CPU; the
+    /// device only gets values as it keeps them.
     pub fn fill(&self, parameters: &mut Parameters) -> Result<()> {
         for (id, sources) in self.check(parameters)? {
             let like = parameters.whole(id)?;
@@ -82,14 +82,17 @@ impl WeightFiller<'_> {
                     layout => layout.read(&self.tensors.read(&name)?, like.dims(), &mut values),
                 }
             }
-            let tensor = Tensor::from_vec(values, like.dims(), like.device())?;
-            parameters.put(id, tensor.to_dtype(like.dtype())?)?;
+            let tensor = Tensor::from_vec(values, like.dims(), &Device::Cpu)?;
             let dims = like.dims().len();
             if let Some(bits) = self.tuning.bits_of(parameters, id, dims, self.layout) {
-                parameters.quantize(id, bits)?;
+                let weight = Quantized::from_weight(&tensor, bits)?;
+                parameters.put_quantized(id, weight.to_device(like.device())?)?;
+                continue;
             }
+            let dtype = self.tuning.dtype_of(parameters, id, dims, like.dtype());
+            parameters.put(id, tensor.to_dtype(dtype)?.to_device(like.device())?)?;
         }
-        Ok(())
+        Ok(parameters.end_placeholders()?)
     }
 
     /// The prefix of the body's names in this folder.

@@ -4,7 +4,8 @@
 use crate::error::Result;
 use crate::lora::is_adapter;
 use crate::parameter_builder::AdapterShape;
-use tape::{Bits, ParameterId, Parameters};
+use candle_core::DType;
+use tape::{Bits, ParameterId, Parameters, Quantized};
 
 /// Which pretrained weights are trained. A new head always is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,6 +39,9 @@ pub struct FineTuning {
     pub adapter: Option<AdapterShape>,
     /// Bits per value of frozen matrices; `None` for floating point.
     pub bits: Option<Bits>,
+    /// Half type of frozen matrices and kernels that are not quantized; `None` for the type of the
+    /// trained parameters. Each is rounded as soon as it is read.
+    pub half: Option<DType>,
 }
 
 /// Position of a network's last norm.
@@ -96,15 +100,32 @@ impl FineTuning {
             .filter(|_| is_map && dims == 2 && !parameters.trains(id))
     }
 
-    /// Quantizes parameters that have no values yet, to estimate memory.
-    pub(super) fn quantize(&self, parameters: &mut Parameters, layout: BlockLayout) -> Result<()> {
+    /// The element type of a parameter with `dims` axes, which is `dtype` if it is trained.
+    pub(super) fn dtype_of(
+        &self,
+        parameters: &Parameters,
+        id: ParameterId,
+        dims: usize,
+        dtype: DType,
+    ) -> DType {
+        let half = self.half.filter(|_| dims > 1 && !parameters.trains(id));
+        half.unwrap_or(dtype)
+    }
+
+    /// Quantizes and rounds parameters that have no values yet, to estimate memory.
+    pub(super) fn store(&self, parameters: &mut Parameters, layout: BlockLayout) -> Result<()> {
         for id in parameters.ids() {
-            let dims = parameters.whole(id)?.dims().len();
-            if let Some(bits) = self.bits_of(parameters, id, dims, layout) {
-                parameters.quantize(id, bits)?;
+            let whole = parameters.whole(id)?;
+            let bits = self.bits_of(parameters, id, whole.dims().len(), layout);
+            if let (Some(bits), &[rows, columns]) = (bits, whole.dims()) {
+                let zeros = Quantized::of_zeros(bits, [rows, columns], whole.device())?;
+                parameters.put_quantized(id, zeros)?;
             }
         }
-        Ok(())
+        match self.half {
+            Some(half) => Ok(parameters.round_frozen(half)?),
+            None => Ok(()),
+        }
     }
 }
 

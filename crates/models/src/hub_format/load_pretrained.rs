@@ -200,7 +200,7 @@ impl HubFolder {
         match weights {
             Weights::Zeros => {
                 filler.check(&parameters)?;
-                options.tuning.quantize(&mut parameters, layout)?;
+                options.tuning.store(&mut parameters, layout)?;
             }
             Weights::Pretrained => {
                 filler.fill(&mut parameters)?;

@@ -155,12 +155,69 @@ fn a_cache_of_layers_with_windows_stops_growing() {
     assert!(gemma > values("gemma3", 5) && gemma < 1_000 * values("gemma3", 5));
 }
 
+#[test]
+fn frozen_weights_are_read_in_their_half_type() {
+    for half in [DType::BF16, DType::F16] {
+        let read = |half| {
+            let tuning = FineTuning {
+                trained: TrainedLayers::Head,
+                adapter: Some(AdapterShape::new(2, 6.0)),
+                half,
+                ..FineTuning::default()
+            };
+            tuned("llama", DType::F32, tuning).parameters
+        };
+        let (found, mut expected) = (read(Some(half)), read(None));
+        expected.round_frozen(half).unwrap();
+        assert!(
+            found.iter().all(|p| p.tensor.dtype() == DType::F32),
+            "adapters"
+        );
+        let pairs = found.frozen().zip(expected.frozen());
+        for ((name, found), (_, expected)) in pairs {
+            let [found, expected] = [found, expected].map(|it| it.whole().unwrap());
+            let is_matrix = found.dims().len() > 1;
+            let dtype = if is_matrix { half } else { DType::F32 };
+            assert_eq!(
+                (found.dtype(), found.dims()),
+                (dtype, expected.dims()),
+                "{name}"
+            );
+            let values = |it: &Tensor| {
+                let it = it.flatten_all().unwrap().to_dtype(DType::F32).unwrap();
+                it.to_vec1::<f32>().unwrap()
+            };
+            assert_eq!(values(&found), values(&expected), "{name}");
+        }
+    }
+}
+
+#[test]
+fn quantized_decoders_train_in_half_precision() {
+    for name in MODELS {
+        let loaded = adapted(name, DType::F32, Some(Bits::Nf4));
+        let loss = |parameters: &Parameters| {
+            let tape = Tape::record(parameters, Cancel::default(), Kernels::Composed);
+            let network = &loaded.network;
+            let loss = network.loss(&tape, &ids(TOKENS), &targets(), SAMPLES, 0);
+            let loss = loss.unwrap();
+            let found = to_f64(loss.sum.tensor()).unwrap();
+            let gradients = tape.backward(vec![(loss.sum, 1.0)]).unwrap();
+            assert!(gradients.iter().all(Option::is_some), "{name}");
+            found
+        };
+        let half = loaded.parameters.rounded(DType::BF16).unwrap();
+        near(name, &loss(&half), &loss(&loaded.parameters), 0.02);
+    }
+}
+
 /// The model with adapters of all maps, whose values a formula gives.
 fn adapted(name: &str, dtype: DType, bits: Option<Bits>) -> Loaded<Gpt> {
     let tuning = FineTuning {
         trained: TrainedLayers::Head,
         adapter: Some(AdapterShape::new(2, 6.0)),
         bits,
+        ..FineTuning::default()
     };
     tuned(name, dtype, tuning)
 }
@@ -358,6 +415,7 @@ fn decomposed(bits: Option<Bits>) -> FineTuning {
             ..AdapterShape::new(4, 6.0)
         }),
         bits,
+        ..FineTuning::default()
     }
 }
 

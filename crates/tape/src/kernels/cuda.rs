@@ -1,5 +1,6 @@
 //! Kernels on CUDA: compiled by NVRTC once per process, loaded once per device, launched on
-//! candle's own stream.
+//! candle's own stream. The driver translates a module for the GPU when it is loaded, which takes
+//! longer than NVRTC.
 
 use super::{
     Argument, CompiledKernel, CopyShape, Grid, Kernel, Module, TensorBatch, begin,
@@ -7,18 +8,21 @@ use super::{
 };
 use crate::error::{Result, TapeError};
 use candle_core::cuda_backend::cudarc::driver::{
-    CudaSlice, DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
+    CudaContext, CudaFunction, CudaModule, CudaSlice, DevicePtr, DeviceRepr, LaunchConfig,
+    PushKernelArg,
 };
-use candle_core::cuda_backend::cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
+use candle_core::cuda_backend::cudarc::nvrtc::{CompileOptions, Ptx, compile_ptx_with_opts};
 use candle_core::cuda_backend::{CudaDevice, CudaStorageSlice, DeviceId};
 use candle_core::{Layout, Storage, Tensor};
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::hash::Hash;
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-type Function = Rc<candle_core::cuda_backend::cudarc::driver::CudaFunction>;
+type Function = Rc<CudaFunction>;
+/// Made once, by the first thread that needs it, while others wait; or why it cannot be made.
+type Once<T> = Arc<OnceLock<std::result::Result<T, String>>>;
 
 thread_local! {
     /// A device is used by one thread.
@@ -26,7 +30,9 @@ thread_local! {
 }
 
 /// Compiled sources.
-static COMPILED: Mutex<Option<HashMap<Module, String>>> = Mutex::new(None);
+static COMPILED: Mutex<Option<HashMap<Module, Once<Ptx>>>> = Mutex::new(None);
+/// Modules that are loaded on a device.
+static LOADED: Mutex<Option<HashMap<(DeviceId, Module), Once<Arc<CudaModule>>>>> = Mutex::new(None);
 
 // SAFETY: plain numbers in the layout of the kernels' struct.
 unsafe impl DeviceRepr for TensorBatch {}
@@ -142,15 +148,8 @@ fn function(kernel: Kernel, device: &CudaDevice) -> Result<Function> {
     if let Some(function) = FUNCTIONS.with_borrow(|all| all.get(&key).cloned()) {
         return Ok(function);
     }
-    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-    let texts = compiled.get_or_insert_default();
-    if let Entry::Vacant(text) = texts.entry(kernel.module) {
-        text.insert(compile(kernel.module, device)?);
-    }
-    let module = format!("ebb {:?}", kernel.module);
-    let function =
-        device.get_or_load_custom_func(&kernel.symbol(), &module, &texts[&kernel.module])?;
-    let function = Rc::new(function.into_cuda_function());
+    let module = loaded(kernel.module, device.id(), device.cuda_stream().context())?;
+    let function = Rc::new(module.load_function(&kernel.symbol()).map_err(driver)?);
     FUNCTIONS.with_borrow_mut(|all| all.insert(key, Rc::clone(&function)));
     Ok(function)
 }
@@ -168,11 +167,39 @@ pub(super) fn compiled(device: &CudaDevice) -> Vec<CompiledKernel> {
     FUNCTIONS.with_borrow(of_device)
 }
 
+/// Compiles and loads all modules in threads of their own, so that the kernels that a thread needs
+/// first do not wait for the others.
+pub(super) fn load_all(device: &CudaDevice) {
+    for module in source::MODULES {
+        let (id, context) = (device.id(), Arc::clone(device.cuda_stream().context()));
+        let name = "load-kernels".to_owned();
+        // A failure is reported when a kernel of the module is launched.
+        let _ = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || loaded(module, id, &context));
+    }
+}
+
+fn loaded(module: Module, id: DeviceId, context: &Arc<CudaContext>) -> Result<Arc<CudaModule>> {
+    let loaded = once(&LOADED, (id, module));
+    let load = || {
+        let ptx = once(&COMPILED, module);
+        let ptx = ptx.get_or_init(|| compile(module, context)).clone()?;
+        context.load_module(ptx).map_err(|error| error.to_string())
+    };
+    loaded.get_or_init(load).clone().map_err(TapeError::Device)
+}
+
+/// The place of a value that is made once.
+fn once<K: Eq + Hash, T>(all: &Mutex<Option<HashMap<K, Once<T>>>>, key: K) -> Once<T> {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(all.get_or_insert_default().entry(key).or_default())
+}
+
 /// The PTX of a module for the architecture of the device.
-fn compile(module: Module, device: &CudaDevice) -> Result<String> {
+fn compile(module: Module, context: &CudaContext) -> std::result::Result<Ptx, String> {
     use candle_core::cuda_backend::cudarc::driver::sys::CUdevice_attribute as Attribute;
-    let stream = device.cuda_stream();
-    let number = |attribute| stream.context().attribute(attribute).map_err(driver);
+    let number = |attribute| context.attribute(attribute).map_err(|e| e.to_string());
     let major = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     let options = CompileOptions {
@@ -184,11 +211,7 @@ fn compile(module: Module, device: &CudaDevice) -> Result<String> {
         ],
         ..Default::default()
     };
-    let text = source::text(source::CUDA, module);
-    match compile_ptx_with_opts(text, options) {
-        Ok(ptx) => Ok(ptx.to_src()),
-        Err(error) => Err(TapeError::Device(format!(
-            "the kernels of {module:?} do not compile on this machine: {error:?}"
-        ))),
-    }
+    compile_ptx_with_opts(source::text(source::CUDA, module), options).map_err(|error| {
+        format!("the kernels of {module:?} do not compile on this machine: {error:?}")
+    })
 }

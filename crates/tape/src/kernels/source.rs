@@ -33,6 +33,18 @@ const TYPED: [&str; 6] = [
 /// Convolutions without columns.
 const CONVOLUTIONS: &str = include_str!("source/convolutions.kernel");
 
+/// All modules.
+#[cfg(feature = "cuda")]
+pub(super) const MODULES: [Module; 7] = [
+    Module::Single,
+    Module::Typed(DType::F32),
+    Module::Typed(DType::BF16),
+    Module::Typed(DType::F16),
+    Module::Convolution(DType::F32),
+    Module::Convolution(DType::BF16),
+    Module::Convolution(DType::F16),
+];
+
 /// Source that is compiled once per number of register words.
 const ROW_REGISTERS: &str = include_str!("source/row_registers.kernel");
 

@@ -125,6 +125,9 @@ impl Finding {
 pub(super) struct CheckCase {
     precision: Precision,
     micro_batch: usize,
+    /// Whether its kernels are measured: operations of most samples and wide ones, passes over
+    /// parameters, and models of one sample.
+    pub(super) is_measured: bool,
     subject: Subject,
 }
 
@@ -152,27 +155,30 @@ enum ReferenceOf {
 pub(super) fn check_cases() -> Vec<CheckCase> {
     let mut all = Vec::new();
     for precision in PRECISIONS {
-        let mut add = |micro_batch: usize, subject: Subject| {
+        let mut add = |micro_batch: usize, is_measured: bool, subject: Subject| {
             all.push(CheckCase {
                 precision,
                 micro_batch,
+                is_measured,
                 subject,
             });
         };
+        let most = precision.micro_batches.iter().max();
         for &micro_batch in precision.micro_batches {
             let specs = case_specs(micro_batch).into_iter();
             let specs = specs.chain(large_specs(micro_batch));
-            specs.for_each(|spec| add(micro_batch, Subject::Operation(spec)));
+            let is_measured = Some(&micro_batch) == most;
+            specs.for_each(|spec| add(micro_batch, is_measured, Subject::Operation(spec)));
         }
         let wide = wide_specs().into_iter();
-        wide.for_each(|spec| add(1, Subject::Operation(spec)));
+        wide.for_each(|spec| add(1, true, Subject::Operation(spec)));
         let is_f32 = precision.dtype == DType::F32;
         let passes = PASSES.into_iter().filter(|pass| is_f32 || pass.in_halves);
-        passes.for_each(|pass| add(1, Subject::Pass(pass)));
+        passes.for_each(|pass| add(1, true, Subject::Pass(pass)));
         for &micro_batch in precision.model_micro_batches {
             let models = SmallModel::ALL.into_iter();
             let models = models.filter(|model| model.is_compared_with(micro_batch));
-            models.for_each(|model| add(micro_batch, Subject::Model(model)));
+            models.for_each(|model| add(micro_batch, micro_batch == 1, Subject::Model(model)));
         }
     }
     all

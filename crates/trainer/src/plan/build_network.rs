@@ -3,7 +3,7 @@
 
 use super::Plan;
 use crate::error::Result;
-use candle_core::Device;
+use candle_core::{DType, Device};
 use models::pretrained::BuildOptions;
 use models::{ModelId, Network, PixelNormalization};
 use tape::Parameters;
@@ -14,9 +14,27 @@ impl Plan {
     /// # Errors
     /// The pretrained weights cannot be read, or the device has no memory.
     pub(crate) fn network(&self, device: &Device) -> Result<(Network, Parameters)> {
+        self.network_with_half(device, None)
+    }
+
+    /// The network to train. Frozen matrices and kernels are in the half type of a plan in half
+    /// precision, unless the weights are averaged in f32.
+    ///
+    /// # Errors
+    /// As [`Plan::network`].
+    pub(crate) fn network_to_train(&self, device: &Device) -> Result<(Network, Parameters)> {
+        let rounds = self.precision.is_half() && self.ema_decay.is_none();
+        self.network_with_half(device, rounds.then(|| self.precision.dtype()))
+    }
+
+    fn network_with_half(
+        &self,
+        device: &Device,
+        half: Option<DType>,
+    ) -> Result<(Network, Parameters)> {
         let options = self.build_options(self.input_size, device);
         if let Some(pretrained) = &self.pretrained {
-            return Ok(pretrained.build(&options)?);
+            return Ok(pretrained.build_with_half(&options, half)?);
         }
         let network = Network::build(
             self.model,

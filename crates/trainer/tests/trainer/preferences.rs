@@ -58,7 +58,7 @@ fn model(dtype: DType) -> (Network, Parameters) {
         tuning: FineTuning {
             trained: TrainedLayers::Head,
             adapter: Some(AdapterShape::new(2, 6.0)),
-            bits: None,
+            ..FineTuning::default()
         },
         ..make(Head::Pretrained, dtype)
     };

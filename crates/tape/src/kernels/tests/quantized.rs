@@ -71,12 +71,12 @@ fn a_layer_of_several_tiles_equals_the_composed_one() {
 #[test]
 fn a_frozen_matrix_is_dequantized_by_the_kernel() {
     let mut parameters = Parameters::default();
-    let values = to_f64(&drawn(1, &[9, 70])).expect("values");
     let id = parameters
-        .add("w".to_owned(), values, &[9, 70], DType::F32, &Device::Cpu)
+        .add_zeros("w".to_owned(), &[9, 70], DType::F32, &Device::Cpu)
         .expect("a matrix");
     parameters.freeze(|_| false);
-    parameters.quantize(id, Bits::Eight).expect("finite");
+    let weight = Quantized::from_weight(&drawn(1, &[9, 70]), Bits::Eight).expect("finite");
+    parameters.put_quantized(id, weight).expect("it fits");
     let value = |kernels| {
         let tape = Tape::forward_only(&parameters, Cancel::default(), kernels);
         bits(tape.parameter(id).tensor())
