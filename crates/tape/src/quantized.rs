@@ -16,6 +16,7 @@
 //! A large matrix is never in floating point at once: it is read by rows.
 
 use crate::cpu::{Float, View, buffer, to_tensor};
+use crate::device_sync::to_host;
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
 use crate::kernels::copies::{contiguous, joined};
@@ -28,11 +29,12 @@ use std::fmt;
 const BLOCK: usize = 64;
 /// Values decoded at once: 256 kB in f32.
 const TILE: usize = 64 * 1024;
-/// Values encoded at once: 8 MB in f64.
-const ENCODED: usize = 1 << 20;
-/// Values that a GPU decodes at once: 16 MB in f32. A matrix of a block is one tile, so that it is
-/// one product. The tests have small matrices of several tiles.
+/// Values that a thread encodes at once: 2 MB in f64.
+const ENCODED: usize = 1 << 18;
+/// Values that a GPU decodes at once: 16 MB in f32, and 64 MB in bf16 on CUDA, whose GPUs need
+/// larger products. The tests have small matrices of several tiles.
 const DEVICE_TILE: usize = if cfg!(test) { 4096 } else { 4 << 20 };
+const CUDA_TILE: usize = 32 << 20;
 
 /// The levels of NF4, from Appendix E of the QLoRA paper: quantiles of the normal distribution
 /// divided by the largest one. The kernel has the same table.
@@ -116,28 +118,26 @@ impl Quantized {
         let blocks = columns.div_ceil(BLOCK);
         let mut codes = vec![0; rows * blocks * bits.block_bytes()];
         let mut scales = vec![0.0; rows * blocks];
-        let step = (ENCODED / columns).max(1);
-        let parts = codes.chunks_mut(step * blocks * bits.block_bytes());
-        let parts = parts.zip(scales.chunks_mut(step * blocks));
-        for (first, (codes, scales)) in (0..rows).step_by(step).zip(parts) {
-            let tile = to_f64(&weight.narrow(0, first, step.min(rows - first))?)?;
+        let (step, host) = ((ENCODED / columns).max(1), to_host(weight)?);
+        let parts = codes.par_chunks_mut(step * blocks * bits.block_bytes());
+        let parts = parts.zip(scales.par_chunks_mut(step * blocks)).enumerate();
+        parts.try_for_each(|(at, (codes, scales))| {
+            let first = at * step;
+            let tile = to_f64(&host.narrow(0, first, step.min(rows - first))?)?;
             if let Some(at) = tile.iter().position(|v| !v.is_finite()) {
-                let row = first + at / columns;
-                return Err(TapeError::NotFinite {
-                    op: "quantize",
-                    row,
-                });
+                let (op, row) = ("quantize", first + at / columns);
+                return Err(TapeError::NotFinite { op, row });
             }
-            let codes = codes.par_chunks_exact_mut(blocks * bits.block_bytes());
-            let rows = codes.zip(scales.par_chunks_exact_mut(blocks));
-            let rows = rows.zip(tile.par_chunks_exact(columns));
-            rows.for_each(|((codes, scales), row)| {
+            let codes = codes.chunks_exact_mut(blocks * bits.block_bytes());
+            let rows = codes.zip(scales.chunks_exact_mut(blocks));
+            for ((codes, scales), row) in rows.zip(tile.chunks_exact(columns)) {
                 let blocks = codes.chunks_exact_mut(bits.block_bytes()).zip(scales);
                 for ((codes, scale), block) in blocks.zip(row.chunks(BLOCK)) {
                     *scale = encode(block, bits, codes);
                 }
-            });
-        }
+            }
+            Ok(())
+        })?;
         let device = weight.device();
         Ok(Quantized {
             bits,
@@ -235,7 +235,12 @@ impl Quantized {
 
     /// The ranges of rows that a GPU decodes at once, in order. They depend on the shape only.
     pub(crate) fn device_tiles(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        self.ranges((DEVICE_TILE / self.columns).max(1))
+        let values = if self.codes.device().is_cuda() {
+            CUDA_TILE
+        } else {
+            DEVICE_TILE
+        };
+        self.ranges((values / self.columns).max(1))
     }
 
     fn ranges(&self, step: usize) -> impl Iterator<Item = (usize, usize)> + use<> {

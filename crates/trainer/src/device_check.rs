@@ -224,9 +224,9 @@ impl DeviceCheck {
         Ok((check, findings))
     }
 
-    /// Runs the widest of what [`DeviceCheck::run`] compares once more, waiting for each of Ebb's own
-    /// kernels, so that `tape::kernels::compiled` reports their times. The check itself never waits
-    /// like this: training does not either.
+    /// Runs the widest of what [`DeviceCheck::run`] compares once more, waiting for each of Ebb's
+    /// own kernels, so that `tape::kernels::compiled` reports their times. The check itself never
+    /// waits like this: training does not either.
     ///
     /// If the observer ends the measurement or the device fails, the times until then count.
     pub fn measure_kernels(chosen: &SelectedDevice, observer: &mut dyn CheckObserver) {

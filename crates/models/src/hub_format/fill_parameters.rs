@@ -73,15 +73,7 @@ impl WeightFiller<'_> {
     pub fn fill(&self, parameters: &mut Parameters) -> Result<()> {
         for (id, sources) in self.check(parameters)? {
             let like = parameters.whole(id)?;
-            let mut values = vec![0.0; like.elem_count()];
-            for (name, layout) in sources {
-                match layout {
-                    TensorLayout::BatchNormScale | TensorLayout::BatchNormShift => {
-                        self.read_batch_norm(&name, layout, &mut values)?
-                    }
-                    layout => layout.read(&self.tensors.read(&name)?, like.dims(), &mut values),
-                }
-            }
+            let values = self.values(&sources, &like)?;
             let tensor = Tensor::from_vec(values, like.dims(), &Device::Cpu)?;
             let dims = like.dims().len();
             if let Some(bits) = self.tuning.bits_of(parameters, id, dims, self.layout) {
@@ -93,6 +85,23 @@ impl WeightFiller<'_> {
             parameters.put(id, tensor.to_dtype(dtype)?.to_device(like.device())?)?;
         }
         Ok(parameters.end_placeholders()?)
+    }
+
+    /// The values of a parameter of the shape of `like`.
+    fn values(&self, sources: &[(String, TensorLayout)], like: &Tensor) -> Result<Vec<f32>> {
+        if let [(name, TensorLayout::Same)] = sources {
+            return self.tensors.read(name);
+        }
+        let mut values = vec![0.0; like.elem_count()];
+        for (name, layout) in sources {
+            match layout {
+                TensorLayout::BatchNormScale | TensorLayout::BatchNormShift => {
+                    self.read_batch_norm(name, *layout, &mut values)?
+                }
+                layout => layout.read(&self.tensors.read(name)?, like.dims(), &mut values),
+            }
+        }
+        Ok(values)
     }
 
     /// The prefix of the body's names in this folder.

@@ -8,6 +8,7 @@ use super::json_config::JsonConfig;
 use crate::error::{ModelError, Result};
 use candle_core::{DType, Device, Tensor};
 use format::format_io_error;
+use rayon::prelude::*;
 use safetensors::tensor::{Dtype, Metadata};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -21,6 +22,8 @@ const INDEX: &str = "model.safetensors.index.json";
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 /// Size of the field that holds the header's length, in bytes.
 const LENGTH_BYTES: u64 = 8;
+/// Values that a thread converts at once.
+const CONVERTED: usize = 1 << 20;
 /// Extensions of files that may hold a pickled program.
 const PICKLED: [&str; 7] = ["bin", "pt", "pth", "ckpt", "pkl", "pickle", "joblib"];
 
@@ -150,7 +153,7 @@ impl TensorIndex {
                 bytes,
             } => read_plain(name, location, *dtype, *begin, *bytes)?,
         };
-        if values.iter().all(|v| v.is_finite()) {
+        if values.par_iter().all(|v| v.is_finite()) {
             return Ok(values);
         }
         Err(refuse(format!(
@@ -189,10 +192,15 @@ fn read_plain(
             )));
         }
     };
-    let count = location.shape.iter().product::<usize>();
-    let values = Tensor::from_raw_buffer(&bytes, dtype, &[count], &Device::Cpu)?;
-    drop(bytes);
-    Ok(tape::device::read::<f32>(&values.to_dtype(DType::F32)?)?)
+    let mut values = vec![0.0; location.shape.iter().product()];
+    let parts = values.par_chunks_mut(CONVERTED);
+    let parts = parts.zip(bytes.par_chunks(CONVERTED * dtype.size_in_bytes()));
+    parts.try_for_each(|(values, bytes)| -> Result<()> {
+        let part = Tensor::from_raw_buffer(bytes, dtype, &[values.len()], &Device::Cpu)?;
+        values.copy_from_slice(&tape::device::read::<f32>(&part.to_dtype(DType::F32)?)?);
+        Ok(())
+    })?;
+    Ok(values)
 }
 
 /// The folder's tensor files: `model.safetensors`, or those that the index names.
