@@ -375,7 +375,7 @@ fn options_for_other_data_are_refused() {
     );
     check(
         "train {sms.tsv} --vocabulary 300 --tokens 2",
-        "'--tokens <TOKENS>': must be a whole number from 8 to 131072",
+        "'--tokens <TOKENS>': must be a whole number from 8 to 8192",
     );
 }
 

@@ -252,10 +252,16 @@ impl Pretrained {
         Ok((loaded.network, loaded.parameters))
     }
 
-    /// Like [`Pretrained::build`] with zeros for parameters, in almost no time and memory.
-    pub fn with_zeros(&self, options: &BuildOptions) -> Result<(Network, Parameters)> {
+    /// Like [`Pretrained::build_with_half`] with zeros for parameters, in almost no time and memory.
+    pub fn with_zeros(
+        &self,
+        options: &BuildOptions,
+        half: Option<DType>,
+    ) -> Result<(Network, Parameters)> {
         let side = Some(options.input_size);
-        let loaded = self.folder.with_zeros(side, &self.load_options(options))?;
+        let mut load = self.load_options(options);
+        load.tuning.half = half;
+        let loaded = self.folder.with_zeros(side, &load)?;
         Ok((loaded.network, loaded.parameters))
     }
 

@@ -198,7 +198,7 @@ settings! {
     /// Width and height of the square input image, in pixels
     image_size: u32 = { Allowed::Integer(16, 1024), Data, flag: "image-size" "PIXELS", default: "the network's usual size, or the size of the images if they are smaller" };
     /// Maximum length of a text in tokens; for a language model, the context length
-    tokens: u32 = { Allowed::Integer(8, 131_072), Data, flag: "tokens" "TOKENS", default: "depends on the texts" };
+    tokens: u32 = { Allowed::Integer(8, 8192), Data, flag: "tokens" "TOKENS", default: "depends on the texts" };
     /// Tokens of a conversation that count in the loss: completions (the answers of the assistant),
     /// or all
     loss_on: LossOn = { Allowed::Words(LossOn::WORDS), Data, flag: "loss-on" "completions|all", default: "completions" };

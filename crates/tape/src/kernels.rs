@@ -309,14 +309,25 @@ impl CompiledKernel {
     }
 }
 
-/// Begins to compile all kernels for the device in background threads, for a caller that will need
-/// all of them. On CUDA only, where the driver needs seconds for each module.
-pub fn load_all(device: &Device) {
+/// Kernels that are compiled and loaded in background threads. They stay loaded until this is
+/// dropped, which waits for the threads.
+#[must_use = "the kernels are unloaded when this is dropped"]
+pub struct LoadingKernels {
     #[cfg(feature = "cuda")]
-    if let Device::Cuda(device) = device {
-        cuda::load_all(device);
-    }
+    _loading: Option<cuda::Loading>,
+}
+
+/// Begins to compile all kernels for the device, for a caller that will need all of them. On CUDA
+/// only, where the driver needs seconds for each module.
+pub fn load_all(device: &Device) -> LoadingKernels {
     let _ = device;
+    LoadingKernels {
+        #[cfg(feature = "cuda")]
+        _loading: match device {
+            Device::Cuda(device) => Some(cuda::load_all(device)),
+            _ => None,
+        },
+    }
 }
 
 /// The kernels that were compiled for the device so far, by name; on CUDA those of this thread.

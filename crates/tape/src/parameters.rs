@@ -329,19 +329,6 @@ impl Parameters {
         })
     }
 
-    /// Rounds frozen matrices and kernels to `dtype` in place: they never change, so no other copy
-    /// is needed.
-    pub fn round_frozen(&mut self, dtype: DType) -> Result<()> {
-        for (_, values) in &mut self.frozen {
-            if let Frozen::Whole(tensor) = values
-                && tensor.dims().len() > 1
-            {
-                *tensor = in_dtype(tensor, dtype)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Bytes of the trained values whose type is `dtype`.
     pub fn bytes_in(&self, dtype: DType) -> u64 {
         let held = self.trained.iter().filter(|p| p.tensor.dtype() == dtype);

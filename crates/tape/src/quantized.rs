@@ -15,7 +15,7 @@
 //!
 //! A large matrix is never in floating point at once: it is read by rows.
 
-use crate::cpu::{Float, View, buffer, to_tensor};
+use crate::cpu::{Float, View, buffer, skips_arithmetic, to_tensor};
 use crate::device_sync::to_host;
 use crate::error::{Result, TapeError};
 use crate::inplace::to_f64;
@@ -121,7 +121,7 @@ impl Quantized {
         let (step, host) = ((ENCODED / columns).max(1), to_host(weight)?);
         let parts = codes.par_chunks_mut(step * blocks * bits.block_bytes());
         let parts = parts.zip(scales.par_chunks_mut(step * blocks)).enumerate();
-        parts.try_for_each(|(at, (codes, scales))| {
+        let encoded = parts.map(|(at, (codes, scales))| {
             let first = at * step;
             let tile = to_f64(&host.narrow(0, first, step.min(rows - first))?)?;
             if let Some(at) = tile.iter().position(|v| !v.is_finite()) {
@@ -137,7 +137,10 @@ impl Quantized {
                 }
             }
             Ok(())
-        })?;
+        });
+        // The first row that is not finite is the one that is named.
+        let encoded: Vec<Result<()>> = encoded.collect();
+        encoded.into_iter().collect::<Result<()>>()?;
         let device = weight.device();
         Ok(Quantized {
             bits,
@@ -288,6 +291,10 @@ impl Quantized {
     /// Rows `first..first + count` as a tensor [count, columns], by tensor primitives on the
     /// device.
     pub(crate) fn tile(&self, first: usize, count: usize, dtype: DType) -> Result<Tensor> {
+        if skips_arithmetic() {
+            let device = self.codes.device();
+            return Ok(Tensor::zeros((count, self.columns), dtype, device)?);
+        }
         let codes = self.codes.narrow(0, first, count)?;
         self.values(&codes, &self.scales.narrow(0, first, count)?, dtype)
     }

@@ -128,7 +128,7 @@ impl DeviceCheck {
         chosen: &mut SelectedDevice,
         observer: &mut dyn CheckObserver,
     ) -> Result<(Self, Vec<Finding>)> {
-        load_all(&chosen.device);
+        let _kernels = load_all(&chosen.device);
         let (check, findings) = DeviceCheck::run_cases(&check_cases(), chosen, observer)?;
         // Both half precisions have the same choice, so that one that is right is measured.
         let mut halves = ["bf16", "f16"].into_iter();

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::lora::is_adapter;
 use crate::parameter_builder::AdapterShape;
-use candle_core::DType;
+use candle_core::{DType, Tensor};
 use tape::{Bits, ParameterId, Parameters, Quantized};
 
 /// Which pretrained weights are trained. A new head always is.
@@ -112,20 +112,21 @@ impl FineTuning {
         half.unwrap_or(dtype)
     }
 
-    /// Quantizes and rounds parameters that have no values yet, to estimate memory.
+    /// Stores parameters of zeros as they will be stored, to estimate memory.
     pub(super) fn store(&self, parameters: &mut Parameters, layout: BlockLayout) -> Result<()> {
         for id in parameters.ids() {
             let whole = parameters.whole(id)?;
-            let bits = self.bits_of(parameters, id, whole.dims().len(), layout);
-            if let (Some(bits), &[rows, columns]) = (bits, whole.dims()) {
-                let zeros = Quantized::of_zeros(bits, [rows, columns], whole.device())?;
+            let (dims, device) = (whole.dims(), whole.device());
+            let bits = self.bits_of(parameters, id, dims.len(), layout);
+            let dtype = self.dtype_of(parameters, id, dims.len(), whole.dtype());
+            if let (Some(bits), &[rows, columns]) = (bits, dims) {
+                let zeros = Quantized::of_zeros(bits, [rows, columns], device)?;
                 parameters.put_quantized(id, zeros)?;
+            } else if dtype != whole.dtype() {
+                parameters.put(id, Tensor::zeros(dims, dtype, device)?)?;
             }
         }
-        match self.half {
-            Some(half) => Ok(parameters.round_frozen(half)?),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -18,11 +18,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
 
 type Function = Rc<CudaFunction>;
-/// Made once, by the first thread that needs it, while others wait; or why it cannot be made.
-type Once<T> = Arc<OnceLock<std::result::Result<T, String>>>;
+/// Made once, by the first thread that needs it, while others wait. A failure is not kept.
+type Slot<T> = Arc<Mutex<Option<T>>>;
+/// By what they are made for.
+type Slots<K, T> = Mutex<Option<HashMap<K, Slot<T>>>>;
 
 thread_local! {
     /// A device is used by one thread.
@@ -30,14 +33,9 @@ thread_local! {
 }
 
 /// Compiled sources.
-static COMPILED: Mutex<Option<HashMap<Module, Once<Ptx>>>> = Mutex::new(None);
-/// Modules that are loaded on a device.
-static LOADED: Mutex<Option<HashMap<(DeviceId, Module), Once<Arc<CudaModule>>>>> = Mutex::new(None);
-
-// SAFETY: plain numbers in the layout of the kernels' struct.
-unsafe impl DeviceRepr for TensorBatch {}
-// SAFETY: as above.
-unsafe impl DeviceRepr for CopyShape {}
+static COMPILED: Slots<Module, Ptx> = Mutex::new(None);
+/// Modules that are loaded on a device. Their functions keep them there.
+static LOADED: Slots<(DeviceId, Module), Weak<CudaModule>> = Mutex::new(None);
 
 /// Most threads of a block on any GPU.
 const MOST_THREADS: usize = 1024;
@@ -167,39 +165,62 @@ pub(super) fn compiled(device: &CudaDevice) -> Vec<CompiledKernel> {
     FUNCTIONS.with_borrow(of_device)
 }
 
-/// Compiles and loads all modules in threads of their own, so that the kernels that a thread needs
-/// first do not wait for the others.
-pub(super) fn load_all(device: &CudaDevice) {
-    for module in source::MODULES {
-        let (id, context) = (device.id(), Arc::clone(device.cuda_stream().context()));
-        let name = "load-kernels".to_owned();
-        // A failure is reported when a kernel of the module is launched.
-        let _ = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || loaded(module, id, &context));
+/// Modules that threads of their own load, and keep until this is dropped.
+pub(super) struct Loading(Vec<JoinHandle<Result<Arc<CudaModule>>>>);
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        for thread in self.0.drain(..) {
+            // A failure is reported when a kernel of the module is launched.
+            let _ = thread.join();
+        }
     }
 }
 
+/// Compiles and loads all modules in threads of their own, so that the kernels that a thread needs
+/// first do not wait for the others.
+pub(super) fn load_all(device: &CudaDevice) -> Loading {
+    let threads = source::MODULES.into_iter().filter_map(|module| {
+        let (id, context) = (device.id(), Arc::clone(device.cuda_stream().context()));
+        let thread = thread::Builder::new().name("load-kernels".to_owned());
+        thread.spawn(move || loaded(module, id, &context)).ok()
+    });
+    Loading(threads.collect())
+}
+
 fn loaded(module: Module, id: DeviceId, context: &Arc<CudaContext>) -> Result<Arc<CudaModule>> {
-    let loaded = once(&LOADED, (id, module));
-    let load = || {
-        let ptx = once(&COMPILED, module);
-        let ptx = ptx.get_or_init(|| compile(module, context)).clone()?;
-        context.load_module(ptx).map_err(|error| error.to_string())
-    };
-    loaded.get_or_init(load).clone().map_err(TapeError::Device)
+    let slot = slot(&LOADED, (id, module));
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(loaded) = slot.as_ref().and_then(Weak::upgrade) {
+        return Ok(loaded);
+    }
+    let loaded = context.load_module(compiled_text(module, context)?);
+    let loaded = loaded.map_err(driver)?;
+    *slot = Some(Arc::downgrade(&loaded));
+    Ok(loaded)
+}
+
+fn compiled_text(module: Module, context: &CudaContext) -> Result<Ptx> {
+    let slot = slot(&COMPILED, module);
+    let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(ptx) = &*slot {
+        return Ok(ptx.clone());
+    }
+    let ptx = compile(module, context)?;
+    *slot = Some(ptx.clone());
+    Ok(ptx)
 }
 
 /// The place of a value that is made once.
-fn once<K: Eq + Hash, T>(all: &Mutex<Option<HashMap<K, Once<T>>>>, key: K) -> Once<T> {
+fn slot<K: Eq + Hash, T>(all: &Slots<K, T>, key: K) -> Slot<T> {
     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
     Arc::clone(all.get_or_insert_default().entry(key).or_default())
 }
 
 /// The PTX of a module for the architecture of the device.
-fn compile(module: Module, context: &CudaContext) -> std::result::Result<Ptx, String> {
+fn compile(module: Module, context: &CudaContext) -> Result<Ptx> {
     use candle_core::cuda_backend::cudarc::driver::sys::CUdevice_attribute as Attribute;
-    let number = |attribute| context.attribute(attribute).map_err(|e| e.to_string());
+    let number = |attribute| context.attribute(attribute).map_err(driver);
     let major = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     let options = CompileOptions {
@@ -212,6 +233,8 @@ fn compile(module: Module, context: &CudaContext) -> std::result::Result<Ptx, St
         ..Default::default()
     };
     compile_ptx_with_opts(source::text(source::CUDA, module), options).map_err(|error| {
-        format!("the kernels of {module:?} do not compile on this machine: {error:?}")
+        TapeError::Device(format!(
+            "the kernels of {module:?} do not compile on this machine: {error:?}"
+        ))
     })
 }

@@ -26,7 +26,7 @@ mod cpu_full;
 mod composed_blocks;
 
 use super::{Form, axes, expect_shape, misfit};
-use crate::cpu::{Float, Matrix, with_float};
+use crate::cpu::{Float, Matrix, skips_arithmetic, with_float};
 use crate::error::Result;
 use crate::kernels::copies::contiguous;
 use crate::saved_input::Recompute;
@@ -355,6 +355,7 @@ impl Tape<'_> {
 fn forward(form: Form, sizes: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
     match (form, sizes.keeps_square()) {
         (Form::Device, _) => gpu::forward(sizes, qkv),
+        _ if is_dry_group(form, sizes) => grouped_blocks::dry_forward(sizes, qkv),
         (Form::Composed, _) if sizes.tokens > composed_blocks::BLOCK => {
             composed_blocks::forward(sizes, qkv, composed_blocks::BLOCK)
         }
@@ -368,6 +369,12 @@ fn forward(form: Form, sizes: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> 
     }
 }
 
+/// Whether this is a dry run of an operation that a GPU computes in groups of heads.
+fn is_dry_group(form: Form, sizes: &Sizes) -> bool {
+    let is_long = sizes.tokens > composed_blocks::BLOCK;
+    skips_arithmetic() && form == Form::Composed && is_long && !sizes.is_plain()
+}
+
 /// The gradient of `qkv`.
 fn backward(
     form: Form,
@@ -378,6 +385,7 @@ fn backward(
 ) -> Result<Tensor> {
     match memory {
         _ if form == Form::Device => gpu::backward(sizes, qkv, memory, dy),
+        _ if is_dry_group(form, sizes) => grouped_blocks::dry_backward(sizes, qkv),
         Memory::Square(p) if form == Form::Cpu => {
             with_float!("attention", dy, T => cpu_full::backward::<T>(sizes, qkv, p, dy))
         }

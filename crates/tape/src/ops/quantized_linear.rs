@@ -9,7 +9,7 @@
 use super::copies::Copies;
 use super::linear::row_sum;
 use super::{Form, expect_shape, misfit};
-use crate::cpu::{Float, Matrix, Product, View, buffer, to_tensor, with_float};
+use crate::cpu::{Float, Matrix, Product, View, buffer, skips_arithmetic, to_tensor, with_float};
 use crate::error::{Result, TapeError};
 use crate::kernels::copies::{contiguous, joined};
 use crate::kernels::matmul::product;
@@ -209,6 +209,8 @@ fn read_tile<'a, T: Float>(
         *tile = buffer(len);
     }
     let rows = &mut tile[..len];
-    weight.read(|at| first + at, rows)?;
+    if !skips_arithmetic() {
+        weight.read(|at| first + at, rows)?;
+    }
     Ok(rows)
 }

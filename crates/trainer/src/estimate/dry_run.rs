@@ -24,6 +24,12 @@ const LATER_SIZES: [u32; 2] = [8, 16];
 /// such part is neither cut nor joined, so the line goes through two and three parts.
 const LATER_SIZES_CHECKPOINTED: [u32; 3] = [8, 16, 24];
 
+/// Multiplications of the forward pass with which the time of a text model is measured: a second or
+/// two on two cores.
+const MOST_TIMED_PRODUCTS: usize = 70_000_000_000;
+/// Fewest tokens with which it is measured.
+const FEWEST_TIMED_TOKENS: usize = 16;
+
 /// A network that can run a micro-batch of made-up samples.
 pub trait DryRun: Sync {
     /// Runs forward and backward over `samples` made-up samples with `checkpointed` blocks. The
@@ -97,10 +103,7 @@ impl PlanDryRun {
     /// The network of a plan with another model or input size, and its weights in the optimizer's
     /// precision.
     pub fn new(plan: &Plan, model: ModelId, input_size: u32) -> Result<(Self, Parameters)> {
-        let (network, mut masters) = plan.network_of_zeros(model, input_size)?;
-        if plan.precision.is_half() && plan.ema_decay.is_none() {
-            masters.round_frozen(plan.precision.dtype())?;
-        }
+        let (network, masters) = plan.network_of_zeros(model, input_size)?;
         let parameters = if plan.precision.is_half() {
             masters.rounded(plan.precision.dtype())?
         } else {
@@ -121,17 +124,36 @@ impl PlanDryRun {
         Ok((dry_run, masters))
     }
 
-    /// Seconds per sample of a real micro-batch of `samples`.
+    /// Seconds per sample of a real micro-batch of `samples`. A large text model is measured on
+    /// fewer tokens.
     pub fn seconds_per_sample(&self, samples: usize, checkpointed: usize) -> Result<f64> {
-        let context = self.context(checkpointed, Kernels::Fused);
+        let (samples, size) = self.timed(samples.max(1));
+        let context = ForwardContext {
+            input_size: size,
+            ..self.context(checkpointed, Kernels::Fused)
+        };
         with_task!(self.task, T => {
-            let samples = zero_samples::<T>(&context, samples.max(1));
+            let samples = zero_samples::<T>(&context, samples);
             // The first one warms caches and the allocator.
             context.gradients(&samples)?;
             let start = Instant::now();
             context.gradients(&samples)?;
-            Ok(start.elapsed().as_secs_f64() / samples.len() as f64)
+            let seconds = start.elapsed().as_secs_f64() / samples.len() as f64;
+            Ok(seconds * self.input_size as f64 / size as f64)
         })
+    }
+
+    /// The samples and the input size with which the time is measured.
+    fn timed(&self, samples: usize) -> (usize, usize) {
+        if self.task == dataset::Task::ImageClassification {
+            return (samples, self.input_size);
+        }
+        let frozen = self.parameters.frozen();
+        let weights = self.parameters.count() + frozen.map(|(_, it)| it.count()).sum::<usize>();
+        let tokens = MOST_TIMED_PRODUCTS / weights.max(1);
+        let samples = (tokens / self.input_size.max(1)).clamp(1, samples);
+        let least = FEWEST_TIMED_TOKENS.min(self.input_size);
+        (samples, (tokens / samples).clamp(least, self.input_size))
     }
 
     fn context(&self, checkpointed: usize, kernels: Kernels) -> ForwardContext<'_> {

@@ -23,8 +23,12 @@ impl Plan {
     /// # Errors
     /// As [`Plan::network`].
     pub(crate) fn network_to_train(&self, device: &Device) -> Result<(Network, Parameters)> {
+        self.network_with_half(device, self.half_of_frozen())
+    }
+
+    fn half_of_frozen(&self) -> Option<DType> {
         let rounds = self.precision.is_half() && self.ema_decay.is_none();
-        self.network_with_half(device, rounds.then(|| self.precision.dtype()))
+        rounds.then(|| self.precision.dtype())
     }
 
     fn network_with_half(
@@ -47,7 +51,8 @@ impl Plan {
         Ok(network?)
     }
 
-    /// The network with zeros for parameters, on the CPU, for this or another model or input size.
+    /// The network to train with zeros for parameters, on the CPU, for this or another model or input
+    /// size.
     pub(crate) fn network_of_zeros(
         &self,
         model: ModelId,
@@ -55,7 +60,9 @@ impl Plan {
     ) -> Result<(Network, Parameters)> {
         let options = self.build_options(input_size, &Device::Cpu);
         match (&self.pretrained, model) {
-            (Some(pretrained), ModelId::Pretrained(_)) => Ok(pretrained.with_zeros(&options)?),
+            (Some(pretrained), ModelId::Pretrained(_)) => {
+                Ok(pretrained.with_zeros(&options, self.half_of_frozen())?)
+            }
             _ => Ok(Network::with_zeros(
                 model,
                 options.input_size,

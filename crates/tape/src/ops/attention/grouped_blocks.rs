@@ -28,16 +28,22 @@ struct Limits {
 }
 
 impl Limits {
+    const CUDA: Limits = Limits {
+        weight_bytes: 32 << 20,
+        max_queries: 256,
+        min_queries: 32,
+    };
+    const METAL: Limits = Limits {
+        weight_bytes: 8 << 20,
+        max_queries: 128,
+        min_queries: 32,
+    };
+
     fn for_device(x: &Tensor) -> Self {
-        let (mebibytes, max_queries) = if x.device().is_cuda() {
-            (32, 256)
+        if x.device().is_cuda() {
+            Limits::CUDA
         } else {
-            (8, 128)
-        };
-        Limits {
-            weight_bytes: mebibytes << 20,
-            max_queries,
-            min_queries: 32,
+            Limits::METAL
         }
     }
 
@@ -207,13 +213,90 @@ fn backward_within(s: &Sizes, qkv: &Tensor, dy: &Tensor, limits: Limits) -> Resu
     Ok(dqkv)
 }
 
+/// Allocates and frees what [`forward`] does with the larger limits of CUDA. For dry runs on the
+/// CPU: the kernels do not run there, and tensor primitives take minutes for long sequences.
+pub(super) fn dry_forward(s: &Sizes, qkv: &Tensor) -> Result<(Tensor, Memory)> {
+    let y = Tensor::zeros((s.samples, s.tokens, s.width), qkv.dtype(), qkv.device())?;
+    in_dry_chunks(s, qkv, |part, most| {
+        let _split = part.split()?;
+        let _weights = (part.weights(most)?, part.rows(most)?);
+        Ok(())
+    })?;
+    Ok((y, Memory::Nothing))
+}
+
+/// As [`dry_forward`] for [`backward`].
+pub(super) fn dry_backward(s: &Sizes, qkv: &Tensor) -> Result<Tensor> {
+    let dqkv = qkv.zeros_like()?;
+    in_dry_chunks(s, qkv, |part, most| {
+        let _split = (part.split()?, part.queries()?);
+        let _sums = (part.sums()?, part.sums()?);
+        let _weights = (part.weights(most)?, part.weights(most)?, part.rows(most)?);
+        Ok(())
+    })?;
+    Ok(dqkv)
+}
+
+/// Calls `work` with the groups of each chunk of samples, and with the block of most weights.
+fn in_dry_chunks(
+    s: &Sizes,
+    qkv: &Tensor,
+    work: impl Fn(DryGroups, Block) -> Result<()>,
+) -> Result<()> {
+    in_chunks(s, Limits::CUDA, qkv.dtype(), |blocks, part, _| {
+        let most = blocks.iter().max_by_key(|block| block.rows * block.keys);
+        let groups = groups(part);
+        most.map_or(Ok(()), |&most| work(DryGroups { groups, like: qkv }, most))
+    })
+}
+
+/// The tensors of a chunk of samples, all zeros.
+struct DryGroups<'a> {
+    groups: Groups,
+    like: &'a Tensor,
+}
+
+impl DryGroups<'_> {
+    fn zeros(&self, rows: usize, columns: usize, dtype: DType) -> Result<Tensor> {
+        let shape = (self.groups.matrices(), rows, columns);
+        Ok(Tensor::zeros(shape, dtype, self.like.device())?)
+    }
+
+    fn queries(&self) -> Result<Tensor> {
+        let rows = self.groups.tokens * self.groups.share;
+        self.zeros(rows, self.groups.head, self.like.dtype())
+    }
+
+    fn split(&self) -> Result<[Tensor; 3]> {
+        let keys = || self.zeros(self.groups.padded(), self.groups.head, self.like.dtype());
+        Ok([self.queries()?, keys()?, keys()?])
+    }
+
+    fn sums(&self) -> Result<Tensor> {
+        self.zeros(self.groups.padded(), self.groups.head, DType::F32)
+    }
+
+    fn weights(&self, block: Block) -> Result<Tensor> {
+        let rows = block.rows * self.groups.share;
+        self.zeros(rows, block.keys, self.like.dtype())
+    }
+
+    /// The product of weights with keys or values.
+    fn rows(&self, block: Block) -> Result<Tensor> {
+        let rows = block.rows * self.groups.share;
+        self.zeros(rows, self.groups.head, self.like.dtype())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::composed;
     use super::*;
     use crate::convert_dtype::host_tensor;
+    use crate::dry_run::dry_run;
     use crate::inplace::to_f64;
     use crate::kernels::emulator;
+    use crate::ops::Form;
     use crate::rng::Rng;
     use candle_core::Device;
     use std::sync::Arc;
@@ -247,6 +330,22 @@ mod tests {
     fn documents(samples: usize, tokens: usize) -> Arc<[usize]> {
         let start = |token: usize| token / 9 * 9 + [0, 0, 0, 3, 4, 4, 4, 4, 4][token % 9];
         (0..samples * tokens).map(|i| start(i % tokens)).collect()
+    }
+
+    #[test]
+    fn a_dry_run_has_an_output_and_a_gradient_of_zeros() {
+        let s = sizes(2, 600, [2, 3, 16]);
+        let qkv = drawn("qkv", &[s.samples, s.tokens, s.row()], DType::BF16);
+        let ((y, dqkv), _) = dry_run(2, || {
+            let (y, memory) = super::super::forward(Form::Composed, &s, &qkv).expect("memory");
+            let back = super::super::backward(Form::Composed, &s, &qkv, &memory, &y);
+            (y, back.expect("memory"))
+        });
+        assert_eq!(y.dims(), [2, 600, 96]);
+        assert_eq!((dqkv.dims(), dqkv.dtype()), (qkv.dims(), DType::BF16));
+        for zeros in [y, dqkv] {
+            assert!(to_f64(&zeros).expect("numbers").iter().all(|v| *v == 0.0));
+        }
     }
 
     /// Output and gradient by the kernels.
