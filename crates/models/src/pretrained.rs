@@ -252,7 +252,8 @@ impl Pretrained {
         Ok((loaded.network, loaded.parameters))
     }
 
-    /// Like [`Pretrained::build_with_half`] with zeros for parameters, in almost no time and memory.
+    /// Like [`Pretrained::build_with_half`] with zeros for parameters, in almost no time and
+    /// memory.
     pub fn with_zeros(
         &self,
         options: &BuildOptions,

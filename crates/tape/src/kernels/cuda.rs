@@ -37,6 +37,11 @@ static COMPILED: Slots<Module, Ptx> = Mutex::new(None);
 /// Modules that are loaded on a device. Their functions keep them there.
 static LOADED: Slots<(DeviceId, Module), Weak<CudaModule>> = Mutex::new(None);
 
+// SAFETY: plain numbers in the layout of the kernels' struct.
+unsafe impl DeviceRepr for TensorBatch {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for CopyShape {}
+
 /// Most threads of a block on any GPU.
 const MOST_THREADS: usize = 1024;
 

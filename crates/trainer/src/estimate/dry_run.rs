@@ -26,9 +26,9 @@ const LATER_SIZES_CHECKPOINTED: [u32; 3] = [8, 16, 24];
 
 /// Multiplications of the forward pass with which the time of a text model is measured: a second or
 /// two on two cores.
-const MOST_TIMED_PRODUCTS: usize = 70_000_000_000;
+const MAX_TIMED_PRODUCTS: usize = 70_000_000_000;
 /// Fewest tokens with which it is measured.
-const FEWEST_TIMED_TOKENS: usize = 16;
+const MIN_TIMED_TOKENS: usize = 16;
 
 /// A network that can run a micro-batch of made-up samples.
 pub trait DryRun: Sync {
@@ -150,9 +150,9 @@ impl PlanDryRun {
         }
         let frozen = self.parameters.frozen();
         let weights = self.parameters.count() + frozen.map(|(_, it)| it.count()).sum::<usize>();
-        let tokens = MOST_TIMED_PRODUCTS / weights.max(1);
+        let tokens = MAX_TIMED_PRODUCTS / weights.max(1);
         let samples = (tokens / self.input_size.max(1)).clamp(1, samples);
-        let least = FEWEST_TIMED_TOKENS.min(self.input_size);
+        let least = MIN_TIMED_TOKENS.min(self.input_size);
         (samples, (tokens / samples).clamp(least, self.input_size))
     }
 

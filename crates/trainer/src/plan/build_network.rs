@@ -51,8 +51,8 @@ impl Plan {
         Ok(network?)
     }
 
-    /// The network to train with zeros for parameters, on the CPU, for this or another model or input
-    /// size.
+    /// The network to train with zeros for parameters, on the CPU, for this or another model or
+    /// input size.
     pub(crate) fn network_of_zeros(
         &self,
         model: ModelId,
