@@ -116,7 +116,9 @@ impl MeasuredFootprint {
                 "{compared}. Estimates on this device are now multiplied by {:.2}",
                 correction.factor
             ),
-            Err(error) => format!("{compared}. This factor could not be saved: {error}"),
+            Err(error) => format!(
+                "{compared}. The factor that corrects later estimates could not be saved: {error}"
+            ),
         })
     }
 }

@@ -32,7 +32,7 @@ pub fn run(args: &args::Doctor) -> Result<(), Failure> {
     if !args.json {
         print_machine(&machine);
         out!(
-            "Comparing the outputs and gradients of {} in f32, bf16 and f16 with the CPU in f64",
+            "Comparing the outputs and gradients that {} computes in f32, bf16 and f16 with those of the CPU in f64",
             chosen.kind
         );
     }

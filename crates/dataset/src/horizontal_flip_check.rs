@@ -139,7 +139,7 @@ impl Comparison {
         let changes = mirrored < KEPT_FRACTION * plain && plain - mirrored >= SMALLEST_LOSS * all;
         changes.then(|| {
             format!(
-                "Of {} images, {:.0} % are most similar to an image of their own class; after mirroring, only {:.0} % are.",
+                "Of {} images, {:.0} % have the same class as the most similar other image; after mirroring, only {:.0} % do.",
                 self.images,
                 100.0 * plain / all,
                 100.0 * mirrored / all
@@ -263,7 +263,7 @@ mod tests {
         let reason = found.reason().expect("mirroring changes the class");
         assert_eq!(
             reason,
-            "Of 60 images, 100 % are most similar to an image of their own class; after mirroring, only 0 % are."
+            "Of 60 images, 100 % have the same class as the most similar other image; after mirroring, only 0 % do."
         );
     }
 

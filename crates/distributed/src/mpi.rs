@@ -142,7 +142,7 @@ impl Mpi {
         // With the library of another MPI, each process would train alone.
         if size != launcher.size {
             return Err(GroupError::Unavailable(format!(
-                "the launcher started {} processes, but {} sees {size}: the launcher and the library belong to different MPIs; use the mpirun of the library, or set EBB_MPI to the path of the launcher's library",
+                "the launcher started {} processes, but {} sees {size}: the launcher and the library belong to different MPI installations; use the mpirun of the library, or set EBB_MPI to the path of the launcher's library",
                 launcher.size, library.name
             )));
         }

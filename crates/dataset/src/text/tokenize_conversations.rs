@@ -198,7 +198,7 @@ fn encode_all(
         let encoded = catch_unwind(AssertUnwindSafe(|| encode(&conversation.text)));
         encoded.map_err(|_| Failed {
             index,
-            reason: "Ebb failed on it; please report this fault".to_owned(),
+            reason: "Ebb has a fault here; please report it".to_owned(),
         })
     };
     let share = batch.len().div_ceil(threads.max(1)).max(1);

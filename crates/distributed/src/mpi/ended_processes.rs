@@ -132,7 +132,11 @@ impl EndedProcesses {
         }
         let former = former.into_iter().map(usize::try_from);
         let former: std::result::Result<Vec<usize>, _> = former.collect();
-        former.map_err(|_| GroupError::Connection("a process is in no group".to_owned()))
+        former.map_err(|_| {
+            GroupError::Connection(
+                "a process of the new group was not in the previous group".to_owned(),
+            )
+        })
     }
 
     /// The size of a group, which is freed.

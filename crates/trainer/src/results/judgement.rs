@@ -270,7 +270,7 @@ fn baseline_name(facts: &TrainingFacts) -> &'static str {
     if facts.sample_noun == "image" {
         "baseline of edges and colors"
     } else {
-        "word-count baseline"
+        "n-gram baseline"
     }
 }
 
@@ -471,16 +471,16 @@ mod tests {
             held_out_accuracy: Some(0.9),
             ..facts()
         };
-        let praise = "Better than the word-count baseline: 90.0 % right instead of 81.2 %.";
+        let praise = "Better than the n-gram baseline: 90.0 % right instead of 81.2 %.";
         check(&good, &with(0.812, true), Tone::Good, praise);
         for baseline in [0.9, 0.95] {
             let below = format!(
-                "Not better than the word-count baseline: 90.0 % right instead of {:.1} %. Use the baseline, or start from pretrained weights.",
+                "Not better than the n-gram baseline: 90.0 % right instead of {:.1} %. Use the baseline, or start from pretrained weights.",
                 100.0 * baseline
             );
             check(&good, &with(baseline, true), Tone::Hint, &below);
         }
-        let tuned = "Not better than the word-count baseline: 90.0 % right instead of 95.0 %. Use the baseline, or train more of the network.";
+        let tuned = "Not better than the n-gram baseline: 90.0 % right instead of 95.0 %. Use the baseline, or train more of the network.";
         check(&good, &with(0.95, false), Tone::Hint, tuned);
         let images = TrainingFacts {
             sample_noun: "image".to_owned(),
@@ -499,7 +499,7 @@ mod tests {
             baseline_share: Some(1.0),
             ..with(0.9, true)
         };
-        let replaced = "The network is not better than the word-count baseline (90.0 % right), so Ebb predicts with the baseline. To improve on the baseline, start from pretrained weights.";
+        let replaced = "The network is not better than the n-gram baseline (90.0 % right), so Ebb predicts with the baseline. To improve on the baseline, start from pretrained weights.";
         check(&good, &alone, Tone::Hint, replaced);
         let chance = results(&[(20, 0.5), (20, 0.5)]);
         let found = chance.judge(&with(0.95, true)).expect("a rule applies");

@@ -105,7 +105,7 @@ impl Room {
         let needed = needed(LEAST_TOKENS);
         Err(TrainError::NotTrainable {
             message: format!(
-                "there is no memory for a conversation: one of {LEAST_TOKENS} tokens needs {needed} besides the weights, but only {available} is available to Ebb; close other apps, choose a smaller model, or quantize a model folder with --quantize"
+                "there is not enough memory for a conversation: even {LEAST_TOKENS} tokens need {needed} besides the weights, but only {available} is available to Ebb; close other apps, choose a smaller model, or quantize a model folder with --quantize"
             ),
         })
     }
