@@ -14,8 +14,8 @@ use candle_core::Shape;
 use std::ops::Range;
 use std::sync::Arc;
 use tape::{
-    Gate, GroupedAttention, JoinedHeads, ParameterId, Result, RmsNormShape, Rotation, Tape,
-    TapeError, Value,
+    DeferredOutput, Gate, GroupedAttention, JoinedHeads, ParameterId, Result, RmsNormShape,
+    Rotation, Tape, TapeError, Value,
 };
 
 /// Sizes and features of a decoder.
@@ -137,6 +137,12 @@ impl Map {
             adapter: self.adapter.as_ref(),
         };
         map.forward(tape, x, bias.as_ref())
+    }
+
+    /// Whether the adapter draws noise.
+    fn drops(&self, tape: &Tape) -> bool {
+        let adapter = self.adapter.as_ref();
+        adapter.is_some_and(|adapter| adapter.drops(tape))
     }
 }
 
@@ -289,6 +295,17 @@ impl DecoderBlock {
         rotation: Option<&Rotation>,
         attend: impl FnOnce(&Value) -> Result<Value>,
     ) -> Result<Value> {
+        self.feed_forward(tape, &self.attended(tape, x, rotation, attend)?)
+    }
+
+    /// The attention branch with its residual connection.
+    fn attended(
+        &self,
+        tape: &Tape,
+        x: &Value,
+        rotation: Option<&Rotation>,
+        attend: impl FnOnce(&Value) -> Result<Value>,
+    ) -> Result<Value> {
         let heads = JoinedHeads {
             heads: self.attention.heads,
             key_heads: self.attention.key_heads,
@@ -298,10 +315,31 @@ impl DecoderBlock {
         let qkv = tape.rotary_embedding([&query, &key, &value], heads, rotation)?;
         drop([query, key, value]);
         let y = self.projection.forward(tape, &attend(&qkv)?)?;
-        let x = tape.add(&self.after(tape, 0, y)?, x)?;
-        let y = self.gated(tape, &self.before(tape, 1, &x)?)?;
+        tape.add(&self.after(tape, 0, y)?, x)
+    }
+
+    /// The feed-forward branch with its residual connection. It treats each token separately.
+    fn feed_forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
+        let y = self.gated(tape, &self.before(tape, 1, x)?)?;
         let y = self.down.forward(tape, &y)?;
-        tape.add(&self.after(tape, 1, y)?, &x)
+        tape.add(&self.after(tape, 1, y)?, x)
+    }
+
+    /// [`DecoderBlock::feed_forward`] for a checkpointed block, some tokens at a time: its
+    /// intermediate values are several times as wide as its input. Noise depends on the place in
+    /// the whole sample, so a branch that draws noise is not divided.
+    fn feed_forward_in_parts(&self, tape: &Tape, x: Value) -> Result<DeferredOutput> {
+        let maps = match &self.gates {
+            GateMaps::Joint(map) => std::slice::from_ref(map),
+            GateMaps::Separate(maps) => maps.as_slice(),
+        };
+        if maps.iter().chain([&self.down]).any(|map| map.drops(tape)) {
+            return Ok(self.feed_forward(tape, &x)?.into());
+        }
+        let block = self.clone();
+        Ok(DeferredOutput::by_rows(x, move |tape, x| {
+            block.feed_forward(tape, x)
+        }))
     }
 
     /// The input of branch `branch` (0: attention, 1: feed-forward).
@@ -369,9 +407,10 @@ impl DecoderBlock {
             GateMaps::Separate(maps) => [maps[0].forward(tape, x)?, maps[1].forward(tape, x)?],
             GateMaps::Joint(map) => {
                 let both = map.forward(tape, x)?;
+                let axis = both.dims().len() - 1;
                 [
-                    tape.narrow(&both, 2, 0..self.hidden)?,
-                    tape.narrow(&both, 2, self.hidden..2 * self.hidden)?,
+                    tape.narrow(&both, axis, 0..self.hidden)?,
+                    tape.narrow(&both, axis, self.hidden..2 * self.hidden)?,
                 ]
             }
         };
@@ -469,9 +508,10 @@ impl Decoder {
                     let span = samples.start * tokens..samples.end * tokens;
                     let starts = starts.as_ref().map(|starts| &starts[span]);
                     let attention = block.attention;
-                    block.forward(tape, x, rotation.as_ref(), |qkv| {
+                    let x = block.attended(tape, x, rotation.as_ref(), |qkv| {
                         tape.grouped_attention(qkv, attention, starts)
-                    })
+                    })?;
+                    block.feed_forward_in_parts(tape, x)
                 })?
             } else {
                 block.forward(tape, &x, rotation, |qkv| {

@@ -324,6 +324,11 @@ impl Adapter {
         }
     }
 
+    /// Whether the adapter draws noise on this tape.
+    pub fn drops(&self, tape: &Tape) -> bool {
+        tape.drops(self.dropout)
+    }
+
     /// The adapter's term for its input.
     fn term(&self, tape: &Tape, name: &str, x: &Value) -> tape::Result<Value> {
         let (down, up) = (tape.parameter(self.down), tape.parameter(self.up));

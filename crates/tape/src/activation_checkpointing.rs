@@ -2,11 +2,12 @@
 //! its gradient is needed.
 
 use crate::cancel::Cancel;
-use crate::deferred_block_output::DeferredOutput;
+use crate::deferred_block_output::{DeferredOutput, RowFunction};
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::kernels::copies::{contiguous, joined};
 use crate::kink_log::KinkCursor;
+use crate::ops::shape_only;
 use crate::parameters::Parameters;
 use crate::sample_noise::SampleNoise;
 use crate::saved_tensors::SavedTensors;
@@ -19,6 +20,9 @@ const PART: usize = 8;
 /// Elements of a checkpointed block's input per chunk on a GPU. Its products need more rows, but
 /// one sample may have many.
 const DEVICE_PART: usize = 1 << 21;
+/// Rows per chunk of a function of single rows: enough for matrix products at full speed, also if
+/// each chunk decodes quantized weights again.
+const ROWS: usize = 2048;
 
 /// Samples per chunk, if each sample of `x` takes `values` elements or its own size, whichever is
 /// larger. It depends on the size of one sample only, so the chunks are the same for every
@@ -76,13 +80,68 @@ impl Tape<'_> {
         self.poll()?;
         // The position before the block: the second run begins there, too.
         let kinks = self.kinks().cloned();
-        let chunks = chunks(x.tensor(), size, kinks.as_ref())?.into_iter();
-        let outputs = chunks.map(|chunk| self.chunk_forward(chunk, &block));
-        let y = join(outputs.collect::<Result<_>>()?)?;
+        let y = self.forward_in_parts(x.tensor(), size, &block)?;
         if !self.recording() {
             return Ok(Value::constant(y));
         }
-        let again = Again {
+        let again = self.again(x, kinks);
+        let input = x.tensor().clone();
+        Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
+            match again.backward_in_parts(&input, gradient, size, &block, sink)? {
+                None => Ok(()),
+                Some(whole) => sink.add_owned(again.id, whole),
+            }
+        }))
+    }
+
+    /// A function of single rows of its input [.., width], some rows at a time. On a recording tape
+    /// it is checkpointed: only its input is saved.
+    pub(crate) fn by_rows(&self, function: &RowFunction) -> Result<Value> {
+        self.poll()?;
+        let x = function.x.tensor();
+        let part = |tape: &Tape, x: &Value, _| (function.part)(tape, x);
+        let y = self.forward_in_parts(&rows_of(x)?, ROWS, &part)?;
+        let y = y.reshape(x.dims())?;
+        self.record_by_rows(function, y)
+    }
+
+    /// [`Tape::by_rows`] that is only recorded: its result has a shape, but no meaningful values.
+    pub(crate) fn by_rows_shape_only(&self, function: &RowFunction) -> Result<Value> {
+        let x = function.x.tensor();
+        self.record_by_rows(function, shape_only(x, x.dims())?)
+    }
+
+    fn record_by_rows(&self, function: &RowFunction, y: Tensor) -> Result<Value> {
+        if !self.recording() {
+            return Ok(Value::constant(y));
+        }
+        let again = self.again(&function.x, self.kinks().cloned());
+        let (input, part) = (function.x.tensor().clone(), function.part.clone());
+        Ok(self.push(y, &[function.x.tensor()], move |gradient, sink| {
+            let part = |tape: &Tape, x: &Value, _| part(tape, x);
+            let (x, gradient) = (rows_of(&input)?, rows_of(&contiguous(&gradient)?)?);
+            match again.backward_in_parts(&x, gradient, ROWS, &part, sink)? {
+                None => Ok(()),
+                Some(whole) => sink.add_owned(again.id, whole.reshape(input.dims())?),
+            }
+        }))
+    }
+
+    /// The first run of a block, chunk by chunk.
+    fn forward_in_parts<E: Into<DeferredOutput>>(
+        &self,
+        x: &Tensor,
+        size: usize,
+        block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
+    ) -> Result<Tensor> {
+        let chunks = chunks(x, size, self.kinks())?.into_iter();
+        let outputs = chunks.map(|chunk| self.chunk_forward(chunk, block));
+        join(outputs.collect::<Result<_>>()?)
+    }
+
+    /// What the second run of a block on `x` needs. `kinks` is the position before the block.
+    fn again(&self, x: &Value, kinks: Option<KinkCursor>) -> Again {
+        Again {
             parameters: self.parameters().clone(),
             cancel: self.cancel().clone(),
             kernels: self.kernels(),
@@ -91,14 +150,7 @@ impl Tape<'_> {
             kinks,
             noise: self.sample_noise().cloned(),
             is_without_adapters: self.is_without_adapters(),
-        };
-        let input = x.tensor().clone();
-        Ok(self.push(y, &[x.tensor()], move |gradient, sink| {
-            match again.backward_in_parts(&input, gradient, size, &block, sink)? {
-                None => Ok(()),
-                Some(whole) => sink.add_owned(again.id, whole),
-            }
-        }))
+        }
     }
 
     /// The first run of a chunk: computes its output and records nothing.
@@ -187,6 +239,12 @@ impl Whole {
             None => Ok(Tensor::zeros(&*self.dims, part.dtype(), part.device())?),
         }
     }
+}
+
+/// `x` [.., width] as [rows, width].
+fn rows_of(x: &Tensor) -> Result<Tensor> {
+    let width = x.dims().last().copied().unwrap_or(1).max(1);
+    Ok(x.reshape((x.elem_count() / width, width))?)
 }
 
 fn join(parts: Vec<Tensor>) -> Result<Tensor> {

@@ -4,6 +4,24 @@
 use crate::error::Result;
 use crate::ops::{Conv2dShape, GeluLinear, conv2d_fits};
 use crate::tape::{Tape, Value};
+use std::fmt;
+use std::rc::Rc;
+
+/// A function that treats each row of its input [.., width] separately, and returns as many values.
+/// It is computed some rows at a time, so that the memory inside does not grow with the rows.
+#[derive(Clone)]
+pub struct RowFunction {
+    pub(crate) x: Value,
+    pub(crate) part: Rc<dyn Fn(&Tape, &Value) -> Result<Value>>,
+}
+
+impl fmt::Debug for RowFunction {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("RowFunction")
+            .field("x", &self.x)
+            .finish_non_exhaustive()
+    }
+}
 
 /// A block's result, or the operation that computes it.
 #[derive(Debug, Clone)]
@@ -14,6 +32,8 @@ pub enum DeferredOutput {
     GeluLinear(Box<GeluLinear>),
     /// A [`Tape::conv2d`] of a value with a kernel.
     Conv2d(Value, Value, Conv2dShape),
+    /// A function of single rows.
+    ByRows(RowFunction),
 }
 
 impl From<Value> for DeferredOutput {
@@ -23,6 +43,13 @@ impl From<Value> for DeferredOutput {
 }
 
 impl DeferredOutput {
+    /// A function of single rows of `x` [.., width] that draws no noise: `part` maps some of the
+    /// rows [rows, width] to as many rows of the same width.
+    pub fn by_rows(x: Value, part: impl Fn(&Tape, &Value) -> Result<Value> + 'static) -> Self {
+        let part = Rc::new(part);
+        DeferredOutput::ByRows(RowFunction { x, part })
+    }
+
     /// Checks the shapes of the operands before the operation runs, while the caller still knows
     /// their names.
     ///
@@ -30,7 +57,7 @@ impl DeferredOutput {
     /// The operands do not fit; the error has both shapes.
     pub fn checked(self) -> Result<Self> {
         match &self {
-            DeferredOutput::Ready(_) => {}
+            DeferredOutput::Ready(_) | DeferredOutput::ByRows(_) => {}
             DeferredOutput::GeluLinear(operands) => operands.expect_fit()?,
             DeferredOutput::Conv2d(x, weight, shape) => conv2d_fits(x, weight, *shape)?,
         }
@@ -43,6 +70,7 @@ impl DeferredOutput {
             DeferredOutput::Ready(value) => Ok(value.clone()),
             DeferredOutput::GeluLinear(operands) => tape.gelu_linear(operands),
             DeferredOutput::Conv2d(x, weight, shape) => tape.conv2d(x, weight, *shape),
+            DeferredOutput::ByRows(function) => tape.by_rows(function),
         }
     }
 
@@ -53,6 +81,7 @@ impl DeferredOutput {
             DeferredOutput::Ready(value) => Ok(value.clone()),
             DeferredOutput::GeluLinear(operands) => tape.gelu_linear_shape_only(operands),
             DeferredOutput::Conv2d(x, weight, shape) => tape.conv2d_shape_only(x, weight, *shape),
+            DeferredOutput::ByRows(function) => tape.by_rows_shape_only(function),
         }
     }
 }

@@ -143,7 +143,7 @@ fn stock_product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 }
 
 /// A result whose values nothing reads: one zero, broadcast to `dims`.
-fn shape_only(like: &Tensor, dims: &[usize]) -> Result<Tensor> {
+pub(crate) fn shape_only(like: &Tensor, dims: &[usize]) -> Result<Tensor> {
     let zero = Tensor::zeros((), like.dtype(), like.device())?;
     Ok(zero.broadcast_as(dims)?)
 }

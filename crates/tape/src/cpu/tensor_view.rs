@@ -2,12 +2,13 @@
 
 use crate::cpu::exponential::Exponential;
 use crate::cpu::normal_cdf::NormalShare;
+use crate::dry_run;
 use crate::error::{Result, TapeError};
 use candle_core::{DType, Device, Storage, StorageRef, Tensor, WithDType};
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-/// Number types for which every bit pattern is valid.
+/// Number types for which every bit pattern is valid, zeros above all.
 pub(crate) trait Plain: Copy {}
 impl Plain for f32 {}
 impl Plain for f64 {}
@@ -18,6 +19,7 @@ pub(crate) trait Float:
     Plain
     + Exponential
     + NormalShare
+    + Default
     + WithDType
     + num_traits::Float
     + num_traits::NumAssign
@@ -85,12 +87,17 @@ impl<T: Float> Deref for View<'_, T> {
     }
 }
 
-/// An uninitialized buffer, which the caller writes completely before anything reads it.
+/// An uninitialized buffer, which the caller writes completely before anything reads it. In a dry
+/// run, in which most kernels write nothing, it contains zeros.
 #[allow(
     clippy::uninit_vec,
     reason = "filling the buffer with zeros first would cost a whole pass over memory"
 )]
 pub(crate) fn buffer<T: Plain>(len: usize) -> Vec<T> {
+    if dry_run::is_active() {
+        // SAFETY: every bit pattern is a valid number.
+        return unsafe { Box::<[T]>::new_zeroed_slice(len).assume_init() }.into_vec();
+    }
     let mut values = Vec::with_capacity(len);
     // SAFETY: the capacity is allocated, every bit pattern is a valid number, and each kernel
     // writes all elements first.

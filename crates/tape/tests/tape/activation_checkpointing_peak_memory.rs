@@ -4,9 +4,9 @@
 // A panic in a helper fails the test that called it.
 #![allow(clippy::unwrap_used)]
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use tape::counting_allocator::{live_bytes, take_peak_bytes};
-use tape::{Cancel, Kernels, Parameters, Tape};
+use tape::{Cancel, DeferredOutput, Kernels, Parameters, Tape, Value};
 
 const SAMPLES: usize = 64;
 const WIDTH: usize = 16 * 1024;
@@ -36,4 +36,44 @@ fn checkpointed_blocks_reuse_the_memory_of_the_output_gradient() {
     let taken = (take_peak_bytes() - before) as f64 / whole;
     assert!(gradients[0].is_some());
     assert!(taken < 1.6, "{taken:.2} times the gradient at once");
+}
+
+/// Peak bytes of the backward pass over one checkpointed function of `rows` rows, which takes eight
+/// times the memory of its input.
+fn peak_of_rows(rows: usize) -> u64 {
+    const NARROW: usize = 64;
+    let mut parameters = Parameters::default();
+    let mut add = |name: &str, shape: &[usize]| {
+        let values = vec![0.01; shape.iter().product()];
+        let added = parameters.add(name.into(), values, shape, DType::F32, &Device::Cpu);
+        added.unwrap()
+    };
+    let (up, down) = (
+        add("up", &[8 * NARROW, NARROW]),
+        add("down", &[NARROW, 8 * NARROW]),
+    );
+    let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+    let x = Tensor::ones((1, rows, NARROW), DType::F32, &Device::Cpu).unwrap();
+    let y = tape.checkpoint_samples(&Value::constant(x), move |_, x, _| {
+        Ok(DeferredOutput::by_rows(x.clone(), move |tape, x| {
+            let y = tape.gelu(&tape.linear(x, &tape.parameter(up), None)?)?;
+            tape.linear(&y, &tape.parameter(down), None)
+        }))
+    });
+    let root = tape.total(&y.unwrap()).unwrap().sum;
+    let before = live_bytes();
+    take_peak_bytes();
+    let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
+    assert!(gradients.iter().all(Option::is_some));
+    take_peak_bytes() - before
+}
+
+#[test]
+fn the_memory_of_a_function_of_rows_does_not_grow_with_the_rows() {
+    let (few, many) = (peak_of_rows(2_048), peak_of_rows(16_384));
+    let input = 16_384 * 64 * size_of::<f32>() as u64;
+    assert!(
+        many < few + 2 * input,
+        "{few} bytes for 2,048 rows, {many} for 16,384, of {input} each"
+    );
 }

@@ -6,7 +6,7 @@
 
 use candle_core::{DType, Device, Tensor};
 use tape::inplace::to_f64;
-use tape::{Cancel, Kernels, ParameterId, Parameters, Result, Rng, Tape, Value};
+use tape::{Cancel, DeferredOutput, Kernels, ParameterId, Parameters, Result, Rng, Tape, Value};
 
 /// Two full chunks of eight, and a shorter one.
 const SAMPLES: usize = 19;
@@ -111,6 +111,59 @@ fn chunks_of_eight_samples_give_the_same_gradients() {
                 let name = &names.at(i).name;
                 assert!(error <= 1e-12, "{case}: {name} differs by {error:.1e}");
             }
+        }
+    }
+}
+
+/// The output and the gradients of the parameters of two blocks over 2,700 rows, which are more
+/// than one chunk.
+fn run_by_rows(kernels: Kernels, is_by_rows: bool) -> (Vec<f64>, Vec<Vec<f64>>) {
+    let (parameters, ids) = parameters();
+    let tape = Tape::record(&parameters, Cancel::default(), kernels);
+    let x = Tensor::from_vec(drawn("x", 3 * 900 * WIDTH), (3, 900, WIDTH), &Device::Cpu);
+    let mut x = Value::constant(x.unwrap());
+    for _ in 0..2 {
+        let ids = ids.clone();
+        x = tape
+            .checkpoint_samples(&x, move |tape, x, _| {
+                // The block does more than the function of rows.
+                let x = tape.scale(x, 0.5)?;
+                if !is_by_rows {
+                    return Ok(block(tape, &x, &ids)?.into());
+                }
+                let ids = ids.clone();
+                let part = move |tape: &Tape, x: &Value| block(tape, x, &ids);
+                Ok(DeferredOutput::by_rows(x, part))
+            })
+            .unwrap();
+    }
+    let rows = tape.reshape(&x, &[3 * 900, WIDTH]).unwrap();
+    let labels: Vec<u32> = (0..3 * 900).map(|row| row % WIDTH as u32).collect();
+    let root = tape.cross_entropy(&rows, &labels, 0.1).unwrap().sum;
+    let output = to_f64(x.tensor()).unwrap();
+    let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
+    // The head is not used here.
+    let gradients = gradients.into_iter().take(ids.len() - 1);
+    let gradients = gradients.map(|g| to_f64(&g.unwrap()).unwrap());
+    (output, gradients.collect())
+}
+
+#[test]
+fn a_function_of_rows_gives_the_same_gradients_in_chunks() {
+    for kernels in [Kernels::Fused, Kernels::Composed] {
+        let (whole, expected) = run_by_rows(kernels, false);
+        let (output, gradients) = run_by_rows(kernels, true);
+        assert!(
+            furthest(&output, &whole) <= 1e-12,
+            "{kernels:?}: the output"
+        );
+        assert_eq!(gradients.len(), 4);
+        for (found, expected) in gradients.iter().zip(&expected) {
+            let error = furthest(found, expected);
+            assert!(
+                error <= 1e-12,
+                "{kernels:?}: a gradient differs by {error:.1e}"
+            );
         }
     }
 }
