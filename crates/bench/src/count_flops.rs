@@ -230,7 +230,8 @@ mod tests {
         // torchvision's page of ResNet-18 gives 1.81 GFLOPS, meaning multiply-adds, with 1,000
         // classes.
         check(Workload::ResNet18, 1.814e9);
-        // torchvision's pages of ResNet-50 and ConvNeXt Tiny give 4.09 and 4.46, with 1,000 classes.
+        // torchvision's pages of ResNet-50 and ConvNeXt Tiny give 4.09 and 4.46, with 1,000
+        // classes.
         check(Workload::ResNet50, 4.089e9);
         check(Workload::ConvNextTiny, 4.456e9);
         // timm's table gives 1.26 G for ViT-Tiny/16, with 1,000 classes.

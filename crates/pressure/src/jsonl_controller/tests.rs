@@ -327,8 +327,8 @@ fn a_micro_batch_that_cannot_have_run_is_refused() {
     }
 }
 
-/// The reports of a monitor that stopped: each micro-batch is short enough, but all of them together
-/// ran for too long without a sample.
+/// A monitor that stopped: each micro-batch is short enough, but all of them together ran for too
+/// long without a sample.
 #[test]
 fn a_question_long_after_the_newest_sample_is_refused() {
     let ask = r#"{"kind":"ask","remaining":8}"#;
