@@ -37,6 +37,7 @@ mod preset_choice;
 mod progress;
 mod runs;
 mod runs_archive;
+mod runs_edit;
 mod runs_show;
 mod scripted_machine;
 mod sweep_batch;
@@ -73,6 +74,9 @@ pub fn run() -> ExitCode {
             None => runs::list(&args),
             Some(args::RunsCommand::Show(args)) => runs_show::run(&args),
             Some(args::RunsCommand::Tag(args)) => runs::tag(&args),
+            Some(args::RunsCommand::Rename(args)) => runs_edit::rename(&args),
+            Some(args::RunsCommand::Note(args)) => runs_edit::note(&args),
+            Some(args::RunsCommand::Trash(args)) => runs_edit::trash(&args),
             Some(args::RunsCommand::Export(args)) => runs_archive::export(&args),
             Some(args::RunsCommand::Import(args)) => runs_archive::import(&args),
         },

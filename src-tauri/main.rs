@@ -8,9 +8,11 @@ mod hub_download;
 mod estimate_history;
 mod judge_run;
 mod machine_info;
+mod move_to_trash;
 mod paths;
 mod prediction_rows;
 mod question_scores;
+mod run_names;
 mod signals;
 mod task_labels;
 

@@ -6,24 +6,21 @@ use crate::data_choices::DataChoices;
 use crate::import_run::ImportedView;
 use crate::language::translate;
 use crate::lock_mutex::lock;
+use crate::move_to_trash::{NotMoved, move_to_trash};
 use crate::plan_setting_commands::sheet_settings;
 use crate::recovery_view::{self, INPUT_SIZE, RecoveryView, TRAINED_PART};
+use crate::run_names::{is_taken, shortened};
 use crate::window_types::{ChangedSettings, CommandError, RepeatView, Show};
 use crate::{context_menu, import_run, menu_actions, os_integration};
 use runlog::{
-    CheckpointBlocks, RunConfig, RunFolder, RunNotes, RunlogError, Started, TrainableLayers,
-    parse_tags,
+    CheckpointBlocks, RunConfig, RunFolder, RunNotes, Started, TrainableLayers, parse_tags,
 };
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tauri::{LogicalPosition, State, WebviewWindow};
 use tauri_plugin_dialog::DialogExt;
 use trainer::RunDataset;
-
-/// Longest name of a run, in characters.
-const MAX_NAME_CHARS: usize = 200;
 
 /// Shows a context menu at a place of the page, or at the pointer: that of a run, or the one of the
 /// part of the page that `on` names. `enabled` are the actions that it offers.
@@ -86,7 +83,7 @@ pub async fn edit_run(
 ) -> Answer<()> {
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
-        let name: String = name.trim().chars().take(MAX_NAME_CHARS).collect();
+        let name = shortened(&name);
         refuse_taken_name(shell, &run, &name)?;
         let text = note.trim().to_owned();
         let tags = parse_tags(tags.iter().map(String::as_str))?;
@@ -95,8 +92,7 @@ pub async fn edit_run(
     .await
 }
 
-/// Refuses to rename a run to the name of another one. Runs of one dataset have the same name until
-/// they are renamed, so an unchanged name is accepted.
+/// Refuses to rename a run to the name of another one.
 fn refuse_taken_name(shell: &Shell, run: &str, name: &str) -> Answer<()> {
     let rows = shell.runs.rows(|_| None)?;
     let names = rows.iter().map(|row| (&*row.id, &*row.name));
@@ -105,15 +101,6 @@ fn refuse_taken_name(shell: &Shell, run: &str, name: &str) -> Answer<()> {
     }
     let why = format!("Another run is called {name}. Choose another name.");
     Err(CommandError::new("name_taken", why))
-}
-
-/// Whether another run has this name and this run does not. `names` are the ids and names of all.
-fn is_taken<'a>(run: &str, name: &str, names: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
-    let same: Vec<&str> = names
-        .filter(|(_, other)| other.to_lowercase() == name.to_lowercase())
-        .map(|(id, _)| id)
-        .collect();
-    !name.is_empty() && !same.is_empty() && !same.contains(&run)
 }
 
 /// What a new plan takes over from a run. `change` is the setting and the value of a recovery step
@@ -296,67 +283,25 @@ pub async fn run_location(shell: State<'_, Arc<Shell>>, run: String) -> Answer<S
 pub async fn trash_run(shell: State<'_, Arc<Shell>>, run: String) -> Answer<()> {
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
-        trash_by(os_integration::move_to_trash, &folder)?;
+        move_to_trash(&folder).map_err(|reason| match reason {
+            NotMoved::Training => {
+                let why = "This run is training. Stop the run first, then move it to the trash.";
+                CommandError::new("busy", why)
+            }
+            NotMoved::Refused(reason) => {
+                let why = format!("{} cannot be moved to the trash: {reason}.", folder.id());
+                CommandError::new("failed", why)
+            }
+        })?;
         shell.runs.forget(&run);
         Ok(())
     })
     .await
 }
 
-/// Moves a run to the trash by `move_to_trash`. Meanwhile no process can begin to train it.
-fn trash_by<E: Display>(
-    move_to_trash: impl FnOnce(&Path) -> Result<(), E>,
-    folder: &RunFolder,
-) -> Answer<()> {
-    let claim = folder.claim();
-    if matches!(claim, Err(RunlogError::Busy { .. })) {
-        let why = "This run is training. Stop the run first, then move it to the trash.";
-        return Err(CommandError::new("busy", why));
-    }
-    // A folder that cannot be locked, because it is read-only or damaged, may still be moved.
-    move_to_trash(&folder.path).map_err(|error| {
-        let why = format!("{} cannot be moved to the trash: {error}.", folder.id());
-        CommandError::new("failed", why)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_run_is_locked_while_it_moves_to_the_trash() {
-        let home = tempfile::tempdir().expect("a temporary folder");
-        let folder = RunFolder {
-            path: home.path().join("r1"),
-        };
-        std::fs::create_dir(&folder.path).expect("it can be made");
-        let trash = home.path().join("trash");
-        let moves = |path: &Path| {
-            let refused = folder.claim().expect_err("it is locked");
-            assert!(matches!(refused, RunlogError::Busy { .. }), "{refused}");
-            std::fs::rename(path, &trash)
-        };
-        let claim = folder.claim().expect("it is free");
-        let refused = trash_by(moves, &folder).expect_err("it is training");
-        assert_eq!(refused.code, "busy");
-        assert!(folder.path.is_dir() && !trash.exists());
-        drop(claim);
-        trash_by(moves, &folder).expect("it moves");
-        assert!(!folder.path.exists() && trash.join("lock").is_file());
-    }
-
-    #[test]
-    fn a_name_that_another_run_has_is_taken() {
-        let names = [("r1", "birds"), ("r2", "birds"), ("r3", "Shelves")];
-        let taken = |run: &str, name: &str| is_taken(run, name, names.into_iter());
-        assert!(taken("r1", "shelves"));
-        assert!(taken("r3", "birds"));
-        assert!(!taken("r1", "birds"), "the name stays");
-        assert!(!taken("r3", "shelves"), "only the capital changes");
-        assert!(!taken("r1", "wrens"));
-        assert!(!taken("r1", ""), "the dataset's name is restored");
-    }
 
     fn repeated() -> RepeatView {
         RepeatView {

@@ -1,5 +1,6 @@
 //! A run as one row of the list.
 
+use crate::run_names::shown_name;
 use crate::task_labels::{capital, learned};
 use crate::window_types::RunRow;
 use runlog::{
@@ -59,11 +60,6 @@ pub fn name(id: &str, notes: &RunNotes, run: &Run) -> String {
         notes,
         run.started().map(|started| started.name.as_str()),
     )
-}
-
-fn shown_name(id: &str, notes: &RunNotes, dataset: Option<&str>) -> String {
-    let own = Some(notes.name.as_str()).filter(|name| !name.is_empty());
-    own.or(dataset).unwrap_or(id).to_owned()
 }
 
 /// The row of a run that trains or trained in this process.

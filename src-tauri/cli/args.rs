@@ -293,10 +293,38 @@ pub enum RunsCommand {
     Show(Show),
     /// Add, remove or show the tags of a run
     Tag(Tag),
+    /// Give a run another name
+    Rename(RenameRun),
+    /// Write or show the note of a run
+    Note(NoteRun),
+    /// Move a run to the trash, from which it can be restored
+    Trash(TrashRun),
     /// Export a run with its checkpoints as one file, to copy it to another machine
     Export(ExportRun),
     /// Import a run from a file that `ebb runs export` created
     Import(ImportRun),
+}
+
+#[derive(Args)]
+pub struct RenameRun {
+    /// The run: its id, the beginning of its name, or its path
+    pub run: String,
+    /// New name, at most 200 characters; an empty one restores the name of the dataset
+    pub name: String,
+}
+
+#[derive(Args)]
+pub struct NoteRun {
+    /// The run: its id, the beginning of its name, or its path
+    pub run: String,
+    /// New note; an empty one removes the note. Without a note, Ebb prints the note of the run
+    pub text: Option<String>,
+}
+
+#[derive(Args)]
+pub struct TrashRun {
+    /// The run: its id, the beginning of its name, or its path
+    pub run: String,
 }
 
 #[derive(Args)]

@@ -91,7 +91,7 @@ fn choose_kernels(
     let allowed = allowed_kernels(args);
     allowed.apply();
     let is_measured = allowed.own && allowed.direct_convolutions.is_none();
-    if is_measured && case.workload == Workload::ResNet18 {
+    if is_measured && case.workload.is_convolutional() {
         DeviceCheck::choose_convolutions(chosen, case.precision.dtype(), &device_check_path())?;
     }
     Ok(())

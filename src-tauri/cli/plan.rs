@@ -43,8 +43,8 @@ pub struct Plan {
     /// Folder of images or texts, or a file of texts
     #[arg(required_unless_present_any = ["workload", "config", "parameters"])]
     pub folder: Option<PathBuf>,
-    /// Workload of `ebb bench` to plan instead of a folder: gpt, gpt125m, resnet18, vit_tiny or
-    /// bert_mini
+    /// Workload of `ebb bench` to plan instead of a folder: gpt, gpt125m, resnet18, resnet50,
+    /// convnext_tiny, vit_tiny or bert_mini
     #[arg(long, conflicts_with_all = ["folder", "preset", "config"])]
     pub workload: Option<String>,
     /// Number of parameters of a transformer to plan instead of a folder, such as 125M or 1e9

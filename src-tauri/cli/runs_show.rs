@@ -34,6 +34,7 @@ fn as_json(folder: &RunFolder, run: &Run) -> Result<Value, Failure> {
         RunStatus::EndedEarly => folder.crash_report()?,
         _ => None,
     };
+    let own = folder.notes();
     Ok(json!({
         "run": folder.id(),
         "path": folder.path.to_string_lossy(),
@@ -48,7 +49,9 @@ fn as_json(folder: &RunFolder, run: &Run) -> Result<Value, Failure> {
         "machines": run.machines(),
         "exchange_fraction": run.exchange_fraction(),
         "crash_report": crash_report,
-        "tags": folder.notes().tags,
+        "name": own.name,
+        "note": own.text,
+        "tags": own.tags,
         "gradients": run.describe_gradients(),
         "notes": run.notes().collect::<Vec<_>>(),
     }))
@@ -77,10 +80,14 @@ fn write(folder: &RunFolder, run: &Run) {
     if let Some(started) = run.started().filter(|s| !s.branched_from.is_empty()) {
         out!("Branched from {}", started.branched_from);
     }
-    let tags = folder.notes().tags;
-    if !tags.is_empty() {
-        out!("Tags: {}", tags.join(", "));
+    let own = folder.notes();
+    if !own.name.is_empty() {
+        out!("Name: {}", own.name);
     }
+    if !own.tags.is_empty() {
+        out!("Tags: {}", own.tags.join(", "));
+    }
+    section("Your note", own.text.lines().map(str::to_owned));
     section("Measures", describe_run_metrics(run).into_iter());
     section("Baseline", baseline(run).into_iter());
     section("Machines", machines(folder, run).into_iter());

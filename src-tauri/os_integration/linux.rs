@@ -113,8 +113,3 @@ pub fn reveal(path: &Path) -> std::io::Result<()> {
     open.arg(folder).stdout(Stdio::null()).stderr(Stdio::null());
     open.spawn().map(drop)
 }
-
-/// Moves a folder to the trash.
-pub fn move_to_trash(path: &Path) -> Result<(), trash::Error> {
-    trash::delete(path)
-}

@@ -9,8 +9,6 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 use tauri::AppHandle;
-use trash::TrashContext;
-use trash::macos::{DeleteMethod, TrashContextExtMacos};
 
 /// What the file manager is called.
 pub const FILE_MANAGER: &str = "Finder";
@@ -90,12 +88,4 @@ pub fn reveal(path: &Path) -> std::io::Result<()> {
     } else {
         Err(std::io::Error::other("Finder does not answer"))
     }
-}
-
-/// Moves a folder to the trash. The default method would control Finder, which macOS asks the user
-/// to allow.
-pub fn move_to_trash(path: &Path) -> Result<(), trash::Error> {
-    let mut context = TrashContext::default();
-    context.set_delete_method(DeleteMethod::NsFileManager);
-    context.delete(path)
 }

@@ -1,6 +1,7 @@
-//! Every file of the corpus, with 2 GB of address space.
+//! Every file of the corpus, with 2 GB of address space: each takes at most two seconds and 1 GB.
 
 use crate::corpus_of;
+use crate::large::{MOST_BYTES, forget_peak, peak_bytes};
 use crate::readers::READERS;
 use crate::small_child::{CHILD, run_in_small_child};
 use std::fs;
@@ -26,8 +27,15 @@ fn read_corpus() {
         for file in corpus_of(name) {
             let bytes = fs::read(&file).expect("it can be read");
             println!("{}", file.display());
+            forget_peak();
+            let before = peak_bytes();
             let begin = Instant::now();
             let outcome = read(&bytes);
+            // Without the system's counter, nothing is measured.
+            if let Some((peak, before)) = peak_bytes().zip(before) {
+                let grown = peak.saturating_sub(before);
+                assert!(grown <= MOST_BYTES, "{}: {grown} bytes", file.display());
+            }
             if begin.elapsed() > LONGEST {
                 // Another process may have had the machine.
                 let again = Instant::now();

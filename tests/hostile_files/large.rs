@@ -1,7 +1,7 @@
 //! Files that are as large as a reader allows, or whose headers make it do the most work, with 2 GB
 //! of address space: each takes at most two seconds and 1 GB.
 
-use crate::readers::{Reader, parts};
+use crate::readers::{READERS, Reader, parts};
 use crate::small_child::{CHILD, run_in_small_child};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ const DONE: &str = "read all large files";
 /// Longest CPU time for one file.
 const LONGEST: Duration = Duration::from_secs(2);
 /// Most memory for one file, in bytes.
-const MOST_BYTES: u64 = 1_000_000_000;
+pub const MOST_BYTES: u64 = 1_000_000_000;
 
 /// Reader, what is wrong with the file, and the function that writes it.
 type LargeFile = (&'static str, &'static str, fn() -> Vec<u8>);
@@ -121,6 +121,87 @@ const LARGE_FILES: &[LargeFile] = &[
     ("config", "many tables of a list", || {
         repeated("", "[[a]]\n", "", 4 * MB)
     }),
+    ("model_config", "many keys", || {
+        numbered(
+            r#"{"model_type":"vit""#,
+            |key| format!(",\"{key}\":0"),
+            "}",
+            12 * MB,
+        )
+    }),
+    ("model_config", "many classes", || {
+        let class = |key: usize| format!(",\"{key}\":\"a\"");
+        numbered(
+            r#"{"model_type":"vit","id2label":{"":"a""#,
+            class,
+            "}}",
+            12 * MB,
+        )
+    }),
+    ("model_config", "a config that is too long", || {
+        repeated(r#"{"model_type":"llama","x":["#, "0,", "0]}", 60 * MB)
+    }),
+    ("questions", "many questions", || {
+        repeated("", "{\"question\":\"a\",\"answer\":\"b\"}\n", "", 4 * MB)
+    }),
+    ("questions", "a row that is too long", || {
+        repeated("{\"question\":\"", "a", "\",\"answer\":\"b\"}\n", 60 * MB)
+    }),
+    ("questions", "an answer of many texts", || {
+        repeated("{\"question\":\"a\",\"answer\":[", "\"\",", "\"b\"]}\n", MB)
+    }),
+    ("questions", "a large expression", || {
+        repeated("{\"question\":\"a\",\"regex\":\"", "(a|b)*", "\"}\n", MB)
+    }),
+    ("archive", "a list of many files", || {
+        archive(&archive_list(40_000))
+    }),
+    ("archive", "a list of too many files", || {
+        archive(&archive_list(70_000))
+    }),
+    ("archive", "a list that is too long", || {
+        archive(&repeated("{\"files\":[", "0,", "0]}", 60 * MB))
+    }),
+    ("archive", "a list of numbers", || {
+        archive(&repeated("{\"files\":[", "0,", "0]}", 15 * MB))
+    }),
+    ("run_files", "many images", || {
+        let begin = r#"{"folder":"a","name":"a","classes":["a"],"files":[["a",0,0,1,1,1]"#;
+        repeated(begin, r#",["a",0,0,1,1,1]"#, "]}", 16 * MB)
+    }),
+    ("run_files", "many images of many classes", || {
+        let mut begin = repeated(
+            r#"{"folder":"a","name":"a","classes":["a""#,
+            ",\"a\"",
+            r#"],"files":[["a",0,0,1,1,1]"#,
+            2 * MB,
+        );
+        begin.extend(repeated("", r#",["a",9,0,1,1,1]"#, "]}", 8 * MB));
+        begin
+    }),
+    ("run_files", "too many lists", || {
+        repeated(
+            r#"{"folder":"a","name":"a","classes":[],"files":["#,
+            "[],",
+            "[]]}",
+            120 * MB,
+        )
+    }),
+    ("run_files", "results of too many values", || {
+        repeated(
+            r#"{"version":1,"task":"a","samples":[{"index":0,"file":"","targets":["#,
+            "null,",
+            "null]}]}",
+            120 * MB,
+        )
+    }),
+    ("run_files", "a state of too many speeds", || {
+        repeated(r#"{"version":1,"learned":["#, "0,", "0]}", 60 * MB)
+    }),
+    ("run_files", "many notes", || safetensors(&notes(8 * MB))),
+    ("run_files", "too many notes", || {
+        safetensors(&notes(90 * MB))
+    }),
     ("state", "many files", || {
         let begin = r#"{"format":1,"state":{},"files":{"a":[0,0]"#;
         numbered(begin, |key| format!(",\"{key}\":[0,0]"), "}}", MB)
@@ -218,6 +299,44 @@ const LARGE_FILES: &[LargeFile] = &[
 ];
 
 const MB: usize = 1_000_000;
+
+/// The list of files of an exported run.
+fn archive_list(files: usize) -> Vec<u8> {
+    let sum = "0".repeat(64);
+    let file = |number: usize| {
+        let end = if number + 1 < files { "," } else { "]}" };
+        format!(r#"{{"path":"checkpoints/{number}","bytes":1,"sha256":"{sum}"}}{end}"#)
+    };
+    let list: String = (0..files).map(file).collect();
+    format!(r#"{{"format":1,"run":"2026-11-20-1402-birds","files":[{list}"#).into_bytes()
+}
+
+/// An exported run with this list of files, and without them: a tar archive in gzip blocks that are
+/// not compressed. Its checksum at the end, which no reader reaches, is wrong.
+fn archive(list: &[u8]) -> Vec<u8> {
+    let mut header = [0u8; 512];
+    header[..20].copy_from_slice(b"ebbrun-manifest.json");
+    header[100..108].copy_from_slice(b"0000600\0");
+    header[124..136].copy_from_slice(format!("{:011o}\0", list.len()).as_bytes());
+    header[148..156].fill(b' ');
+    header[156] = b'0';
+    header[257..265].copy_from_slice(b"ustar\x0000");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let mut tar = [header.as_slice(), list].concat();
+    tar.resize(tar.len().next_multiple_of(512) + 1024, 0);
+    let mut file = vec![0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3];
+    let mut blocks = tar.chunks(usize::from(u16::MAX)).peekable();
+    while let Some(block) = blocks.next() {
+        let length = block.len() as u16;
+        file.push(u8::from(blocks.peek().is_none()));
+        file.extend(length.to_le_bytes());
+        file.extend((!length).to_le_bytes());
+        file.extend(block);
+    }
+    file.extend([0; 8]);
+    file
+}
 
 /// A template with a list of a billion elements, which takes no memory until it is visited.
 const DOUBLED_LIST: &str =
@@ -381,7 +500,7 @@ fn progressive_jpeg(more_scans: u16) -> Vec<u8> {
 }
 
 /// The peak of this process's memory since the last call of [`forget_peak`].
-fn peak_bytes() -> Option<u64> {
+pub fn peak_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status
         .lines()
@@ -390,9 +509,18 @@ fn peak_bytes() -> Option<u64> {
     Some(kilobytes << 10)
 }
 
-fn forget_peak() {
+/// Begins a new peak of this process's memory.
+pub fn forget_peak() {
     // Fails if the system has no such file; then nothing is measured.
     let _ = fs::write("/proc/self/clear_refs", "5");
+}
+
+#[test]
+fn every_reader_has_a_large_file() {
+    for (name, _) in READERS {
+        let is_listed = LARGE_FILES.iter().any(|(reader, ..)| reader == name);
+        assert!(is_listed, "{name} has no large file");
+    }
 }
 
 /// Runs itself in a child process with 2 GB of address space.

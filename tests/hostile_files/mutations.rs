@@ -120,6 +120,16 @@ fn mutated_weights_do_not_panic() {
 }
 
 #[test]
+fn mutated_model_configs_do_not_panic() {
+    check("model_config");
+}
+
+#[test]
+fn mutated_files_of_runs_do_not_panic() {
+    check("run_files");
+}
+
+#[test]
 fn mutated_gguf_files_do_not_panic() {
     check("gguf");
 }

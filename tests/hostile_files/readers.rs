@@ -1,11 +1,26 @@
 //! One function for each reader of files that Ebb did not write: it reads bytes with the same code
 //! as the program. The tests beside it and the targets in `fuzz/` share this file.
 
-use pressure::{JsonlController, Policy};
-use runlog::{Run, RunConfig, RunStore, read_events};
+use pressure::{
+    DecisionInput, JsonlController, MemorySample, MicroBatchKind, PersistedState, Phase, Policy,
+    SampleCost,
+};
+use runlog::{Run, RunConfig, RunFolder, RunStore, read_events};
+use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+
+/// The weights of a network in the tests of the crate `models`.
+macro_rules! published {
+    ($name:literal) => {
+        include_bytes!(concat!(
+            "../../crates/models/tests/fixtures/published/",
+            $name,
+            "/model.safetensors"
+        ))
+    };
+}
 
 #[allow(dead_code, reason = "only what reads responses is called here")]
 #[path = "../../src-tauri/hub_download/hub_responses.rs"]
@@ -24,6 +39,7 @@ pub const READERS: &[(&str, Reader)] = &[
     ("texts", texts),
     ("parquet", parquet),
     ("safetensors", safetensors),
+    ("model_config", model_config),
     ("gguf", gguf),
     ("tokenizer", tokenizer),
     ("chat_template", chat_template),
@@ -31,6 +47,7 @@ pub const READERS: &[(&str, Reader)] = &[
     ("config", config),
     ("events", events),
     ("state", state),
+    ("run_files", run_files),
     ("archive", archive),
     ("hub", hub),
     ("controller", controller),
@@ -46,6 +63,7 @@ pub fn reader(name: &str) -> Reader {
 pub fn parts(name: &str) -> Vec<Reader> {
     match name {
         "tables" => vec![table_in_one, table_in_lines],
+        "run_files" => vec![run_samples, run_results, run_controller, run_baselines],
         "hub" => vec![hub_commit, hub_files, hub_part_names],
         "images" => vec![inspect_image, decode_image],
         _ => vec![reader(name)],
@@ -154,6 +172,40 @@ fn safetensors(bytes: &[u8]) -> Result<(), String> {
     opened.map(drop).map_err(|error| error.to_string())
 }
 
+/// Small weights by the `model_type` of their network.
+const WEIGHTS: &[(&str, &[u8])] = &[
+    ("vit", published!("vit")),
+    ("bert", published!("bert")),
+    ("gpt2", published!("gpt2")),
+    ("dinov2", published!("dinov2")),
+    ("resnet", published!("resnet-basic")),
+    ("llama", published!("decoders/llama")),
+    ("gemma3_text", published!("decoders/gemma3")),
+    ("phi3", published!("decoders/phi3")),
+];
+
+/// The `config.json` of any network, beside weights that fit it if there are some.
+fn model_config(bytes: &[u8]) -> Result<(), String> {
+    let config = OneFile::new("config.json", bytes);
+    let text = String::from_utf8_lossy(bytes);
+    let named = |name: &str| text.contains(&format!("\"model_type\": \"{name}\""));
+    let weights = WEIGHTS.iter().find(|(name, _)| named(name));
+    // Without weights: a header that lists no tensors.
+    let weights = weights.map_or(b"\x02\0\0\0\0\0\0\0{}".as_slice(), |(_, bytes)| *bytes);
+    let path = config.folder.path().join("model.safetensors");
+    fs::write(path, weights).expect("the folder can be written");
+    let config = RunConfig {
+        from: Some(config.folder.path().to_owned()),
+        ..RunConfig::default()
+    };
+    let opened = trainer::pretrained::open(&config);
+    let opened = opened.map_err(|error| error.to_string())?;
+    if let Some(opened) = opened {
+        opened.end_tokens();
+    }
+    Ok(())
+}
+
 fn gguf(bytes: &[u8]) -> Result<(), String> {
     let file = OneFile::new("model.gguf", bytes);
     let home = file.folder.path().join("home");
@@ -232,6 +284,86 @@ fn state(bytes: &[u8]) -> Result<(), String> {
     let file = OneFile::new("state.json", bytes);
     let verified = trainer::internals::checkpoint::verify(file.folder.path());
     verified.map(drop).map_err(|error| error.to_string())
+}
+
+/// Every other file of a run folder: its samples, its results, what the memory controller has
+/// learned, and its baseline.
+fn run_files(bytes: &[u8]) -> Result<(), String> {
+    let (results, controller) = (run_results(bytes), run_controller(bytes));
+    let baselines = run_baselines(bytes);
+    run_samples(bytes)
+        .and(results)
+        .and(controller)
+        .and(baselines)
+}
+
+/// A run folder with one file.
+fn run_with(name: &str, bytes: &[u8]) -> (OneFile, RunFolder) {
+    let file = OneFile::new(name, bytes);
+    let path = file.folder.path().to_owned();
+    (file, RunFolder { path })
+}
+
+fn run_samples(bytes: &[u8]) -> Result<(), String> {
+    let (_file, run) = run_with("data.json", bytes);
+    let dataset = trainer::RunDataset::read(&run).map_err(|error| error.to_string())?;
+    dataset.path();
+    Ok(())
+}
+
+fn run_results(bytes: &[u8]) -> Result<(), String> {
+    let (_file, run) = run_with("results-held-out.json", bytes);
+    let results = trainer::Results::load(&run).map_err(|error| error.to_string())?;
+    if let Some(results) = results {
+        results.worst();
+    }
+    Ok(())
+}
+
+/// The part of the file that another process starts with.
+#[derive(Deserialize)]
+struct SavedState {
+    #[serde(alias = "learnt")]
+    learned: PersistedState,
+}
+
+/// Also makes a decision with what was learned.
+fn run_controller(bytes: &[u8]) -> Result<(), String> {
+    use trainer::internals::SavedControllerState;
+    let (_file, run) = run_with("controller.json", bytes);
+    let saved = SavedControllerState::read(&run.path, Some(true));
+    if let SavedControllerState::Unreadable(reason) = saved {
+        return Err(reason);
+    }
+    let saved: SavedState = serde_json::from_slice(bytes)
+        .map_err(|error| format!("the file was accepted, but: {error}"))?;
+    let (state, model) = saved.learned.restore();
+    let kind = MicroBatchKind {
+        phase: Phase::Train,
+        checkpoint_blocks: 0,
+        element_bytes: 4,
+        input_size: 32,
+    };
+    let asked = DecisionInput {
+        sample: MemorySample {
+            at_ms: 1,
+            total_bytes: 16 << 30,
+            available_bytes: 8 << 30,
+            own_bytes: 1 << 30,
+            ..MemorySample::default()
+        },
+        remaining: &[SampleCost(1024); 8],
+        kind,
+        spare_bytes: 0,
+    };
+    pressure::decide(&Policy::default(), state, &asked, &model);
+    Ok(())
+}
+
+fn run_baselines(bytes: &[u8]) -> Result<(), String> {
+    let (_file, run) = run_with("baseline.safetensors", bytes);
+    let [texts, images] = trainer::internals::load_baselines(&run.path);
+    texts.or(images).map_err(|error| error.to_string())
 }
 
 fn archive(bytes: &[u8]) -> Result<(), String> {

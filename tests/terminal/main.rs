@@ -46,6 +46,7 @@ mod recovery_steps;
 mod regression_targets;
 mod reproducibility;
 mod run_archive;
+mod run_notes;
 mod run_tags;
 mod search_commands;
 mod serve;

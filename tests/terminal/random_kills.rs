@@ -19,7 +19,7 @@ const STEPS: u64 = 16;
 /// Steps between two checkpoints.
 const INTERVAL: u64 = 2;
 /// Kills in `make test`; `make test-long` kills more often.
-const KILLS: u64 = 25;
+const KILLS: u64 = 50;
 /// With so many kills, some hit a suspended run.
 const MANY_KILLS: u64 = 200;
 /// Memory of the scripted machine.

@@ -10,6 +10,7 @@ use std::fs;
 /// Scripts that `make run`, `make test`, `make app` and the report run on a Mac.
 const SCRIPTS: &[&str] = &[
     "Makefile",
+    "scripts/archive",
     "scripts/browser-tests",
     "scripts/bundle",
     "scripts/check-macos-selftest",

@@ -17,7 +17,6 @@ const LIBRARIES: &[&str] = &[
     "tauri",
     "tauri_plugin_dialog",
     "tauri_plugin_window_state",
-    "trash",
     "webkit2gtk",
 ];
 
@@ -110,7 +109,7 @@ fn a_planted_use_of_the_window_is_named() {
             source("src-tauri/cli/app.rs", "use crate::quit::Quit;\n"),
             source(
                 "src-tauri/status.rs",
-                "use tauri::AppHandle;\n// use trash::delete;\n",
+                "use tauri::AppHandle;\n// use gio::prelude;\n",
             ),
             source("src-tauri/quit.rs", "use tauri::AppHandle;\n"),
             source(

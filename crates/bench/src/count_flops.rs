@@ -8,7 +8,7 @@
 //! or not. Work that a blocked kernel repeats is not work that the step needs, so it does not
 //! count.
 
-use crate::workload::{IMAGE, IMAGE_CLASSES, Shape, TEXT_CLASSES, Workload};
+use crate::workload::{ConvNextStage, IMAGE, IMAGE_CLASSES, Shape, TEXT_CLASSES, Workload};
 use models::{ResNetShape, ResNetStem, saves_last_convolution};
 
 /// Operations of one sample's forward pass.
@@ -62,7 +62,9 @@ impl Workload {
                     head: product(1, s.width, IMAGE_CLASSES),
                 }
             }
-            Shape::ResNet(s) => residual(&s),
+            Shape::ResNet(s) => residual(&s, basic_block),
+            Shape::Bottlenecks(s) => residual(&s, bottleneck),
+            Shape::ConvNext(stages) => convnext(stages),
         }
     }
 }
@@ -110,28 +112,97 @@ fn convolution(side: usize, kernel: usize, inputs: usize, outputs: usize) -> f64
     product(side * side, inputs * kernel * kernel, outputs)
 }
 
-fn residual(shape: &ResNetShape) -> Forward {
+/// Sizes of a block of a residual network.
+struct BlockSize {
+    inputs: usize,
+    outputs: usize,
+    /// Side of its input.
+    input_side: usize,
+    /// Side of its output.
+    side: usize,
+}
+
+impl BlockSize {
+    /// The convolution of the shortcut, if the block changes the channels or the side.
+    fn shortcut(&self) -> f64 {
+        if self.inputs == self.outputs && self.input_side == self.side {
+            0.0
+        } else {
+            convolution(self.side, 1, self.inputs, self.outputs)
+        }
+    }
+}
+
+/// Two convolutions of 3x3.
+fn basic_block(size: &BlockSize) -> BlockFlops {
+    let last = convolution(size.side, 3, size.outputs, size.outputs);
+    let before = convolution(size.side, 3, size.inputs, size.outputs) + size.shortcut();
+    let is_saved = saves_last_convolution(size.outputs);
+    BlockFlops {
+        forward: before + last,
+        recomputed: before + if is_saved { 0.0 } else { last },
+    }
+}
+
+/// 1x1 to a quarter of the channels, 3x3, which may be strided, and 1x1. The last convolution is
+/// cheap enough to be recomputed.
+fn bottleneck(size: &BlockSize) -> BlockFlops {
+    let inner = size.outputs / 4;
+    let forward = convolution(size.input_side, 1, size.inputs, inner)
+        + convolution(size.side, 3, inner, inner)
+        + convolution(size.side, 1, inner, size.outputs)
+        + size.shortcut();
+    BlockFlops {
+        forward,
+        recomputed: forward,
+    }
+}
+
+/// A stem of patches of 4x4. Each stage but the first begins with a convolution that halves the
+/// side. The last product of a block is recomputed, since the block multiplies it by a factor.
+fn convnext(stages: &[ConvNextStage]) -> Forward {
+    let (mut blocks, mut side, mut inputs) = (Vec::new(), IMAGE / 4, 3);
+    let entry = convolution(side, 4, 3, stages.first().map_or(0, |stage| stage.width));
+    for (i, stage) in stages.iter().enumerate() {
+        let mut downsample = 0.0;
+        if i > 0 {
+            side /= 2;
+            downsample = convolution(side, 2, inputs, stage.width);
+        }
+        let depthwise = convolution(side, 7, 1, stage.width);
+        let mlp = 2.0 * convolution(side, 1, stage.width, 4 * stage.width);
+        for block in 0..stage.depth {
+            let forward = depthwise + mlp + if block == 0 { downsample } else { 0.0 };
+            blocks.push(BlockFlops {
+                forward,
+                recomputed: forward,
+            });
+        }
+        inputs = stage.width;
+    }
+    Forward {
+        entry,
+        stem: 0.0,
+        blocks,
+        head: product(1, inputs, IMAGE_CLASSES),
+    }
+}
+
+fn residual(shape: &ResNetShape, block: fn(&BlockSize) -> BlockFlops) -> Forward {
     let (kernel, stem_side, mut side) = match shape.stem {
         ResNetStem::Plain => (3, IMAGE, IMAGE),
         ResNetStem::Pooled => (7, IMAGE.div_ceil(2), IMAGE.div_ceil(2).div_ceil(2)),
     };
     let (mut blocks, mut inputs) = (Vec::new(), shape.channels);
     for &(outputs, stride) in &shape.blocks {
+        let input_side = side;
         side = side.div_ceil(stride);
-        let last = convolution(side, 3, outputs, outputs);
-        let mut before = convolution(side, 3, inputs, outputs);
-        if stride != 1 || inputs != outputs {
-            before += convolution(side, 1, inputs, outputs);
-        }
-        blocks.push(BlockFlops {
-            forward: before + last,
-            recomputed: before
-                + if saves_last_convolution(outputs) {
-                    0.0
-                } else {
-                    last
-                },
-        });
+        blocks.push(block(&BlockSize {
+            inputs,
+            outputs,
+            input_side,
+            side,
+        }));
         inputs = outputs;
     }
     let stem = convolution(stem_side, kernel, 3, shape.channels);
@@ -159,6 +230,10 @@ mod tests {
         // torchvision's page of ResNet-18 gives 1.81 GFLOPS, meaning multiply-adds, with 1,000
         // classes.
         check(Workload::ResNet18, 1.814e9);
+        // torchvision's pages of ResNet-50 and ConvNeXt Tiny give 4.09 and 4.46, with 1,000
+        // classes.
+        check(Workload::ResNet50, 4.089e9);
+        check(Workload::ConvNextTiny, 4.456e9);
         // timm's table gives 1.26 G for ViT-Tiny/16, with 1,000 classes.
         check(Workload::VitTiny, 1.258e9);
         // 12 w² per block and token, plus attention's 2 T w and the head's w V.

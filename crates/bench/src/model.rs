@@ -3,7 +3,7 @@
 use crate::synthetic_batch::Batch;
 use crate::workload::{IMAGE, IMAGE_CLASSES, Shape, TEXT_CLASSES, Workload};
 use candle_core::{DType, Device};
-use models::{Gpt, ParameterBuilder, ResNet, TextEncoder, Vit};
+use models::{Gpt, ImageModel, ModelId, Network, ParameterBuilder, ResNet, TextEncoder, Vit};
 use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Loss, Parameters, Tape, Value};
 use trainer::Result;
@@ -36,6 +36,8 @@ impl Workload {
             Shape::Text(shape) => Model::Text(TextEncoder::build(b, shape, TEXT_CLASSES)?),
             Shape::Vit(shape) => Model::Vit(Vit::build(b, shape, IMAGE_CLASSES)?),
             Shape::ResNet(shape) => Model::ResNet(ResNet::build(b, &shape, IMAGE_CLASSES)?),
+            Shape::Bottlenecks(_) => Model::from_catalog(b, ImageModel::ResNet50)?,
+            Shape::ConvNext(_) => Model::from_catalog(b, ImageModel::ConvNextTiny)?,
         })
     }
 }
@@ -46,6 +48,7 @@ pub(crate) enum Model {
     Text(TextEncoder),
     Vit(Vit),
     ResNet(ResNet),
+    Catalog(Network),
 }
 
 /// How a micro-batch is computed.
@@ -66,6 +69,12 @@ pub(crate) struct MicroBatch {
 }
 
 impl Model {
+    /// Builds an image network of the catalog.
+    fn from_catalog(b: &mut ParameterBuilder, model: ImageModel) -> Result<Self> {
+        let network = Network::build_with(b, ModelId::Image(model), IMAGE, IMAGE_CLASSES)?;
+        Ok(Model::Catalog(network))
+    }
+
     /// Runs forward and backward over `batch` and waits for the device.
     pub fn gradients(
         &self,
@@ -142,6 +151,7 @@ impl Model {
             }
             Model::Vit(model) => model.forward(tape, &images()?, checkpointed)?,
             Model::ResNet(model) => model.forward(tape, &images()?, checkpointed)?,
+            Model::Catalog(network) => network.forward(tape, &images()?, checkpointed)?,
         };
         Ok(tape.cross_entropy(&scores, &batch.targets, 0.0)?)
     }

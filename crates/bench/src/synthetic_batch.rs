@@ -12,7 +12,10 @@ impl Workload {
             Workload::Gpt => sequences(stream, samples, self.tokens(), 256),
             Workload::Gpt125m => sequences(stream, samples, self.tokens(), 16_384),
             Workload::BertMini => texts(stream, samples, self.tokens()),
-            Workload::ResNet18 | Workload::VitTiny => images(stream, samples),
+            Workload::ResNet18
+            | Workload::ResNet50
+            | Workload::ConvNextTiny
+            | Workload::VitTiny => images(stream, samples),
         }
     }
 
@@ -32,7 +35,11 @@ impl Workload {
         };
         let targets = match self {
             Workload::Gpt | Workload::Gpt125m => ids,
-            Workload::BertMini | Workload::ResNet18 | Workload::VitTiny => samples,
+            Workload::BertMini
+            | Workload::ResNet18
+            | Workload::ResNet50
+            | Workload::ConvNextTiny
+            | Workload::VitTiny => samples,
         };
         Batch {
             ids: vec![0; ids],

@@ -1,4 +1,4 @@
-//! The workloads: five networks by their sizes.
+//! The workloads: seven networks by their sizes.
 
 use models::{ResNetShape, SequenceShape, VitShape};
 use trainer::internals::AttentionSize;
@@ -12,6 +12,10 @@ pub enum Workload {
     Gpt125m,
     /// ResNet-18 with GroupNorm at 224 px, 101 classes.
     ResNet18,
+    /// ResNet-50 with GroupNorm at 224 px, 101 classes.
+    ResNet50,
+    /// ConvNeXt-T at 224 px, 101 classes.
+    ConvNextTiny,
     /// ViT-Tiny/16 at 224 px, 101 classes.
     VitTiny,
     /// Text encoder, 4 blocks of 256, 128 tokens, 4 classes.
@@ -30,15 +34,50 @@ pub(crate) enum Shape {
     Language(SequenceShape),
     Text(SequenceShape),
     Vit(VitShape),
+    /// Two convolutions per block.
     ResNet(ResNetShape),
+    /// Three convolutions per block.
+    Bottlenecks(ResNetShape),
+    ConvNext(&'static [ConvNextStage]),
 }
+
+/// One stage of a ConvNeXt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConvNextStage {
+    /// Channels of its blocks.
+    pub width: usize,
+    /// Number of its blocks.
+    pub depth: usize,
+}
+
+/// The stages of ConvNeXt-T.
+const CONVNEXT_TINY: &[ConvNextStage] = &[
+    ConvNextStage {
+        width: 96,
+        depth: 3,
+    },
+    ConvNextStage {
+        width: 192,
+        depth: 3,
+    },
+    ConvNextStage {
+        width: 384,
+        depth: 9,
+    },
+    ConvNextStage {
+        width: 768,
+        depth: 3,
+    },
+];
 
 impl Workload {
     /// All workloads, in the order of `ebb bench --workload all`.
-    pub const ALL: [Workload; 5] = [
+    pub const ALL: [Workload; 7] = [
         Workload::Gpt,
         Workload::Gpt125m,
         Workload::ResNet18,
+        Workload::ResNet50,
+        Workload::ConvNextTiny,
         Workload::VitTiny,
         Workload::BertMini,
     ];
@@ -49,6 +88,8 @@ impl Workload {
             Workload::Gpt => "gpt",
             Workload::Gpt125m => "gpt125m",
             Workload::ResNet18 => "resnet18",
+            Workload::ResNet50 => "resnet50",
+            Workload::ConvNextTiny => "convnext_tiny",
             Workload::VitTiny => "vit_tiny",
             Workload::BertMini => "bert_mini",
         }
@@ -86,7 +127,17 @@ impl Workload {
             }),
             Workload::VitTiny => Shape::Vit(VitShape::tiny(IMAGE)),
             Workload::ResNet18 => Shape::ResNet(ResNetShape::resnet18()),
+            Workload::ResNet50 => Shape::Bottlenecks(ResNetShape::resnet50()),
+            Workload::ConvNextTiny => Shape::ConvNext(CONVNEXT_TINY),
         }
+    }
+
+    /// Whether most of its operations are convolutions.
+    pub fn is_convolutional(self) -> bool {
+        matches!(
+            self,
+            Workload::ResNet18 | Workload::ResNet50 | Workload::ConvNextTiny
+        )
     }
 
     /// Tokens per sequence; 0 for images.
@@ -94,7 +145,7 @@ impl Workload {
         match self.shape() {
             Shape::Language(shape) => shape.tokens,
             Shape::Text(shape) => shape.tokens,
-            Shape::Vit(_) | Shape::ResNet(_) => 0,
+            Shape::Vit(_) | Shape::ResNet(_) | Shape::Bottlenecks(_) | Shape::ConvNext(_) => 0,
         }
     }
 
@@ -106,13 +157,13 @@ impl Workload {
         }
     }
 
-    /// Width and heads of a transformer; `None` for a ResNet.
+    /// Width and heads of a transformer; `None` for a convolutional network.
     pub fn attention(self) -> Option<AttentionSize> {
         let (width, heads) = match self.shape() {
             Shape::Language(shape) => (shape.width, shape.heads),
             Shape::Text(shape) => (shape.width, shape.heads),
             Shape::Vit(shape) => (shape.width, shape.heads),
-            Shape::ResNet(_) => return None,
+            Shape::ResNet(_) | Shape::Bottlenecks(_) | Shape::ConvNext(_) => return None,
         };
         Some(AttentionSize { width, heads })
     }
@@ -123,7 +174,8 @@ impl Workload {
             Shape::Language(shape) => shape.depth,
             Shape::Text(shape) => shape.depth,
             Shape::Vit(shape) => shape.depth,
-            Shape::ResNet(shape) => shape.blocks.len(),
+            Shape::ResNet(shape) | Shape::Bottlenecks(shape) => shape.blocks.len(),
+            Shape::ConvNext(stages) => stages.iter().map(|stage| stage.depth).sum(),
         }
     }
 }
@@ -131,6 +183,23 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use candle_core::DType;
+    use models::{ModelId, Network};
+
+    /// The sizes here decide how many operations are counted; the catalog decides what runs.
+    #[test]
+    fn workloads_of_images_are_networks_of_the_catalog() {
+        for workload in Workload::ALL {
+            let Some(model) = ModelId::image_model(workload.name()) else {
+                assert!(workload.tokens() > 0, "{}", workload.name());
+                continue;
+            };
+            assert_eq!(workload.blocks(), model.blocks() as usize);
+            let (_, parameters) = workload.build_zeros(DType::F32).expect("it is built");
+            let expected = Network::count_parameters(model, IMAGE as u32, IMAGE_CLASSES);
+            assert_eq!(expected.ok(), Some(parameters.count() as u64));
+        }
+    }
 
     #[test]
     fn heads_of_every_workload_fill_vectors_of_eight() {

@@ -45,13 +45,18 @@ pub struct JsonlController {
     /// Number of lines so far.
     lines: usize,
     sample: Option<MemorySample>,
+    /// How long micro-batches ran after the newest sample, in milliseconds.
+    unsampled_ms: f64,
     running: Option<Running>,
 }
 
 /// The micro-batch that the last decision started.
 #[derive(Debug)]
 struct Running {
+    /// The time of the newest sample before it.
     begun_at_ms: u64,
+    /// How long other micro-batches ran between this sample and the decision, in milliseconds.
+    unsampled_ms: f64,
     /// Costs of the samples that were left.
     costs: Vec<SampleCost>,
     /// State of the decision with every sample since, as the monitor's thread has it while a
@@ -79,6 +84,12 @@ impl Running {
             ));
         }
         Ok(())
+    }
+
+    /// How long micro-batches have run since the newest sample when this one ends, in milliseconds.
+    fn unsampled_after(&self, ended: &Ended, newest_ms: u64) -> f64 {
+        let watched_ms = (newest_ms - self.begun_at_ms) as f64;
+        (self.unsampled_ms + ended.ms - watched_ms).max(0.0)
     }
 }
 
@@ -154,6 +165,7 @@ impl JsonlController {
             model: MemoryModel::new(Allocator::Exact),
             lines: 0,
             sample: None,
+            unsampled_ms: 0.0,
             running: None,
         }
     }
@@ -162,8 +174,8 @@ impl JsonlController {
     /// `cancel` if a sample requires one.
     ///
     /// # Errors
-    /// The line is not a sample, a micro-batch or a question, time goes back, or samples are too
-    /// far apart. The error has the line's number.
+    /// The line is not a sample, a micro-batch or a question, time goes back, samples are too far
+    /// apart, or the newest sample is too old for a decision. The error has the line's number.
     pub fn handle_line(&mut self, line: &str) -> Result<Vec<String>, PressureError> {
         self.lines += 1;
         let answers = self.answer(line);
@@ -223,6 +235,7 @@ impl JsonlController {
             }
         }
         self.sample = Some(sample);
+        self.unsampled_ms = 0.0;
         self.state.record(&self.policy, &sample);
         let running = self.running.as_mut();
         let Some(running) = running.filter(|running| !running.cancelled) else {
@@ -249,6 +262,7 @@ impl JsonlController {
         let newest = self.sample.ok_or(NO_SAMPLE)?;
         let running = self.running.take().ok_or(NOT_RUNNING)?;
         running.check(&ended, newest.at_ms)?;
+        self.unsampled_ms = running.unsampled_after(&ended, newest.at_ms);
         let asked = running.costs.iter().take(ended.size as usize);
         let record = MicroBatchRecord {
             at_ms: running.begun_at_ms + ended.ms as u64,
@@ -272,6 +286,12 @@ impl JsonlController {
         if self.running.is_some() {
             return Err(STILL_RUNNING.into());
         }
+        if self.unsampled_ms > MAX_SAMPLE_GAP_MS as f64 {
+            return Err(format!(
+                "micro-batches ran for {} ms since the newest memory sample; the longest allowed gap is {MAX_SAMPLE_GAP_MS} ms, so write a new sample first",
+                self.unsampled_ms as u64
+            ));
+        }
         let ask = DecisionInput {
             sample,
             remaining: &costs,
@@ -283,6 +303,7 @@ impl JsonlController {
         self.state = state;
         self.running = (decision.action == Action::Run).then(|| Running {
             begun_at_ms: sample.at_ms,
+            unsampled_ms: self.unsampled_ms,
             costs,
             watched: self.state.clone(),
             cancelled: false,

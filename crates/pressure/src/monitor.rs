@@ -14,10 +14,15 @@ use crate::pressure_notification::PressureNotification;
 use crate::source::MemorySource;
 use crate::thread_cpu_time::cpu_ms_of;
 use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
+
+/// What follows if the thread has ended.
+const WITHOUT_THREAD: &str = "Ebb now measures memory only before each micro-batch, and cannot cancel a micro-batch that is running.";
 
 /// Reads a source in the background. Dropping it ends the thread.
 pub struct Monitor {
@@ -49,12 +54,23 @@ struct Readings {
     untaken: VecDeque<MemorySample>,
     watched: Option<(Policy, ControllerState)>,
     cancel_reason: Option<String>,
+    /// A sentence about the thread, if it could not start or has panicked.
+    thread_notice: Option<String>,
 }
 
 impl Monitor {
     /// Starts the thread. It sets `cancel` when a watched micro-batch should be cancelled; the
     /// caller clears it.
     pub fn start(source: Box<dyn MemorySource>, cancel: Arc<AtomicBool>) -> Self {
+        Self::start_with(source, cancel, spawn)
+    }
+
+    /// Starts the thread with `spawn`.
+    fn start_with(
+        source: Box<dyn MemorySource>,
+        cancel: Arc<AtomicBool>,
+        spawn: fn(Arc<Shared>) -> io::Result<JoinHandle<()>>,
+    ) -> Self {
         let shared = Arc::new(Shared {
             source: Mutex::new(source),
             readings: Mutex::default(),
@@ -65,14 +81,19 @@ impl Monitor {
             peak_bytes: AtomicU64::new(0),
             observer: Mutex::default(),
         });
-        let for_thread = shared.clone();
         // Without a thread `sample_now` still works; only cancelling and the polled peak are lost.
-        let thread = std::thread::Builder::new()
-            .name("pressure".into())
-            .spawn(move || for_thread.run());
-        if let Ok(thread) = &thread {
-            drop(shared.sleeper.set(thread.thread().clone()));
-        }
+        let thread = match spawn(shared.clone()) {
+            Ok(thread) => {
+                drop(shared.sleeper.set(thread.thread().clone()));
+                Some(thread)
+            }
+            Err(error) => {
+                shared.report_thread(format!(
+                    "The thread that measures memory could not start ({error}). {WITHOUT_THREAD}"
+                ));
+                None
+            }
+        };
         let weak = Arc::downgrade(&shared);
         let wake_up = PressureNotification::on_pressure(move || {
             if let Some(shared) = weak.upgrade() {
@@ -81,7 +102,7 @@ impl Monitor {
         });
         Self {
             shared,
-            thread: thread.ok(),
+            thread,
             _wake_up: wake_up,
         }
     }
@@ -158,9 +179,11 @@ impl Monitor {
         locked(&self.shared.source).own_headroom_bytes()
     }
 
-    /// A sentence about readings that were lost since the last call. Each loss is reported once.
+    /// A sentence about readings that were lost since the last call, or about the thread if it
+    /// could not start or has panicked. Each loss is reported once.
     pub fn take_notice(&self) -> Option<String> {
-        locked(&self.shared.source).take_notice()
+        let of_thread = locked(&self.shared.readings).thread_notice.take();
+        of_thread.or_else(|| locked(&self.shared.source).take_notice())
     }
 
     /// A description of the readings, for the user.
@@ -180,7 +203,26 @@ impl Drop for Monitor {
     }
 }
 
+/// Starts the thread that reads the source.
+fn spawn(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name("pressure".into())
+        .spawn(move || {
+            // The state stays valid: see `locked`.
+            if catch_unwind(AssertUnwindSafe(|| shared.run())).is_err() {
+                shared.report_thread(format!(
+                    "The thread that measures memory ended because of an error in Ebb. {WITHOUT_THREAD}"
+                ));
+            }
+        })
+}
+
 impl Shared {
+    /// Keeps a sentence about the thread for the next `take_notice`.
+    fn report_thread(&self, notice: String) {
+        locked(&self.readings).thread_notice = Some(notice);
+    }
+
     fn wake(&self) {
         self.woken.store(true, Ordering::Release);
         self.unpark();

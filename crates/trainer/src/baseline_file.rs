@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "baseline.safetensors";
 /// Most bytes of the file: three times those of the largest vocabulary of n-grams.
 const MAX_BYTES: u64 = 512 << 20;
+/// Most bytes of the header, which takes several times as much memory.
+const MAX_HEADER_BYTES: u64 = 16 << 20;
 /// Key of the description in the header.
 const KEY: &str = "ebb_baseline";
 
@@ -120,6 +122,10 @@ pub(crate) fn load<T>(folder: &Path, decode: impl FnOnce(&[u8]) -> Option<T>) ->
 
 /// The description and the tensors of a file; `None` if it is damaged.
 pub(crate) fn parse<D: DeserializeOwned>(bytes: &[u8]) -> Option<(D, SafeTensors<'_>)> {
+    let header_bytes = u64::from_le_bytes(*bytes.first_chunk()?);
+    if header_bytes > MAX_HEADER_BYTES {
+        return None;
+    }
     let (_, metadata) = SafeTensors::read_metadata(bytes).ok()?;
     let description = metadata.metadata().as_ref()?.get(KEY)?;
     let description = serde_json::from_str(description).ok()?;

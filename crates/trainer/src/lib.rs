@@ -153,12 +153,25 @@ pub mod internals {
     pub use crate::pending_samples::SampleQueue;
     pub use crate::plan::Augmentation;
     pub use crate::precision::LossScale;
+    pub use crate::saved_controller_state::SavedControllerState;
     pub use crate::skipped_steps::Skipped;
     pub use crate::task::{
         CompressionTask, ForwardContext, ImageSample, ImageTask, LanguageTask, MetricInputs,
         MicroBatchResult, Sample, Sequence, Task, Text, TextTask,
     };
     pub use crate::train_state::TrainState;
+
+    /// Loads the baseline in a run folder, as one of texts and as one of images.
+    ///
+    /// # Errors
+    /// There is none, it is one of the other kind, or the file is damaged.
+    pub fn load_baselines(run: &std::path::Path) -> [crate::Result<()>; 2] {
+        use crate::{kernel_ridge::KernelRidge, ngram_classifier::NgramModel};
+        [
+            NgramModel::load(run).map(drop),
+            KernelRidge::load(run).map(drop),
+        ]
+    }
 
     pub mod checkpoint {
         pub use crate::checkpoint::*;

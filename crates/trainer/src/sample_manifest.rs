@@ -238,21 +238,28 @@ impl From<ImageManifest> for ImageInspection {
         for (file, numbers) in files.iter_mut().zip(manifest.numbers) {
             file.targets = numbers;
         }
-        let count = |label: usize, part: Split| {
-            let of_class = files.iter().filter(|f| f.label as usize == label);
-            of_class.filter(|f| f.split == part).count() as u32
-        };
-        let classes = manifest.classes.into_iter().enumerate();
-        let classes = classes.map(|(label, name)| Class {
+        let classes = manifest.classes.into_iter().map(|name| Class {
             name,
-            train: count(label, Split::Train),
-            held_out: count(label, Split::HeldOut),
-            test: count(label, Split::Test),
+            train: 0,
+            held_out: 0,
+            test: 0,
         });
+        let mut classes: Vec<Class> = classes.collect();
+        for file in &files {
+            // A damaged manifest may name a class that it does not list.
+            let Some(class) = classes.get_mut(file.label as usize) else {
+                continue;
+            };
+            match file.split {
+                Split::Train => class.train += 1,
+                Split::HeldOut => class.held_out += 1,
+                Split::Test => class.test += 1,
+            }
+        }
         ImageInspection {
             folder: manifest.folder,
             name: manifest.name,
-            classes: classes.collect(),
+            classes,
             targets: manifest.targets,
             table: None,
             groups: None,

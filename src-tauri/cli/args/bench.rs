@@ -9,7 +9,7 @@ pub struct VerifySplit {
     #[arg(value_name = "RUN|FOLDER", required_unless_present = "workload")]
     pub target: Option<String>,
     /// Workload of `ebb bench` to check instead of a run or folder: gpt, gpt125m, resnet18,
-    /// vit_tiny or bert_mini
+    /// resnet50, convnext_tiny, vit_tiny or bert_mini
     #[arg(long, conflicts_with = "target")]
     pub workload: Option<String>,
     /// Number of samples in the effective batch [default: as in the run; 16 for a workload]
@@ -42,7 +42,8 @@ pub struct VerifySplit {
 
 #[derive(Args)]
 pub struct Bench {
-    /// Workloads: gpt, gpt125m, resnet18, vit_tiny, bert_mini or all; separate several with commas
+    /// Workloads: gpt, gpt125m, resnet18, resnet50, convnext_tiny, vit_tiny, bert_mini or all;
+    /// separate several with commas
     #[arg(long, default_value = "all", value_delimiter = ',')]
     pub workload: Vec<String>,
     /// Batch sizes (samples per training step), separated by commas

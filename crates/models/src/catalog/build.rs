@@ -50,7 +50,11 @@ impl Network {
         Ok((network, parameters))
     }
 
-    fn build_with(
+    /// Like [`Network::build`] with the parameters of `b`.
+    ///
+    /// # Errors
+    /// As [`Network::build`].
+    pub fn build_with(
         b: &mut ParameterBuilder,
         model: ModelId,
         input_size: usize,

@@ -327,6 +327,40 @@ fn a_micro_batch_that_cannot_have_run_is_refused() {
     }
 }
 
+/// A monitor that stopped: each micro-batch is short enough, but all of them together ran for too
+/// long without a sample.
+#[test]
+fn a_question_long_after_the_newest_sample_is_refused() {
+    let ask = r#"{"kind":"ask","remaining":8}"#;
+    let ended =
+        |ms: u64| json!({"kind": "micro_batch", "size": 1, "ms": ms, "outcome": "ok"}).to_string();
+    let (first, late) = (sample_at(5_000), sample_at(9_000));
+    let (four_s, six_s, one_ms) = (ended(4_000), ended(6_000), ended(1));
+    check_refused(
+        &[&first, ask, &four_s, ask, &four_s, ask, &four_s, ask],
+        "micro-batches ran for 12000 ms since the newest memory sample",
+    );
+    let ten_s = ended(10_000);
+    check_refused(
+        &[&first, ask, &ten_s, ask, &one_ms, ask],
+        "ran for 10001 ms",
+    );
+    // A sample counts also if it comes while a micro-batch runs: the second one ends 4 s
+    // after the first, 4 s after the sample.
+    let lines: [&str; 10] = [
+        &first, ask, &four_s, ask, &late, &four_s, ask, &six_s, ask, &one_ms,
+    ];
+    let mut controller = JsonlController::new(Policy::default());
+    for line in lines {
+        controller.handle_line(line).expect("a good line");
+    }
+    assert!(controller.handle_line(ask).is_err());
+    controller
+        .handle_line(&sample_at(19_000))
+        .expect("a new sample");
+    controller.handle_line(ask).expect("now it is known");
+}
+
 /// Limits may change at any time: the next decision uses the new ones.
 #[test]
 fn a_changed_amount_of_memory_is_answered() {

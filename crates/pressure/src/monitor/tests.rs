@@ -247,3 +247,48 @@ fn a_wake_up_takes_a_full_sample() {
     let next = [reported.recv(), reported.recv()];
     assert!(next.contains(&Ok(false)), "{next:?}");
 }
+
+/// Panics at the second reading of the thread.
+struct Panicking(MemorySample, u32);
+
+impl MemorySource for Panicking {
+    fn sample(&mut self) -> Result<MemorySample, PressureError> {
+        self.1 += 1;
+        assert_ne!(self.1, 2, "a panic of the test");
+        Ok(self.0)
+    }
+    fn describe(&self) -> String {
+        "panicking".into()
+    }
+}
+
+#[test]
+fn a_panic_of_the_thread_is_reported_once() {
+    let source = Panicking(sample(0, 3, 20), 0);
+    let mut monitor = Monitor::start(Box::new(source), Arc::default());
+    let thread = monitor.thread.take().expect("the thread has started");
+    thread.join().expect("the panic was caught");
+    let notice = monitor.take_notice().expect("it is reported");
+    assert!(
+        notice.contains("ended because of an error in Ebb") && notice.ends_with(WITHOUT_THREAD),
+        "{notice}"
+    );
+    assert_eq!(monitor.take_notice(), None, "once");
+    let now = monitor.sample_now().expect("the source is still read");
+    assert_eq!(now, sample(0, 3, 20));
+}
+
+#[test]
+fn a_thread_that_cannot_start_is_reported_once() {
+    let refused = |_| Err(io::Error::from(io::ErrorKind::WouldBlock));
+    let source = FastOrFull(channel().0, channel().1, 10);
+    let monitor = Monitor::start_with(Box::new(source), Arc::default(), refused);
+    let notice = monitor.take_notice().expect("it is reported");
+    assert!(
+        notice.contains("could not start (") && notice.ends_with(WITHOUT_THREAD),
+        "{notice}"
+    );
+    assert_eq!(monitor.take_notice(), None, "once");
+    monitor.sample_now().expect("the source is still read");
+    assert!(monitor.cpu_ms().abs() < f64::EPSILON);
+}

@@ -147,7 +147,7 @@ fn check_best(run: &RunFolder, expected: Best) -> Result<(), String> {
 }
 
 /// No temporary name is left.
-fn no_leftovers(folder: &Path) -> Result<(), String> {
+pub fn no_leftovers(folder: &Path) -> Result<(), String> {
     let mut folders: Vec<PathBuf> = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).unwrap().flatten() {

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod check;
+mod later_uses;
 #[path = "../support/noise_images.rs"]
 mod noise_images;
 mod postponed_best;
