@@ -57,6 +57,23 @@ test("opens, removes and clears recent folders", async ({ page }) => {
   await expect(page.locator("#recent")).toBeHidden();
 });
 
+test("goes from the results of a finished run to its plan and back", async ({ page }) => {
+  await open(page, results);
+  await expect(page.locator("#mistakes img").first()).toBeVisible();
+  await page.keyboard.press("Meta+1");
+  await expect(page).toHaveURL(/#\/inspection\/demo/);
+  await expect(page.locator(".toolbar .title span")).toHaveText("Plan of an earlier run");
+  await page.keyboard.press("Meta+3");
+  await expect(page).toHaveURL(/#\/results\/r3/);
+});
+
+test("opens the results of a run that still trains", async ({ page }) => {
+  await open(page, training);
+  await expect(page.locator("#stages a[href*=results]")).toBeVisible();
+  await page.keyboard.press("Meta+3");
+  await expect(page).toHaveURL(/#\/results\/demo/);
+});
+
 test("changes the memory limits of a training", async ({ page }) => {
   await open(page, training);
   await choose(page, "#open-limits");

@@ -54,6 +54,7 @@ export const states: Record<string, State[]> = {
     { id: "plan-drag", title: "A folder is dragged over a plan", at: "?drag#/inspection/demo", steps: [images], shows: ".release", part: "main" },
     { id: "plan-time-unknown", title: "A GPU that has not trained this network yet", at: "?gpu#/inspection/demo", shows: ".unknown #time", part: ".figures" },
     { id: "plan-queued", title: "The plan trains after the running training", at: "?active#/inspection/texts", steps: ["#active-pill?", texts, "#train"], shows: "#plan-queued" },
+    { id: "plan-earlier-run", title: "The plan of a finished run", at: "?#/results/r3", steps: ["#mistakes img?", "#stages > :nth-child(1)", images], shows: "#stages a[href*=results]" },
     { id: "plan-locked", title: "The plan of the running training", at: "?speed=0#/inspection/demo", steps: [".figures .measured?", "#train", "nav a[href*=inspection]:not([aria-current])", images], shows: "#plan-locked" },
   ],
   "Base model": [
