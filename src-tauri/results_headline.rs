@@ -2,7 +2,7 @@
 //! that explains it.
 
 use crate::judge_run::noun;
-use runlog::format_count;
+use runlog::{format_count, format_in_unit};
 use trainer::{EvaluationReport, Results};
 
 /// The most important number of an evaluation.
@@ -103,25 +103,16 @@ fn target_headline(results: &Results) -> Option<Headline> {
     let target = results.report.targets.first()?;
     Some(Headline {
         title: "error".to_owned(),
-        value: in_unit(target.mean_absolute_error),
+        value: format_in_unit(target.mean_absolute_error),
         unit: target.name.clone(),
         note: format!(
             "Predictions of {} are off by this much on average. Always predicting the mean would be off by {}. {} {}s were evaluated.",
             target.name,
-            in_unit(target.mean_baseline_error),
+            format_in_unit(target.mean_baseline_error),
             format_count(results.report.samples),
             noun(&results.task)
         ),
     })
-}
-
-/// A value of a regression target: "80.1", or "0.82" below 10.
-pub fn in_unit(value: f64) -> String {
-    if value.abs() < 10.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.1}")
-    }
 }
 
 #[cfg(test)]
@@ -201,6 +192,9 @@ mod tests {
             "{}",
             error.note
         );
+        report["numbers"][0]["mean_absolute_error"] = json!(0.000_823_4);
+        let small = headline_of("image-classification", &report);
+        assert_eq!(small.value, "0.000823", "a small unit keeps its digits");
     }
 
     #[test]

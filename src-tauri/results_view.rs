@@ -2,12 +2,12 @@
 //! its charts, and everything else as text.
 
 use crate::judge_run::{facts_of_training, noun};
-use crate::results_headline::{headline, in_unit};
+use crate::results_headline::headline;
 use crate::window_types::{CommandError, RunRow};
 use dataset::{ChatTemplate, Task};
 use runlog::{
     MISSING, Run, RunConfig, Started, TaskChoice, format_bytes, format_count, format_duration,
-    format_percent, format_speed,
+    format_in_unit, format_percent, format_speed,
 };
 use serde::Serialize;
 use std::path::Path;
@@ -425,8 +425,8 @@ pub fn samples(results: &Results, places: &[usize]) -> Vec<ResultSample> {
                 ),
             ),
             (None, Some(Some((value, predicted)))) => (
-                in_unit(*value),
-                format!("predicted {}", in_unit(*predicted)),
+                format_in_unit(*value),
+                format!("predicted {}", format_in_unit(*predicted)),
             ),
             (None, _) => (String::new(), String::new()),
         };
@@ -443,7 +443,12 @@ pub fn samples(results: &Results, places: &[usize]) -> Vec<ResultSample> {
 
 fn targets(results: &Results) -> Vec<TargetResultView> {
     let with_interval = |value: f64, (low, high): (f64, f64)| {
-        format!("{} ({} to {})", in_unit(value), in_unit(low), in_unit(high))
+        format!(
+            "{} ({} to {})",
+            format_in_unit(value),
+            format_in_unit(low),
+            format_in_unit(high)
+        )
     };
     let target = |(place, target): (usize, &trainer::RegressionReport)| {
         let values = results.samples.iter();
@@ -456,7 +461,7 @@ fn targets(results: &Results) -> Vec<TargetResultView> {
             name: target.name.clone(),
             samples: target.samples,
             error: with_interval(target.mean_absolute_error, target.interval),
-            baseline: in_unit(target.mean_baseline_error),
+            baseline: format_in_unit(target.mean_baseline_error),
             better: with_interval(better, target.improvement_interval),
             points: values.into_iter().step_by(step).collect(),
         }

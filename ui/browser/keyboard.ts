@@ -664,3 +664,21 @@ test("an error does not follow to another page", async ({ page }) => {
   await expect(page.locator("#drop-zone")).toBeVisible();
   await expect(page.locator("main > .refusal p")).toHaveCount(0);
 });
+
+test("evaluates a dropped table instead of reading it as one text", async ({ page }) => {
+  await open(page, "/?results=texts&dropped=test.csv#/results/r3");
+  await choose(page, "#try-evaluate");
+  await expect(page.locator("#folder-result")).toHaveText("88.0 %");
+  await expect(page.locator("#try-it li")).toHaveCount(4);
+  await open(page, "/?results=texts&dropped=test.csv&again#/results/r3");
+  await choose(page, "#try-open");
+  await expect(page).toHaveURL(/#\/inspection\/demo/);
+});
+
+test("shows the targets of a model that also has classes", async ({ page }) => {
+  await open(page, "/?results=mixed#/results/r3");
+  await choose(page, "#show-targets");
+  await expect(page.locator(".middle table tbody tr")).toHaveCount(2);
+  await choose(page, "#show-classes");
+  await expect(page.locator(".classes table")).toBeVisible();
+});

@@ -96,8 +96,8 @@ mod amounts;
 pub mod check_typescript_bindings;
 
 pub use amounts::{
-    MISSING, counted, format_bytes, format_count, format_duration, format_io_error, format_percent,
-    most_like, nearest, parse_bytes,
+    MISSING, counted, format_bytes, format_count, format_duration, format_in_unit, format_io_error,
+    format_percent, most_like, nearest, parse_bytes,
 };
 pub use baseline_text::describe_baseline;
 pub use chart_data::{Pull, Query};

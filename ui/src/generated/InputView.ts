@@ -17,6 +17,10 @@ name: string,
  */
 folder: boolean, 
 /**
+ * Whether it is a table, each row of which may be a text. A text classifier is evaluated on it.
+ */
+table: boolean, 
+/**
  * Whether it is a file of questions for a language model.
  */
 questions: boolean, };

@@ -2,7 +2,7 @@
 //! numbers that it is based on.
 
 use super::Results;
-use runlog::{counted, format_count, format_percent};
+use runlog::{counted, format_count, format_in_unit, format_percent};
 
 /// A learning rate this many times above or below the usual one is named as the probable cause.
 const UNUSUAL_RATE: f64 = 5.0;
@@ -161,14 +161,11 @@ impl Results {
             ));
         }
         let target = self.report.targets.first()?;
-        let digits = if target.mean_baseline_error < 10.0 {
-            2
-        } else {
-            1
-        };
         Some(format!(
-            "Better than always predicting the mean: the average error of {} is {:.digits$} instead of {:.digits$}.",
-            target.name, target.mean_absolute_error, target.mean_baseline_error
+            "Better than always predicting the mean: the average error of {} is {} instead of {}.",
+            target.name,
+            format_in_unit(target.mean_absolute_error),
+            format_in_unit(target.mean_baseline_error)
         ))
     }
 
