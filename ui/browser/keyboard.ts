@@ -682,3 +682,33 @@ test("shows the targets of a model that also has classes", async ({ page }) => {
   await choose(page, "#show-classes");
   await expect(page.locator(".classes table")).toBeVisible();
 });
+
+test("says why there is no run to compare with", async ({ page }) => {
+  await open(page, "/?empty#/results/r3");
+  await expect(page.locator("#mistakes img").first()).toBeVisible();
+  await command(page, "compare with");
+  await expect(page.locator("main")).toContainText("No other evaluated run has this task.");
+});
+
+test("performs by commands what has a button", async ({ page }) => {
+  await open(page, training);
+  await command(page, "changes of");
+  await expect(page.locator("#changes")).toBeVisible();
+  await page.keyboard.press("Escape");
+  await command(page, "options of the charts");
+  await expect(page.locator("#log-scale")).toBeVisible();
+  await open(page, "/?results=empty#/results/r3");
+  await openPalette(page);
+  await expect(page.locator("[data-command=evaluate]")).toBeVisible();
+});
+
+test("moves a run to the trash with the shortcut, but not while a text is edited", async ({ page }) => {
+  await open(page, "/?");
+  await tabTo(page, page.locator("#search-runs"));
+  await page.keyboard.type("shelf");
+  await page.keyboard.press("Meta+Backspace");
+  await expect(page.locator("[data-run-row=r3]")).toBeVisible();
+  await tabTo(page, page.locator("[data-run-row=r3] .name"));
+  await page.keyboard.press("Meta+Backspace");
+  await expect(page.locator("[data-run-row=r3]")).toHaveCount(0);
+});
