@@ -74,14 +74,16 @@ fn text_headline(report: &EvaluationReport) -> Option<Headline> {
             ),
         });
     }
-    if let Some(accuracy) = metric("preference_accuracy") {
+    if let Some((accuracy, (low, high))) = report.preference_accuracy() {
         let margin = metric("reward_margin").unwrap_or(f64::NAN);
         return Some(Headline {
             title: "accuracy".to_owned(),
             value: format!("{:.1}", 100.0 * accuracy),
             unit: "%".to_owned(),
             note: format!(
-                "of the chosen answers have a higher reward than the rejected ones. The reward is {margin:.2} higher on average. {windows} preferences were evaluated."
+                "of the chosen answers have a higher reward than the rejected ones. With this many preferences, the true accuracy is likely between {:.1} and {:.1} %; guessing reaches 50 %. The reward is {margin:.2} higher on average. {windows} preferences were evaluated.",
+                100.0 * low,
+                100.0 * high
             ),
         });
     }
@@ -175,6 +177,8 @@ mod tests {
             ("Held-out accuracy", "87.5")
         );
         assert!(preferred.note.contains("1.50 higher"), "{}", preferred.note);
+        let interval = "likely between 82.9 and 91.2 %; guessing reaches 50 %.";
+        assert!(preferred.note.contains(interval), "{}", preferred.note);
     }
 
     #[test]

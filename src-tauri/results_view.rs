@@ -229,6 +229,9 @@ fn facts_of_results(run: &Run, results: &Results) -> Vec<(&'static str, String)>
     if let Some(guessing) = results.guessing_accuracy {
         rows.push(("Largest class alone", format_percent(guessing)));
     }
+    if report.preference_accuracy().is_some() {
+        rows.push(("Guessing", format_percent(0.5)));
+    }
     let baseline = run.baseline().and_then(|baseline| baseline.accuracy);
     let (alone, weight) = match run.started().and_then(Started::known_task) {
         Some(TaskChoice::ImageClassification) => {
@@ -538,6 +541,8 @@ mod tests {
         assert_eq!(labels("language-model", bits), ["Checkpoint"]);
         let kept = json!({"kept_fraction": 0.5, "loss_per_dropped": 1.25});
         assert_eq!(labels("token-compression", kept), ["Checkpoint"]);
+        let preferred = labels("language-model", json!({"preference_accuracy": 0.9}));
+        assert_eq!(preferred, ["Checkpoint", "Loss", "Guessing"]);
         let accuracy = labels("image-classification", json!({"accuracy": 0.9}));
         assert_eq!(accuracy, ["Checkpoint", "Loss"]);
     }

@@ -87,10 +87,12 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
 /// Bits per byte, or the metrics of preferences.
 fn language_metrics(report: &EvaluationReport) -> String {
     let metric = |name: &str| report.metrics.get(name).copied();
-    match metric("preference_accuracy") {
-        Some(accuracy) => format!(
-            "preference accuracy {:.1} %, reward margin {:.3}, ",
+    match report.preference_accuracy() {
+        Some((accuracy, (low, high))) => format!(
+            "preference accuracy {:.1} % (95 % interval {:.1} to {:.1}; guessing: 50 %), reward margin {:.3}, ",
             100.0 * accuracy,
+            100.0 * low,
+            100.0 * high,
             metric("reward_margin").unwrap_or(f64::NAN)
         ),
         None => format!(
