@@ -206,16 +206,24 @@ fn facts(sources: &Sources) -> Vec<(String, String)> {
         format_speed(samples / seconds, Some(started))
     });
     rows.push(("Average speed", speed.unwrap_or_else(|| MISSING.to_owned())));
-    let footprint = run.highest_footprint().filter(|bytes| *bytes > 0);
-    rows.push((
-        "Largest footprint",
-        footprint.map_or(MISSING.to_owned(), format_bytes),
-    ));
+    rows.extend(footprints(run));
     rows.push(("Micro-batch", micro_batches(run)));
     let owned = rows
         .into_iter()
         .map(|(label, value)| (label.to_owned(), value));
     owned.collect()
+}
+
+/// The largest footprint that was measured, and the one that was estimated before the start.
+fn footprints(run: &Run) -> Vec<(&'static str, String)> {
+    let shown = |bytes: Option<u64>| bytes.filter(|bytes| *bytes > 0).map(format_bytes);
+    let measured = shown(run.highest_footprint()).unwrap_or_else(|| MISSING.to_owned());
+    let estimated = run.started().map(|started| started.estimated_peak_bytes);
+    let estimated = shown(estimated).map(|bytes| ("Estimated footprint", bytes));
+    [("Largest footprint", measured)]
+        .into_iter()
+        .chain(estimated)
+        .collect()
 }
 
 /// The rows beside the headline that the evaluation knows.
@@ -519,6 +527,22 @@ mod tests {
                 .starts_with("The model is less sure than it could be, by 3.0 percentage points")
         );
         assert!(note(0.0).starts_with("The model is right about as often as its confidence says"));
+    }
+
+    #[test]
+    fn the_estimated_footprint_stands_beside_the_measured_one() {
+        let rows = |estimated_peak_bytes| {
+            let mut run = Run::default();
+            run.apply(&runlog::RunEvent::Started(Box::new(Started {
+                estimated_peak_bytes,
+                ..Started::default()
+            })));
+            footprints(&run)
+        };
+        let measured = ("Largest footprint", MISSING.to_owned());
+        assert_eq!(rows(0), std::slice::from_ref(&measured));
+        let estimated = ("Estimated footprint", "1.7 GB".to_owned());
+        assert_eq!(rows((1.7 * 1_073_741_824.0) as u64), [measured, estimated]);
     }
 
     /// A loss in nats beside the same in bits would be a riddle.

@@ -100,7 +100,7 @@ const tasks: Record<string, string> = { language: "language-model", chat: "langu
 const onWindows = writes || state === "compression";
 /** A language model has bits per byte instead of a loss. */
 const factsOf: Record<string, [string, string][]> = { language: [], chat: [], compression: [], texts: [...ofClasses, ["Word counts alone", "81.2 %"], ["Network alone", "92.6 %"], ["Weight of the word counts", "30.0 %"]], regression: [["Loss", "0.418"]] };
-const ofTraining: [string, string][] = [["Trained for", "17:38"], ["Average speed", onWindows ? "6,690 tokens/s" : "26.1 samples/s"], ["Largest footprint", "6.5 GB"], ["Micro-batch", "8 to 16"]];
+const ofTraining: [string, string][] = [["Trained for", "17:38"], ["Average speed", onWindows ? "6,690 tokens/s" : "26.1 samples/s"], ["Largest footprint", "6.5 GB"], ["Estimated footprint", "6.9 GB"], ["Micro-batch", "8 to 16"]];
 const view: ResultsView = {
   run: { ...rows[2]!, unix_ms: Date.now() - 4e5, what: kinds[state] ?? rows[2]!.what },
   task: tasks[state] ?? "image-classification", sample: onWindows ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
