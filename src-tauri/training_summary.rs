@@ -57,12 +57,12 @@ pub fn news(name: &str, status: RunStatus, reason: Option<StopReason>) -> Option
 /// How long a training waits for memory before that is news.
 const LONG_WAIT: Duration = Duration::from_secs(120);
 
-/// Whether the user was told that a training waits for memory. They are told once for each wait.
+/// Whether the user knows that a training waits for memory. Each wait is reported once.
 #[derive(Debug, Default)]
 pub struct MemoryWait {
     /// The run that waits, and since when.
     since: Option<(String, Instant)>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl MemoryWait {
@@ -75,14 +75,14 @@ impl MemoryWait {
         };
         match &self.since {
             Some((known, since)) if known == run => {
-                let is_news = !self.is_told && now.duration_since(*since) >= LONG_WAIT;
-                self.is_told |= is_news;
+                let is_news = !self.is_reported && now.duration_since(*since) >= LONG_WAIT;
+                self.is_reported |= is_news;
                 is_news
             }
             _ => {
                 *self = MemoryWait {
                     since: Some((run.to_owned(), now)),
-                    is_told: false,
+                    is_reported: false,
                 };
                 false
             }
@@ -95,19 +95,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_wait_for_memory_is_told_once() {
+    fn a_long_wait_for_memory_is_reported_once() {
         let (mut wait, begin) = (MemoryWait::default(), Instant::now());
-        let mut told_at = |seconds: u64, run: Option<&str>| {
+        let mut reported_at = |seconds: u64, run: Option<&str>| {
             wait.is_news(run, begin + Duration::from_secs(seconds))
         };
-        assert!(!told_at(0, Some("a")));
-        assert!(!told_at(119, Some("a")));
-        assert!(told_at(120, Some("a")));
-        assert!(!told_at(600, Some("a")), "it was told");
-        assert!(!told_at(700, None), "it trains again");
-        assert!(!told_at(701, Some("a")));
-        assert!(told_at(821, Some("a")), "another wait");
-        assert!(!told_at(822, Some("b")), "another run");
+        assert!(!reported_at(0, Some("a")));
+        assert!(!reported_at(119, Some("a")));
+        assert!(reported_at(120, Some("a")));
+        assert!(!reported_at(600, Some("a")), "it was told");
+        assert!(!reported_at(700, None), "it trains again");
+        assert!(!reported_at(701, Some("a")));
+        assert!(reported_at(821, Some("a")), "another wait");
+        assert!(!reported_at(822, Some("b")), "another run");
     }
 
     fn active() -> ActiveView {

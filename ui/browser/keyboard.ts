@@ -712,3 +712,11 @@ test("moves a run to the trash with the shortcut, but not while a text is edited
   await page.keyboard.press("Meta+Backspace");
   await expect(page.locator("[data-run-row=r3]")).toHaveCount(0);
 });
+
+test("says on the plan how many texts are cut", async ({ page }) => {
+  await open(page, "/#/inspection/texts");
+  await tabTo(page, page.locator("#setting-resolution"));
+  await expect(page.locator("#hint-resolution")).toHaveText("Maximum length of a text, in tokens.");
+  await page.keyboard.press("ArrowUp");
+  await expect(page.locator("#hint-resolution")).toHaveText("About 412 of 8,000 texts are longer and are cut.");
+});

@@ -43,6 +43,7 @@ export const states: Record<string, State[]> = {
   Plan: [
     { id: "plan", title: "Images in one folder per class", at: "?#/inspection/demo", steps: [images], shows: ".measured #time" },
     { id: "plan-texts", title: "Texts in one folder per class", at: "?#/inspection/texts", steps: [texts], shows: ".measured #time" },
+    { id: "plan-texts-cut", title: "Some texts are longer than the model reads", at: "?#/inspection/texts", steps: [".measured #time?", "#setting-resolution=128", ".figures.stale?"], shows: ".figures:not(.stale)", part: "fieldset" },
     { id: "plan-table", title: "A table with targets", at: "?#/inspection/table", steps: [images], shows: ".measured #time" },
     { id: "plan-reading", title: "The folder is being read", at: "?#/inspection/reading", shows: "#class-list" },
     { id: "plan-refused", title: "A folder that cannot be trained", at: "?#/inspection/refused", shows: "#layouts" },
