@@ -82,14 +82,14 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
 pub fn format_in_unit(value: f64) -> String {
     // Each limit is where fewer decimals would round up to the next power of ten.
     match value.abs() {
+        size if !size.is_finite() => MISSING.to_owned(),
         size if size >= 9.995 => format!("{value:.1}"),
         size if size >= 0.9995 || size == 0.0 => format!("{value:.2}"),
         size if size >= 0.000_1 => {
             let decimals = (2.0 - (size * 1.0005).log10().floor()) as usize;
             format!("{value:.decimals$}")
         }
-        _ if value.is_finite() => format!("{value:.2e}"),
-        _ => MISSING.to_owned(),
+        _ => format!("{value:.2e}"),
     }
 }
 
