@@ -33,7 +33,7 @@ pub struct InputView {
     pub name: String,
     /// Whether it is a folder, on which the model can be evaluated.
     pub folder: bool,
-    /// Whether it is a table, each row of which may be a text. A text classifier is evaluated on it.
+    /// Whether it is a table, on which a text classifier can be evaluated.
     pub table: bool,
     /// Whether it is a file of questions for a language model.
     pub questions: bool,

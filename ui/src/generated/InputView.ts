@@ -17,7 +17,7 @@ name: string,
  */
 folder: boolean, 
 /**
- * Whether it is a table, each row of which may be a text. A text classifier is evaluated on it.
+ * Whether it is a table, on which a text classifier can be evaluated.
  */
 table: boolean, 
 /**

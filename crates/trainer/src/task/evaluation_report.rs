@@ -114,8 +114,9 @@ impl EvaluationReport {
         }
     }
 
-    /// The fraction of preferences whose chosen answer has the higher reward, with its 95 % interval
-    /// (Wilson 1927); `None` for a run that learned no preferences. Guessing reaches one half.
+    /// The fraction of preferences whose chosen answer has the higher reward, with its 95 %
+    /// interval (Wilson 1927); `None` for a run that learned no preferences. Guessing reaches one
+    /// half.
     pub fn preference_accuracy(&self) -> Option<(f64, (f64, f64))> {
         let accuracy = *self.metrics.get(super::preferences::ACCURACY)?;
         let correct = (accuracy * self.samples as f64).round() as u64;
