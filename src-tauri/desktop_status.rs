@@ -9,13 +9,14 @@ use crate::lock_mutex::lock;
 use crate::menu_bar_item::MenuBarItem;
 use crate::os_integration;
 use crate::queue_commands;
-use crate::training_summary::{self, news};
+use crate::training_summary::{self, MemoryWait, news};
 use crate::window_types::ActiveView;
 use pressure::Level;
+use runlog::RunStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tauri::async_runtime::{JoinHandle, spawn, spawn_blocking};
 use tauri::window::{ProgressBarState, ProgressBarStatus};
 use tauri::{AppHandle, Manager};
@@ -32,6 +33,7 @@ struct Status {
     item: Option<MenuBarItem>,
     /// The training whose end is news.
     watched: Option<Arc<Training>>,
+    wait: MemoryWait,
     percent: Option<u64>,
     level: Level,
     intervals: u32,
@@ -130,6 +132,7 @@ impl Status {
         let active = running.as_deref().and_then(training_summary::for_training);
         self.show_progress(app, active.as_ref())?;
         self.read_level(&shell, running.as_deref());
+        self.report_wait(app, running.as_deref())?;
         self.watched = running;
         match &mut self.item {
             Some(item) => item.update(self.level, active.as_ref()),
@@ -144,6 +147,26 @@ impl Status {
         } else if self.item.is_some() && self.intervals % IDLE_INTERVALS == 1 {
             self.level = shell.readings.now().level;
         }
+    }
+
+    /// Notifies the user of a training that waits for memory for long.
+    fn report_wait(&mut self, app: &AppHandle, running: Option<&Training>) -> tauri::Result<()> {
+        let waiting = running.filter(|training| {
+            let run = training.run();
+            run.status() == RunStatus::Paused && run.is_short_of_memory()
+        });
+        let id = waiting.map(|training| &*training.id);
+        if !self.wait.is_news(id, Instant::now()) {
+            return Ok(());
+        }
+        let Some(training) = waiting else {
+            return Ok(());
+        };
+        let notes = training.folder.notes();
+        let name = crate::run_row::name(&training.id, &notes, &training.run());
+        let why =
+            "The training is suspended until memory is free. Close other apps to continue sooner.";
+        notify(app, &format!("{name} needs your help"), why)
     }
 
     fn show_progress(&mut self, app: &AppHandle, active: Option<&ActiveView>) -> tauri::Result<()> {
@@ -173,13 +196,21 @@ fn report_end(app: &AppHandle, training: &Training) -> tauri::Result<()> {
         let title = news(&name, run.status(), run.stop_reason());
         (title, run.status_line().message.clone())
     };
+    match title {
+        Some(title) => notify(app, &title, &body),
+        None => Ok(()),
+    }
+}
+
+/// Shows a notification and a badge, unless the user looks at the window.
+fn notify(app: &AppHandle, title: &str, body: &str) -> tauri::Result<()> {
     let Some(window) = app.get_webview_window("main") else {
         return Ok(());
     };
-    let (Some(title), false) = (title, window.is_focused()?) else {
+    if window.is_focused()? {
         return Ok(());
-    };
-    os_integration::notify(&translate(&title), &translate(&body));
+    }
+    os_integration::notify(&translate(title), &translate(body));
     HAS_BADGE.store(true, Ordering::Relaxed);
     // Not every desktop has badges.
     let _ = window.set_badge_count(Some(1));

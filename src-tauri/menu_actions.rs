@@ -43,11 +43,14 @@ impl Action {
         }
     }
 
-    /// The shortcut as the menu bar takes it: "CmdOrCtrl+O". Space is left to the page, because a
-    /// menu would take it away from text fields.
+    /// The shortcut as the menu bar takes it: "CmdOrCtrl+O". Space and Backspace are left to the
+    /// page, because a menu would take them away from text fields.
     #[cfg(any(target_os = "macos", test))]
     pub fn accelerator(&self) -> Option<String> {
-        let key = self.key.as_deref().filter(|key| *key != " ")?;
+        let key = self
+            .key
+            .as_deref()
+            .filter(|key| ![" ", "Backspace"].contains(key))?;
         let (shift, key) = match key.strip_prefix("shift+") {
             Some(key) => ("Shift+", key),
             None => ("", key),
@@ -143,6 +146,11 @@ mod tests {
         let again = actions.iter().find(|action| action.id == "repeat-run");
         let shortcut = again.and_then(Action::accelerator);
         assert_eq!(shortcut.as_deref(), Some("CmdOrCtrl+Shift+D"));
+        let in_texts = ["pause", "trash-run"].map(|id| {
+            let action = actions.iter().find(|action| action.id == id);
+            action.map(Action::accelerator)
+        });
+        assert_eq!(in_texts, [Some(None), Some(None)]);
     }
 
     #[test]

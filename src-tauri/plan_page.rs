@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants};
 use trainer::{
     DatasetRef, DeviceKind, Estimate, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel,
-    TextSize, model_task, predict_device_kind,
+    TextSize, estimate_cut_texts, model_task, predict_device_kind,
 };
 
 /// Time is measured with at most so many samples.
@@ -202,6 +202,7 @@ impl EstimateView {
             accumulation: 0,
             checkpoint_blocks: 0,
             learning_rate: Plan::usual_learning_rate(config),
+            cut_texts: 0,
             peaks: Vec::new(),
             refusal: None,
             recovery: Vec::new(),
@@ -241,7 +242,13 @@ pub fn estimate(
         .corrected(correction.factor);
     let (need, memory) = (estimate.need(&[]), &estimate.memory);
     let suggested = estimate.suggest_config(&device, &processes, 1);
-    let view = EstimateView::before_sizes(config, &estimate, &correction);
+    let view = EstimateView {
+        cut_texts: match found {
+            DetectedDataset::Texts(texts) => estimate_cut_texts(texts, plan.input_size),
+            DetectedDataset::Images(_) => 0,
+        },
+        ..EstimateView::before_sizes(config, &estimate, &correction)
+    };
     Ok(match suggested {
         Ok(fits) => EstimateView {
             activations_bytes: fits.predicted_peak_bytes.saturating_sub(need.state_bytes),

@@ -2,7 +2,7 @@
 //! that explains it.
 
 use crate::judge_run::noun;
-use runlog::format_count;
+use runlog::{format_count, format_in_unit};
 use trainer::{EvaluationReport, Results};
 
 /// The most important number of an evaluation.
@@ -74,14 +74,16 @@ fn text_headline(report: &EvaluationReport) -> Option<Headline> {
             ),
         });
     }
-    if let Some(accuracy) = metric("preference_accuracy") {
+    if let Some((accuracy, (low, high))) = report.preference_accuracy() {
         let margin = metric("reward_margin").unwrap_or(f64::NAN);
         return Some(Headline {
             title: "accuracy".to_owned(),
             value: format!("{:.1}", 100.0 * accuracy),
             unit: "%".to_owned(),
             note: format!(
-                "of the chosen answers have a higher reward than the rejected ones. The reward is {margin:.2} higher on average. {windows} preferences were evaluated."
+                "of the chosen answers have a higher reward than the rejected ones. With this many preferences, the true accuracy is likely between {:.1} and {:.1} %; guessing reaches 50 %. The reward is {margin:.2} higher on average. {windows} preferences were evaluated.",
+                100.0 * low,
+                100.0 * high
             ),
         });
     }
@@ -103,25 +105,16 @@ fn target_headline(results: &Results) -> Option<Headline> {
     let target = results.report.targets.first()?;
     Some(Headline {
         title: "error".to_owned(),
-        value: in_unit(target.mean_absolute_error),
+        value: format_in_unit(target.mean_absolute_error),
         unit: target.name.clone(),
         note: format!(
             "Predictions of {} are off by this much on average. Always predicting the mean would be off by {}. {} {}s were evaluated.",
             target.name,
-            in_unit(target.mean_baseline_error),
+            format_in_unit(target.mean_baseline_error),
             format_count(results.report.samples),
             noun(&results.task)
         ),
     })
-}
-
-/// A value of a regression target: "80.1", or "0.82" below 10.
-pub fn in_unit(value: f64) -> String {
-    if value.abs() < 10.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.1}")
-    }
 }
 
 #[cfg(test)]
@@ -184,6 +177,8 @@ mod tests {
             ("Held-out accuracy", "87.5")
         );
         assert!(preferred.note.contains("1.50 higher"), "{}", preferred.note);
+        let interval = "likely between 82.9 and 91.2 %; guessing reaches 50 %.";
+        assert!(preferred.note.contains(interval), "{}", preferred.note);
     }
 
     #[test]
@@ -201,6 +196,9 @@ mod tests {
             "{}",
             error.note
         );
+        report["numbers"][0]["mean_absolute_error"] = json!(0.000_823_4);
+        let small = headline_of("image-classification", &report);
+        assert_eq!(small.value, "0.000823", "a small unit keeps its digits");
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! its charts, and everything else as text.
 
 use crate::judge_run::{facts_of_training, noun};
-use crate::results_headline::{headline, in_unit};
+use crate::results_headline::headline;
 use crate::window_types::{CommandError, RunRow};
 use dataset::{ChatTemplate, Task};
 use runlog::{
     MISSING, Run, RunConfig, Started, TaskChoice, format_bytes, format_count, format_duration,
-    format_percent, format_speed,
+    format_in_unit, format_percent, format_speed,
 };
 use serde::Serialize;
 use std::path::Path;
@@ -206,16 +206,24 @@ fn facts(sources: &Sources) -> Vec<(String, String)> {
         format_speed(samples / seconds, Some(started))
     });
     rows.push(("Average speed", speed.unwrap_or_else(|| MISSING.to_owned())));
-    let footprint = run.highest_footprint().filter(|bytes| *bytes > 0);
-    rows.push((
-        "Largest footprint",
-        footprint.map_or(MISSING.to_owned(), format_bytes),
-    ));
+    rows.extend(footprints(run));
     rows.push(("Micro-batch", micro_batches(run)));
     let owned = rows
         .into_iter()
         .map(|(label, value)| (label.to_owned(), value));
     owned.collect()
+}
+
+/// The largest footprint that was measured, and the one that was estimated before the start.
+fn footprints(run: &Run) -> Vec<(&'static str, String)> {
+    let shown = |bytes: Option<u64>| bytes.filter(|bytes| *bytes > 0).map(format_bytes);
+    let measured = shown(run.highest_footprint()).unwrap_or_else(|| MISSING.to_owned());
+    let estimated = run.started().map(|started| started.estimated_peak_bytes);
+    let estimated = shown(estimated).map(|bytes| ("Estimated footprint", bytes));
+    [("Largest footprint", measured)]
+        .into_iter()
+        .chain(estimated)
+        .collect()
 }
 
 /// The rows beside the headline that the evaluation knows.
@@ -228,6 +236,9 @@ fn facts_of_results(run: &Run, results: &Results) -> Vec<(&'static str, String)>
     }
     if let Some(guessing) = results.guessing_accuracy {
         rows.push(("Largest class alone", format_percent(guessing)));
+    }
+    if report.preference_accuracy().is_some() {
+        rows.push(("Guessing", format_percent(0.5)));
     }
     let baseline = run.baseline().and_then(|baseline| baseline.accuracy);
     let (alone, weight) = match run.started().and_then(Started::known_task) {
@@ -425,8 +436,8 @@ pub fn samples(results: &Results, places: &[usize]) -> Vec<ResultSample> {
                 ),
             ),
             (None, Some(Some((value, predicted)))) => (
-                in_unit(*value),
-                format!("predicted {}", in_unit(*predicted)),
+                format_in_unit(*value),
+                format!("predicted {}", format_in_unit(*predicted)),
             ),
             (None, _) => (String::new(), String::new()),
         };
@@ -443,7 +454,12 @@ pub fn samples(results: &Results, places: &[usize]) -> Vec<ResultSample> {
 
 fn targets(results: &Results) -> Vec<TargetResultView> {
     let with_interval = |value: f64, (low, high): (f64, f64)| {
-        format!("{} ({} to {})", in_unit(value), in_unit(low), in_unit(high))
+        format!(
+            "{} ({} to {})",
+            format_in_unit(value),
+            format_in_unit(low),
+            format_in_unit(high)
+        )
     };
     let target = |(place, target): (usize, &trainer::RegressionReport)| {
         let values = results.samples.iter();
@@ -456,7 +472,7 @@ fn targets(results: &Results) -> Vec<TargetResultView> {
             name: target.name.clone(),
             samples: target.samples,
             error: with_interval(target.mean_absolute_error, target.interval),
-            baseline: in_unit(target.mean_baseline_error),
+            baseline: format_in_unit(target.mean_baseline_error),
             better: with_interval(better, target.improvement_interval),
             points: values.into_iter().step_by(step).collect(),
         }
@@ -513,6 +529,22 @@ mod tests {
         assert!(note(0.0).starts_with("The model is right about as often as its confidence says"));
     }
 
+    #[test]
+    fn the_estimated_footprint_stands_beside_the_measured_one() {
+        let rows = |estimated_peak_bytes| {
+            let mut run = Run::default();
+            run.apply(&runlog::RunEvent::Started(Box::new(Started {
+                estimated_peak_bytes,
+                ..Started::default()
+            })));
+            footprints(&run)
+        };
+        let measured = ("Largest footprint", MISSING.to_owned());
+        assert_eq!(rows(0), std::slice::from_ref(&measured));
+        let estimated = ("Estimated footprint", "1.7 GB".to_owned());
+        assert_eq!(rows((1.7 * 1_073_741_824.0) as u64), [measured, estimated]);
+    }
+
     /// A loss in nats beside the same in bits would be a riddle.
     #[test]
     fn a_language_model_and_a_compression_have_no_loss_in_nats() {
@@ -533,6 +565,8 @@ mod tests {
         assert_eq!(labels("language-model", bits), ["Checkpoint"]);
         let kept = json!({"kept_fraction": 0.5, "loss_per_dropped": 1.25});
         assert_eq!(labels("token-compression", kept), ["Checkpoint"]);
+        let preferred = labels("language-model", json!({"preference_accuracy": 0.9}));
+        assert_eq!(preferred, ["Checkpoint", "Loss", "Guessing"]);
         let accuracy = labels("image-classification", json!({"accuracy": 0.9}));
         assert_eq!(accuracy, ["Checkpoint", "Loss"]);
     }

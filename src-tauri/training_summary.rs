@@ -4,6 +4,7 @@ use crate::current_training::Training;
 use crate::run_row;
 use crate::window_types::ActiveView;
 use runlog::{RunStatus, StopReason, format_count, format_duration};
+use std::time::{Duration, Instant};
 
 /// The line about a training; `None` before its first event.
 pub fn for_training(training: &Training) -> Option<ActiveView> {
@@ -53,9 +54,61 @@ pub fn news(name: &str, status: RunStatus, reason: Option<StopReason>) -> Option
     }
 }
 
+/// How long a training waits for memory before that is news.
+const LONG_WAIT: Duration = Duration::from_secs(120);
+
+/// Whether the user knows that a training waits for memory. Each wait is reported once.
+#[derive(Debug, Default)]
+pub struct MemoryWait {
+    /// The run that waits, and since when.
+    since: Option<(String, Instant)>,
+    is_reported: bool,
+}
+
+impl MemoryWait {
+    /// Whether it is time to tell the user. `waiting` is the run that is suspended at `now`, if one
+    /// is.
+    pub fn is_news(&mut self, waiting: Option<&str>, now: Instant) -> bool {
+        let Some(run) = waiting else {
+            *self = MemoryWait::default();
+            return false;
+        };
+        match &self.since {
+            Some((known, since)) if known == run => {
+                let is_news = !self.is_reported && now.duration_since(*since) >= LONG_WAIT;
+                self.is_reported |= is_news;
+                is_news
+            }
+            _ => {
+                *self = MemoryWait {
+                    since: Some((run.to_owned(), now)),
+                    is_reported: false,
+                };
+                false
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_wait_for_memory_is_reported_once() {
+        let (mut wait, begin) = (MemoryWait::default(), Instant::now());
+        let mut reported_at = |seconds: u64, run: Option<&str>| {
+            wait.is_news(run, begin + Duration::from_secs(seconds))
+        };
+        assert!(!reported_at(0, Some("a")));
+        assert!(!reported_at(119, Some("a")));
+        assert!(reported_at(120, Some("a")));
+        assert!(!reported_at(600, Some("a")), "it was told");
+        assert!(!reported_at(700, None), "it trains again");
+        assert!(!reported_at(701, Some("a")));
+        assert!(reported_at(821, Some("a")), "another wait");
+        assert!(!reported_at(822, Some("b")), "another run");
+    }
 
     fn active() -> ActiveView {
         ActiveView {

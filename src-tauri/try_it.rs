@@ -4,7 +4,7 @@
 use crate::lock_mutex::lock;
 use crate::prediction_rows::{Answer, InputKind, MAX_TEXT_BYTES, files_in, to_csv};
 use crate::window_types::CommandError;
-use dataset::{Task, is_question_file};
+use dataset::{Task, is_question_file, is_table_file};
 use serde::Serialize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,8 @@ pub struct InputView {
     pub name: String,
     /// Whether it is a folder, on which the model can be evaluated.
     pub folder: bool,
+    /// Whether it is a table, on which a text classifier can be evaluated.
+    pub table: bool,
     /// Whether it is a file of questions for a language model.
     pub questions: bool,
 }
@@ -163,6 +165,7 @@ impl TryIt {
                 id: inputs.len() as u32 - 1,
                 name: file_name(path),
                 folder: path.is_dir(),
+                table: is_table(path),
                 questions: is_question_file(path),
             }
         };
@@ -194,6 +197,7 @@ impl TryIt {
             id: inputs.len() as u32 - 1,
             name: "Picture".to_owned(),
             folder: false,
+            table: false,
             questions: false,
         })
     }
@@ -207,6 +211,7 @@ impl TryIt {
             id: inputs.len() as u32 - 1,
             name: name.replace('\n', " "),
             folder: false,
+            table: false,
             questions: false,
         }
     }
@@ -373,6 +378,14 @@ fn file_answer(
     name: String,
     path: &Path,
 ) -> Result<AnswerView, CommandError> {
+    if let Some(problem) = refuse_table(model.task(), path) {
+        return Ok(AnswerView {
+            id,
+            name,
+            problem: Some(problem.to_owned()),
+            ..AnswerView::default()
+        });
+    }
     if model.task() != Task::ImageClassification {
         return match disk::read_text_limited(path, MAX_TEXT_BYTES) {
             Ok(text) => text_answer(model, id, name, &dataset::normalized_text(&text)),
@@ -389,6 +402,18 @@ fn file_answer(
     let outcome = model.predict(&[path.to_owned()])?.pop();
     let outcome = outcome.unwrap_or_else(|| Err("Nothing was predicted.".to_owned()));
     Ok(with_answer(id, Answer::new(model, name, &outcome, TOP)))
+}
+
+/// Whether a file is a table, by its ending.
+fn is_table(path: &Path) -> bool {
+    path.is_file() && is_table_file(path)
+}
+
+/// Why a text classifier does not read this file as one text, as `ebb predict` does not.
+fn refuse_table(task: Task, path: &Path) -> Option<&'static str> {
+    (task == Task::TextClassification && is_table(path)).then_some(
+        "This is a table with many texts. Drop the table alone to evaluate the model on it.",
+    )
 }
 
 fn with_answer(id: u32, answer: Answer) -> AnswerView {
@@ -548,6 +573,23 @@ mod tests {
         let own = begin(&try_it, "of r2");
         let found = try_it.answers_by(&own.inputs, own.request, named);
         assert!(found.is_ok_and(|view| view.answers[0].name == "of r2"));
+    }
+
+    #[test]
+    fn a_table_is_not_one_text_of_a_text_classifier() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let place = |name: &str| folder.path().join(name);
+        for name in ["test.csv", "letter.txt"] {
+            std::fs::write(place(name), "text,label\nhello,ham\n").expect("it can be written");
+        }
+        let names = ["test.csv", "letter.txt", "missing.csv"];
+        let added = TryIt::default().add_files(&names.map(place));
+        let tables: Vec<bool> = added.iter().map(|input| input.table).collect();
+        assert_eq!(tables, [true, false, false]);
+        let refused = |task, name| refuse_table(task, &place(name)).is_some();
+        assert!(refused(Task::TextClassification, "test.csv"));
+        assert!(!refused(Task::TextClassification, "letter.txt"));
+        assert!(!refused(Task::LanguageModel, "test.csv"));
     }
 
     #[test]

@@ -313,6 +313,8 @@ pub struct EstimateView {
     pub checkpoint_blocks: u32,
     /// Learning rate that Ebb suggests for these settings.
     pub learning_rate: f64,
+    /// Number of labeled texts that are probably longer than the model reads, and cut.
+    pub cut_texts: u64,
     /// Highest footprint by micro-batch, smallest first.
     pub peaks: Vec<(u32, u64)>,
     /// Why no micro-batch fits; `None` if one does.

@@ -12,7 +12,7 @@ use super::train::find;
 use crate::judge_run::judge;
 use crate::paths::device_check_path;
 use dataset::Task;
-use runlog::{RunFolder, counted, format_count, format_percent};
+use runlog::{RunFolder, counted, format_count, format_in_unit, format_percent};
 use serde_json::json;
 use trainer::{DevicePreference, EvaluationReport, Results, TrainedModel};
 
@@ -87,10 +87,12 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
 /// Bits per byte, or the metrics of preferences.
 fn language_metrics(report: &EvaluationReport) -> String {
     let metric = |name: &str| report.metrics.get(name).copied();
-    match metric("preference_accuracy") {
-        Some(accuracy) => format!(
-            "preference accuracy {:.1} %, reward margin {:.3}, ",
+    match report.preference_accuracy() {
+        Some((accuracy, (low, high))) => format!(
+            "preference accuracy {:.1} % (95 % interval {:.1} to {:.1}; guessing: 50 %), reward margin {:.3}, ",
             100.0 * accuracy,
+            100.0 * low,
+            100.0 * high,
             metric("reward_margin").unwrap_or(f64::NAN)
         ),
         None => format!(
@@ -295,23 +297,18 @@ fn of_numbers(report: &EvaluationReport) {
         "Target"
     );
     for number in &report.targets {
-        let digits = if number.mean_baseline_error.abs() < 10.0 {
-            2
-        } else {
-            1
+        let with_interval = |value: f64, (low, high): (f64, f64)| {
+            let [value, low, high] = [value, low, high].map(format_in_unit);
+            format!("{value} ({low} to {high})")
         };
-        let (low, high) = number.interval;
-        let error = format!(
-            "{:.digits$} ({low:.digits$} to {high:.digits$})",
-            number.mean_absolute_error
-        );
-        let (low, high) = number.improvement_interval;
+        let better = number.mean_baseline_error - number.mean_absolute_error;
         out!(
-            "{:widest$}  {:>7}  {error:<35}  {:>28.digits$}  {:.digits$} ({low:.digits$} to {high:.digits$})",
+            "{:widest$}  {:>7}  {:<35}  {:>28}  {}",
             number.name,
             format_count(number.samples),
-            number.mean_baseline_error,
-            number.mean_baseline_error - number.mean_absolute_error,
+            with_interval(number.mean_absolute_error, number.interval),
+            format_in_unit(number.mean_baseline_error),
+            with_interval(better, number.improvement_interval),
         );
     }
 }

@@ -11,6 +11,7 @@ use crate::prediction_rows::{
     Answer, InputKind, MAX_TEXT_BYTES, files_in, target_values, to_csv, top_classes,
 };
 use dataset::Task;
+use runlog::format_in_unit;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use trainer::{DevicePreference, Prediction, TrainedModel};
@@ -186,10 +187,7 @@ fn words(saved: &TrainedModel, prediction: &Prediction, top: u32) -> String {
     let classes = top_classes(saved, prediction, top as usize).into_iter();
     let classes = classes.map(|(name, p)| format!("{name} {:.1} %", 100.0 * p));
     let targets = target_values(saved, prediction).into_iter();
-    let targets = targets.map(|(name, value)| {
-        let digits = if value.abs() < 10.0 { 2 } else { 1 };
-        format!("{name} {value:.digits$}")
-    });
+    let targets = targets.map(|(name, value)| format!("{name} {}", format_in_unit(value)));
     classes.chain(targets).collect::<Vec<_>>().join(", ")
 }
 

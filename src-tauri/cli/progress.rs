@@ -12,7 +12,7 @@ pub use live_status::evaluating;
 use pressure::{MemorySample, Phase};
 use runlog::{
     Run, RunEvent, Started, TaskChoice, counted, describe_baseline, format_bytes, format_count,
-    format_metrics, format_percent,
+    format_in_unit, format_metrics, format_percent,
 };
 use status_line::{BAR_COLUMNS, columns_beside, status_line};
 use std::collections::BTreeMap;
@@ -384,9 +384,10 @@ fn numbers(started: Option<&Started>, metrics: &BTreeMap<String, f64>) -> Option
     let one = |name: &String| {
         let error = metrics.get(&format!("mae.{name}"))?;
         let of_mean = metrics.get(&format!("mae_of_mean.{name}"))?;
-        let digits = if of_mean.abs() < 10.0 { 2 } else { 1 };
         Some(format!(
-            "{name} {error:.digits$} (predicting the mean: {of_mean:.digits$})"
+            "{name} {} (predicting the mean: {})",
+            format_in_unit(*error),
+            format_in_unit(*of_mean)
         ))
     };
     let all: Vec<String> = started?.targets.iter().filter_map(one).collect();

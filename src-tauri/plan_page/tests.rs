@@ -66,6 +66,25 @@ fn planned(
     )
 }
 
+#[test]
+fn texts_that_are_longer_than_the_model_reads_are_counted() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("reviews.csv");
+    let row = |n: usize| {
+        let (label, words) = (["good", "bad"][n % 2], if n < 5 { 200 } else { 10 });
+        format!("review {n} {},{label}\n", "word ".repeat(words))
+    };
+    let rows: String = (0..60).map(row).collect();
+    fs::write(&path, format!("text,label\n{rows}")).expect("it can be written");
+    let (options, texts) = (InspectOptions::default(), TextOptions::default());
+    let found = detect(&path, &options, &texts, &|_| {}).expect("it can be read");
+    let DetectedDataset::Texts(found) = found else {
+        panic!("they are texts");
+    };
+    let cut = [64, 512].map(|tokens| estimate_cut_texts(&found, tokens));
+    assert_eq!(cut, [5, 0]);
+}
+
 /// Documents suit two tasks, conversations only one.
 #[test]
 fn a_file_of_conversations_is_planned() {

@@ -76,7 +76,7 @@ fn a_killed_run_shows_its_crash_report() {
     let window = Window::open(&["app"], home.path());
     window.wait_for(
         "its row says that it ended early",
-        "return document.querySelector('[data-run-row][data-run-status=ended_early]')?.textContent.includes('the process exited') || null",
+        "return document.querySelector('[data-run-row][data-run-status=ended_early]')?.textContent.includes('Ebb quit unexpectedly') || null",
     );
     window.click(&format!("[data-run-row={run:?}] .name"));
     window.wait_for_status("ended_early");

@@ -76,7 +76,7 @@ fn runs_show_explains_the_crash_of_a_killed_run() {
     for part in [
         "Ended early at step ",
         " while memory was ",
-        ": the process exited",
+        ": Ebb quit unexpectedly",
         "The last two minutes:\n  The last memory sample was taken at ",
         "other apps had taken 3.0 GB in the last ",
         "Ebb used ",
@@ -110,7 +110,7 @@ fn runs_show_explains_the_crash_of_a_killed_run() {
     fs::write(home.only_run().path.join("flight.ring"), "old").expect("the file can be written");
     let shown = home.run(&format!("runs show {id}")).expect_code(0).out;
     assert!(
-        shown.contains(": the process exited") && !shown.contains("The last two"),
+        shown.contains(": Ebb quit unexpectedly") && !shown.contains("The last two"),
         "{shown}"
     );
 }

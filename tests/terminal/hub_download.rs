@@ -494,7 +494,7 @@ fn the_crash_report_of_a_killed_run_has_no_token() {
     let id = home.only_run().id();
     let shown = home.run(&format!("runs show {id}")).expect_code(0);
     let printed = shown.out + &shown.err;
-    assert!(printed.contains("the process exited"), "{printed}");
+    assert!(printed.contains("Ebb quit unexpectedly"), "{printed}");
     assert!(!printed.contains("hf_secret"), "{printed}");
     expect_nowhere(&home, "hf_secret");
 }

@@ -57,6 +57,23 @@ test("opens, removes and clears recent folders", async ({ page }) => {
   await expect(page.locator("#recent")).toBeHidden();
 });
 
+test("goes from the results of a finished run to its plan and back", async ({ page }) => {
+  await open(page, results);
+  await expect(page.locator("#mistakes img").first()).toBeVisible();
+  await page.keyboard.press("Meta+1");
+  await expect(page).toHaveURL(/#\/inspection\/demo/);
+  await expect(page.locator(".toolbar .title span")).toHaveText("Plan of an earlier run");
+  await page.keyboard.press("Meta+3");
+  await expect(page).toHaveURL(/#\/results\/r3/);
+});
+
+test("opens the results of a run that still trains", async ({ page }) => {
+  await open(page, training);
+  await expect(page.locator("#stages a[href*=results]")).toBeVisible();
+  await page.keyboard.press("Meta+3");
+  await expect(page).toHaveURL(/#\/results\/demo/);
+});
+
 test("changes the memory limits of a training", async ({ page }) => {
   await open(page, training);
   await choose(page, "#open-limits");
@@ -646,4 +663,60 @@ test("an error does not follow to another page", async ({ page }) => {
   await choose(page, "button.back");
   await expect(page.locator("#drop-zone")).toBeVisible();
   await expect(page.locator("main > .refusal p")).toHaveCount(0);
+});
+
+test("evaluates a dropped table instead of reading it as one text", async ({ page }) => {
+  await open(page, "/?results=texts&dropped=test.csv#/results/r3");
+  await choose(page, "#try-evaluate");
+  await expect(page.locator("#folder-result")).toHaveText("88.0 %");
+  await expect(page.locator("#try-it li")).toHaveCount(4);
+  await open(page, "/?results=texts&dropped=test.csv&again#/results/r3");
+  await choose(page, "#try-open");
+  await expect(page).toHaveURL(/#\/inspection\/demo/);
+});
+
+test("shows the targets of a model that also has classes", async ({ page }) => {
+  await open(page, "/?results=mixed#/results/r3");
+  await choose(page, "#show-targets");
+  await expect(page.locator(".middle table tbody tr")).toHaveCount(2);
+  await choose(page, "#show-classes");
+  await expect(page.locator(".classes table")).toBeVisible();
+});
+
+test("says why there is no run to compare with", async ({ page }) => {
+  await open(page, "/?empty#/results/r3");
+  await expect(page.locator("#mistakes img").first()).toBeVisible();
+  await command(page, "compare with");
+  await expect(page.locator("main")).toContainText("No other evaluated run has this task.");
+});
+
+test("performs by commands what has a button", async ({ page }) => {
+  await open(page, training);
+  await command(page, "changes of");
+  await expect(page.locator("#changes")).toBeVisible();
+  await page.keyboard.press("Escape");
+  await command(page, "options of the charts");
+  await expect(page.locator("#log-scale")).toBeVisible();
+  await open(page, "/?results=empty#/results/r3");
+  await openPalette(page);
+  await expect(page.locator("[data-command=evaluate]")).toBeVisible();
+});
+
+test("moves a run to the trash with the shortcut, but not while a text is edited", async ({ page }) => {
+  await open(page, "/?");
+  await tabTo(page, page.locator("#search-runs"));
+  await page.keyboard.type("shelf");
+  await page.keyboard.press("Meta+Backspace");
+  await expect(page.locator("[data-run-row=r3]")).toBeVisible();
+  await tabTo(page, page.locator("[data-run-row=r3] .name"));
+  await page.keyboard.press("Meta+Backspace");
+  await expect(page.locator("[data-run-row=r3]")).toHaveCount(0);
+});
+
+test("says on the plan how many texts are cut", async ({ page }) => {
+  await open(page, "/#/inspection/texts");
+  await tabTo(page, page.locator("#setting-resolution"));
+  await expect(page.locator("#hint-resolution")).toHaveText("Maximum length of a text, in tokens.");
+  await page.keyboard.press("ArrowUp");
+  await expect(page.locator("#hint-resolution")).toHaveText("About 412 of 8,000 texts are longer and are cut.");
 });

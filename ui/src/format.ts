@@ -27,6 +27,17 @@ export const loss = (value: number | null | undefined) => (known(value) ? decima
 /** "3.2e-4". */
 export const rate = (value: number | null | undefined) => (known(value) ? decimal(value.toExponential(1)) : missing);
 export const percent = (fraction: number | null | undefined) => (known(fraction) ? `${fixed(fraction * 100, 1)} %` : missing);
+
+/** A value of a regression target in its unit: "149.3", "8.25" below 10, three significant digits
+ * below 1, and "4.12e-6" if it is smaller than a ten-thousandth. */
+export const inUnit = (value: number | null | undefined) => {
+  if (!known(value)) return missing;
+  // Each limit is where fewer decimals would round up to the next power of ten.
+  const size = Math.abs(value);
+  if (size >= 9.995) return decimal(value.toFixed(1));
+  if (size >= 0.9995 || size === 0) return decimal(value.toFixed(2));
+  return decimal(size >= 1e-4 ? value.toFixed(2 - Math.floor(Math.log10(size * 1.0005))) : value.toExponential(2));
+};
 export const gigabytes = (bytes: number | null | undefined) => (known(bytes) ? fixed(bytes / GB, 1) : missing);
 
 /** "6.1 GB", "512 MB", "2.6 MB", "48 kB", "812 bytes". */

@@ -13,6 +13,8 @@ const inField = (target: EventTarget | null) => target instanceof HTMLElement &&
 
 export const keyAction = (event: KeyboardEvent, mac: boolean): KeyAction | undefined => {
   if (event.altKey) return undefined;
+  // In a text it deletes a part of the text.
+  if (event.key === "Backspace" && event.target instanceof HTMLElement && event.target.closest("input, textarea, [contenteditable]")) return undefined;
   // In a text of several lines it sends the text.
   if (event.key === "Enter" && event.target instanceof HTMLElement && event.target.localName === "textarea") return undefined;
   // With Shift, a letter arrives as a capital; "+" is a key of its own on some keyboards.
@@ -23,11 +25,12 @@ export const keyAction = (event: KeyboardEvent, mac: boolean): KeyAction | undef
 };
 
 const names: Record<string, string> = { "=": "+", "-": "−" };
+const macNames: Record<string, string> = { Enter: "↩", Backspace: "⌫" };
 
 /** "⌘↩" and "⇧⌘D" on a Mac, "Ctrl+Enter" and "Ctrl+Shift+D" elsewhere. */
 export const keyLabel = (key: string, mac: boolean): string => {
   if (key === " ") return t("Space");
   if (key.startsWith("shift+")) return keyLabel(key.slice(6), mac).replace(/^/, mac ? "⇧" : "").replace("Ctrl+", "Ctrl+Shift+");
   const shown = names[key] ?? (key.length === 1 ? key.toUpperCase() : key);
-  return mac ? `⌘${shown === "Enter" ? "↩" : shown}` : `Ctrl+${shown}`;
+  return mac ? `⌘${macNames[shown] ?? shown}` : `Ctrl+${shown}`;
 };

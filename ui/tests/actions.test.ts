@@ -23,6 +23,16 @@ test("every shortcut performs its action, with the command key of the system", (
   expect(keyAction(press("Enter", { shiftKey: true, ctrlKey: true }), false)).toBeUndefined();
 });
 
+test("a shortcut that deletes text does so in a field", () => {
+  class Field extends HTMLElement {
+    closest = (selector: string) => (selector.includes("textarea") ? this : null);
+  }
+  const target = new Field();
+  expect(keyAction(press("Backspace", { metaKey: true, target }), true)).toBeUndefined();
+  expect(keyAction(press("Backspace", { metaKey: true }), true)).toBe("trash-run");
+  expect(keyAction(press("Backspace"), true)).toBeUndefined();
+});
+
 test("ids and shortcuts are unique", () => {
   const keys = actions.flatMap(({ key }) => key ?? []);
   expect(new Set(keys).size).toBe(keys.length);
@@ -32,6 +42,7 @@ test("ids and shortcuts are unique", () => {
 test("shortcuts are written as the system writes them", () => {
   expect([keyLabel("Enter", true), keyLabel("o", true), keyLabel("=", true)]).toEqual(["⌘↩", "⌘O", "⌘+"]);
   expect([keyLabel("shift+d", true), keyLabel("shift+d", false)]).toEqual(["⇧⌘D", "Ctrl+Shift+D"]);
+  expect([keyLabel("Backspace", true), keyLabel("Backspace", false)]).toEqual(["⌘⌫", "Ctrl+Backspace"]);
   expect([keyLabel("Enter", false), keyLabel("s", false), keyLabel(" ", false)]).toEqual(["Ctrl+Enter", "Ctrl+S", "Space"]);
 });
 

@@ -5,7 +5,7 @@ import type { EstimateView, MachineView } from "../src/types";
 
 const machine = { system_bytes: 10, others_bytes: 20, total_bytes: 200 } as MachineView;
 const estimate: EstimateView = {
-  parameters: 1, state_bytes: 15, activations_bytes: 25, peak_bytes: 40, interval: [0.9, 1.1], micro_batch: 4, accumulation: 4, checkpoint_blocks: 0, learning_rate: 1e-3,
+  parameters: 1, state_bytes: 15, activations_bytes: 25, peak_bytes: 40, interval: [0.9, 1.1], micro_batch: 4, accumulation: 4, checkpoint_blocks: 0, learning_rate: 1e-3, cut_texts: 0,
   peaks: [[1, 20], [2, 25], [4, 40], [16, 100]], refusal: null, recovery: [],
 };
 

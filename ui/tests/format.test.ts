@@ -1,7 +1,7 @@
 // Numbers as the window shows them.
 import { expect, test } from "vitest";
 import vectors from "../../crates/format/tests/vectors.json";
-import { clock, count, duration, gigabytes, loss, missing, percent, plural, rate, size } from "../src/format";
+import { clock, count, duration, gigabytes, inUnit, loss, missing, percent, plural, rate, size } from "../src/format";
 
 type Vectors = [number | null, string][];
 
@@ -10,6 +10,7 @@ test.each([
   ["counts", vectors.counts as Vectors, count],
   ["durations", vectors.durations as Vectors, duration],
   ["fractions", vectors.fractions as Vectors, percent],
+  ["targets", vectors.targets as Vectors, inUnit],
 ] as const)("%s are shown as in the terminal", (_, cases, format) => {
   expect(cases.length).toBeGreaterThan(5);
   expect(cases.map(([value]) => format(value))).toEqual(cases.map(([, text]) => text));

@@ -1,7 +1,7 @@
 // The list of runs: search, order, dates.
 import { expect, test } from "vitest";
 import type { RunRow } from "../src/types";
-import { dateOf, filtered, lineOf, search, sorted, tagsOf } from "../src/welcome/runList";
+import { comparable, dateOf, filtered, lineOf, search, sorted, tagsOf } from "../src/welcome/runList";
 
 const row = (part: Partial<RunRow>): RunRow => ({
   id: "r", name: "groceries", what: "Image classification, ConvNet", status: "finished", line: "Finished after 570 steps", here: false, spark: [], result: null,
@@ -21,6 +21,12 @@ test("all words of a search must appear somewhere", () => {
   expect(ids(search(rows, "#retry"))).toBe("c");
   expect(ids(search(rows, "ended early"))).toBe("c");
   expect(ids(search(rows, "groceries epoch"))).toBe("");
+});
+
+test("a run is compared with evaluated runs of the same task", () => {
+  const other = row({ id: "d", what: "Language model, Text-Mini", result: ["2.13", "bits per byte"] });
+  expect(ids(comparable([...rows, other], rows[0]!))).toBe("c");
+  expect(comparable([...rows, other], other)).toEqual([]);
 });
 
 test("the list is filtered by state and tag, and tags are searched", () => {

@@ -149,6 +149,16 @@ test("components have no text of their own", () => {
   expect(components.flatMap(([path, source]) => literals(source).map((text) => `${path}: ${text}`))).toEqual([]);
 });
 
+test("a sentence names what to choose in the window, not a flag of the terminal", () => {
+  const shown = {
+    "55 of 200 texts are longer than 32 tokens and are cut; a larger maximum length (--tokens in the terminal) keeps more of each text": "55 of 200 texts are longer than 32 tokens and are cut; a larger maximum length (Length, on the plan) keeps more of each text",
+    "Rename two columns to text and label, or choose the columns (--text-column and --label-column in the terminal).": "Rename two columns to text and label, or choose the columns under “Look at the data”.",
+    "Choose this file there as the model to start from (in the terminal: ebb train DATA --from FILE).": "Choose this file there as the model to start from.",
+    "Paused in the terminal at step 3": "Paused in the terminal at step 3",
+  };
+  for (const [sentence, text] of Object.entries(shown)) expect(translate(sentence)).toBe(text);
+});
+
 describe("German", () => {
   afterEach(() => setLanguage("en"));
 

@@ -77,6 +77,22 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {noun}", format_count(count))
 }
 
+/// Formats a value of a regression target in its unit: "149.3", "8.25" below 10, three significant
+/// digits below 1 ("0.00412"), and "4.12e-6" if it is smaller than a ten-thousandth.
+pub fn format_in_unit(value: f64) -> String {
+    // Each limit is where fewer decimals would round up to the next power of ten.
+    match value.abs() {
+        size if !size.is_finite() => MISSING.to_owned(),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.9995 || size == 0.0 => format!("{value:.2}"),
+        size if size >= 0.000_1 => {
+            let decimals = (2.0 - (size * 1.0005).log10().floor()) as usize;
+            format!("{value:.decimals$}")
+        }
+        _ => format!("{value:.2e}"),
+    }
+}
+
 /// Formats a number with a comma every three digits: "1,215".
 pub fn format_count(count: u64) -> String {
     let digits = count.to_string();

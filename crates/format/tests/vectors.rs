@@ -1,7 +1,7 @@
 //! The formatters of this crate and those of the window (`ui/src/format.ts`) are tested with the
 //! same amounts, so that they agree.
 
-use format::{format_bytes, format_count, format_duration, format_percent};
+use format::{format_bytes, format_count, format_duration, format_in_unit, format_percent};
 use serde_json::Value;
 
 /// Formats the amounts under `name` in the file, each of which is beside its expected text.
@@ -31,4 +31,5 @@ fn amounts_read_as_in_the_window() {
     check("counts", |count| format_count(whole(count)));
     check("durations", |seconds| format_duration(float(seconds)));
     check("fractions", |fraction| format_percent(float(fraction)));
+    check("targets", |value| format_in_unit(float(value)));
 }

@@ -2,8 +2,8 @@
 
 use crate::RunlogError;
 pub use format::{
-    MISSING, counted, format_bytes, format_count, format_duration, format_io_error, format_percent,
-    most_like, nearest,
+    MISSING, counted, format_bytes, format_count, format_duration, format_in_unit, format_io_error,
+    format_percent, most_like, nearest,
 };
 
 /// Reads "8GB", "1.5 GB", "512MB", "64kB" or plain bytes. A GB is 2^30 bytes.

@@ -631,7 +631,7 @@ mod tests {
             (Level::Critical, " while memory was critical"),
         ] {
             let run = crashed(level);
-            let message = format!("Ended before the first step{memory}: the process exited");
+            let message = format!("Ended before the first step{memory}: Ebb quit unexpectedly");
             assert_eq!(run.status_line().message, message);
             assert_eq!(
                 run.last_minutes(),

@@ -96,8 +96,8 @@ mod amounts;
 pub mod check_typescript_bindings;
 
 pub use amounts::{
-    MISSING, counted, format_bytes, format_count, format_duration, format_io_error, format_percent,
-    most_like, nearest, parse_bytes,
+    MISSING, counted, format_bytes, format_count, format_duration, format_in_unit, format_io_error,
+    format_percent, most_like, nearest, parse_bytes,
 };
 pub use baseline_text::describe_baseline;
 pub use chart_data::{Pull, Query};
@@ -133,7 +133,7 @@ pub use run_store::RunStore;
 pub use run_summary::{RunSummary, StartSummary};
 pub use run_view::{Figures, PullHeader, RunStatus, StepProgress};
 pub use settings::{Allowed, Group, RunConfig, SETTINGS, Setting, setting};
-pub use status_text::detail_in_terminal;
+pub use status_text::{checkpoint_saved, detail_in_terminal};
 pub use step_curves::StepCurves;
 pub use tags::{change_tags, parse_tag, parse_tags, same_tag};
 pub use trainable_layers::TrainableLayers;

@@ -1,6 +1,6 @@
 //! Metrics of a task as text, worded the same in the window and in the terminal.
 
-use crate::amounts::{format_count, format_percent};
+use crate::amounts::{format_count, format_in_unit, format_percent};
 use crate::fold_events::Run;
 use crate::records::EvaluationRecord;
 use crate::run_view::Figures;
@@ -31,9 +31,7 @@ impl MainMetric {
         };
         let error = |column: &String| {
             let error = metric(&format!("mae.{column}"));
-            named(&format!("{column} MAE"), error, |error| {
-                format!("{error:.1}")
-            })
+            named(&format!("{column} MAE"), error, format_in_unit)
         };
         let bits = |bits: f64| format!("{bits:.2}");
         named("accuracy", evaluation.accuracy, format_percent)
@@ -127,9 +125,9 @@ fn format_metric(name: &str, value: f64, all: &BTreeMap<String, f64>) -> Option<
     if let Some(column) = name.strip_prefix("mae.") {
         let baseline = all.get(&format!("mae_of_mean.{column}"));
         let baseline = baseline.map_or(String::new(), |mean| {
-            format!(" (predicting the mean: {mean:.1})")
+            format!(" (predicting the mean: {})", format_in_unit(*mean))
         });
-        return Some(format!("{column} MAE {value:.1}{baseline}"));
+        return Some(format!("{column} MAE {}{baseline}", format_in_unit(value)));
     }
     let spaced = name.replace('_', " ");
     match name {
@@ -224,6 +222,7 @@ mod tests {
             "accuracy",
         );
         check(named([("mae.mass_g", 88.71)]), "88.7", "mass_g MAE");
+        check(named([("mae.mass_g", 0.004_12)]), "0.00412", "mass_g MAE");
         check(named([("bits_per_byte", 1.942)]), "1.94", "bits per byte");
         check(
             named([("preference_accuracy", 0.75), ("reward_margin", 1.5)]),

@@ -12,6 +12,9 @@ pub(crate) struct StatusText {
     pub detail: String,
 }
 
+/// A shorter time is shown as 0.0 s.
+const MIN_SHOWN_SECONDS: f64 = 0.05;
+
 /// The detail of a changed memory limit.
 pub(crate) const LIMITS_DETAIL: &str = "The new limit applies from the next micro-batch on. The result of the training stays the same.";
 
@@ -171,10 +174,23 @@ pub(crate) fn checkpoint(
         return None;
     }
     let (step, seconds) = (format_count(step), duration_ms / 1000.0);
+    let message = if seconds < MIN_SHOWN_SECONDS {
+        format!("Checkpoint saved at step {step}")
+    } else {
+        format!("Checkpoint saved at step {step} in {seconds:.1} s")
+    };
     Some(StatusText {
-        message: format!("Checkpoint saved at step {step} in {seconds:.1} s"),
+        message,
         detail: format!("The run can be resumed from step {step}."),
     })
+}
+
+/// "Checkpoint saved in 0.8 s"; without the time if it would be shown as 0.0 s.
+pub fn checkpoint_saved(seconds: f64) -> String {
+    if seconds < MIN_SHOWN_SECONDS {
+        return "Checkpoint saved".to_owned();
+    }
+    format!("Checkpoint saved in {seconds:.1} s")
 }
 
 /// The detail of a run that stopped: how to resume it, or its result.
@@ -217,7 +233,7 @@ pub(crate) fn ended_early(step: u64, level: Option<Level>) -> String {
         Some(Level::Warning) => " while memory was short",
         Some(Level::Normal) | None => "",
     };
-    format!("{when}{memory}: the process exited")
+    format!("{when}{memory}: Ebb quit unexpectedly")
 }
 
 /// How to resume a run that ended unexpectedly at `step`, and how many steps are trained again.
@@ -249,6 +265,19 @@ pub fn detail_in_terminal(detail: &str, run: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_checkpoint_that_took_no_time_is_saved_without_a_time() {
+        assert_eq!(checkpoint_saved(0.04), "Checkpoint saved");
+        assert_eq!(checkpoint_saved(0.84), "Checkpoint saved in 0.8 s");
+        let message = |duration_ms| {
+            let text = checkpoint(1_724, duration_ms, CheckpointReason::Requested);
+            text.map(|text| text.message)
+        };
+        let saved = "Checkpoint saved at step 1,724".to_owned();
+        assert_eq!(message(812.0), Some(format!("{saved} in 0.8 s")));
+        assert_eq!(message(3.0), Some(saved));
+    }
 
     #[test]
     fn only_a_pause_for_memory_ends_by_itself() {

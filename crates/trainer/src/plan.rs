@@ -12,8 +12,8 @@ mod run_length;
 mod explain_defaults;
 
 pub use augmentation::Augmentation;
-pub use dataset_defaults::DatasetRef;
 pub(crate) use dataset_defaults::MOST_TEXT_BYTES_IN_MEMORY;
+pub use dataset_defaults::{DatasetRef, estimate_cut_texts};
 pub(crate) use resolve::courtesy;
 pub(crate) use run_length::LengthChange;
 pub use run_length::RunLength;

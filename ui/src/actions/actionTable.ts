@@ -11,7 +11,8 @@ export interface Action {
   /** The menu of the menu bar; none if the system has an item of its own. */
   menu?: string;
   /** Pressed together with the command key, and with Shift if it begins with "shift+"; Space is
-   * pressed alone. */
+   * pressed alone. Space and Backspace are left to the page, because a menu bar would take them away
+   * from text fields. */
   key?: string;
   /** The button that does the same. The action can be performed if the button can be pressed. */
   button?: string;

@@ -4,6 +4,8 @@ import { host } from "../host/selectHost";
 import { go, inspectionHash, resultsHash, route, runHash } from "../route.svelte";
 import { attempt, chooseFolder, openRun, openSample, session } from "../appState.svelte";
 import type { Language, RunRequest, RunRow } from "../types";
+import { t } from "../strings/t";
+import { comparable } from "../welcome/runList";
 import { actions } from "./actionTable";
 
 const SCALES = [0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75];
@@ -44,18 +46,30 @@ const trash = (run: string) =>
     if (at.view !== "welcome" && at.id === run) go("#/");
   });
 
-/** Focuses a part of a page, once the page is drawn and its lists are loaded. */
-const focus = (selector: string, hash = "#/") => {
+/** Focuses a part of a page, once the page is drawn and its lists are loaded. `missing` is called if
+ * the page does not have the part. */
+const focus = (selector: string, hash = "#/", missing = () => {}) => {
   go(hash);
   const { view } = route();
   const tryToFocus = (attempts: number) => {
     const part = document.querySelector<HTMLElement>(selector);
     if (part) part.focus();
-    else if (attempts > 0 && route().view === view) setTimeout(tryToFocus, 50, attempts - 1);
+    else if (route().view !== view) return;
+    else if (attempts > 0) setTimeout(tryToFocus, 50, attempts - 1);
+    else missing();
   };
   // The palette gives the focus back when it closes.
   setTimeout(tryToFocus, 100, 60);
 };
+
+/** Focuses the choice of another run on the results page, or says why there is none. */
+const compare = (run: string) =>
+  attempt(async () => {
+    const rows = await host.runs();
+    const own = rows.find(({ id }) => id === run);
+    if (!own || comparable(rows, own).length === 0) session.notice = t("No other evaluated run has this task.");
+    else focus("#compare", resultsHash(run), () => (session.notice = t("This run has no results yet that can be compared.")));
+  });
 
 const scale = () => Number(localStorage.getItem(SAVED_SCALE)) || 1;
 const setScale = (factor: number) => {
@@ -125,7 +139,7 @@ const handlers: Record<string, Handler> = {
   "open-run": aboutRun(openRun),
   "edit-run": aboutRun(dialog("edit")),
   "train-longer": aboutRun(dialog("longer"), (run) => run !== active()?.run),
-  "compare-runs": aboutRun((run) => focus("#compare", resultsHash(run)), (run) => run !== active()?.run),
+  "compare-runs": aboutRun(compare, (run) => run !== active()?.run),
   "repeat-run": aboutRun(repeat),
   "reveal-run": aboutRun((id) => attempt(() => host.reveal({ kind: "run", id }))),
   "trash-run": aboutRun(trash, (run) => run !== active()?.run),

@@ -43,6 +43,10 @@ checkpoint_blocks: number,
  */
 learning_rate: number, 
 /**
+ * Number of labeled texts that are probably longer than the model reads, and cut.
+ */
+cut_texts: number, 
+/**
  * Highest footprint by micro-batch, smallest first.
  */
 peaks: Array<[number, number]>, 

@@ -17,6 +17,10 @@ name: string,
  */
 folder: boolean, 
 /**
+ * Whether it is a table, on which a text classifier can be evaluated.
+ */
+table: boolean, 
+/**
  * Whether it is a file of questions for a language model.
  */
 questions: boolean, };

@@ -55,7 +55,7 @@ const endingOf = ({ figures }: PullHeader): Partial<StatusLine> | undefined => {
   const saved = step - (step % 32);
   if (status === "finished") return { message: `Finished at step ${step}: best held-out accuracy ${accuracy}`, detail: `Best held-out accuracy: ${accuracy} at step ${figures.best_step}.` };
   const resume = `Choose Resume to continue from the checkpoint at step ${saved}; ${step - saved} steps are repeated.`;
-  if (status === "ended_early") return { message: `Ended early at step ${step} while memory was short: the process exited`, detail: resume };
+  if (status === "ended_early") return { message: `Ended early at step ${step} while memory was short: Ebb quit unexpectedly`, detail: resume };
   if (status !== "failed") return undefined;
   const message = query.has("short") ? "A micro-batch of 1 needs 1.9 GB, but only 0.4 GB is available to Ebb; close other apps, then resume" : "The checkpoint step-000128 could not be saved: the disk is full; the checkpoint needs 1.4 GB, and 0.4 GB is free on this disk; free 1.0 GB and resume";
   return { message, detail: resume, level: "critical" };
@@ -188,7 +188,7 @@ export const host: Host = {
     return { refused, texts, table }[id] ?? inspection;
   },
   planWith: async (_inspection, _weights, trains) => planWith(trains ?? "all"),
-  estimate: async (id, { from, trains }) => (query.has("large") ? { ...tooLarge, recovery: stepsOfPlan } : { ...estimate, learning_rate: (from ? planWith(trains) : ({ texts, table }[id] ?? inspection).plans[0]!).settings.learning_rate }),
+  estimate: async (id, { from, trains, resolution }) => (query.has("large") ? { ...tooLarge, recovery: stepsOfPlan } : { ...estimate, cut_texts: id === "texts" && resolution < 256 ? 412 : 0, learning_rate: (from ? planWith(trains) : ({ texts, table }[id] ?? inspection).plans[0]!).settings.learning_rate }),
   epochSeconds: async (_inspection, _settings, microBatch) => (query.has("gpu") ? null : microBatch === 1 ? 54 : 48),
   train: async () => {
     if (query.has("refuse")) throw { code: "busy", message: "Another run is training. Stop it first, then train this folder." };

@@ -38,8 +38,19 @@ export const form = (value: number, shown: string, one: string, many: Text, valu
   return fill(text, { n: shown, ...values });
 };
 
+/** What a sentence of Rust says in parentheses to readers of the terminal, and what to choose in the
+ * window instead. German sentences say it themselves. */
+const inWindow = (sentence: string): string =>
+  sentence
+    .replace(/ \((?:in the terminal: [^()]*)\)/g, "")
+    .replace("(--tokens in the terminal)", "(Length, on the plan)")
+    .replace(/\(--[a-z-]+(?: and --[a-z-]+)? in the terminal\)/g, "under “Look at the data”");
+
 /** A sentence that Rust has written, in the chosen language. An unknown one stays English. */
-export const translate = (sentence: string): string => german?.sentence(sentence) ?? sentence;
+export const translate = (sentence: string): string => {
+  const translated = german?.sentence(sentence) ?? sentence;
+  return translated.includes("in the terminal") ? inWindow(translated) : translated;
+};
 /** A decimal number, such as "3.2", as it is shown. */
 export const decimal = (text: string): string => (german ? text.replace(".", ",") : text);
 /** A decimal number as it was typed. */

@@ -40,6 +40,11 @@ export const sorted = (rows: RunRow[], order: Order): RunRow[] => {
   return [...rows].sort(compare[order]);
 };
 
+/** The kind of a run: "Image classification". */
+const taskOf = (row: RunRow) => row.what.split(",")[0];
+/** The evaluated runs with the task of this one, which it can be compared with. */
+export const comparable = (rows: RunRow[], own: RunRow) => rows.filter((row) => row.id !== own.id && row.result && taskOf(row) === taskOf(own));
+
 const day = (at: Date) => new Date(at.getFullYear(), at.getMonth(), at.getDate()).getTime();
 
 /** "today 14:02", "yesterday 9:15", "12 November", "12 November 2025". */

@@ -187,7 +187,7 @@ pub(crate) fn without_labels(tables: &[PreviewedTable]) -> Decision {
                 None => format!("No column of {path} looks like labels; the columns are {columns}."),
             };
             format!(
-                "{problem} Rename two columns to text and label, or choose them in the terminal with --text-column and --label-column."
+                "{problem} Rename two columns to text and label, or choose the columns (--text-column and --label-column in the terminal)."
             )
         }
         None => "No labels were found. Put the texts of each class into a sub-folder named after the class, or add a table with a label column.".to_owned(),

@@ -73,7 +73,7 @@ pub(crate) fn refusal(task: Task, classes: &[Class], counts: &TextCounts) -> Opt
             && !counts.is_label_column_named =>
         {
             Some(format!(
-                "{} different values in {} do not look like labels. If another column holds the labels, rename it to label, or choose the column in the terminal with --label-column.",
+                "{} different values in {} do not look like labels. If another column holds the labels, rename it to label, or choose the column (--label-column in the terminal).",
                 format_count(many.len() as u64),
                 counted(counts.trained, "text", "texts")
             ))

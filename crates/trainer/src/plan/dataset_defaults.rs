@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use texts::texts;
 
 pub(crate) use texts::MOST_TEXT_BYTES_IN_MEMORY;
+pub use texts::estimate_cut_texts;
 
 /// A borrowed inspection of a dataset folder.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 //! numbers that it is based on.
 
 use super::Results;
-use runlog::{counted, format_count, format_percent};
+use runlog::{counted, format_count, format_in_unit, format_percent};
 
 /// A learning rate this many times above or below the usual one is named as the probable cause.
 const UNUSUAL_RATE: f64 = 5.0;
@@ -10,6 +10,8 @@ const UNUSUAL_RATE: f64 = 5.0;
 const WIDE_INTERVAL: f64 = 0.25;
 /// Held-out loss that rises to this many times its lowest value means that the network memorizes.
 const RISEN_LOSS: f64 = 1.25;
+/// How many preferences a guess gets right.
+const GUESSED_PREFERENCES: f64 = 0.5;
 /// A class needs this many samples to be named as weak.
 const CLASS_SAMPLES: u64 = 5;
 
@@ -109,6 +111,9 @@ impl Results {
                 advice(facts)
             ));
         }
+        if let Some((accuracy, (low, high))) = report.preference_accuracy() {
+            return preferences_not_learned(report.samples, accuracy, (low, high), facts);
+        }
         if let Some(bytes) = self.byte_prediction(facts) {
             return (bytes.bits >= bytes.entropy).then(|| {
                 format!(
@@ -160,15 +165,18 @@ impl Results {
                 "Better than guessing: {accuracy} right instead of {guessing}."
             ));
         }
+        if let Some((accuracy, _)) = self.report.preference_accuracy() {
+            return Some(format!(
+                "Better than guessing: the chosen answer has the higher reward in {} of the preferences instead of 50 %.",
+                format_percent(accuracy)
+            ));
+        }
         let target = self.report.targets.first()?;
-        let digits = if target.mean_baseline_error < 10.0 {
-            2
-        } else {
-            1
-        };
         Some(format!(
-            "Better than always predicting the mean: the average error of {} is {:.digits$} instead of {:.digits$}.",
-            target.name, target.mean_absolute_error, target.mean_baseline_error
+            "Better than always predicting the mean: the average error of {} is {} instead of {}.",
+            target.name,
+            format_in_unit(target.mean_absolute_error),
+            format_in_unit(target.mean_baseline_error)
         ))
     }
 
@@ -237,17 +245,49 @@ impl BytePrediction {
     }
 }
 
-/// The probable cause of a model that has learned nothing.
-fn advice(facts: &TrainingFacts) -> String {
+/// Why a model is no better at preferences than guessing, if it is not.
+fn preferences_not_learned(
+    preferences: u64,
+    accuracy: f64,
+    interval: (f64, f64),
+    facts: &TrainingFacts,
+) -> Option<String> {
+    let (low, high) = interval;
+    if low > GUESSED_PREFERENCES {
+        return None;
+    }
+    if accuracy > GUESSED_PREFERENCES && high - low > WIDE_INTERVAL {
+        return Some(format!(
+            "Not clearly better than guessing: {} evaluated preferences are too few to be sure.",
+            format_count(preferences)
+        ));
+    }
+    let advice = probable_cause(facts)
+        .unwrap_or_else(|| "Train for more epochs, or add preferences.".to_owned());
+    Some(format!("Not learning: no better than guessing. {advice}"))
+}
+
+/// The probable cause of a model that has learned nothing, as far as the training shows it.
+fn probable_cause(facts: &TrainingFacts) -> Option<String> {
     let (rate, usual) = (facts.learning_rate, facts.usual_learning_rate);
     if rate > 0.0 && rate >= UNUSUAL_RATE * usual {
-        return format!("The learning rate {rate} is probably too high; {usual} is usual.");
+        return Some(format!(
+            "The learning rate {rate} is probably too high; {usual} is usual."
+        ));
     }
     if rate > 0.0 && UNUSUAL_RATE * rate <= usual {
-        return format!("The learning rate {rate} is probably too low; {usual} is usual.");
+        return Some(format!(
+            "The learning rate {rate} is probably too low; {usual} is usual."
+        ));
     }
-    if improves(facts).is_some() {
-        return "The loss was still falling: train for more epochs.".to_owned();
+    let falls = improves(facts).is_some();
+    falls.then(|| "The loss was still falling: train for more epochs.".to_owned())
+}
+
+/// What may help a model that has learned nothing.
+fn advice(facts: &TrainingFacts) -> String {
+    if let Some(cause) = probable_cause(facts) {
+        return cause;
     }
     if facts.byte_entropy.is_some() {
         return "Train for more epochs, or add texts.".to_owned();
@@ -560,6 +600,44 @@ mod tests {
             &facts(),
             Tone::Bad,
             "Not learning calories: no better than always predicting its mean value. Start from pretrained weights, add images, or check the labels.",
+        );
+    }
+
+    #[test]
+    fn preferences_are_compared_with_guessing() {
+        let with = |samples: u64, accuracy: f64| {
+            let mut report = report("held-out", 3, Vec::new());
+            (report.samples, report.accuracy_interval) = (samples, None);
+            let metric = ("preference_accuracy".to_owned(), accuracy);
+            report.metrics = std::collections::BTreeMap::from([metric]);
+            Results::new(Task::LanguageModel, report, Vec::new())
+        };
+        check(
+            &with(40, 0.875),
+            &facts(),
+            Tone::Good,
+            "Better than guessing: the chosen answer has the higher reward in 87.5 % of the preferences instead of 50 %.",
+        );
+        check(
+            &with(400, 0.5),
+            &facts(),
+            Tone::Bad,
+            "Not learning: no better than guessing. Train for more epochs, or add preferences.",
+        );
+        check(
+            &with(400, 0.51),
+            &TrainingFacts {
+                learning_rate: 0.1,
+                ..facts()
+            },
+            Tone::Bad,
+            "Not learning: no better than guessing. The learning rate 0.1 is probably too high; 0.001 is usual.",
+        );
+        check(
+            &with(12, 0.75),
+            &facts(),
+            Tone::Bad,
+            "Not clearly better than guessing: 12 evaluated preferences are too few to be sure.",
         );
     }
 

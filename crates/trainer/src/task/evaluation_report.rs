@@ -114,6 +114,15 @@ impl EvaluationReport {
         }
     }
 
+    /// The fraction of preferences whose chosen answer has the higher reward, with its 95 %
+    /// interval (Wilson 1927); `None` for a run that learned no preferences. Guessing reaches one
+    /// half.
+    pub fn preference_accuracy(&self) -> Option<(f64, (f64, f64))> {
+        let accuracy = *self.metrics.get(super::preferences::ACCURACY)?;
+        let correct = (accuracy * self.samples as f64).round() as u64;
+        Some((accuracy, wilson(correct, self.samples)))
+    }
+
     /// Classes without a sample in the evaluation.
     pub fn absent(&self) -> Vec<&str> {
         let absent = self.classes.iter().filter(|class| class.samples == 0);

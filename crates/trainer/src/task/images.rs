@@ -16,7 +16,7 @@ use dataset::{DetectedDataset, ImageInspection, Split};
 use models::Network;
 use models::{BALANCE, HUBER_DELTA, PixelNormalization};
 use rayon::prelude::*;
-use runlog::RunFolder;
+use runlog::{RunFolder, format_in_unit};
 use std::borrow::Borrow;
 use tape::device::{convert, upload_as};
 use tape::inplace::to_f64;
@@ -262,13 +262,17 @@ impl Task for ImageTask {
     }
 
     fn describe_best(score: f64, plan: &Plan) -> String {
-        if plan.classes.is_empty() {
-            format!(
+        match (&*plan.classes, &*plan.columns) {
+            ([], [column]) => format!(
+                "best held-out mean absolute error of {} {}",
+                column.name,
+                format_in_unit(-score * column.deviation)
+            ),
+            ([], _) => format!(
                 "best held-out mean absolute error {:.2} standard deviations",
                 -score
-            )
-        } else {
-            format!("best held-out accuracy {:.1} %", 100.0 * score)
+            ),
+            _ => format!("best held-out accuracy {:.1} %", 100.0 * score),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::run_context::RunOutcome;
 use crate::session::Session;
 use crate::task::Task;
 use pressure::{Component, Decision};
-use runlog::{CheckpointReason, RunEvent, StopReason, format_count};
+use runlog::{CheckpointReason, RunEvent, StopReason, checkpoint_saved, format_count};
 use std::time::Instant;
 
 /// The memory controller ends the run. Stores the cause for the last event.
@@ -75,12 +75,13 @@ fn save_last<T: Task>(session: &mut Session<'_, T>) -> Result<()> {
 /// The message of the last event. `seconds` is the duration of the last checkpoint.
 fn message<T: Task>(session: &Session<'_, T>, reason: StopReason, seconds: f64) -> String {
     let step = format_count(session.state.step);
+    let saved = checkpoint_saved(seconds);
     if !session.saving.is_saved(session.state.step) {
         return format!("Stopped at step {step} without a new checkpoint");
     }
     match reason {
         StopReason::Requested => {
-            format!("Stopped at step {step}. Checkpoint saved in {seconds:.1} s")
+            format!("Stopped at step {step}. {saved}")
         }
         StopReason::Memory | StopReason::Disk => {
             let cause = session.shortage.as_deref().unwrap_or("memory is short");
@@ -93,7 +94,7 @@ fn message<T: Task>(session: &Session<'_, T>, reason: StopReason, seconds: f64) 
                     "Finished at step {step}{early}: {}",
                     T::describe_best(score, session.plan)
                 ),
-                None => format!("Finished at step {step}. Checkpoint saved in {seconds:.1} s"),
+                None => format!("Finished at step {step}. {saved}"),
             }
         }
     }

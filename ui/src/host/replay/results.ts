@@ -1,5 +1,5 @@
-// Made-up results for the window in a plain browser. `?results=bad|regression|language|chat|texts|
-// evaluating|missing|empty|version|moved` shows other cases, `?suspicious` labels that may be
+// Made-up results for the window in a plain browser. `?results=bad|regression|mixed|language|chat|
+// texts|compression|evaluating|missing|empty|version|moved` shows other cases, `?suspicious` labels that may be
 // wrong.
 import type { AnswerView, CommandError, ComparisonView, ExportView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
 import type { ResultsHost } from "../results";
@@ -64,18 +64,26 @@ const regression: ReportView = {
     { name: "carb_g", samples: 88, error: "9.12 (8.20 to 10.1)", baseline: "12.0", better: "2.88 (1.90 to 3.91)", points: points(10) },
   ],
 };
+const mixed: ReportView = { ...good, targets: regression.targets };
+const compression: ReportView = {
+  ...none, title: "Held-out compression", value: "50.0", unit: "%",
+  note: "of the tokens are kept. The model needs 1.80 bits to fill in a dropped byte. 412 windows were evaluated.",
+  curve: curve.map(([epoch, value]) => [epoch, value - 3.2]), curve_title: "Reward by epoch", best_epoch: 27,
+};
 const language: ReportView = {
   ...none, title: "Held-out text", value: "2.13", unit: "bits per byte",
   note: "The model needs this many bits for one byte of unseen text; without a model, one byte takes 8 bits. 412 windows were evaluated.",
   curve: curve.map(([epoch, value]) => [epoch, 5 - 3 * value]), curve_title: "Bits per byte by epoch", best_epoch: 27,
 };
-const reports: Record<string, ReportView | null> = { bad, regression, language, chat: language, texts, evaluating: null, empty: null, version: null, moved: null };
+const reports: Record<string, ReportView | null> = { bad, regression, mixed, language, chat: language, texts, compression, evaluating: null, empty: null, version: null, moved: null };
 const problems: Record<string, CommandError> = {
   version: { code: "failed", message: "The checkpoint /Users/ada/Library/Application Support/Ebb/runs/2026-11-20-1322-img_caltech101_20/checkpoints/step-000480 has format 2, but this version of Ebb reads format 1; use the version of Ebb that wrote it" },
   moved: { code: "failed", message: "The data of this run, img_caltech101_20, was moved or deleted. Put it back, or locate its new folder." },
 };
 const judgements: Record<string, { level: string; text: string }> = {
   bad: { level: "warning", text: "Not learning: no better than guessing. The learning rate 1 is probably too high; 0.001 is usual." },
+  compression: { level: "normal", text: "Learning: the model needs 1.80 bits per dropped byte; a model that knows only the frequency of each byte needs 4.45." },
+  texts: { level: "normal", text: "Better than the n-gram baseline: 93.4 % right instead of 81.2 %." },
   chat: { level: "normal", text: "Learning: the model needs 2.13 bits per byte; a model that knows only the frequency of each byte needs 4.45." },
   language: { level: "normal", text: "Learning: the model needs 2.13 bits per byte; a model that knows only the frequency of each byte needs 4.45." },
   regression: { level: "normal", text: "Better than always predicting the mean: the average error of calories is 80.1 instead of 89.5." },
@@ -84,16 +92,18 @@ const reported = state in reports ? reports[state]! : good;
 /** With the labels that may be wrong: the first mistakes, as in a real evaluation. */
 const shown: ReportView | null = reported && query.has("suspicious") ? { ...reported, suspicious: reported.mistakes.slice(0, 10), suspicious_count: 12 } : reported;
 /** Task and model of the other cases. */
-const kinds: Record<string, string> = { chat: "Language model, Qwen3 0.6B", language: "Language model, Text-Mini", texts: "Text classification, Text-Mini", regression: "Image regression, ViT-Micro" };
+const kinds: Record<string, string> = { chat: "Language model, Qwen3 0.6B", language: "Language model, Text-Mini", texts: "Text classification, Text-Mini", compression: "Token compression, Text-Mini", regression: "Image regression, ViT-Micro" };
 const ofClasses: [string, string][] = [["Loss", state === "bad" ? "2.98" : "0.241"], ["Largest class alone", "7.4 %"], ["Top-5 accuracy", state === "bad" ? "28.4 %" : "99.2 %"], ["Macro F1", state === "bad" ? "3.1 %" : "92.8 %"]];
 /** Language models. */
 const writes = state === "language" || state === "chat";
+const tasks: Record<string, string> = { language: "language-model", chat: "language-model", texts: "text-classification", compression: "token-compression" };
+const onWindows = writes || state === "compression";
 /** A language model has bits per byte instead of a loss. */
-const factsOf: Record<string, [string, string][]> = { language: [], chat: [], regression: [["Loss", "0.418"]] };
-const ofTraining: [string, string][] = [["Trained for", "17:38"], ["Average speed", writes ? "6,690 tokens/s" : "26.1 samples/s"], ["Largest footprint", "6.5 GB"], ["Micro-batch", "8 to 16"]];
+const factsOf: Record<string, [string, string][]> = { language: [], chat: [], compression: [], texts: [...ofClasses, ["Word counts alone", "81.2 %"], ["Network alone", "92.6 %"], ["Weight of the word counts", "30.0 %"]], regression: [["Loss", "0.418"]] };
+const ofTraining: [string, string][] = [["Trained for", "17:38"], ["Average speed", onWindows ? "6,690 tokens/s" : "26.1 samples/s"], ["Largest footprint", "6.5 GB"], ["Estimated footprint", "6.9 GB"], ["Micro-batch", "8 to 16"]];
 const view: ResultsView = {
   run: { ...rows[2]!, unix_ms: Date.now() - 4e5, what: kinds[state] ?? rows[2]!.what },
-  task: writes ? "language-model" : state === "texts" ? "text-classification" : "image-classification", sample: writes ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
+  task: tasks[state] ?? "image-classification", sample: onWindows ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
   report: shown, evaluating: state === "evaluating" ? [96, 243] : null, problem: problems[state] ?? null,
   facts: [["Checkpoint", "epoch 27 of 30"], ...(factsOf[state] ?? ofClasses), ...ofTraining],
   chats: state === "chat", has_base: state === "chat",
@@ -103,9 +113,9 @@ const view: ResultsView = {
 const answer = (id: number, name: string): AnswerView => {
   const unread = name.includes("bad");
   return {
-    id, name, targets: state === "regression" ? [["calories", 312.4], ["carb_g", 8.25]] : [],
-    texts: state === "language" ? [["Continuation", "The harbour lay still and the boats turned slowly on their ropes, while the bell of the church began to ring."]] : [],
-    classes: unread || state === "language" || state === "regression" ? [] : [["hawksbill", 0.91], ["trilobite", 0.05], ["starfish", 0.021], ["scorpion", 0.011], ["ibis", 0.004]],
+    id, name, targets: state === "regression" || state === "mixed" ? [["calories", 312.4], ["carb_g", 8.25]] : [],
+    texts: state === "compression" ? [["Kept, 21 of 42 tokens", "Th··ar··r lay·st···an·t·e bo··s t··ned"], ["Gaps filled, 17 of 21 correct", "The harbor lay still and the boats turned"]] : state === "language" ? [["Continuation", "The harbour lay still and the boats turned slowly on their ropes, while the bell of the church began to ring."]] : [],
+    classes: unread || onWindows || state === "regression" ? [] : [["hawksbill", 0.91], ["trilobite", 0.05], ["starfish", 0.021], ["scorpion", 0.011], ["ibis", 0.004]],
     problem: unread ? "It cannot be decoded (the file ends too early). Copy it here again, or remove it." : null,
   };
 };
@@ -150,7 +160,7 @@ const exported: ExportView[] = [
 
 const inputs: InputView[] = [];
 const add = (name: string, folder = false) => {
-  inputs.push({ id: inputs.length, name, folder, questions: name.endsWith(".jsonl") });
+  inputs.push({ id: inputs.length, name, folder, table: name.endsWith(".csv"), questions: name.endsWith(".jsonl") });
   return inputs.at(-1)!;
 };
 
@@ -180,7 +190,7 @@ export const resultsHost: ResultsHost = {
   inputPicture: async (input) => picture(input + 3),
   saliency: async () => Uint8Array.from({ length: 64 * 64 }, (_, i) => 255 * Math.exp(-((i % 64 - 32) ** 2 + (Math.floor(i / 64) - 34) ** 2) / 200)).buffer,
   saveAnswers: async () => "predictions.csv",
-  evaluateInput: async () => ({ ...good, title: "Folder accuracy", value: "88.0", note: "44 of 50 images. With this many samples, the true accuracy is likely between 76.2 and 94.4 %." }),
+  evaluateInput: async () => (state === "regression" ? { ...regression, title: "Folder error", value: "91.7", note: "Predictions of calories are off by this much on average. Always predicting the mean would be off by 89.5. 50 images were evaluated." } : { ...good, title: "Folder accuracy", value: "88.0", note: `44 of 50 ${state === "texts" ? "texts" : "images"}. With this many samples, the true accuracy is likely between 76.2 and 94.4 %.` }),
   openInput: async () => ({ kind: "inspection", id: "demo", weights: null }),
   onDropped: (listener) => {
     const name = query.get("dropped");

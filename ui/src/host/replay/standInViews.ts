@@ -38,7 +38,7 @@ export const rows: RunRow[] = [
   row("r3", "img_caltech101_20", `${image}, ViT-Micro`, "finished", "Finished after 480 steps", { note: "twice the image size", tags: ["shelf", "final"], result: ["93.4 %", "accuracy"] }),
   row("r4", "grocery shelves", `${image}, ConvNet`, "stopped", "Stopped by you at step 1,180", { can_resume: true, tags: ["shelf"] }),
   row("r5", "cifar10_small", `${image}, ConvNet`, "finished", "Finished after 960 steps", { unix_ms: Date.UTC(2026, 10, 12, 14),  result: ["78.1 %", "accuracy"] }),
-  row("r6", "birds in the garden", `${image}, ViT-Micro`, "ended_early", "Ended early at step 412: the process exited", { can_resume: true }),
+  row("r6", "birds in the garden", `${image}, ViT-Micro`, "ended_early", "Ended early at step 412: Ebb quit unexpectedly", { can_resume: true }),
 ];
 
 export const recentFolders: RecentView[] = [
@@ -90,7 +90,7 @@ export const planWith = (trains: string): PlanView => {
 
 export const estimate: EstimateView = {
   parameters: 5_480_000, state_bytes: 1.7 * GB, activations_bytes: 4.8 * GB, peak_bytes: 6.5 * GB, interval: [0.9, 1.1], micro_batch: 16, accumulation: 4,
-  checkpoint_blocks: 0, learning_rate: 5e-5, peaks: [1, 2, 4, 8, 11, 16, 22, 32, 64].map((m): [number, number] => [m, 1.7 * GB + 0.3 * m * GB]), refusal: null, recovery: [],
+  checkpoint_blocks: 0, learning_rate: 5e-5, cut_texts: 0, peaks: [1, 2, 4, 8, 11, 16, 22, 32, 64].map((m): [number, number] => [m, 1.7 * GB + 0.3 * m * GB]), refusal: null, recovery: [],
 };
 
 /** The estimate of a plan that does not fit: one sample needs 4.0 GB, and 0.4 GB are left. */

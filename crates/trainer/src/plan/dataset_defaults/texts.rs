@@ -245,6 +245,18 @@ fn default_tokens(found: &TextInspection) -> u32 {
         .next_multiple_of(32)
 }
 
+/// Number of labeled texts of the training and the held-out set that probably have more than
+/// `tokens` tokens and are cut, estimated from their characters. 0 for other data.
+pub fn estimate_cut_texts(found: &TextInspection, tokens: u32) -> u64 {
+    if found.task != Task::TextClassification {
+        return 0;
+    }
+    let is_cut = |sample: &&TextSample| {
+        sample.split != Split::Test && sample.characters / TOKEN_CHARACTERS > tokens
+    };
+    found.samples.iter().filter(is_cut).count() as u64
+}
+
 /// Number of windows of a split that is read byte by byte. Each document is followed by a boundary
 /// token.
 fn windows(found: &TextInspection, part: Split, tokens: u32) -> u64 {
