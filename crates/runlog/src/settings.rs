@@ -210,9 +210,9 @@ settings! {
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones
     class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none; balanced if a class has a tenth of the samples of another" };
     /// Baseline: a simple model of the edges and colors of images, or of the word and character
-    /// n-grams of labeled texts. Ebb trains it before the network, in a few seconds. With combined, Ebb
-    /// predicts with the network and the baseline together; with ngrams, it only compares the two;
-    /// with none, it trains no baseline
+    /// n-grams of labeled texts. Ebb trains it before the network, in a few seconds. With combined,
+    /// Ebb predicts with the network and the baseline together; with ngrams, it only compares the
+    /// two; with none, it trains no baseline
     baseline: BaselineChoice = { Allowed::Words(BaselineChoice::WORDS), Run, flag: "baseline" "combined|ngrams|none", default: "combined" };
     /// Column of the texts: its name, or its number (the first column is 1)
     text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from the contents of the columns" };
