@@ -80,6 +80,12 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
     for (name, value) in &report.metrics {
         line[name] = json!(value);
     }
+    for measure in report.language_measures() {
+        line[measure.key] = json!(measure.after);
+        if let Some(before) = measure.before {
+            line["before"][measure.key] = json!(before);
+        }
+    }
     out!("{line}");
     Ok(())
 }
@@ -94,9 +100,38 @@ fn language_metrics(report: &EvaluationReport) -> String {
             metric("reward_margin").unwrap_or(f64::NAN)
         ),
         None => format!(
-            "{:.3} bits per byte, ",
-            metric("bits_per_byte").unwrap_or(f64::NAN)
+            "{:.3} bits per byte, {}",
+            metric("bits_per_byte").unwrap_or(f64::NAN),
+            perplexity(report)
         ),
+    }
+}
+
+/// "perplexity 12.31, ".
+fn perplexity(report: &EvaluationReport) -> String {
+    let measures = report.language_measures();
+    let found = measures.iter().find(|it| it.key == "perplexity");
+    found.map_or_else(String::new, |it| {
+        format!("perplexity {}, ", it.after_text())
+    })
+}
+
+/// The measures of a fine-tuned language model before and after its training, as a table.
+fn of_fine_tuning(report: &EvaluationReport) {
+    if report.base.is_none() {
+        return;
+    }
+    let measures = report.language_measures();
+    let widest = measures.iter().map(|measure| measure.label.len()).max();
+    let widest = widest.unwrap_or(0);
+    out!("{:widest$}  {:>10}  {:>10}", "", "before", "after");
+    for measure in measures {
+        out!(
+            "{:widest$}  {:>10}  {:>10}",
+            measure.label,
+            measure.before_text().unwrap_or_default(),
+            measure.after_text()
+        );
     }
 }
 
@@ -150,6 +185,7 @@ fn words(
         "{count} {windows}{samples}s {measured}, {model}: {came_to}loss {:.3}",
         report.loss
     );
+    of_fine_tuning(report);
     of_classes(report);
     of_numbers(report);
     Ok(())

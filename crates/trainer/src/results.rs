@@ -199,6 +199,7 @@ mod tests {
             classes,
             confusion: Vec::new(),
             targets: Vec::new(),
+            base: None,
         }
     }
 

@@ -402,13 +402,23 @@ impl TrainedModel {
     /// each sample what the loader does not know.
     fn sum_over<S: Sample>(
         &self,
+        loader: impl EvalLoader<Sample = S>,
+        complete: impl Fn(&mut S) + Sync,
+    ) -> Result<EvaluationSums> {
+        self.progress.begin(loader.len());
+        self.sum_with(&self.context(), loader, complete)
+    }
+
+    /// As [`TrainedModel::sum_over`] in another context, without the beginning of the progress.
+    fn sum_with<S: Sample>(
+        &self,
+        context: &ForwardContext,
         mut loader: impl EvalLoader<Sample = S>,
         complete: impl Fn(&mut S) + Sync,
     ) -> Result<EvaluationSums> {
         let (mut sum, mut skipped) = (EvaluatedMicroBatch::default(), Vec::new());
         let mut gate = MemoryGate::open(&Machine::default(), &self.kernel_outputs.0)?;
         loader.begin();
-        self.progress.begin(loader.len());
         loop {
             let size = gate.next_micro_batch(&self.progress, || self.free_unused_memory());
             let loaded = loader.fetch(size);
@@ -433,7 +443,7 @@ impl TrainedModel {
             if !samples.is_empty() {
                 samples.par_iter_mut().for_each(&complete);
                 sum.add(with_autorelease_pool(|| {
-                    let evaluated = self.context().evaluate(&samples)?;
+                    let evaluated = context.evaluate(&samples)?;
                     // Texts of other lengths need other buffers.
                     trim_old(&self.kernel_outputs.0);
                     Ok::<_, TrainError>(evaluated)
