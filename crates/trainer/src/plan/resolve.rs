@@ -197,6 +197,7 @@ impl Plan {
             adapter_alpha: tuning.and_then(|tuning| Some(tuning.adapter?.alpha)),
             loss_on: self.conversations.map(ConversationOptions::loss_on),
             packing: self.conversations.map(ConversationOptions::packing),
+            length_buckets: self.conversations.map(ConversationOptions::length_buckets),
             preference_beta: self.preference_beta,
             vocabulary: self.learned_vocabulary(),
             policy: compression.and_then(|c| c.policy.name().parse().ok()),
