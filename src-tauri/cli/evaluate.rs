@@ -66,14 +66,20 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
         }
         return Ok(());
     }
+    print_json(&evaluated.results, evaluated.skipped.len(), args.baseline);
+    Ok(())
+}
+
+fn print_json(results: &Results, skipped: usize, is_baseline: bool) {
+    let report = &results.report;
     let mut line = json!({
         "step": report.step, "part": report.part, "samples": report.samples, "loss": report.loss,
-        "skipped": evaluated.skipped.len(),
+        "skipped": skipped,
         "accuracy_interval": report.accuracy_interval,
         "classes": report.classes, "confusion": report.confusion, "numbers": report.targets,
-        "suspicious_labels": suspicious_as_json(&evaluated.results),
+        "suspicious_labels": suspicious_as_json(results),
     });
-    if args.baseline {
+    if is_baseline {
         line["model"] = json!("baseline");
         line["step"] = json!(0);
     }
@@ -87,7 +93,6 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
         }
     }
     out!("{line}");
-    Ok(())
 }
 
 /// Bits per byte, or the metrics of preferences.

@@ -99,17 +99,22 @@ fn a_chat_file_fine_tunes_a_model_with_its_template() {
                 .as_str()
                 .is_some_and(|text| text.contains("im_start"))
         );
-        let card = fs::read_to_string(home.path(format).join("README.md"));
-        let card = card.expect("it has a model card");
-        for part in [
-            "license: llama3.2\n",
-            &format!("library_name: {library}\n"),
-            "- lora\n",
-            "It started from the folder `model`; adapters of rank 4 were trained.",
-            "The weights of step ",
-        ] {
-            assert!(card.contains(part), "{part}: {card}");
-        }
+        check_card(&home.path(format), library);
+    }
+}
+
+/// The model card of an export of adapters names its base and the licence of this base.
+#[track_caller]
+fn check_card(folder: &Path, library: &str) {
+    let card = fs::read_to_string(folder.join("README.md")).expect("it has a model card");
+    for part in [
+        "license: llama3.2\n",
+        &format!("library_name: {library}\n"),
+        "- lora\n",
+        "It started from the folder `model`; adapters of rank 4 were trained.",
+        "The weights of step ",
+    ] {
+        assert!(card.contains(part), "{part}: {card}");
     }
 }
 

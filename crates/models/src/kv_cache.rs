@@ -232,8 +232,8 @@ mod tests {
                         values(&expected),
                         "{window:?} {prompt} {token}"
                     );
-                    let most = (seen + GROWTH) * 6 * 4;
-                    assert!(rows.bytes() <= most as u64, "{window:?} {prompt} {token}");
+                    let limit = (seen + GROWTH) * 6 * 4;
+                    assert!(rows.bytes() <= limit as u64, "{window:?} {prompt} {token}");
                 }
             }
         }

@@ -185,8 +185,7 @@ impl Plan {
         let tuning = pretrained.map(|pretrained| pretrained.tuning());
         let weights = self.class_weights.as_ref();
         let balanced = weights.map(|_| ClassWeights::Balanced);
-        let compression = self.compression;
-        let is_image = self.task() == Task::ImageClassification;
+        let (compression, is_image) = (self.compression, self.task() == Task::ImageClassification);
         RunConfig {
             folder: Some(self.folder.clone()),
             task: Some(task_choice(task)),
