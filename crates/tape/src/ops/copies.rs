@@ -31,6 +31,11 @@ impl Tape<'_> {
     pub fn contiguous(&self, x: &Tensor) -> Result<Tensor> {
         self.copies().contiguous(x)
     }
+
+    /// Tensors joined along an axis. For data that needs no gradient.
+    pub fn join(&self, parts: &[&Tensor], axis: usize) -> Result<Tensor> {
+        self.copies().joined(parts, axis)
+    }
 }
 
 impl Copies {
