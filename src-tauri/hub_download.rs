@@ -172,11 +172,15 @@ pub struct Repository<'a> {
     pub endpoint: &'a str,
 }
 
-/// Content of the file that marks a complete folder.
+/// Content of the file that marks a complete folder. `BaseDescription` of the crate `models` reads
+/// the name and the licence, which the exports of a run name.
 #[derive(Debug, Serialize, Deserialize)]
 struct Fetched {
     name: String,
     commit: String,
+    /// The licence that the repository names. Earlier versions did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    licence: Option<String>,
     files: Vec<RemoteFile>,
 }
 
@@ -310,6 +314,7 @@ pub fn download(
     let fetched = Fetched {
         name: name.to_owned(),
         commit: listing.commit,
+        licence: listing.licence,
         files,
     };
     let path = folder.join(DOWNLOAD_MARKER);

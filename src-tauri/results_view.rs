@@ -92,6 +92,19 @@ pub struct ReportView {
     pub best_epoch: u64,
     /// Regression targets.
     pub targets: Vec<TargetResultView>,
+    /// The measures of a language model that was fine-tuned, before and after its training.
+    pub measures: Vec<MeasureView>,
+}
+
+/// A measure of a language model before and after its training.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, TS)]
+pub struct MeasureView {
+    /// "Perplexity".
+    pub label: String,
+    /// "24.10".
+    pub before: String,
+    /// "9.83".
+    pub after: String,
 }
 
 /// One class of an evaluation.
@@ -234,6 +247,12 @@ fn facts_of_results(run: &Run, results: &Results) -> Vec<(&'static str, String)>
     if !is_on_bytes(report) {
         rows.push(("Loss", format!("{:.3}", report.loss)));
     }
+    if report.base.is_none() {
+        // A table shows the measures of a model that was fine-tuned.
+        let measures = report.language_measures().into_iter();
+        let perplexity = measures.filter(|measure| measure.key == "perplexity");
+        rows.extend(perplexity.map(|it| (it.label, it.after_text())));
+    }
     if let Some(guessing) = results.guessing_accuracy {
         rows.push(("Largest class alone", format_percent(guessing)));
     }
@@ -346,6 +365,19 @@ fn report(run: &Run, results: &Results) -> ReportView {
     }
 }
 
+/// The measures of a language model that was fine-tuned; empty for other models.
+fn measures(report: &EvaluationReport) -> Vec<MeasureView> {
+    let measures = report.language_measures().into_iter();
+    let view = measures.filter_map(|measure| {
+        Some(MeasureView {
+            label: measure.label.to_owned(),
+            before: measure.before_text()?,
+            after: measure.after_text(),
+        })
+    });
+    view.collect()
+}
+
 /// The samples whose labels are most likely wrong, and the number of all labels that may be wrong.
 fn suspicious(results: &Results) -> (Vec<ResultSample>, u64) {
     let found = results.suspicious_labels();
@@ -377,6 +409,7 @@ fn headline_view(results: &Results) -> ReportView {
         value: headline.value,
         unit: headline.unit,
         note: headline.note,
+        measures: measures(&results.report),
         ..ReportView::default()
     }
 }
@@ -562,13 +595,48 @@ mod tests {
             rows.into_iter().map(|(label, _)| label).collect::<Vec<_>>()
         };
         let bits = json!({"bits_per_byte": 2.25});
-        assert_eq!(labels("language-model", bits), ["Checkpoint"]);
+        assert_eq!(labels("language-model", bits), ["Checkpoint", "Perplexity"]);
         let kept = json!({"kept_fraction": 0.5, "loss_per_dropped": 1.25});
         assert_eq!(labels("token-compression", kept), ["Checkpoint"]);
         let preferred = labels("language-model", json!({"preference_accuracy": 0.9}));
         assert_eq!(preferred, ["Checkpoint", "Loss", "Guessing"]);
         let accuracy = labels("image-classification", json!({"accuracy": 0.9}));
         assert_eq!(accuracy, ["Checkpoint", "Loss"]);
+    }
+
+    #[test]
+    fn a_fine_tuned_language_model_has_a_table_of_before_and_after() {
+        let results = |base: serde_json::Value| {
+            let results = json!({
+                "version": 1, "task": "language-model", "guessing_accuracy": null,
+                "calibration": null, "samples": [], "report": {
+                    "step": 3, "part": "held-out", "samples": 243, "loss": 1.0,
+                    "metrics": {"bits_per_byte": 0.5}, "accuracy_interval": null, "classes": [],
+                    "confusion": [], "numbers": [], "base": base,
+                },
+            });
+            serde_json::from_value::<Results>(results).expect("it is written like a run's")
+        };
+        let tuned = results(json!({"loss": 5.0, "bits_per_byte": 2.5}));
+        let rows = folder_report(&tuned).measures;
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| [&*row.label, &*row.before, &*row.after])
+            .collect();
+        let expected = [
+            ["Loss per token", "5.000", "1.000"],
+            ["Perplexity", "148", "2.72"],
+            ["Bits per byte", "2.500", "0.500"],
+        ];
+        assert_eq!(rows, expected);
+        let labels = |results: &Results| {
+            let rows = facts_of_results(&Run::default(), results);
+            rows.into_iter().map(|(label, _)| label).collect::<Vec<_>>()
+        };
+        assert_eq!(labels(&tuned), ["Checkpoint"], "the table has it");
+        let scratch = results(json!(null));
+        assert!(folder_report(&scratch).measures.is_empty());
+        assert_eq!(labels(&scratch), ["Checkpoint", "Perplexity"]);
     }
 
     /// 60 ants and 60 bees. The model recognizes all except 12 of the ants. It predicts that these

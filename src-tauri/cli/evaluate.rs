@@ -66,22 +66,33 @@ pub fn run(args: &args::Evaluate) -> Result<(), Failure> {
         }
         return Ok(());
     }
+    print_json(&evaluated.results, evaluated.skipped.len(), args.baseline);
+    Ok(())
+}
+
+fn print_json(results: &Results, skipped: usize, is_baseline: bool) {
+    let report = &results.report;
     let mut line = json!({
         "step": report.step, "part": report.part, "samples": report.samples, "loss": report.loss,
-        "skipped": evaluated.skipped.len(),
+        "skipped": skipped,
         "accuracy_interval": report.accuracy_interval,
         "classes": report.classes, "confusion": report.confusion, "numbers": report.targets,
-        "suspicious_labels": suspicious_as_json(&evaluated.results),
+        "suspicious_labels": suspicious_as_json(results),
     });
-    if args.baseline {
+    if is_baseline {
         line["model"] = json!("baseline");
         line["step"] = json!(0);
     }
     for (name, value) in &report.metrics {
         line[name] = json!(value);
     }
+    for measure in report.language_measures() {
+        line[measure.key] = json!(measure.after);
+        if let Some(before) = measure.before {
+            line["before"][measure.key] = json!(before);
+        }
+    }
     out!("{line}");
-    Ok(())
 }
 
 /// Bits per byte, or the metrics of preferences.
@@ -96,9 +107,38 @@ fn language_metrics(report: &EvaluationReport) -> String {
             metric("reward_margin").unwrap_or(f64::NAN)
         ),
         None => format!(
-            "{:.3} bits per byte, ",
-            metric("bits_per_byte").unwrap_or(f64::NAN)
+            "{:.3} bits per byte, {}",
+            metric("bits_per_byte").unwrap_or(f64::NAN),
+            perplexity(report)
         ),
+    }
+}
+
+/// "perplexity 12.31, ".
+fn perplexity(report: &EvaluationReport) -> String {
+    let measures = report.language_measures();
+    let found = measures.iter().find(|it| it.key == "perplexity");
+    found.map_or_else(String::new, |it| {
+        format!("perplexity {}, ", it.after_text())
+    })
+}
+
+/// The measures of a fine-tuned language model before and after its training, as a table.
+fn of_fine_tuning(report: &EvaluationReport) {
+    if report.base.is_none() {
+        return;
+    }
+    let measures = report.language_measures();
+    let widest = measures.iter().map(|measure| measure.label.len()).max();
+    let widest = widest.unwrap_or(0);
+    out!("{:widest$}  {:>10}  {:>10}", "", "before", "after");
+    for measure in measures {
+        out!(
+            "{:widest$}  {:>10}  {:>10}",
+            measure.label,
+            measure.before_text().unwrap_or_default(),
+            measure.after_text()
+        );
     }
 }
 
@@ -152,6 +192,7 @@ fn words(
         "{count} {windows}{samples}s {measured}, {model}: {came_to}loss {:.3}",
         report.loss
     );
+    of_fine_tuning(report);
     of_classes(report);
     of_numbers(report);
     Ok(())

@@ -112,6 +112,9 @@ mod tests {
             is_own: true,
         };
         assert_eq!(downloaded(home.path()), [found]);
+        let marker = fs::read(folder.join(DOWNLOAD_MARKER)).expect("it is complete");
+        let fetched: Fetched = serde_json::from_slice(&marker).expect("it is JSON");
+        assert_eq!(fetched.licence.as_deref(), Some("apache-2.0"));
         fs::write(folder.join("model.safetensors"), "short").expect("it can be written");
         assert_eq!(downloaded(home.path()), []);
     }

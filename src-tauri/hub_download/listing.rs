@@ -29,10 +29,6 @@ const PICKLED: [&str; 5] = [".bin", ".pt", ".pth", ".pkl", ".ckpt"];
 pub struct Listing {
     pub commit: String,
     /// The licence that the repository names.
-    #[cfg_attr(
-        not(feature = "desktop"),
-        allow(dead_code, reason = "only the window shows it")
-    )]
     pub licence: Option<String>,
     files: Vec<RemoteFile>,
 }

@@ -47,6 +47,10 @@ const CHATS: &str = "{chats.jsonl} --from {model} --adapter 4 --learning-rate 0.
 #[test]
 fn a_chat_file_fine_tunes_a_model_with_its_template() {
     let home = chats();
+    home.file(
+        "model/README.md",
+        "---\nlicense: llama3.2\n---\n# A model\n",
+    );
     let shown = home
         .run("inspect {chats.jsonl} --from {model}")
         .expect_code(0)
@@ -85,7 +89,7 @@ fn a_chat_file_fine_tunes_a_model_with_its_template() {
             .out,
     );
     assert!(found["bits_per_byte"].as_f64() < Some(4.0), "{found}");
-    for format in ["adapters", "hugging-face"] {
+    for (format, library) in [("adapters", "peft"), ("hugging-face", "transformers")] {
         let line = format!("export chats.jsonl {{{format}}} --format {format}");
         home.run(&line).expect_code(0);
         let config = fs::read_to_string(home.path(format).join("tokenizer_config.json"));
@@ -95,6 +99,22 @@ fn a_chat_file_fine_tunes_a_model_with_its_template() {
                 .as_str()
                 .is_some_and(|text| text.contains("im_start"))
         );
+        check_card(&home.path(format), library);
+    }
+}
+
+/// The model card of an export of adapters names its base and the licence of this base.
+#[track_caller]
+fn check_card(folder: &Path, library: &str) {
+    let card = fs::read_to_string(folder.join("README.md")).expect("it has a model card");
+    for part in [
+        "license: llama3.2\n",
+        &format!("library_name: {library}\n"),
+        "- lora\n",
+        "It started from the folder `model`; adapters of rank 4 were trained.",
+        "The weights of step ",
+    ] {
+        assert!(card.contains(part), "{part}: {card}");
     }
 }
 
@@ -107,7 +127,7 @@ fn a_fine_tuned_model_is_exported_for_llama_cpp() {
         .expect_code(0)
         .out;
     assert!(
-        exported.contains("Modelfile, model-q8_0.gguf"),
+        exported.contains("Modelfile, README.md, model-q8_0.gguf"),
         "{exported}"
     );
     let model_file = fs::read_to_string(home.path("gguf/Modelfile")).expect("it is written");

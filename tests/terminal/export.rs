@@ -18,6 +18,7 @@ fn export_refuses_a_folder_that_is_not_empty() {
     assert_eq!(
         output["files"],
         serde_json::json!([
+            "README.md",
             "baseline.safetensors",
             "config.json",
             "ebb_mixture.json",
@@ -31,6 +32,23 @@ fn export_refuses_a_folder_that_is_not_empty() {
     let config: Value = serde_json::from_slice(&config).expect("valid JSON");
     assert_eq!(config["architectures"][0], "ViTForImageClassification");
     assert_eq!(config["id2label"]["1"], "owl");
+    let card = fs::read_to_string(home.path("out").join("README.md")).expect("it was written");
+    assert!(
+        card.starts_with("---\nlibrary_name: transformers\n"),
+        "{card}"
+    );
+    for part in [
+        "pipeline_tag: image-classification",
+        "trained on `birds`",
+        "Classes: `jay`, `owl`.",
+        "| `effective_batch` | `8` |",
+        "The weights of step ",
+        "This model has no licence yet.",
+        "    python3 ebb_predictor.py IMAGE\n",
+    ] {
+        assert!(card.contains(part), "{part}: {card}");
+    }
+    assert!(!card.contains(&*home.path("").to_string_lossy()), "{card}");
     let again = home.run("export birds {out}").expect_code(1);
     assert!(again.err.contains("new or empty"), "{again:?}");
 }

@@ -129,7 +129,12 @@ fn fine_tuned_classifiers_work_without_the_pretrained_folder() {
 #[test]
 fn fine_tuned_language_models_generate_text() {
     let home = book();
-    for options in ["", "--adapter 4 --quantize 4", "--train-only last:1"] {
+    for options in [
+        "",
+        "--adapter 4",
+        "--adapter 4 --quantize 4",
+        "--train-only last:1",
+    ] {
         let line = format!("{BOOK} {options} --epochs 3 --out {{runs}}");
         let events = home.train(&line).expect_code(0).events();
         let found = evaluated(&events, "bits_per_byte");
@@ -145,7 +150,9 @@ fn fine_tuned_language_models_generate_text() {
     }
     fs::remove_dir_all(home.path("gpt2")).expect("the folder can be removed");
     let runs = runlog::RunStore::open(home.path("runs")).list();
+    let mut before = Vec::new();
     for run in runs.expect("the runs can be listed") {
+        let is_quantized = run.config().expect("it has one").quantize.is_some();
         let run = run.path.display();
         let line = format!("generate {run} --tokens 9 --temperature 0 --prompt rained");
         let text = home.run(&line).expect_code(0).out;
@@ -153,8 +160,27 @@ fn fine_tuned_language_models_generate_text() {
         let found = home
             .run(&format!("evaluate {run} {{book}} --json"))
             .expect_code(0);
-        assert!(json(&found.out)["bits_per_byte"].as_f64() < Some(0.5));
+        let found = json(&found.out);
+        assert!(found["bits_per_byte"].as_f64() < Some(0.5));
+        let loss = found["loss"].as_f64().unwrap_or(f64::NAN);
+        let perplexity = found["perplexity"].as_f64().unwrap_or(f64::NAN);
+        assert!((perplexity - loss.exp()).abs() < 1e-9, "{found}");
+        let of_base = found["before"]["loss"].as_f64().unwrap_or(f64::NAN);
+        assert!(of_base > 2.0 * loss, "{found}");
+        let bits = [&found["before"], &found].map(|it| it["bits_per_byte"].as_f64());
+        let ratio = bits[0].zip(bits[1]).map(|(base, own)| base / own);
+        assert!(
+            ratio.is_some_and(|it| (it - of_base / loss).abs() < 1e-6),
+            "{found}"
+        );
+        if !is_quantized {
+            before.push(of_base);
+        }
     }
+    // The base is the same, whichever part of it was trained.
+    let apart = |loss: &f64| (loss - before[0]).abs() / before[0];
+    assert_eq!(before.len(), 3);
+    assert!(before.iter().all(|loss| apart(loss) < 1e-5), "{before:?}");
 }
 
 /// Trains to the end, and again with a kill in the middle and without the pretrained folder. The

@@ -148,7 +148,9 @@ fn handle(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         return respond(
             &mut stream,
             "200 OK",
-            json!({"sha": COMMIT}).to_string().as_bytes(),
+            json!({"sha": COMMIT, "cardData": {"license": "apache-2.0"}})
+                .to_string()
+                .as_bytes(),
             None,
         );
     }
@@ -251,6 +253,12 @@ fn weights_are_downloaded_once_and_only_on_request() {
         "{first:?}"
     );
     assert_eq!(hub.ranges(), [None]);
+    // Exports name the base and its licence.
+    home.run("export birds {out}").expect_code(0);
+    let card = fs::read_to_string(home.path("out/README.md")).expect("it has a model card");
+    let expected =
+        "---\nlicense: apache-2.0\nbase_model: tiny/vit\nbase_model_relation: finetune\n";
+    assert!(card.starts_with(expected), "{card}");
     // A second training uses the downloaded files and needs no hub.
     let again = home.run(TRAIN).expect_code(0);
     assert!(again.err.contains("was downloaded before"), "{again:?}");

@@ -76,7 +76,14 @@ fn a_run_is_compared_with_the_model_that_it_started_from() {
         .run("evaluate chats.jsonl {chats.jsonl}")
         .expect_code(0)
         .out;
-    assert!(text.contains("bits per byte"), "{text}");
+    assert!(text.contains("bits per byte, perplexity"), "{text}");
+    let rows: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split("  ").next())
+        .collect();
+    for measure in ["Loss per token", "Perplexity", "Bits per byte"] {
+        assert!(rows.contains(&measure), "{text}");
+    }
     let error = home
         .run("evaluate chats.jsonl {questions.jsonl} --quantize 8")
         .expect_code(2)

@@ -2,9 +2,11 @@
 //! folder with a checksum of every file, so that it can be resumed and used without the original.
 //! Checkpoints then only hold trained parameters.
 
+mod base_description;
 mod fine_tuning_choices;
 mod copy_weights_into_run;
 
+pub use base_description::BaseDescription;
 pub use copy_weights_into_run::{RUN_COPY, verify_run_copy};
 pub use fine_tuning_choices::FineTuningChoice;
 
@@ -154,6 +156,11 @@ impl Pretrained {
             (None, Some(bits)) => Err(ModelError::setting("quantize", bits, allowed)),
             (None, None) => Ok(()),
         }
+    }
+
+    /// What is known of the weights besides their values.
+    pub fn base(&self) -> BaseDescription {
+        BaseDescription::read(&self.path)
     }
 
     /// Its row in the catalog.

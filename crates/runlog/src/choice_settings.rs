@@ -190,6 +190,16 @@ choice! {
 }
 
 choice! {
+    /// Whether a step has samples of similar lengths.
+    LengthBuckets {
+        /// Samples of similar lengths share a step.
+        On = "on",
+        /// Steps have samples of any lengths.
+        Off = "off",
+    }
+}
+
+choice! {
     /// The course of the learning rate.
     ScheduleChoice {
         /// Linear warm-up, then cosine decay.

@@ -105,8 +105,8 @@ pub use checkpoint_blocks::CheckpointBlocks;
 pub use checkpoint_interval::CheckpointInterval;
 pub use choice_settings::{
     AdapterKind, AdapterScaling, Augmentation, BaselineChoice, ClassWeights, DeviceChoice,
-    DropPolicyChoice, DuplicatesChoice, ExchangeChoice, LossBalance, LossOn, MixChoice,
-    OptimizerChoice, PackingChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
+    DropPolicyChoice, DuplicatesChoice, ExchangeChoice, LengthBuckets, LossBalance, LossOn,
+    MixChoice, OptimizerChoice, PackingChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
     ScheduleChoice, ShardingChoice, TaskChoice,
 };
 pub use current_status_line::format_speed;

@@ -8,8 +8,8 @@ use crate::CheckpointBlocks;
 use crate::checkpoint_interval::CheckpointInterval;
 use crate::choice_settings::{
     AdapterKind, AdapterScaling, Augmentation, BaselineChoice, ClassWeights, DeviceChoice,
-    DropPolicyChoice, DuplicatesChoice, ExchangeChoice, LossBalance, LossOn, MixChoice,
-    OptimizerChoice, PackingChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
+    DropPolicyChoice, DuplicatesChoice, ExchangeChoice, LengthBuckets, LossBalance, LossOn,
+    MixChoice, OptimizerChoice, PackingChoice, PolicyTraining, PowerPolicyChoice, PrecisionChoice,
     ScheduleChoice, ShardingChoice, TaskChoice,
 };
 use crate::quantize::Quantize;
@@ -205,6 +205,9 @@ settings! {
     /// Pack several short conversations into one window. A token never attends to tokens of another
     /// conversation, so the loss stays the same
     packing: PackingChoice = { Allowed::Words(PackingChoice::WORDS), Data, flag: "packing" "auto|on|off", default: "auto: on if most conversations are shorter than half a window" };
+    /// Put conversations or preferences of similar lengths into one step, so that less is padded.
+    /// Packed conversations need no such order
+    length_buckets: LengthBuckets = { Allowed::Words(LengthBuckets::WORDS), Training, flag: "length-buckets" "on|off", default: "on, if conversations are not packed" };
     /// Size of the vocabulary to learn from the texts, in tokens
     vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "depends on the texts; language models use single bytes" };
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones

@@ -26,7 +26,7 @@ use crate::task_conversion::network_task;
 use dataset::{LearnedTokens, Mix, TargetColumn, Task, Tokenizer};
 use models::{Balance, Heads, ModelId, Pretrained, TextModel};
 use pressure::{PowerPolicyMode, WholeStateNeed};
-use runlog::{CheckpointInterval, LossOn, PackingChoice, RunConfig};
+use runlog::{CheckpointInterval, LengthBuckets, LossOn, PackingChoice, RunConfig};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tape::device::{DeviceKind, DevicePreference};
@@ -143,6 +143,8 @@ pub struct ConversationOptions {
     pub learned: LearnedTokens,
     /// Whether several conversations share a window.
     pub packs: bool,
+    /// Whether the windows of a step have similar lengths.
+    pub by_length: bool,
 }
 
 impl ConversationOptions {
@@ -160,6 +162,15 @@ impl ConversationOptions {
             PackingChoice::On
         } else {
             PackingChoice::Off
+        }
+    }
+
+    /// The setting `length_buckets`.
+    fn length_buckets(self) -> LengthBuckets {
+        if self.by_length {
+            LengthBuckets::On
+        } else {
+            LengthBuckets::Off
         }
     }
 }

@@ -8,8 +8,8 @@ use models::hub_format::TrainedLayers;
 use models::pretrained::{FineTuningSettings, verify_run_copy};
 use models::{ModelError, Pretrained, PretrainedFamily};
 use runlog::{
-    AdapterKind, AdapterScaling, BaselineChoice, ClassWeights, MixChoice, Quantize, RunConfig,
-    RunFolder, TaskChoice, TrainableLayers, format_count,
+    AdapterKind, AdapterScaling, BaselineChoice, ClassWeights, LengthBuckets, MixChoice, Quantize,
+    RunConfig, RunFolder, TaskChoice, TrainableLayers, format_count,
 };
 use tape::Bits;
 
@@ -94,12 +94,17 @@ pub(crate) fn config_of(run: &RunFolder) -> Result<RunConfig> {
 /// runs must open.
 fn without_unused(config: RunConfig) -> RunConfig {
     // Earlier versions mixed, averaged and weighed classes only if the config contained these
-    // settings, and only compared the baseline with the network.
+    // settings, only compared the baseline with the network, and put conversations of any lengths
+    // into a step.
     let config = RunConfig {
         baseline: config.baseline.or(Some(BaselineChoice::Ngrams)),
         mix: config.mix.or(Some(MixChoice::None)),
         class_weights: config.class_weights.or(Some(ClassWeights::None)),
         ema_decay: config.ema_decay.or(Some(0.0)),
+        length_buckets: config
+            .length_buckets
+            // The config of every run with conversations has this one.
+            .or(config.loss_on.map(|_| LengthBuckets::Off)),
         ..config
     };
     match config.task {
@@ -216,6 +221,7 @@ impl From<ModelError> for TrainError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use runlog::LossOn;
 
     #[test]
     fn a_run_of_a_former_version_opens_without_the_settings_that_it_ignored() {
@@ -233,5 +239,25 @@ mod tests {
         let texts = without_unused(config(TaskChoice::TextClassification));
         assert_eq!((texts.targets, texts.group_by), (None, None));
         assert_eq!(texts.text_column.as_deref(), Some("text"));
+    }
+
+    #[test]
+    fn a_run_of_a_former_version_keeps_the_order_of_its_conversations() {
+        let config = |loss_on, length_buckets| RunConfig {
+            task: Some(TaskChoice::LanguageModel),
+            loss_on,
+            length_buckets,
+            ..RunConfig::default()
+        };
+        let order = |config| without_unused(config).length_buckets;
+        let (answers, off) = (Some(LossOn::Completions), Some(LengthBuckets::Off));
+        assert_eq!(order(config(answers, None)), off);
+        let on = Some(LengthBuckets::On);
+        assert_eq!(order(config(answers, on)), on);
+        assert_eq!(
+            order(config(None, None)),
+            None,
+            "documents have no such order"
+        );
     }
 }

@@ -205,6 +205,7 @@ mod tests {
             classes,
             confusion: Vec::new(),
             targets: Vec::new(),
+            base: None,
         }
     }
 

@@ -24,6 +24,7 @@ pub use evaluation::{
     ClassPrediction, ConfusionEntry, EvaluatedMicroBatch, MetricInputs, Metrics, SamplePrediction,
 };
 pub(crate) use evaluation::{Mixture, MixtureParts};
+pub(crate) use evaluation_report::BaseReport;
 pub(crate) use evaluation_report::split_name;
 #[cfg(test)]
 pub(crate) use evaluation_report::wilson;

@@ -256,6 +256,7 @@ impl TrainState {
             kernels: Kernels::Fused,
             limit_bytes: self.limit_bytes,
             kinks: None,
+            without_adapters: false,
         }
     }
 

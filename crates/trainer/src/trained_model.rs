@@ -8,6 +8,7 @@ mod baseline_model;
 mod compress;
 mod generate;
 mod language_weights;
+mod model_card;
 mod context_memory;
 mod chat;
 mod questions;
@@ -296,7 +297,8 @@ impl TrainedModel {
 
     /// Exports the weights of the best checkpoint as a folder for other programs. If the baseline
     /// has a part in the predictions, the folder also contains the baseline and a Python file that
-    /// computes the same predictions; a Core ML package contains the network alone.
+    /// computes the same predictions; a Core ML package contains the network alone. All other
+    /// folders have a model card.
     ///
     /// # Errors
     /// The folder is not empty or cannot be written, or the format cannot express the network.
@@ -322,22 +324,21 @@ impl TrainedModel {
             ExportFormat::GgufQ8 => self.export_gguf(&trained, folder, GgufWeights::Q8_0),
             ExportFormat::GgufQ4 => self.export_gguf(&trained, folder, GgufWeights::Q4KM),
         };
-        match &self.mixed_baseline {
-            Some(mixed) if format != ExportFormat::CoreMl => {
-                let files = mixed.exported_files(&self.run)?;
-                let files: Vec<(&str, &[u8])> = files
-                    .iter()
-                    .map(|(name, bytes)| (&**name, &**bytes))
-                    .collect();
-                Ok(export_with_files(
-                    folder,
-                    &files,
-                    mixed.opened_by(),
-                    export,
-                )?)
-            }
-            _ => Ok(export(folder)?),
+        if format == ExportFormat::CoreMl {
+            // A package has a fixed set of files.
+            return Ok(export(folder)?);
         }
+        let mixed = self.mixed_baseline.as_ref();
+        let files = mixed.map(|mixed| mixed.exported_files(&self.run));
+        let files = files.transpose()?.unwrap_or_default();
+        let files: Vec<(&str, &[u8])> = files
+            .iter()
+            .map(|(name, bytes)| (&**name, &**bytes))
+            .collect();
+        let opened_by = mixed.map(MixedBaseline::opened_by);
+        let facts = self.card_facts(format)?;
+        let card = |opened_by: &str| facts.card(opened_by);
+        Ok(export_with_files(folder, &files, opened_by, card, export)?)
     }
 
     fn export_gguf(
@@ -402,13 +403,23 @@ impl TrainedModel {
     /// each sample what the loader does not know.
     fn sum_over<S: Sample>(
         &self,
+        loader: impl EvalLoader<Sample = S>,
+        complete: impl Fn(&mut S) + Sync,
+    ) -> Result<EvaluationSums> {
+        self.progress.begin(loader.len());
+        self.sum_with(&self.context(), loader, complete)
+    }
+
+    /// As [`TrainedModel::sum_over`] in another context, without the beginning of the progress.
+    fn sum_with<S: Sample>(
+        &self,
+        context: &ForwardContext,
         mut loader: impl EvalLoader<Sample = S>,
         complete: impl Fn(&mut S) + Sync,
     ) -> Result<EvaluationSums> {
         let (mut sum, mut skipped) = (EvaluatedMicroBatch::default(), Vec::new());
         let mut gate = MemoryGate::open(&Machine::default(), &self.kernel_outputs.0)?;
         loader.begin();
-        self.progress.begin(loader.len());
         loop {
             let size = gate.next_micro_batch(&self.progress, || self.free_unused_memory());
             let loaded = loader.fetch(size);
@@ -433,7 +444,7 @@ impl TrainedModel {
             if !samples.is_empty() {
                 samples.par_iter_mut().for_each(&complete);
                 sum.add(with_autorelease_pool(|| {
-                    let evaluated = self.context().evaluate(&samples)?;
+                    let evaluated = context.evaluate(&samples)?;
                     // Texts of other lengths need other buffers.
                     trim_old(&self.kernel_outputs.0);
                     Ok::<_, TrainError>(evaluated)

@@ -42,7 +42,7 @@ export const planChange = (key: string, text: string): Partial<PlanSettings> => 
 };
 
 const FOR_IMAGES = ["image_size", "augment", "mix", "targets", "target_weight", "loss_balance", "group_by", "workers"];
-const FOR_TEXTS = ["tokens", "loss_on", "packing", "preference_beta", "vocabulary", "text_column", "token_dropout"];
+const FOR_TEXTS = ["tokens", "loss_on", "packing", "length_buckets", "preference_beta", "vocabulary", "text_column", "token_dropout"];
 
 /** Why a setting cannot be changed in this plan; empty if it can. */
 export const notUsed = ({ key, group }: SettingView, settings: PlanSettings): string => {

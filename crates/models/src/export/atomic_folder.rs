@@ -7,6 +7,9 @@ use std::fs;
 use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
 
+/// The file of a model card, as on the Hugging Face hub.
+const CARD: &str = "README.md";
+
 /// An exported folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
@@ -97,22 +100,27 @@ pub fn export_files(
     Exported::list(folder, opened_by)
 }
 
-/// Writes a folder with what `export` writes and with these files, by name.
+/// Writes a folder with what `export` writes, with these files, by name, and with a model card that
+/// `card` makes from what opens the folder: `opened_by`, if given, or else what `export` returns.
 ///
 /// # Errors
 /// The folder is not empty or cannot be written; the errors of `export`.
 pub fn export_with_files(
     folder: &Path,
     files: &[(&str, &[u8])],
-    opened_by: &'static str,
+    opened_by: Option<&'static str>,
+    card: impl FnOnce(&str) -> String,
     export: impl FnOnce(&Path) -> Result<Exported>,
 ) -> Result<Exported> {
+    let mut opens = opened_by.unwrap_or_default();
     write_folder(folder, |draft| {
-        export(draft)?;
+        let exported = export(draft)?;
+        opens = opened_by.unwrap_or(exported.opened_by);
         let mut files = files.iter();
-        files.try_for_each(|(name, bytes)| write(draft, name, bytes))
+        files.try_for_each(|(name, bytes)| write(draft, name, bytes))?;
+        write(draft, CARD, card(opens))
     })?;
-    Exported::list(folder, opened_by)
+    Exported::list(folder, opens)
 }
 
 /// Why a folder could not be written, and what to do.

@@ -1,8 +1,9 @@
 //! A run's own copy of its pretrained weights: the files that Ebb reads, each with its length and
-//! SHA-256, written to a temporary folder and renamed when complete. On file systems that clone
+//! SHA-256, and what is known of their origin, written to a temporary folder and renamed when complete. On file systems that clone
 //! files the copy takes no space.
 
 use super::Pretrained;
+use super::base_description::{BASE_FILE, BaseDescription};
 use crate::error::{ModelError, Result, at};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -77,6 +78,13 @@ impl Pretrained {
             }
             disk::copy(&from, &to).map_err(at(&from))?;
             sums.insert(name, Checksum::from_file(&to).map_err(at(&to))?);
+        }
+        let base = BaseDescription::read(&self.path);
+        if !base.is_empty() {
+            // Without a checksum: the run continues without this file.
+            let path = draft.join(BASE_FILE);
+            let text = serde_json::to_vec_pretty(&base).expect("a description is plain data");
+            disk::write(&path, &text).map_err(at(&path))?;
         }
         let path = draft.join(SUMS);
         let text = serde_json::to_vec_pretty(&sums).expect("checksums are plain data");

@@ -3,7 +3,7 @@
 use super::windows::{WindowSource, Windows};
 use super::{DocumentData, EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::Plan;
-use dataset::{CachedOrder, Order, Window};
+use dataset::{Buckets, CachedOrder, Order, Window};
 use runlog::format_count;
 use std::ops::Range;
 
@@ -39,6 +39,75 @@ pub struct WindowPlace {
     pub step: u64,
 }
 
+/// Which windows belong to which step.
+enum WindowOrder {
+    /// Windows of any lengths.
+    Shuffled(CachedOrder),
+    /// Windows of similar lengths, the longest one of a step first.
+    ByLength {
+        buckets: Buckets,
+        windows: u32,
+        effective_batch: usize,
+        /// The epoch of the last step, and its order.
+        epoch: Option<(u64, Vec<u32>)>,
+    },
+}
+
+impl WindowOrder {
+    fn new(plan: &Plan, source: &WindowSource) -> Self {
+        let (seed, effective_batch) = (plan.seed, plan.effective_batch);
+        if plan.conversations.is_some_and(|options| options.by_length) {
+            let windows = source.in_order(plan.input_size);
+            let lengths = (0..windows.len()).map(|index| windows.size_of(index) as u32);
+            return WindowOrder::ByLength {
+                windows: windows.len() as u32,
+                buckets: Buckets::new(seed, effective_batch, lengths.collect()),
+                effective_batch: effective_batch.max(1) as usize,
+                epoch: None,
+            };
+        }
+        WindowOrder::Shuffled(CachedOrder::new(Order {
+            seed,
+            len: source.count(plan.input_size) as u32,
+            effective_batch,
+        }))
+    }
+
+    /// Windows per epoch.
+    fn len(&self) -> u32 {
+        match self {
+            WindowOrder::Shuffled(order) => order.order().len,
+            WindowOrder::ByLength { windows, .. } => *windows,
+        }
+    }
+
+    /// The epoch and the windows of a step. Steps are counted from 0 over the whole run.
+    fn step(&mut self, step: u64) -> (u64, Vec<u32>) {
+        match self {
+            WindowOrder::Shuffled(order) => {
+                let (epoch, places) = order.step(step);
+                (epoch, places.to_vec())
+            }
+            WindowOrder::ByLength {
+                buckets,
+                effective_batch,
+                epoch: cached,
+                ..
+            } => {
+                let steps = buckets.steps_per_epoch().max(1);
+                let epoch = step / steps;
+                let (_, order) = match cached.take().filter(|(of, _)| *of == epoch) {
+                    Some(known) => cached.insert(known),
+                    None => cached.insert((epoch, buckets.epoch(epoch))),
+                };
+                let first = (step % steps) as usize * *effective_batch;
+                let places = order.iter().skip(first).take(*effective_batch);
+                (epoch, places.copied().collect())
+            }
+        }
+    }
+}
+
 /// Turns a window into a task's sample.
 pub type MakeSample<S> = Box<dyn Fn(Window, WindowPlace) -> S + Send + Sync>;
 
@@ -46,7 +115,8 @@ pub type MakeSample<S> = Box<dyn Fn(Window, WindowPlace) -> S + Send + Sync>;
 pub struct WindowLoader<S> {
     source: WindowSource,
     tokens: u32,
-    order: CachedOrder,
+    seed: u64,
+    order: WindowOrder,
     /// The epoch of the last step, and its windows.
     windows: Option<(u64, Windows)>,
     make_sample: MakeSample<S>,
@@ -59,16 +129,11 @@ pub struct WindowLoader<S> {
 impl<S> WindowLoader<S> {
     /// Loads windows of the training documents for a plan.
     pub fn new(plan: &Plan, data: &DocumentData, make_sample: MakeSample<S>) -> Self {
-        let tokens = plan.input_size;
-        let windows = data.train.count(tokens);
         WindowLoader {
             source: data.train.clone(),
-            tokens,
-            order: CachedOrder::new(Order {
-                seed: plan.seed,
-                len: windows as u32,
-                effective_batch: plan.effective_batch,
-            }),
+            tokens: plan.input_size,
+            seed: plan.seed,
+            order: WindowOrder::new(plan, &data.train),
             windows: None,
             make_sample,
             step: 0,
@@ -82,14 +147,12 @@ impl<S> TrainLoader for WindowLoader<S> {
     type Sample = S;
 
     fn begin(&mut self, step: u64) -> usize {
-        let seed = self.order.order().seed;
         let (epoch, places) = self.order.step(step);
         let current = self.windows.take().filter(|(of, _)| *of == epoch);
-        self.windows = Some(
-            current.unwrap_or_else(|| (epoch, self.source.shuffled(self.tokens, seed, epoch))),
-        );
+        let windows = || self.source.shuffled(self.tokens, self.seed, epoch);
+        self.windows = Some(current.unwrap_or_else(|| (epoch, windows())));
         self.step = step;
-        self.places = places.to_vec();
+        self.places = places;
         self.remaining = 0..self.places.len();
         self.places.len()
     }
@@ -127,7 +190,7 @@ impl<S> TrainLoader for WindowLoader<S> {
             "{noun}: {} with {} tokens {place}, {} windows per epoch",
             format_count(count),
             format_count(documents.token_count() as u64),
-            format_count(u64::from(self.order.order().len))
+            format_count(u64::from(self.order.len()))
         )
     }
 

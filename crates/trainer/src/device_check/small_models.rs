@@ -213,6 +213,7 @@ impl SmallModel {
             kernels: Kernels::Fused,
             limit_bytes: None,
             kinks,
+            without_adapters: false,
         };
         let result = self.run(&context, samples)?;
         let named = parameters.iter().zip(&result.gradients);

@@ -172,6 +172,7 @@ impl PlanDryRun {
             loss_factor: 1.0,
             limit_bytes: None,
             kinks: None,
+            without_adapters: false,
             device: &Device::Cpu,
             cancel: Cancel::default(),
             seed: 0,

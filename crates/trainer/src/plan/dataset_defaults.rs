@@ -298,6 +298,7 @@ fn refuse_settings_of_texts(config: &RunConfig, found: &ImageInspection) -> Resu
     let foreign = "this setting is for texts; remove it for images";
     refuse("loss_on", config.loss_on, foreign)?;
     refuse("packing", config.packing, foreign)?;
+    refuse("length_buckets", config.length_buckets, foreign)?;
     refuse("preference_beta", config.preference_beta, foreign)?;
     refuse("tokens", config.tokens, foreign)?;
     refuse("vocabulary", config.vocabulary, foreign)?;

@@ -185,8 +185,7 @@ impl Plan {
         let tuning = pretrained.map(|pretrained| pretrained.tuning());
         let weights = self.class_weights.as_ref();
         let balanced = weights.map(|_| ClassWeights::Balanced);
-        let compression = self.compression;
-        let is_image = self.task() == Task::ImageClassification;
+        let (compression, is_image) = (self.compression, self.task() == Task::ImageClassification);
         RunConfig {
             folder: Some(self.folder.clone()),
             task: Some(task_choice(task)),
@@ -197,6 +196,7 @@ impl Plan {
             adapter_alpha: tuning.and_then(|tuning| Some(tuning.adapter?.alpha)),
             loss_on: self.conversations.map(ConversationOptions::loss_on),
             packing: self.conversations.map(ConversationOptions::packing),
+            length_buckets: self.conversations.map(ConversationOptions::length_buckets),
             preference_beta: self.preference_beta,
             vocabulary: self.learned_vocabulary(),
             policy: compression.and_then(|c| c.policy.name().parse().ok()),

@@ -4,9 +4,12 @@
 use super::{ConfusionEntry, EvaluatedMicroBatch, Metrics, RegressionReport};
 use crate::error::{Result, at};
 use dataset::{Split, TargetColumn};
-use runlog::RunFolder;
+use runlog::{RunFolder, format_count};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// Perplexities from here on are shown as a power of ten.
+const LARGE_PERPLEXITY: f64 = 1e9;
 
 /// The 97.5th percentile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
@@ -50,6 +53,56 @@ pub struct EvaluationReport {
     /// Regression targets, in the units of their columns.
     #[serde(rename = "numbers")]
     pub targets: Vec<RegressionReport>,
+    /// The weights that the run started from, on the same samples; only for language models that
+    /// were fine-tuned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<BaseReport>,
+}
+
+/// The evaluation of the weights that a language model was fine-tuned from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct BaseReport {
+    /// Mean loss per learned token, in nats.
+    #[serde(deserialize_with = "runlog::json_floats::or_null")]
+    pub loss: f64,
+    /// Bits per byte of the evaluated text.
+    #[serde(deserialize_with = "runlog::json_floats::or_null")]
+    pub bits_per_byte: f64,
+}
+
+/// One measure of a language model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LanguageMeasure {
+    /// "Perplexity".
+    pub label: &'static str,
+    /// Its name in JSON: "perplexity".
+    pub key: &'static str,
+    /// Its value before the fine-tuning; `None` if the model was trained from random weights.
+    pub before: Option<f64>,
+    /// Its value after the training.
+    pub after: f64,
+}
+
+impl LanguageMeasure {
+    /// Its value before the fine-tuning as text.
+    pub fn before_text(&self) -> Option<String> {
+        self.before.map(|value| self.text(value))
+    }
+
+    /// Its value after the training as text.
+    pub fn after_text(&self) -> String {
+        self.text(self.after)
+    }
+
+    /// Perplexities have two decimals, or none if they are large; all others have three.
+    fn text(&self, value: f64) -> String {
+        match self.key {
+            "perplexity" if value < 100.0 => format!("{value:.2}"),
+            "perplexity" if value < LARGE_PERPLEXITY => format_count(value.round() as u64),
+            "perplexity" if value.is_finite() => format!("{value:.1e}"),
+            _ => format!("{value:.3}"),
+        }
+    }
 }
 
 /// The name of a split in text and file names.
@@ -111,6 +164,7 @@ impl EvaluationReport {
             targets: (sum.targets.iter().zip(columns))
                 .map(|(errors, column)| errors.report(column))
                 .collect(),
+            base: None,
         }
     }
 
@@ -121,6 +175,38 @@ impl EvaluationReport {
         let accuracy = *self.metrics.get(super::preferences::ACCURACY)?;
         let correct = (accuracy * self.samples as f64).round() as u64;
         Some((accuracy, wilson(correct, self.samples)))
+    }
+
+    /// The loss per learned token in nats, the perplexity and the bits per byte of a language
+    /// model; empty for other models and for preferences. The perplexity is the exponential of the
+    /// loss. Models with other tokens have other losses and perplexities, but their bits per byte
+    /// can be compared.
+    pub fn language_measures(&self) -> Vec<LanguageMeasure> {
+        let Some(bits) = self.metrics.get("bits_per_byte").copied() else {
+            return Vec::new();
+        };
+        let base = self.base;
+        let measure = |label, key, of_base: fn(BaseReport) -> f64, after| LanguageMeasure {
+            label,
+            key,
+            before: base.map(of_base),
+            after,
+        };
+        vec![
+            measure("Loss per token", "loss", |base| base.loss, self.loss),
+            measure(
+                "Perplexity",
+                "perplexity",
+                |base| base.loss.exp(),
+                self.loss.exp(),
+            ),
+            measure(
+                "Bits per byte",
+                "bits_per_byte",
+                |base| base.bits_per_byte,
+                bits,
+            ),
+        ]
     }
 
     /// Classes without a sample in the evaluation.
@@ -165,7 +251,7 @@ pub fn wilson(correct: u64, all: u64) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::{Heads, ImageTask, MetricInputs, Task};
+    use crate::task::{Heads, ImageTask, LanguageTask, MetricInputs, Task};
 
     #[test]
     fn the_accuracy_interval_matches_published_values() {
@@ -184,6 +270,59 @@ mod tests {
             "{low} {high}"
         );
         assert_eq!(wilson(0, 0), (0.0, 1.0));
+    }
+
+    #[test]
+    fn the_perplexity_is_the_exponential_of_the_loss_per_token() {
+        let sum = EvaluatedMicroBatch {
+            samples: 2,
+            weight: 10.0,
+            loss: 20.0,
+            ..EvaluatedMicroBatch::default()
+        };
+        let inputs = MetricInputs {
+            held_out_bytes: 40,
+            heads: Heads::for_classes(0),
+            columns: &[],
+        };
+        let about = ReportInputs {
+            classes: &[],
+            columns: &[],
+            step: 3,
+            part: split_name(Split::HeldOut),
+        };
+        let metrics = LanguageTask::metrics(&sum, &inputs);
+        let mut report = EvaluationReport::new(&sum, &metrics, &about);
+        let shown = |report: &EvaluationReport| -> Vec<_> {
+            let measures = report.language_measures().into_iter();
+            measures
+                .map(|it| (it.key, it.before_text(), it.after_text()))
+                .collect()
+        };
+        let [loss, perplexity, bits] = ["loss", "perplexity", "bits_per_byte"];
+        let after = ["2.000", "7.39", "0.721"].map(str::to_owned);
+        let [a, b, c] = after.clone();
+        assert_eq!(
+            shown(&report),
+            [(loss, None, a), (perplexity, None, b), (bits, None, c)]
+        );
+        report.base = Some(BaseReport {
+            loss: 30.0,
+            bits_per_byte: 10.82,
+        });
+        let before = ["30.000", "1.1e13", "10.820"].map(|text| Some(text.to_owned()));
+        let found = shown(&report);
+        assert!(
+            found.iter().map(|(_, before, _)| before).eq(&before),
+            "{found:?}"
+        );
+        assert!(found.iter().map(|(.., after)| after).eq(&after));
+        let text = serde_json::to_string(&report).expect("it can be written");
+        let read: EvaluationReport = serde_json::from_str(&text).expect("it can be read");
+        assert_eq!(read, report);
+        // Other tasks have no tokens.
+        report.metrics.clear();
+        assert!(report.language_measures().is_empty());
     }
 
     #[test]

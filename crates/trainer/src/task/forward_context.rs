@@ -71,6 +71,8 @@ pub struct ForwardContext<'a> {
     pub limit_bytes: Option<u64>,
     /// Compares two runs on the same sides of their kinks; never in training.
     pub kinks: Option<KinkUse<'a>>,
+    /// Whether forward passes without a backward pass leave the adapters out.
+    pub without_adapters: bool,
 }
 
 impl<'a> ForwardContext<'a> {
@@ -117,7 +119,12 @@ impl<'a> ForwardContext<'a> {
 
     /// A tape for a forward pass without a backward pass.
     pub(crate) fn inference_tape(&self) -> Tape<'a> {
-        Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels)
+        let tape = Tape::forward_only(self.parameters, self.cancel.clone(), self.kernels);
+        if self.without_adapters {
+            tape.without_adapters()
+        } else {
+            tape
+        }
     }
 
     /// Backward pass of one loss. Returns a gradient for every parameter and the loss of each row,

@@ -1,11 +1,14 @@
 //! Evaluates and predicts texts.
 
-use super::{Evaluation, TrainedModel, evaluated_part};
+use super::{Evaluation, EvaluationSums, TrainedModel, evaluated_part};
 use crate::data::{Corpus, EvalLoader, TextEvalLoader, load_token_frequencies, open_split};
 use crate::error::{Result, TrainError};
 use crate::preparation::Preparation;
-use crate::task::{CompressionTask, LanguageTask, Prediction, Text, TextTask};
-use dataset::{DetectedDataset, Split, Task, TextDataset, TextInspection};
+use crate::task::{
+    BaseReport, CompressionTask, ForwardContext, LanguageTask, Prediction, Text, TextTask,
+};
+use crate::train_state::TrainState;
+use dataset::{DetectedDataset, Split, Task, TextDataset, TextInspection, Window};
 use std::sync::Arc;
 use tape::device::with_autorelease_pool;
 
@@ -59,16 +62,48 @@ impl TrainedModel {
         let nothing = Preparation::default();
         let source = open_split(&self.plan, found, &self.tokenizer, part, nothing)?;
         let (bytes, tokens) = (source.documents().bytes(), self.plan.input_size);
-        let sums = if self.task() == Task::TokenCompression {
+        if self.task() == Task::TokenCompression {
             let frequencies = load_token_frequencies(&self.run)?;
-            self.sum_over(
-                CompressionTask::windows(&source, tokens, &frequencies),
-                |_| {},
-            )?
-        } else {
-            self.sum_over(LanguageTask::windows(&source, tokens), |_| {})?
-        };
-        Ok(self.evaluation(sums, bytes, part_label))
+            let windows = CompressionTask::windows(&source, tokens, &frequencies);
+            let sums = self.sum_over(windows, |_| {})?;
+            return Ok(self.evaluation(sums, bytes, part_label));
+        }
+        let windows = || LanguageTask::windows(&source, tokens);
+        // The rewards of preferences compare the model with the base already.
+        if self.plan.pretrained.is_none() || self.plan.preference_beta.is_some() {
+            return Ok(self.evaluation(self.sum_over(windows(), |_| {})?, bytes, part_label));
+        }
+        self.progress.begin(2 * windows().len());
+        let before = self.sum_before_training(windows())?;
+        let after = self.sum_with(&self.context(), windows(), |_| {})?;
+        let before = self.evaluation(before, bytes, part_label).results.report;
+        let mut evaluation = self.evaluation(after, bytes, part_label);
+        let bits = before.metrics.get("bits_per_byte");
+        evaluation.results.report.base = bits.map(|bits| BaseReport {
+            loss: before.loss,
+            bits_per_byte: *bits,
+        });
+        Ok(evaluation)
+    }
+
+    /// Evaluates the weights that a language model was fine-tuned from. If it has adapters, the
+    /// same network computes without them; otherwise the weights are loaded a second time.
+    fn sum_before_training(
+        &self,
+        windows: impl EvalLoader<Sample = Window>,
+    ) -> Result<EvaluationSums> {
+        let tuning = self.plan.pretrained.as_ref().map(|base| base.tuning());
+        if tuning.is_some_and(|tuning| tuning.adapter.is_some()) {
+            let context = ForwardContext {
+                without_adapters: true,
+                ..self.context()
+            };
+            return self.sum_with(&context, windows, |_| {});
+        }
+        // Before its first step, a network that gets no new head is the pretrained one.
+        let base = TrainState::without_moments(&self.plan, &self.kernel_outputs.0)?;
+        let context = base.evaluation_context(self.progress.cancel.clone());
+        self.sum_with(&context, windows, |_| {})
     }
 
     /// The class probabilities of each text.

@@ -108,6 +108,7 @@ pub fn task<'a>(
         kernels: Kernels::Fused,
         limit_bytes: None,
         kinks: None,
+        without_adapters: false,
     }
 }
 

@@ -5,7 +5,8 @@
 
 use dataset::{DetectedDataset, InspectOptions, TextOptions, detect};
 use runlog::{
-    AdapterKind, ClassWeights, DeviceChoice, PackingChoice, PrecisionChoice, RunConfig, RunFolder,
+    AdapterKind, ClassWeights, DeviceChoice, LengthBuckets, PackingChoice, PrecisionChoice,
+    RunConfig, RunFolder,
 };
 use std::path::Path;
 use tape::{Cancel, Rng};
@@ -265,6 +266,109 @@ fn a_random_split_of_conversations_keeps_the_losses() {
             "only answers count: {of_step} of {tokens}"
         );
     }
+}
+
+/// The plan of unpacked conversations in this order, and their windows.
+fn unpacked(order: LengthBuckets) -> (Plan, <LanguageTask as Task>::Data) {
+    let (folder, config) = conversations(PackingChoice::Off);
+    let config = RunConfig {
+        length_buckets: Some(order),
+        effective_batch: Some(8),
+        ..config
+    };
+    opened::<LanguageTask>(folder.path(), config)
+}
+
+/// The index and the length of each window of a step.
+fn windows_of_step(
+    loader: &mut <LanguageTask as Task>::TrainLoader,
+    step: u64,
+) -> Vec<(u32, usize)> {
+    let count = loader.begin(step);
+    let windows = loader.fetch(count).into_iter();
+    let windows = windows.map(|window| window.unwrap_or_else(|_| panic!("it is in memory")));
+    windows.map(|it| (it.index, it.inputs.len())).collect()
+}
+
+#[test]
+fn steps_of_conversations_of_similar_lengths_need_less_padding() {
+    let padded = |order: LengthBuckets| {
+        let (plan, data) = unpacked(order);
+        let options = PrefetchOptions::new(&plan, 0, 0);
+        let mut loader = LanguageTask::train_loader(&plan, &data, options, 0);
+        let windows = data.windows(plan.input_size).train;
+        let steps = windows.div_ceil(8);
+        let (mut indices, mut padded, mut real) = (Vec::new(), 0, 0);
+        for step in 2 * steps..3 * steps {
+            let found = windows_of_step(&mut loader, step);
+            let longest = found.iter().map(|(_, length)| *length).max().unwrap();
+            assert!(loader.sample_cost(u64::MAX) >= longest as u64);
+            padded += longest * found.len();
+            real += found.iter().map(|(_, length)| length).sum::<usize>();
+            indices.extend(found.into_iter().map(|(index, _)| index));
+        }
+        indices.sort_unstable();
+        let all: Vec<u32> = (0..windows as u32).collect();
+        assert_eq!(indices, all, "{order}: an epoch has each window once");
+        padded as f64 / real as f64
+    };
+    let (on, off) = (padded(LengthBuckets::On), padded(LengthBuckets::Off));
+    assert!(on < 1.25 && off > 1.4, "{on} with buckets, {off} without");
+}
+
+#[test]
+fn a_step_of_similar_lengths_depends_on_the_seed_and_the_step_alone() {
+    let (plan, data) = unpacked(LengthBuckets::On);
+    let options = || PrefetchOptions::new(&plan, 0, 0);
+    let mut loader = LanguageTask::train_loader(&plan, &data, options(), 0);
+    let all: Vec<_> = (0..20)
+        .map(|step| windows_of_step(&mut loader, step))
+        .collect();
+    // As after a resume, and after a step that is repeated.
+    for step in [0, 3, 11, 19] {
+        let mut resumed = LanguageTask::train_loader(&plan, &data, options(), step);
+        for _ in 0..2 {
+            assert_eq!(windows_of_step(&mut resumed, step), all[step as usize]);
+        }
+        assert!(
+            all[step as usize].is_sorted_by(|a, b| a.1 >= b.1),
+            "the longest is first"
+        );
+    }
+    let other = Plan {
+        seed: plan.seed + 1,
+        ..plan.clone()
+    };
+    let mut loader = LanguageTask::train_loader(&other, &data, options(), 0);
+    let others: Vec<_> = (0..20)
+        .map(|step| windows_of_step(&mut loader, step))
+        .collect();
+    assert_ne!(others, all);
+}
+
+#[test]
+fn only_conversations_that_are_not_packed_are_ordered_by_length() {
+    for (packing, is_by_length) in [(PackingChoice::On, false), (PackingChoice::Off, true)] {
+        let (folder, config) = conversations(packing);
+        let (plan, _) = opened::<LanguageTask>(folder.path(), config);
+        let options = plan.conversations.unwrap();
+        assert_eq!(options.by_length, is_by_length, "{packing}");
+        let written = plan.config.length_buckets;
+        assert_eq!(
+            written == Some(LengthBuckets::On),
+            is_by_length,
+            "{packing}"
+        );
+    }
+    let (folder, config) = conversations(PackingChoice::On);
+    let config = RunConfig {
+        length_buckets: Some(LengthBuckets::On),
+        ..config
+    };
+    let (inspect, texts) = (InspectOptions::default(), TextOptions::default());
+    let found = detect(folder.path(), &inspect, &texts, &|_| {}).unwrap();
+    let message = Plan::resolve(&config, &found).unwrap_err().to_string();
+    assert!(message.contains("packed conversations"), "{message}");
 }
 
 #[test]

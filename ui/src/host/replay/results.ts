@@ -32,7 +32,7 @@ const mistakes: ResultSample[] = wrong.map(([is, said], id) => ({
 const none: ReportView = {
   title: "", value: "", unit: "", note: "", classes: [], confusion: [], calibration: [], calibration_note: "", mistakes: [], mistake_count: 0,
   suspicious: [], suspicious_count: 0,
-  curve: [], curve_title: "", best_epoch: 0, targets: [],
+  curve: [], curve_title: "", best_epoch: 0, targets: [], measures: [],
 };
 const curve = Array.from({ length: 30 }, (_, i): [number, number] => [i + 1, i === 26 ? 0.934 : 0.92 - 0.8 * Math.exp(-(i + 1) / 3.4) + 0.008 * Math.sin(i * 2.3)]);
 const good: ReportView = {
@@ -75,7 +75,16 @@ const language: ReportView = {
   note: "The model needs this many bits for one byte of unseen text; without a model, one byte takes 8 bits. 412 windows were evaluated.",
   curve: curve.map(([epoch, value]) => [epoch, 5 - 3 * value]), curve_title: "Bits per byte by epoch", best_epoch: 27,
 };
-const reports: Record<string, ReportView | null> = { bad, regression, mixed, language, chat: language, texts, compression, evaluating: null, empty: null, version: null, moved: null };
+/** Fine-tuned on conversations. */
+const chat: ReportView = {
+  ...language,
+  measures: [
+    { label: "Loss per token", before: "3.182", after: "1.904" },
+    { label: "Perplexity", before: "24.10", after: "6.71" },
+    { label: "Bits per byte", before: "3.560", after: "2.130" },
+  ],
+};
+const reports: Record<string, ReportView | null> = { bad, regression, mixed, language, chat, texts, compression, evaluating: null, empty: null, version: null, moved: null };
 const problems: Record<string, CommandError> = {
   version: { code: "failed", message: "The checkpoint /Users/ada/Library/Application Support/Ebb/runs/2026-11-20-1322-img_caltech101_20/checkpoints/step-000480 has format 2, but this version of Ebb reads format 1; use the version of Ebb that wrote it" },
   moved: { code: "failed", message: "The data of this run, img_caltech101_20, was moved or deleted. Put it back, or locate its new folder." },

@@ -11,7 +11,7 @@ use crate::plan::{Augmentation, ConversationOptions};
 use crate::task_conversion::model_task;
 use dataset::{LearnedTokens, Split, Task, TextInspection, TextSample, Tokenizer};
 use models::{ModelId, Pretrained, TextModel, TextSize};
-use runlog::{LossOn, MixChoice, PackingChoice, RunConfig};
+use runlog::{LengthBuckets, LossOn, MixChoice, PackingChoice, RunConfig};
 
 /// Windows processed in a default run of a language model.
 const WINDOWS_SEEN: u64 = 12_000;
@@ -276,6 +276,7 @@ fn conversations(
         let chats = "this setting is for conversations; remove it for other texts";
         refuse("loss_on", config.loss_on, chats)?;
         refuse("packing", config.packing, chats)?;
+        refuse("length_buckets", config.length_buckets, chats)?;
         return Ok(None);
     }
     let separates = pretrained.is_some_and(Pretrained::separates_documents);
@@ -286,16 +287,26 @@ fn conversations(
     }
     // Longer ones leave little to gain.
     let are_short = 2 * found.lengths.median_characters / TOKEN_CHARACTERS <= tokens;
+    let packs = match choice {
+        PackingChoice::Auto => separates && are_short && !found.has_preferences(),
+        PackingChoice::On => true,
+        PackingChoice::Off => false,
+    };
+    if packs && config.length_buckets == Some(LengthBuckets::On) {
+        let allowed = "windows of packed conversations have nearly the same length; use off, or set packing to off";
+        return Err(invalid_setting(
+            "length_buckets",
+            LengthBuckets::On,
+            allowed,
+        ));
+    }
     Ok(Some(ConversationOptions {
         learned: match config.loss_on.unwrap_or(LossOn::Completions) {
             LossOn::Completions => LearnedTokens::Answers,
             LossOn::All => LearnedTokens::All,
         },
-        packs: match choice {
-            PackingChoice::Auto => separates && are_short && !found.has_preferences(),
-            PackingChoice::On => true,
-            PackingChoice::Off => false,
-        },
+        packs,
+        by_length: !packs && config.length_buckets != Some(LengthBuckets::Off),
     }))
 }
 
