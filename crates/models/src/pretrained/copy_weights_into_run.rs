@@ -1,6 +1,6 @@
 //! A run's own copy of its pretrained weights: the files that Ebb reads, each with its length and
-//! SHA-256, and what is known of their origin, written to a temporary folder and renamed when complete. On file systems that clone
-//! files the copy takes no space.
+//! SHA-256, and what is known of their origin, written to a temporary folder and renamed when
+//! complete. On file systems that clone files the copy takes no space.
 
 use super::Pretrained;
 use super::base_description::{BASE_FILE, BaseDescription};
