@@ -356,7 +356,7 @@ fn run_controller(bytes: &[u8]) -> Result<(), String> {
         kind,
         spare_bytes: 0,
     };
-    pressure::decide(&Policy::default(), state, &asked, &model);
+    drop(pressure::decide(&Policy::default(), state, &asked, &model));
     Ok(())
 }
 

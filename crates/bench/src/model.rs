@@ -48,7 +48,7 @@ pub(crate) enum Model {
     Text(TextEncoder),
     Vit(Vit),
     ResNet(ResNet),
-    Catalog(Network),
+    Catalog(Box<Network>),
 }
 
 /// How a micro-batch is computed.
@@ -72,7 +72,7 @@ impl Model {
     /// Builds an image network of the catalog.
     fn from_catalog(b: &mut ParameterBuilder, model: ImageModel) -> Result<Self> {
         let network = Network::build_with(b, ModelId::Image(model), IMAGE, IMAGE_CLASSES)?;
-        Ok(Model::Catalog(network))
+        Ok(Model::Catalog(Box::new(network)))
     }
 
     /// Runs forward and backward over `batch` and waits for the device.

@@ -96,6 +96,7 @@ pub enum SavedControllerState {
     /// The checkpoint was written without one.
     #[default]
     Absent,
+    /// The state, and the environment that it is valid for.
     Present(Box<StateFile>),
     /// The state cannot be used. Holds the message for the user.
     Unreadable(String),

@@ -280,9 +280,11 @@ fn a_panic_of_the_thread_is_reported_once() {
 
 #[test]
 fn a_thread_that_cannot_start_is_reported_once() {
-    let refused = |_| Err(io::Error::from(io::ErrorKind::WouldBlock));
+    fn refuse(_: Arc<Shared>) -> io::Result<JoinHandle<()>> {
+        Err(io::Error::from(io::ErrorKind::WouldBlock))
+    }
     let source = FastOrFull(channel().0, channel().1, 10);
-    let monitor = Monitor::start_with(Box::new(source), Arc::default(), refused);
+    let monitor = Monitor::start_with(Box::new(source), Arc::default(), refuse);
     let notice = monitor.take_notice().expect("it is reported");
     assert!(
         notice.contains("could not start (") && notice.ends_with(WITHOUT_THREAD),

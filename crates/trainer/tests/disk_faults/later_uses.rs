@@ -118,10 +118,8 @@ const BRANCH: LaterUse = LaterUse {
     perform: start_branch,
     result: |root| {
         let runs = store(root).list().unwrap();
-        let branches = runs.iter().filter(|run| run.id() != ended(root).id());
-        branches
-            .filter_map(|run| saved_sums(run, BRANCH_STEPS))
-            .next()
+        let mut branches = runs.iter().filter(|run| run.id() != ended(root).id());
+        branches.find_map(|run| saved_sums(run, BRANCH_STEPS))
     },
     leaves_run: true,
 };
