@@ -163,7 +163,7 @@ impl TrainedModel {
         let found = run.evaluations().iter().rfind(|it| it.step == step)?;
         Some(CardEvaluation {
             step,
-            of_what: "held-out samples, during the training".to_owned(),
+            of_what: "held-out samples, during the training.".to_owned(),
             columns: vec!["measure", "value"],
             rows: vec![vec!["Loss".to_owned(), format!("{:.3}", found.loss)]],
             metrics: format_metrics(&found.metrics),
@@ -207,7 +207,10 @@ impl CardEvaluation {
         let rows = measures.iter().map(|it| {
             let before = it.before_text().into_iter();
             let label = std::iter::once(it.label.to_owned());
-            label.chain(before).chain([it.after_text()]).collect()
+            label
+                .chain(before)
+                .chain([it.after_text()])
+                .collect::<Vec<String>>()
         });
         let interval = report.accuracy_interval.map(|(low, high)| {
             let (low, high) = (format_percent(low), format_percent(high));
