@@ -4,6 +4,7 @@
 
 pub(crate) mod inefficient_size_hints;
 mod fixed_footprint;
+mod lighter_tuning;
 pub(crate) mod dry_run;
 mod micro_batch_memory;
 mod min_checkpointing;
@@ -11,6 +12,7 @@ mod memory_cap_check;
 mod seconds_per_sample;
 mod target_device;
 
+pub use lighter_tuning::lighter_tuning;
 pub use target_device::Target;
 
 use crate::data::PrefetchOptions;
@@ -23,7 +25,7 @@ use fixed_footprint::Baseline;
 use inefficient_size_hints::AttentionSize;
 use micro_batch_memory::HeapProfile;
 use models::ModelId;
-use pressure::{ModelNeed, ModelVariant, Peak, sensible_sizes};
+use pressure::{LighterTuning, ModelNeed, ModelVariant, Peak, sensible_sizes};
 use std::time::Duration;
 use tape::Parameters;
 
@@ -88,6 +90,8 @@ pub struct NetworkFacts<'a> {
     pub blocks: u32,
     /// `None` for a network without attention.
     pub attention: Option<AttentionSize>,
+    /// Whether it reads texts, which are measured in tokens.
+    pub reads_texts: bool,
 }
 
 /// Estimated memory of one model at one resolution.
@@ -111,6 +115,10 @@ pub struct MemoryEstimate {
     target: Target,
     /// What the footprint is multiplied by.
     factor: f64,
+    reads_texts: bool,
+    /// Whether a part of the trained weights could be frozen.
+    can_freeze: bool,
+    lighter_tuning: LighterTuning,
 }
 
 impl MemoryEstimate {
@@ -143,6 +151,7 @@ impl MemoryEstimate {
                 width: a.width,
                 heads: a.heads,
             }),
+            reads_texts: plan.task() != Task::ImageClassification,
         };
         let mut estimate = MemoryEstimate::before_dry_run(&network, target)?;
         estimate.add_training(plan, image_size, &masters)?;
@@ -178,6 +187,9 @@ impl MemoryEstimate {
             blocks: network.blocks,
             target,
             factor: 1.0,
+            reads_texts: network.reads_texts,
+            can_freeze: false,
+            lighter_tuning: LighterTuning::default(),
         })
     }
 
@@ -204,6 +216,8 @@ impl MemoryEstimate {
             texts_bytes: plan.texts_bytes,
             ..self.baseline
         };
+        self.can_freeze = plan.can_freeze();
+        self.lighter_tuning = plan.lighter_tuning()?;
         Ok(())
     }
 

@@ -45,6 +45,25 @@ impl HeapProfile {
         peak.max(0.0) as u64
     }
 
+    /// The part of the peak of a micro-batch of `samples` that grows with its samples, in bytes; 0
+    /// if fewer than two sizes were recorded. The rest are mainly gradients of the parameters.
+    pub fn growing_bytes(&self, samples: u32) -> u64 {
+        let Some((low, high)) = self.around(samples) else {
+            return 0;
+        };
+        let grown = f64::from(high.samples) - f64::from(low.samples);
+        let slope = |low: &Peak, high: &Peak| (high.bytes - low.bytes) as f64 / grown.max(1.0);
+        let slope = if low.intervals.len() == high.intervals.len() {
+            let pairs = low.intervals.iter().zip(&high.intervals);
+            pairs
+                .map(|(low, high)| slope(low, high))
+                .fold(0.0, f64::max)
+        } else {
+            slope(&highest(low), &highest(high)).max(0.0)
+        };
+        (slope * f64::from(samples)) as u64
+    }
+
     /// Bytes beyond the peak that an allocator would hold which reuses a freed block only for
     /// another one of the same size; 0 if nothing was recorded.
     pub fn unreused_bytes(&self, samples: u32) -> u64 {
@@ -242,6 +261,15 @@ mod tests {
         check(2, 60);
         check(3, 65); // the saved bytes and 5 kB
         check(16, 325);
+    }
+
+    #[test]
+    fn gradients_do_not_grow_with_the_samples() {
+        let heap = profile(&[1, 2]);
+        for (samples, kb) in [(1, 20), (3, 60), (16, 320)] {
+            assert_eq!(heap.growing_bytes(samples), kb * KB, "{samples}");
+        }
+        assert_eq!(HeapProfile::default().growing_bytes(4), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use dataset::Task;
-use pressure::{MicroBatchKind, Phase};
+use pressure::{LighterTuning, MicroBatchKind, Phase};
 
 /// Rough bytes per pixel of a sample in f32: twice what Ebb's networks save.
 const BYTES_PER_PIXEL: u64 = 2048;
@@ -15,8 +15,12 @@ pub(super) struct Workload {
     input_size: u32,
     checkpoint_blocks: u32,
     element_bytes: u32,
-    /// Whether all of a pretrained network trains, so that a part could be frozen.
+    /// Whether a part of a pretrained network that trains could be frozen.
     pub can_freeze: bool,
+    /// What lighter ways to fine-tune would free.
+    pub lighter_tuning: LighterTuning,
+    /// Whether the samples are texts.
+    pub reads_texts: bool,
     /// Cost of one sample in pixels or tokens.
     sample_cost: u64,
     /// Rough bytes per unit of cost in f32.
@@ -33,6 +37,9 @@ impl Workload {
             checkpoint_blocks: plan.checkpoint_blocks,
             element_bytes,
             can_freeze: plan.can_freeze(),
+            // Only advice needs it.
+            lighter_tuning: plan.lighter_tuning().unwrap_or_default(),
+            reads_texts: plan.task() != Task::ImageClassification,
             sample_cost: plan.sample_cost(),
             bytes_per_cost: bytes_per_cost(plan),
             max_evaluated: plan.config.evaluation_batch,

@@ -6,8 +6,11 @@
 
 use crate::folders::{self, assert_error_contains, copied, fixture};
 use models::hub_format::{Head, HubFolder};
-use runlog::RunConfig;
+use pressure::LighterTuning;
+use runlog::{Quantize, RunConfig};
 use std::fs;
+use trainer::estimate::lighter_tuning;
+use trainer::{OptimizerKind, Precision};
 
 fn named(name: &str) -> RunConfig {
     RunConfig {
@@ -65,4 +68,48 @@ fn a_network_of_zeros_checks_every_tensor() {
         zeros,
         &["intermediate.dense.weight has the shape [40, 24] instead of [48, 24]"],
     );
+}
+
+/// What lighter ways to fine-tune would free, with AdamW.
+fn lighter(name: &str, choice: &str, quantize: Option<Quantize>) -> LighterTuning {
+    let config = RunConfig {
+        quantize,
+        ..trainer::pretrained::with_choice(choice, named(name)).unwrap()
+    };
+    let pretrained = trainer::pretrained::open(&config).unwrap().unwrap();
+    lighter_tuning(&pretrained, OptimizerKind::AdamW, Precision::F32).unwrap()
+}
+
+#[test]
+fn lighter_ways_to_fine_tune_are_counted_from_shapes() {
+    let all = lighter("chat", "all", None);
+    assert!(all.trains_all);
+    assert!(0 < all.adapters_bytes && all.adapters_bytes < all.nf4_bytes);
+    let adapted = lighter("chat", "adapter:8", None);
+    assert!(!adapted.trains_all);
+    assert_eq!(adapted.adapters_bytes, 0, "it has adapters");
+    assert_eq!(all.adapters_bytes + adapted.nf4_bytes, all.nf4_bytes);
+    let quantized = lighter("chat", "adapter:8", Some(Quantize::Nf4));
+    assert_eq!(quantized, LighterTuning::default(), "nothing is left");
+    let images = lighter("vit", "all", None);
+    assert_eq!(images, LighterTuning::default(), "no language model");
+}
+
+#[test]
+fn a_part_of_trained_weights_can_be_frozen_unless_adapters_are_trained() {
+    let part = |name: &str, choice: &str| {
+        let config = trainer::pretrained::with_choice(choice, named(name)).unwrap();
+        let pretrained = trainer::pretrained::open(&config).unwrap().unwrap();
+        pretrained.smaller_part().map(|part| part.word)
+    };
+    assert_eq!(part("vit", "all").as_deref(), Some("head"));
+    assert_eq!(part("gpt2", "all").as_deref(), Some("last:1"));
+    for (name, choice) in [
+        ("vit", "head"),
+        ("vit", "adapter:8"),
+        ("gpt2", "adapter:8"),
+        ("gpt2", "last:1"),
+    ] {
+        assert_eq!(part(name, choice), None, "{name} {choice}");
+    }
 }
