@@ -115,6 +115,8 @@ pub struct MemoryEstimate {
     target: Target,
     /// What the footprint is multiplied by.
     factor: f64,
+    /// The resolution of the dry runs.
+    measured_resolution: u32,
     reads_texts: bool,
     /// Whether a part of the trained weights could be frozen.
     can_freeze: bool,
@@ -187,6 +189,7 @@ impl MemoryEstimate {
             blocks: network.blocks,
             target,
             factor: 1.0,
+            measured_resolution: network.resolution,
             reads_texts: network.reads_texts,
             can_freeze: false,
             lighter_tuning: LighterTuning::default(),
@@ -235,7 +238,8 @@ impl MemoryEstimate {
 
     /// Footprint of the process while `heap_bytes` of its heap are in use for this micro-batch.
     fn process_bytes(&self, checkpointed: u32, micro_batch: u32, heap_bytes: u64) -> Option<u64> {
-        let unreused_bytes = self.variant(checkpointed)?.unreused_bytes(micro_batch);
+        let samples = self.measured_samples(micro_batch);
+        let unreused_bytes = self.variant(checkpointed)?.unreused_bytes(samples);
         let resident_bytes = self.target.resident_bytes(heap_bytes, unreused_bytes);
         let bytes = self.baseline.base_bytes + resident_bytes;
         Some((self.factor * bytes as f64) as u64)
@@ -268,7 +272,29 @@ impl MemoryEstimate {
     /// blocks was not estimated.
     pub(crate) fn micro_batch_bytes(&self, checkpointed: u32, micro_batch: u32) -> Option<u64> {
         let heap = self.variant(checkpointed)?;
-        Some(heap.peak_bytes(micro_batch, self.target.allocator))
+        Some(heap.peak_bytes(self.measured_samples(micro_batch), self.target.allocator))
+    }
+
+    /// The number of samples of the dry runs that have as many tokens as this micro-batch.
+    fn measured_samples(&self, micro_batch: u32) -> f64 {
+        let relative = f64::from(self.resolution) / f64::from(self.measured_resolution.max(1));
+        f64::from(micro_batch) * relative
+    }
+
+    /// This estimate for texts of another length in tokens. Attention is computed in blocks, so
+    /// that the memory of a micro-batch is proportional to its tokens. The estimate must be one of
+    /// a network that reads texts.
+    #[must_use]
+    pub fn at_length(&self, tokens: u32) -> Self {
+        MemoryEstimate {
+            resolution: tokens,
+            ..self.clone()
+        }
+    }
+
+    /// Whether dry runs had this resolution.
+    pub fn is_measured(&self) -> bool {
+        self.resolution == self.measured_resolution
     }
 
     /// This estimate, multiplied by `factor`, because earlier runs needed that much more or less.

@@ -2,6 +2,7 @@
 
 use super::LISTED_MICRO_BATCHES;
 use super::answer::{Answer, Row};
+use super::lengths;
 use crate::cli::conversation_examples;
 use crate::cli::output::out;
 use pressure::{RecoveryOption, Shortage, options_needing_consent};
@@ -12,6 +13,9 @@ pub(super) fn print(answer: &Answer) {
     print_machine(answer);
     out!("");
     print_rows(answer);
+    if let Some(step_seconds) = &answer.step_seconds {
+        lengths::print(answer, step_seconds);
+    }
     out!("");
     print_chosen(answer);
     for note in answer.notes() {

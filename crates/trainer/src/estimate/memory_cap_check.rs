@@ -198,7 +198,9 @@ impl MemoryEstimate {
         let (_, blocks) = no.least;
         let heap = self.variant(blocks);
         let micro_batch_bytes = self.micro_batch_bytes(blocks, no.micro_batch).unwrap_or(0);
-        let activations_bytes = heap.map_or(0, |heap| heap.growing_bytes(no.micro_batch));
+        let activations_bytes = heap.map_or(0, |heap| {
+            heap.growing_bytes(self.measured_samples(no.micro_batch))
+        });
         let own_gradients_bytes = micro_batch_bytes
             .saturating_sub(activations_bytes)
             .min(self.baseline.gradients_bytes);
