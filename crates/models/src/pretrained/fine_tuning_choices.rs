@@ -56,7 +56,7 @@ impl Pretrained {
     }
 
     /// The choice that trains adapters.
-    pub fn adapter_word() -> String {
+    fn adapter_word() -> String {
         format!("{ADAPTER}{RANK}")
     }
 

@@ -5,12 +5,12 @@ use crate::error::Result;
 use crate::optimizer::{OptimizerKind, state_sizes};
 use crate::plan::Plan;
 use crate::precision::Precision;
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use models::Pretrained;
 use models::hub_format::TrainedLayers;
 use models::pretrained::BuildOptions;
 use pressure::LighterTuning;
-use tape::Bits;
+use tape::{Bits, Frozen};
 
 impl Plan {
     /// What lighter ways to fine-tune would free; nothing for other runs than those of language
@@ -76,11 +76,22 @@ fn state_bytes(
         dtype: precision.master_dtype(),
         device: &Device::Cpu,
     };
-    let half = precision.is_half().then(|| precision.dtype());
-    let (_, masters) = pretrained.with_zeros(&options, half)?;
-    let copied = masters.iter().filter(|p| p.tensor.dims().len() > 1);
-    let copied: usize = copied.map(|p| p.tensor.elem_count()).sum();
-    let copy_bytes = half.map_or(0, |half| copied * half.size_in_bytes());
+    // Zeros in a half precision would be written, and take memory.
+    let (_, masters) = pretrained.with_zeros(&options, None)?;
+    let half_bytes = precision
+        .is_half()
+        .then(|| precision.dtype().size_in_bytes());
+    let in_half = |tensor: &Tensor| match half_bytes {
+        Some(bytes) if tensor.dims().len() > 1 => Some((tensor.elem_count() * bytes) as u64),
+        _ => None,
+    };
+    let copied = masters.iter().filter_map(|p| in_half(&p.tensor));
+    let copy_bytes: u64 = copied.sum();
+    let frozen = masters.frozen().map(|(_, values)| match values {
+        Frozen::Whole(tensor) => in_half(tensor).unwrap_or_else(|| values.bytes()),
+        Frozen::Quantized(_) => values.bytes(),
+    });
+    let frozen_bytes: u64 = frozen.sum();
     let moments_bytes: u64 = state_sizes(optimizer, &masters).iter().sum();
-    Ok(2 * masters.bytes() + masters.frozen_bytes() + copy_bytes as u64 + moments_bytes)
+    Ok(2 * masters.bytes() + frozen_bytes + copy_bytes + moments_bytes)
 }
