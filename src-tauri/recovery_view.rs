@@ -5,7 +5,7 @@ use dataset::Task;
 use pressure::{LighterTuning, RecoveryOption, RecoveryStep, Shortage, options_needing_consent};
 use runlog::{Run, RunConfig, Started, TrainableLayers, format_bytes};
 use serde::Serialize;
-use trainer::estimate::{IMAGE_SIZES, lighter_tuning};
+use trainer::estimate::{IMAGE_SIZES, MemoryEstimate};
 use ts_rs::TS;
 
 /// The plan's field for the image size or the length of texts.
@@ -91,7 +91,7 @@ impl FromWeights {
         let lighter_tuning = opened.as_ref().and_then(|weights| {
             let optimizer = config.optimizer.unwrap_or(trainer::OptimizerKind::AdamW);
             let precision = config.precision?.into();
-            lighter_tuning(weights, optimizer, precision).ok()
+            MemoryEstimate::lighter_tuning(weights, optimizer, precision).ok()
         });
         FromWeights {
             // Pretrained weights for images may accept one size alone.

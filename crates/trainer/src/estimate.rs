@@ -12,7 +12,6 @@ mod memory_cap_check;
 mod seconds_per_sample;
 mod target_device;
 
-pub use lighter_tuning::lighter_tuning;
 pub use target_device::Target;
 
 use crate::data::PrefetchOptions;

@@ -1,6 +1,7 @@
 //! What lighter ways to fine-tune a language model would free of its state: adapters, and frozen
 //! weights in fewer bits. It is counted from the shapes of the parameters, in almost no time.
 
+use super::MemoryEstimate;
 use crate::error::Result;
 use crate::optimizer::{OptimizerKind, state_sizes};
 use crate::plan::Plan;
@@ -20,47 +21,51 @@ impl Plan {
     /// The weights do not fit the network.
     pub(crate) fn lighter_tuning(&self) -> Result<LighterTuning> {
         match &self.pretrained {
-            Some(pretrained) => lighter_tuning(pretrained, self.optimizer, self.precision),
+            Some(pretrained) => {
+                MemoryEstimate::lighter_tuning(pretrained, self.optimizer, self.precision)
+            }
             None => Ok(LighterTuning::default()),
         }
     }
 }
 
-/// What lighter ways to fine-tune these weights would free, in bytes, besides activations. Nothing
-/// if they are not those of a language model.
-///
-/// # Errors
-/// The weights do not fit the network.
-pub fn lighter_tuning(
-    pretrained: &Pretrained,
-    optimizer: OptimizerKind,
-    precision: Precision,
-) -> Result<LighterTuning> {
-    if !pretrained.is_language_model() {
-        return Ok(LighterTuning::default());
+impl MemoryEstimate {
+    /// What lighter ways to fine-tune these weights would free, in bytes, besides activations. Nothing
+    /// if they are not those of a language model.
+    ///
+    /// # Errors
+    /// The weights do not fit the network.
+    pub fn lighter_tuning(
+        pretrained: &Pretrained,
+        optimizer: OptimizerKind,
+        precision: Precision,
+    ) -> Result<LighterTuning> {
+        if !pretrained.is_language_model() {
+            return Ok(LighterTuning::default());
+        }
+        let bytes = |tuned: &Pretrained| state_bytes(tuned, optimizer, precision);
+        let own_bytes = bytes(pretrained)?;
+        let freed = |tuned: Option<Pretrained>| -> Result<u64> {
+            let tuned = tuned.map(|tuned| bytes(&tuned)).transpose()?;
+            Ok(tuned.map_or(0, |bytes| own_bytes.saturating_sub(bytes)))
+        };
+        let tuning = pretrained.tuning();
+        let trains_all = tuning.trained == TrainedLayers::All && tuning.adapter.is_none();
+        let with_adapters = pretrained.with_adapters();
+        // Weights that train cannot be quantized.
+        let frozen = if trains_all {
+            with_adapters.clone()
+        } else {
+            Some(pretrained.clone())
+        };
+        let quantized = |bits| frozen.as_ref().and_then(|frozen| frozen.with_bits(bits));
+        Ok(LighterTuning {
+            adapters_bytes: freed(with_adapters)?,
+            eight_bits_bytes: freed(quantized(Bits::Eight))?,
+            nf4_bytes: freed(quantized(Bits::Nf4))?,
+            trains_all,
+        })
     }
-    let bytes = |tuned: &Pretrained| state_bytes(tuned, optimizer, precision);
-    let own_bytes = bytes(pretrained)?;
-    let freed = |tuned: Option<Pretrained>| -> Result<u64> {
-        let tuned = tuned.map(|tuned| bytes(&tuned)).transpose()?;
-        Ok(tuned.map_or(0, |bytes| own_bytes.saturating_sub(bytes)))
-    };
-    let tuning = pretrained.tuning();
-    let trains_all = tuning.trained == TrainedLayers::All && tuning.adapter.is_none();
-    let with_adapters = pretrained.with_adapters();
-    // Weights that train cannot be quantized.
-    let frozen = if trains_all {
-        with_adapters.clone()
-    } else {
-        Some(pretrained.clone())
-    };
-    let quantized = |bits| frozen.as_ref().and_then(|frozen| frozen.with_bits(bits));
-    Ok(LighterTuning {
-        adapters_bytes: freed(with_adapters)?,
-        eight_bits_bytes: freed(quantized(Bits::Eight))?,
-        nf4_bytes: freed(quantized(Bits::Nf4))?,
-        trains_all,
-    })
 }
 
 /// Weights, their copy in a half precision, moments, and accumulated gradients.

@@ -186,15 +186,15 @@ impl MemoryEstimate {
                 _ => 2,
             },
             can_freeze: self.can_freeze,
-            lighter_tuning: self.lighter_tuning(no),
+            lighter_tuning: self.lighter_tuning_of_least(no),
             reads_texts: self.reads_texts,
             ..Shortage::default()
         }
     }
 
-    /// What lighter ways to fine-tune would free. A micro-batch of adapters has no gradients of
-    /// the weights beside its activations.
-    fn lighter_tuning(&self, no: &DoesNotFit) -> LighterTuning {
+    /// What lighter ways to fine-tune would free of the smallest footprint. A micro-batch of
+    /// adapters has no gradients of the weights beside its activations.
+    fn lighter_tuning_of_least(&self, no: &DoesNotFit) -> LighterTuning {
         let (_, blocks) = no.least;
         let heap = self.variant(blocks);
         let micro_batch_bytes = self.micro_batch_bytes(blocks, no.micro_batch).unwrap_or(0);

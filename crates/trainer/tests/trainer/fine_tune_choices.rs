@@ -9,7 +9,7 @@ use models::hub_format::{Head, HubFolder};
 use pressure::LighterTuning;
 use runlog::{Quantize, RunConfig};
 use std::fs;
-use trainer::estimate::lighter_tuning;
+use trainer::estimate::MemoryEstimate;
 use trainer::{OptimizerKind, Precision};
 
 fn named(name: &str) -> RunConfig {
@@ -77,7 +77,7 @@ fn lighter(name: &str, choice: &str, quantize: Option<Quantize>) -> LighterTunin
         ..trainer::pretrained::with_choice(choice, named(name)).unwrap()
     };
     let pretrained = trainer::pretrained::open(&config).unwrap().unwrap();
-    lighter_tuning(&pretrained, OptimizerKind::AdamW, Precision::F32).unwrap()
+    MemoryEstimate::lighter_tuning(&pretrained, OptimizerKind::AdamW, Precision::F32).unwrap()
 }
 
 #[test]
