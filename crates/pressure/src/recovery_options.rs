@@ -201,8 +201,8 @@ pub struct Shortage {
     pub element_bytes: u32,
 }
 
-/// What lighter ways to fine-tune a language model would free, in bytes. A way that is not possible,
-/// or that the run has taken, frees 0.
+/// What lighter ways to fine-tune a language model would free, in bytes. A way that is not
+/// possible, or that the run has taken, frees 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LighterTuning {
     /// Training adapters instead of pretrained weights.

@@ -30,8 +30,8 @@ impl Plan {
 }
 
 impl MemoryEstimate {
-    /// What lighter ways to fine-tune these weights would free, in bytes, besides activations. Nothing
-    /// if they are not those of a language model.
+    /// What lighter ways to fine-tune these weights would free, in bytes, besides activations.
+    /// Nothing if they are not those of a language model.
     ///
     /// # Errors
     /// The weights do not fit the network.

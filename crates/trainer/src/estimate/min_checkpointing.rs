@@ -50,8 +50,8 @@ impl MemoryEstimate {
         Ok(self)
     }
 
-    /// Adds the variant of a plan with all blocks checkpointed, unless it was estimated. Takes about
-    /// as long as another estimate.
+    /// Adds the variant of a plan with all blocks checkpointed, unless it was estimated. Takes
+    /// about as long as another estimate.
     ///
     /// # Errors
     /// The dry run fails.

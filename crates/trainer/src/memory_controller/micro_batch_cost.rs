@@ -116,8 +116,7 @@ impl Workload {
     }
 }
 
-/// Costs of micro-batches of the first one, two, … samples, each of which is padded to its largest
-/// sample.
+/// Costs of micro-batches of the first one, two, … samples; each is padded to its largest sample.
 fn padded_costs(costs: &[u64]) -> Vec<u64> {
     let mut largest = 1;
     let samples = (1..).zip(costs);
