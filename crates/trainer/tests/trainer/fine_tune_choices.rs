@@ -5,12 +5,15 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::folders::{self, assert_error_contains, copied, fixture};
+use crate::support;
+use candle_core::DType;
 use models::hub_format::{Head, HubFolder};
 use pressure::LighterTuning;
 use runlog::{Quantize, RunConfig};
 use std::fs;
-use trainer::estimate::MemoryEstimate;
-use trainer::{OptimizerKind, Precision};
+use std::sync::Arc;
+use trainer::estimate::{MemoryEstimate, Target, Variants};
+use trainer::{ModelId, OptimizerKind, Plan, Precision};
 
 fn named(name: &str) -> RunConfig {
     RunConfig {
@@ -60,7 +63,7 @@ fn a_network_of_zeros_checks_every_tensor() {
     let described = fs::read_to_string(&config).unwrap();
     let wider = described.replace("\"intermediate_size\": 40", "\"intermediate_size\": 48");
     fs::write(&config, wider).unwrap();
-    let make = folders::make(Head::New(3), candle_core::DType::F32);
+    let make = folders::make(Head::New(3), DType::F32);
     let zeros = HubFolder::open(copy.path())
         .unwrap()
         .with_zeros(None, &make);
@@ -112,4 +115,41 @@ fn a_part_of_trained_weights_can_be_frozen_unless_adapters_are_trained() {
     ] {
         assert_eq!(part(name, choice), None, "{name} {choice}");
     }
+}
+
+/// Largest relative error of an estimate that follows from another length.
+const MAX_ERROR: f64 = 0.25;
+
+#[test]
+fn the_memory_of_a_length_follows_from_that_of_another() {
+    let config = trainer::pretrained::with_choice("adapter:8", named("chat")).unwrap();
+    let pretrained = trainer::pretrained::open(&config).unwrap().unwrap();
+    let model = ModelId::Pretrained(pretrained.family());
+    let plan = Plan {
+        pretrained: Some(Arc::new(pretrained)),
+        input_size: 128,
+        ..support::plan(model, OptimizerKind::AdamW, DType::F32, 50)
+    };
+    let target = Target::new(trainer::DeviceKind::Cpu, 1, 0);
+    let measured = |tokens: u32| {
+        MemoryEstimate::for_plan(&plan, model, tokens, target, Variants::Planned).unwrap()
+    };
+    let planned = measured(128);
+    for tokens in [64, 256, 512] {
+        let (scaled, exact) = (planned.at_length(tokens), measured(tokens));
+        assert!(exact.is_measured() && !scaled.is_measured());
+        for samples in [1, 4, 8] {
+            let bytes =
+                |estimate: &MemoryEstimate| estimate.heap_bytes(0, samples, samples).unwrap();
+            let (scaled, exact) = (bytes(&scaled), bytes(&exact));
+            let error = scaled as f64 / exact as f64 - 1.0;
+            assert!(
+                error.abs() <= MAX_ERROR,
+                "{samples} x {tokens}: {scaled} instead of {exact} bytes"
+            );
+        }
+    }
+    assert_eq!(plan.relative_sample_time(128), 1.0);
+    let double = plan.relative_sample_time(256);
+    assert!((2.0..4.0).contains(&double), "{double}");
 }
