@@ -6,7 +6,7 @@ mod tests;
 
 use crate::estimate_history::{Correction, EstimateHistory, RunsOn};
 use crate::machine_readings::Reported;
-use crate::recovery_view::{Situation, TOKENS};
+use crate::recovery_view::{LONG_TOKENS, Situation, TOKENS};
 use crate::setting_location::{SettingOwner, owner};
 use crate::task_labels::{asks, capital, learned};
 use crate::window_types::{CommandError, DoesNotFitView, EstimateView, PlanSettings, PlanView};
@@ -174,6 +174,9 @@ fn models(plan: &Plan) -> Vec<(String, String)> {
 fn resolutions(plan: &Plan) -> Vec<u32> {
     let usual = match plan.task() {
         Task::ImageClassification => IMAGE_SIZES.to_vec(),
+        Task::LanguageModel if plan.pretrained.is_some() => {
+            [&TOKENS[..], &LONG_TOKENS[..]].concat()
+        }
         _ => TOKENS.to_vec(),
     };
     let reads = |size: &u32| {
@@ -279,7 +282,11 @@ fn situation(plan: &Plan, shortage: Shortage, on_gpu: bool) -> Situation {
         input_size: plan.input_size,
         sizes: resolutions(plan),
         on_gpu,
-        can_freeze: plan.can_freeze(),
+        smaller_part: plan
+            .pretrained
+            .as_ref()
+            .and_then(|pretrained| pretrained.smaller_part())
+            .map(|part| part.word),
     }
 }
 

@@ -2,10 +2,10 @@
 //! which setting applies it. Ebb never applies them by itself; the user chooses.
 
 use dataset::Task;
-use pressure::{RecoveryOption, RecoveryStep, Shortage, options_needing_consent};
+use pressure::{LighterTuning, RecoveryOption, RecoveryStep, Shortage, options_needing_consent};
 use runlog::{Run, RunConfig, Started, TrainableLayers, format_bytes};
 use serde::Serialize;
-use trainer::estimate::IMAGE_SIZES;
+use trainer::estimate::{IMAGE_SIZES, MemoryEstimate};
 use ts_rs::TS;
 
 /// The plan's field for the image size or the length of texts.
@@ -14,8 +14,12 @@ pub const INPUT_SIZE: &str = "resolution";
 pub const TRAINED_PART: &str = "trains";
 /// Lengths of texts that can be chosen, in tokens, beside the suggested one.
 pub const TOKENS: [u32; 5] = [32, 64, 128, 256, 512];
+/// Further lengths for pretrained language models.
+pub const LONG_TOKENS: [u32; 4] = [1024, 2048, 4096, 8192];
 /// The word that trains only a new output layer.
 const HEAD: &str = "head";
+/// The word that trains adapters.
+const ADAPTERS: &str = "adapter:8";
 /// Bytes per trained parameter: weight, gradient, and the two moments of AdamW.
 const STATE_BYTES: u64 = 16;
 /// The part of it that the two moments take.
@@ -32,6 +36,8 @@ pub struct RecoveryView {
     pub setting: String,
     /// The value of this setting.
     pub value: String,
+    /// Another setting that it needs, and its value.
+    pub needs: Option<(String, String)>,
 }
 
 /// What the steps depend on.
@@ -47,8 +53,8 @@ pub struct Situation {
     pub sizes: Vec<u32>,
     /// Whether a GPU trains.
     pub on_gpu: bool,
-    /// Whether the network has pretrained weights, of which only the head could be trained.
-    pub can_freeze: bool,
+    /// The word for a smaller part of pretrained weights that could be trained.
+    pub smaller_part: Option<String>,
 }
 
 /// The steps for a run that is suspended because memory is short, or ended for this reason; none
@@ -59,6 +65,44 @@ pub fn for_run(run: &Run, config: &RunConfig) -> Vec<RecoveryView> {
             situation(run, started, config).recovery_steps()
         }
         _ => Vec::new(),
+    }
+}
+
+/// What follows from the pretrained weights of a run.
+struct FromWeights {
+    sizes: Vec<u32>,
+    smaller_part: Option<String>,
+    lighter_tuning: LighterTuning,
+}
+
+impl FromWeights {
+    fn new(config: &RunConfig, task: Option<Task>, images: bool) -> Self {
+        let has_new_head = task.is_some_and(|task| !task.is_on_documents());
+        let trains_less =
+            config.adapter_rank.is_some() || config.train_only == Some(TrainableLayers::Head);
+        let head = || (has_new_head && !trains_less).then(|| HEAD.to_owned());
+        // The run has a copy of the weights. Without it, less can be offered.
+        let opened = if has_new_head {
+            None
+        } else {
+            trainer::pretrained::open(config).ok().flatten()
+        };
+        let part = opened.as_ref().and_then(|weights| weights.smaller_part());
+        let lighter_tuning = opened.as_ref().and_then(|weights| {
+            let optimizer = config.optimizer.unwrap_or(trainer::OptimizerKind::AdamW);
+            let precision = config.precision?.into();
+            MemoryEstimate::lighter_tuning(weights, optimizer, precision).ok()
+        });
+        FromWeights {
+            // Pretrained weights for images may accept one size alone.
+            sizes: if images {
+                Vec::new()
+            } else {
+                [&TOKENS[..], &LONG_TOKENS[..]].concat()
+            },
+            smaller_part: part.map(|part| part.word).or_else(head),
+            lighter_tuning: lighter_tuning.unwrap_or_default(),
+        }
     }
 }
 
@@ -76,8 +120,18 @@ fn situation(run: &Run, started: &Started, config: &RunConfig) -> Situation {
     let state_bytes = run.state_bytes().max(STATE_BYTES * started.parameters);
     let task = Task::from_name(&started.task);
     let images = task == Some(Task::ImageClassification);
-    let is_pretrained = config.from.is_some();
-    let has_head = task.is_some_and(|task| !task.is_on_documents());
+    let from_weights = match config.from {
+        Some(_) => FromWeights::new(config, task, images),
+        None => FromWeights {
+            sizes: if images {
+                IMAGE_SIZES.to_vec()
+            } else {
+                TOKENS.to_vec()
+            },
+            smaller_part: None,
+            lighter_tuning: LighterTuning::default(),
+        },
+    };
     Situation {
         shortage: Shortage {
             activations_bytes: peak_bytes.saturating_sub(state_bytes),
@@ -92,21 +146,45 @@ fn situation(run: &Run, started: &Started, config: &RunConfig) -> Situation {
                 "f32" => 4,
                 _ => 2,
             },
+            can_freeze: from_weights.smaller_part.is_some(),
+            lighter_tuning: from_weights.lighter_tuning,
+            reads_texts: !images,
             ..Shortage::default()
         },
         images,
         input_size: started.input_size,
-        sizes: match (is_pretrained, images) {
-            // Pretrained weights may accept one size alone.
-            (true, _) => Vec::new(),
-            (false, true) => IMAGE_SIZES.to_vec(),
-            (false, false) => TOKENS.to_vec(),
-        },
+        sizes: from_weights.sizes,
         on_gpu: !started.device.to_ascii_lowercase().starts_with("cpu"),
-        can_freeze: is_pretrained
-            && has_head
-            && config.adapter_rank.is_none()
-            && config.train_only != Some(TrainableLayers::Head),
+        smaller_part: from_weights.smaller_part,
+    }
+}
+
+/// A step that is offered, without what it saves.
+struct Offer {
+    title: String,
+    cost: &'static str,
+    setting: (String, String),
+    /// Another setting that it needs.
+    needs: Option<(String, String)>,
+}
+
+impl Offer {
+    fn new(title: &str, cost: &'static str, setting: (&str, &str)) -> Self {
+        Offer {
+            title: title.to_owned(),
+            cost,
+            setting: (setting.0.to_owned(), setting.1.to_owned()),
+            needs: None,
+        }
+    }
+}
+
+/// "the last 4 blocks" for `last:4`, and "a new head" for `head`.
+fn part_in_words(word: &str) -> String {
+    match word.strip_prefix("last:") {
+        Some("1") => "the last block".to_owned(),
+        Some(blocks) => format!("the last {blocks} blocks"),
+        None => "a new head".to_owned(),
     }
 }
 
@@ -120,55 +198,91 @@ impl Situation {
     }
 
     fn step(&self, option: &RecoveryOption, freed_bytes: u64) -> Option<RecoveryView> {
-        let view = |title: &str, cost: &str, (setting, value): (&str, &str), freed_bytes: u64| {
-            let saves = self.saves(freed_bytes, option.extra_time_fraction);
-            (freed_bytes > 0).then(|| RecoveryView {
-                title: title.to_owned(),
-                price: format!("{saves} {cost}"),
-                setting: setting.to_owned(),
-                value: value.to_owned(),
-            })
-        };
-        match option.step {
+        let offer = match option.step {
             RecoveryStep::LowerResolution => {
-                let (size, freed_bytes) = self.smaller_input()?;
-                let (title, cost) = if self.images {
-                    (
-                        format!("Train at {size} px instead of {} px", self.input_size),
-                        "Small details of the images are lost, which may cost accuracy.",
-                    )
-                } else {
-                    (
-                        format!("Read {size} tokens instead of {}", self.input_size),
-                        "The model no longer sees the rest of longer texts.",
-                    )
-                };
-                view(
-                    &title,
-                    cost,
-                    (INPUT_SIZE, size.to_string().as_str()),
-                    freed_bytes,
-                )
+                let (offer, freed_bytes) = self.smaller_input_offer()?;
+                return self.view(option, freed_bytes, offer);
             }
-            RecoveryStep::HalvePrecision if self.on_gpu => view(
+            RecoveryStep::HalvePrecision if self.on_gpu => Offer::new(
                 "Compute in 16 bits",
                 "Activations and gradients are rounded to bf16; the result differs slightly.",
                 ("precision", "bf16"),
-                freed_bytes,
             ),
-            RecoveryStep::ShrinkOptimizerState => view(
+            RecoveryStep::ShrinkOptimizerState => Offer::new(
                 "Store the optimizer's moments in 8 bits",
                 "The moments are rounded; the result differs slightly.",
                 ("optimizer", "adamw8bit"),
-                freed_bytes,
             ),
-            RecoveryStep::FreezeBlocks if self.can_freeze => view(
-                "Train only a new head",
-                "The pretrained weights stay as they are, which usually costs accuracy.",
-                (TRAINED_PART, HEAD),
-                freed_bytes,
+            RecoveryStep::TrainAdapters => Offer::new(
+                "Train adapters of rank 8 (LoRA)",
+                "The pretrained weights stay as they are, and only small matrices beside them are trained.",
+                (TRAINED_PART, ADAPTERS),
             ),
-            _ => None,
+            RecoveryStep::QuantizeTo8Bits => self.quantized("in 8 bits", "8"),
+            RecoveryStep::QuantizeToNf4 => self.quantized("in 4 bits (NF4)", "nf4"),
+            RecoveryStep::FreezeBlocks => {
+                let part = self.smaller_part.as_deref()?;
+                Offer::new(
+                    &format!("Train only {}", part_in_words(part)),
+                    "The pretrained weights stay as they are, which usually costs accuracy.",
+                    (TRAINED_PART, part),
+                )
+            }
+            _ => return None,
+        };
+        self.view(option, freed_bytes, offer)
+    }
+
+    /// The step as the window shows it; `None` if it frees nothing.
+    fn view(
+        &self,
+        option: &RecoveryOption,
+        freed_bytes: u64,
+        offer: Offer,
+    ) -> Option<RecoveryView> {
+        let saves = self.saves(freed_bytes, option.extra_time_fraction);
+        let (setting, value) = offer.setting;
+        (freed_bytes > 0).then(|| RecoveryView {
+            title: offer.title,
+            price: format!("{saves} {}", offer.cost),
+            setting,
+            value,
+            needs: offer.needs,
+        })
+    }
+
+    /// Smaller images or shorter texts, and the activations that they save.
+    fn smaller_input_offer(&self) -> Option<(Offer, u64)> {
+        let (size, freed_bytes) = self.smaller_input()?;
+        let (title, cost) = if self.images {
+            (
+                format!("Train at {size} px instead of {} px", self.input_size),
+                "Small details of the images are lost, which may cost accuracy.",
+            )
+        } else {
+            (
+                format!("Read {size} tokens instead of {}", self.input_size),
+                "The model no longer sees the rest of longer texts.",
+            )
+        };
+        let size = size.to_string();
+        Some((Offer::new(&title, cost, (INPUT_SIZE, &size)), freed_bytes))
+    }
+
+    /// Frozen weights in fewer `bits`, the setting `value`. If all weights train, adapters are
+    /// trained instead.
+    fn quantized(&self, bits: &str, value: &str) -> Offer {
+        let trains_all = self.shortage.lighter_tuning.trains_all;
+        let title = if trains_all {
+            format!("Train adapters of rank 8 on weights {bits}")
+        } else {
+            format!("Store the frozen weights {bits}")
+        };
+        let cost = "The frozen weights are rounded; the result differs slightly.";
+        let adapters = || (TRAINED_PART.to_owned(), ADAPTERS.to_owned());
+        Offer {
+            needs: trains_all.then(adapters),
+            ..Offer::new(&title, cost, ("quantize", value))
         }
     }
 
@@ -226,13 +340,14 @@ mod tests {
                 moments_bytes: GB / 4,
                 micro_batch: 1,
                 element_bytes: 4,
+                can_freeze: true,
                 ..Shortage::default()
             },
             images: true,
             input_size: 224,
             sizes: IMAGE_SIZES.to_vec(),
             on_gpu: true,
-            can_freeze: true,
+            smaller_part: Some(HEAD.to_owned()),
         }
     }
 
@@ -283,9 +398,10 @@ mod tests {
         let small = Situation {
             input_size: 32,
             on_gpu: false,
-            can_freeze: false,
+            smaller_part: None,
             shortage: Shortage {
                 moments_bytes: 0,
+                can_freeze: false,
                 ..plan().shortage
             },
             ..plan()
@@ -413,5 +529,139 @@ mod tests {
         let offered = for_run(&run, &config);
         let settings: Vec<&str> = offered.iter().map(|step| &*step.setting).collect();
         assert_eq!(settings, ["optimizer", "trains"]);
+    }
+
+    /// A plan that fine-tunes all weights of a language model at 2,048 tokens.
+    fn fine_tuning() -> Situation {
+        Situation {
+            shortage: Shortage {
+                missing_bytes: 10 * GB,
+                activations_bytes: 2 * GB,
+                moments_bytes: 8 * GB,
+                lighter_tuning: LighterTuning {
+                    adapters_bytes: 9 * GB,
+                    eight_bits_bytes: 11 * GB,
+                    nf4_bytes: 12 * GB,
+                    trains_all: true,
+                },
+                reads_texts: true,
+                ..plan().shortage
+            },
+            images: false,
+            input_size: 2048,
+            sizes: [&TOKENS[..], &LONG_TOKENS[..]].concat(),
+            on_gpu: false,
+            smaller_part: Some("last:4".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_language_model_is_offered_adapters_and_quantized_weights() {
+        let titles: Vec<String> = shown(&fine_tuning())
+            .into_iter()
+            .map(|(title, ..)| title)
+            .collect();
+        let expected = [
+            "Read 1024 tokens instead of 2048",
+            "Store the optimizer's moments in 8 bits",
+            "Train adapters of rank 8 (LoRA)",
+            "Train adapters of rank 8 on weights in 8 bits",
+            "Train adapters of rank 8 on weights in 4 bits (NF4)",
+            "Train only the last 4 blocks",
+        ];
+        assert_eq!(titles, expected);
+        let steps = fine_tuning().recovery_steps();
+        let adapters = (TRAINED_PART.to_owned(), ADAPTERS.to_owned());
+        assert_eq!(steps[2].needs, None);
+        assert!(
+            steps[2]
+                .price
+                .starts_with("Saves about 9.0 GB of the missing")
+        );
+        let eight_bits = &steps[3];
+        assert_eq!(
+            (&*eight_bits.setting, &*eight_bits.value),
+            ("quantize", "8")
+        );
+        assert_eq!(eight_bits.needs, Some(adapters));
+        assert_eq!(
+            eight_bits.price,
+            "Saves about 11.0 GB, which is enough, and takes 13 % more time. \
+             The frozen weights are rounded; the result differs slightly."
+        );
+    }
+
+    #[test]
+    fn adapters_are_offered_only_smaller_frozen_weights() {
+        let plan = fine_tuning();
+        let with_adapters = Situation {
+            shortage: Shortage {
+                moments_bytes: 0,
+                can_freeze: false,
+                lighter_tuning: LighterTuning {
+                    adapters_bytes: 0,
+                    trains_all: false,
+                    ..plan.shortage.lighter_tuning
+                },
+                ..plan.shortage
+            },
+            smaller_part: None,
+            ..plan
+        };
+        let steps = with_adapters.recovery_steps();
+        let settings: Vec<_> = steps
+            .iter()
+            .map(|step| (&*step.title, &*step.value, step.needs.is_some()))
+            .collect();
+        let expected = [
+            ("Read 1024 tokens instead of 2048", "1024", false),
+            ("Store the frozen weights in 8 bits", "8", false),
+            ("Store the frozen weights in 4 bits (NF4)", "nf4", false),
+        ];
+        assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn a_run_from_a_language_model_may_read_shorter_texts_and_train_less() {
+        let from = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("crates/models/tests/fixtures/published/chat");
+        let config = |adapter_rank| RunConfig {
+            from: Some(from.clone()),
+            precision: "f32".parse().ok(),
+            adapter_rank,
+            ..RunConfig::default()
+        };
+        let mut run = Run::default();
+        run.apply(&RunEvent::Started(Box::new(Started {
+            task: "language-model".into(),
+            input_size: 1024,
+            parameters: 100_000,
+            optimizer: "adamw".into(),
+            precision: "f32".into(),
+            device: "cpu".into(),
+            estimated_peak_bytes: GB,
+            ..Started::default()
+        })));
+        run.apply(&decided(Action::Suspend, Change::Suspend));
+        let settings = |adapter_rank| -> Vec<(String, String)> {
+            let offered = for_run(&run, &config(adapter_rank)).into_iter();
+            offered.map(|step| (step.setting, step.value)).collect()
+        };
+        let owned = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+            let all = all.iter();
+            all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect()
+        };
+        let quantized = [("quantize", "8"), ("quantize", "nf4")];
+        let shorter = [(INPUT_SIZE, "512"), ("optimizer", "adamw8bit")];
+        let mut expected = owned(&shorter);
+        let adapters = owned(&quantized);
+        expected.extend(adapters.clone());
+        assert_eq!(settings(Some(4)), expected);
+        let mut expected = owned(&shorter);
+        expected.push((TRAINED_PART.to_owned(), ADAPTERS.to_owned()));
+        expected.extend(adapters);
+        expected.push((TRAINED_PART.to_owned(), "last:1".to_owned()));
+        assert_eq!(settings(None), expected);
     }
 }

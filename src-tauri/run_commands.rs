@@ -103,22 +103,22 @@ fn refuse_taken_name(shell: &Shell, run: &str, name: &str) -> Answer<()> {
     Err(CommandError::new("name_taken", why))
 }
 
-/// What a new plan takes over from a run. `change` is the setting and the value of a recovery step
+/// What a new plan takes over from a run. `changes` are the settings and values of a recovery step
 /// that the user chose.
 #[tauri::command]
 pub async fn repeat_run(
     shell: State<'_, Arc<Shell>>,
     run: String,
-    change: Option<(String, String)>,
+    changes: Option<Vec<(String, String)>>,
 ) -> Answer<RepeatView> {
     status(shell, move |shell| {
         let folder = shell.runs.folder(&run)?;
         let started = shell.runs.started(&run)?;
         let view = repeat(shell, &folder, &started)?;
-        match change {
-            Some((setting, value)) => with_change(view, &setting, value),
-            None => Ok(view),
-        }
+        let changes = changes.unwrap_or_default().into_iter();
+        changes.fold(Ok(view), |view, (setting, value)| {
+            with_change(view?, &setting, value)
+        })
     })
     .await
 }

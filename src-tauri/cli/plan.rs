@@ -4,6 +4,7 @@
 //! `trainer::estimate` does the estimates.
 
 mod answer;
+mod lengths;
 mod planned_machine;
 mod models;
 mod parameter_count;
@@ -26,6 +27,7 @@ use answer::{Answer, Row, Time};
 use bench::{Workload, estimate_workload, seconds_per_step};
 use clap::Args;
 use estimate_time_limit::{TimeLimit, by_cost};
+use lengths::ByLength;
 use models::{large_models, listed};
 use planned_machine::PlannedMachine;
 use pressure::BatchConfig;
@@ -201,6 +203,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
             of: "step",
             from: "its operation count and this machine's measured matrix-multiply speed",
         }),
+        step_seconds: None,
         estimate_ms,
         is_corrected: false,
         examples: Vec::new(),
@@ -235,14 +238,11 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
         Ok((list, need))
     })?;
     let estimate_ms = 1e3 * start.elapsed().as_secs_f64();
-    let seconds = match &list.rows[list.chosen].suggested {
-        Ok(found) if args.mac.is_none() && target.kind == trainer::DeviceKind::Cpu => {
-            let samples = TIMED_SAMPLES.min(found.micro_batch as usize);
-            let per_sample = plan.seconds_per_sample(samples, found.checkpoint_blocks)?;
-            Some(per_sample * plan.train_samples as f64)
-        }
+    let per_sample = match args.mac {
+        None if target.kind == trainer::DeviceKind::Cpu => list.seconds_per_sample(plan)?,
         _ => None,
     };
+    let samples = sharing.samples_per_device(plan.effective_batch);
     Ok(Answer {
         subject: plan.name.clone(),
         machine,
@@ -250,12 +250,13 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
         effective_batch: plan.effective_batch,
         optimizer: plan.optimizer.name().to_owned(),
         unit: plan.task().size_unit(),
+        step_seconds: list.step_seconds(plan, samples, per_sample),
         rows: list.rows,
         chosen: list.chosen,
         left_out: list.left_out,
         large_models: large_models(args, plan),
-        time: seconds.map(|seconds| Time {
-            seconds,
+        time: per_sample.map(|per_sample| Time {
+            seconds: per_sample * plan.train_samples as f64,
             of: "epoch",
             from: "a measured micro-batch",
         }),
@@ -272,6 +273,35 @@ struct List {
     chosen: usize,
     /// Models and resolutions that were not estimated within the time limit.
     left_out: Vec<(String, u32)>,
+}
+
+impl List {
+    /// Seconds per sample of the model that the plan names, measured; `None` if it does not fit.
+    fn seconds_per_sample(&self, plan: &trainer::Plan) -> Result<Option<f64>, Failure> {
+        let Ok(found) = &self.rows[self.chosen].suggested else {
+            return Ok(None);
+        };
+        let samples = TIMED_SAMPLES.min(found.micro_batch as usize);
+        Ok(Some(
+            plan.seconds_per_sample(samples, found.checkpoint_blocks)?,
+        ))
+    }
+
+    /// Seconds per step of the listed lengths, each `None` if they are not known; `None` if other
+    /// rows than lengths are listed. A step has `samples` samples, and one of the planned length
+    /// takes `per_sample` seconds.
+    fn step_seconds(
+        &self,
+        plan: &trainer::Plan,
+        samples: u32,
+        per_sample: Option<f64>,
+    ) -> Option<Vec<Option<f64>>> {
+        let has_lengths = plan.pretrained.is_some() && self.rows.len() > 1;
+        let time = |row: &Row| lengths::relative_step_time(plan, row);
+        let planned = time(&self.rows[self.chosen]);
+        let seconds = |row: &Row| Some(f64::from(samples) * per_sample? * time(row)? / planned?);
+        has_lengths.then(|| self.rows.iter().map(seconds).collect())
+    }
 }
 
 /// One of the devices that share a run, and what it computes of each step.
@@ -294,21 +324,31 @@ fn estimate_list(
         .iter()
         .position(|row| *row == (plan.model, plan.input_size));
     let limit = TimeLimit::new(start, args.within);
+    let has_lengths = plan.pretrained.is_some() && listed.len() > 1;
+    let mut by_length = None;
     let (mut rows, mut left_out) = (BTreeMap::new(), Vec::new());
     for place in by_cost(&listed, planned.unwrap_or(0)) {
         let (model, side) = listed[place];
         let is_first = rows.is_empty();
-        if !is_first && !limit.has_time_for(side) {
-            left_out.push((model.name().to_owned(), side));
-            continue;
-        }
-        let variants = if is_first {
+        let variants = if is_first || has_lengths {
             min_checkpointing(machine, &device.data)
         } else {
             Variants::Planned
         };
         let estimate = || builder.estimate_as(model, side, device.target, variants);
-        let memory = limit.timed(side, estimate)?.memory;
+        let memory = if is_first || limit.has_time_for(side) {
+            limit.timed(side, estimate)?.memory
+        } else if let Some(by_length) = &by_length {
+            ByLength::at(by_length, side)
+        } else {
+            left_out.push((model.name().to_owned(), side));
+            continue;
+        };
+        if is_first && has_lengths {
+            let config = &args.settings.config;
+            let measured = ByLength::new(config, builder, device, machine, &memory);
+            by_length = Some(measured?);
+        }
         let estimate = Estimate::new(memory, device.data).corrected(machine.correction.factor);
         rows.insert(place, Row::new(estimate, machine));
     }

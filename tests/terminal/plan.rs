@@ -1,6 +1,7 @@
 //! `ebb plan`: estimates match measured peaks, and plans that cannot fit are refused with limits
 //! that would work.
 
+use crate::conversations::chats;
 use crate::support::{TestHome, draw_classes, run_command};
 use serde_json::Value;
 
@@ -368,21 +369,24 @@ fn a_plan_that_does_not_fit_lists_options_in_order() {
         .lines()
         .skip_while(|line| !line.starts_with("Nothing fits:"))
         .skip(1)
-        .take(4)
+        .take_while(|line| line.starts_with("  "))
         .collect();
     for (offer, begins) in offers.iter().zip([
         "  Lower the image size by a third (a smaller --image-size): frees ",
         "  Use 16-bit activations (--precision bf16 on a GPU): frees ",
         "  Store the optimizer's moments in 8 bits (--optimizer adamw8bit): frees ",
-        "  Train only the second half of a pretrained network (--train-only last:N): frees ",
     ]) {
         assert!(offer.starts_with(begins), "{offer}, not {begins}");
     }
-    assert_eq!(offers.len(), 4, "{text}");
+    assert_eq!(
+        offers.len(),
+        3,
+        "weights that are random cannot be frozen: {text}"
+    );
     let json = home.run(&format!("{line} --json")).expect_code(2).out;
     let answer: Value = serde_json::from_str(&json).expect("one JSON object");
     let row = &answer["models"][0];
-    assert_eq!(row["offered"].as_array().map(Vec::len), Some(5));
+    assert_eq!(row["offered"].as_array().map(Vec::len), Some(4));
     assert_eq!(row["offered"][0]["step"], "lower_resolution");
 }
 
@@ -401,6 +405,95 @@ fn a_text_model_that_does_not_fit_is_not_offered_smaller_images() {
     for part in ["Lower the image size", "smaller images", "frees nothing"] {
         assert!(!text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn a_pretrained_language_model_is_listed_by_length() {
+    let home = chats();
+    // The model was made for 512 tokens; longer ones are for another.
+    let config = home.path("model").join("config.json");
+    let text = std::fs::read_to_string(&config).expect("the model has a config");
+    let longer = text.replace(
+        "\"max_position_embeddings\": 512",
+        "\"max_position_embeddings\": 4096",
+    );
+    std::fs::write(&config, longer).expect("the folder can be written");
+    let line = "{chats.jsonl} --from {model} --adapter 4 --device cpu";
+    // No time for other lengths, and then enough.
+    let scaled = plan(&home, &format!("{line} --within 0"));
+    let measured = plan(&home, &format!("{line} --within 600"));
+    let rows = |answer: &Value| answer["models"].as_array().expect("models").clone();
+    let lengths = |answer: &Value| -> Vec<u64> {
+        let rows = rows(answer).into_iter();
+        rows.filter_map(|row| row["resolution"].as_u64()).collect()
+    };
+    let planned = scaled["chosen"]["resolution"].as_u64().expect("a length");
+    let mut expected = vec![512, 1024, 2048, 4096, planned];
+    expected.sort_unstable();
+    expected.dedup();
+    assert_eq!(lengths(&scaled), expected);
+    assert_eq!(lengths(&measured), expected);
+    assert_eq!(scaled["left_out"], serde_json::json!([]));
+    let mut previous = 0.0;
+    for (scaled, measured) in rows(&scaled).iter().zip(&rows(&measured)) {
+        let length = scaled["resolution"].as_u64().expect("a length");
+        assert_eq!(scaled["is_measured"], length == planned);
+        assert_eq!(measured["is_measured"], true);
+        for micro_batch in [1, 8] {
+            let peaks = [scaled, measured].map(|row| peak_bytes(row, 0, micro_batch));
+            check_estimate(&format!("{micro_batch} x {length}"), peaks[0], peaks[1]);
+        }
+        let seconds = scaled["seconds_per_step"].as_f64().expect("it is known");
+        assert!(seconds > previous, "{length}: {seconds} after {previous}");
+        previous = seconds;
+    }
+    let one = plan(&home, &format!("{line} --tokens 256"));
+    assert_eq!(lengths(&one), [256], "the user chose the length");
+    let text = home
+        .run(&format!("plan {line} --within 0"))
+        .expect_code(0)
+        .out;
+    for part in ["time per step", "~2,048", "Ebb did not measure this length"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let text = home
+        .run(&format!("plan {line} --for 16GB"))
+        .expect_code(0)
+        .out;
+    assert!(text.contains("not known"), "{text}");
+}
+
+#[test]
+fn a_language_model_that_does_not_fit_is_offered_lighter_fine_tuning() {
+    let home = chats();
+    let offers = |line: &str| {
+        // Other apps use all of the memory.
+        let line = format!("plan {{chats.jsonl}} --from {{model}} --for 4GB --what-if 4GB {line}");
+        let text = home.run(&line).out;
+        let offers = text
+            .lines()
+            .skip_while(|line| !line.starts_with("Nothing fits:"))
+            .skip(1)
+            .take_while(|line| line.starts_with("  "));
+        let settings = offers.filter_map(|line| Some(line.split_once(" (")?.1.to_owned()));
+        settings.collect::<Vec<_>>().join("\n")
+    };
+    let all = offers("");
+    for setting in [
+        "fewer --tokens",
+        "--adapter 8)",
+        "--quantize nf4)",
+        "--train-only last:N",
+    ] {
+        assert!(all.contains(setting), "{setting}: {all}");
+    }
+    let adapted = offers("--adapter 4");
+    assert!(adapted.contains("--quantize nf4)"), "{adapted}");
+    for setting in ["--adapter", "--train-only", "--image-size"] {
+        assert!(!adapted.contains(setting), "{setting}: {adapted}");
+    }
+    let quantized = offers("--adapter 4 --quantize nf4");
+    assert!(!quantized.contains("--quantize"), "{quantized}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ class Session {
   runOf = new Map<string, string>();
   inspectionOf = new Map<string, string>();
   /** What the next plan of a run changes in the settings that it takes over. */
-  changeOf = new Map<string, SettingChange>();
+  changesOf = new Map<string, SettingChange[]>();
   /** Measured seconds per epoch by all that they depend on; `null` if they cannot be known yet.
    * Kept here, because a plan cannot be measured while it trains. */
   epochSeconds = $state.raw<Record<string, number | null>>({});

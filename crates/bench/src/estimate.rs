@@ -60,6 +60,7 @@ pub fn estimate_workload(
         batch_sample_bytes: workload.sample_bytes(),
         blocks: workload.blocks() as u32,
         attention: workload.attention(),
+        reads_texts: workload.tokens() > 0,
     };
     let dry_run = WorkloadDryRun {
         workload,

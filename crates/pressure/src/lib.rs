@@ -121,8 +121,8 @@ pub use power::{PowerSource, PowerState, ScriptedPower, open_power_source};
 pub use power_policy::{PowerPolicy, PowerPolicyChange, PowerPolicyMode};
 pub use pressure_level::{LevelTracker, Reading, pressure};
 pub use recovery_options::{
-    RecoveryOption, RecoveryStep, Shortage, cheapest_setting, options_needing_consent,
-    settings_that_help, suggest_recovery,
+    LighterTuning, RecoveryOption, RecoveryStep, Shortage, cheapest_setting,
+    options_needing_consent, settings_that_help, suggest_recovery,
 };
 pub use recovery_steps::RecoveryReserve;
 pub use source::{DeviceReadings, MemorySource, own_footprint_bytes, take_own_peak_bytes};

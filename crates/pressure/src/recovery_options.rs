@@ -37,6 +37,12 @@ pub enum RecoveryStep {
     HalvePrecision,
     /// Store each moment in one byte.
     ShrinkOptimizerState,
+    /// Train adapters instead of the pretrained weights.
+    TrainAdapters,
+    /// Store the frozen pretrained weights in 8 bits.
+    QuantizeTo8Bits,
+    /// Store the frozen pretrained weights in the 4 bits of NF4.
+    QuantizeToNf4,
     /// Use fewer samples per step.
     ShrinkEffectiveBatch,
     /// Train only a part of the network.
@@ -44,15 +50,18 @@ pub enum RecoveryStep {
 }
 
 impl RecoveryStep {
-    /// The command-line setting that takes this step. `None` if Ebb takes it by itself, or if no
-    /// setting does.
-    pub fn setting(self) -> Option<&'static str> {
+    /// The command-line setting that takes this step in a run on images from random weights. `None`
+    /// if Ebb takes it by itself, or if no setting does.
+    fn setting(self) -> Option<&'static str> {
         match self {
             RecoveryStep::ShrinkMicroBatch => Some("a smaller --micro-batch, or auto"),
             RecoveryStep::CheckpointBlocks => Some("--checkpoint-blocks all"),
-            RecoveryStep::LowerResolution => Some("a smaller --image-size or --tokens"),
+            RecoveryStep::LowerResolution => Some("a smaller --image-size"),
             RecoveryStep::HalvePrecision => Some("--precision bf16 on a GPU"),
             RecoveryStep::ShrinkOptimizerState => Some("--optimizer adamw8bit"),
+            RecoveryStep::TrainAdapters => Some("--adapter 8"),
+            RecoveryStep::QuantizeTo8Bits => Some("--quantize 8"),
+            RecoveryStep::QuantizeToNf4 => Some("--quantize nf4"),
             RecoveryStep::ShrinkEffectiveBatch => Some("a smaller --effective-batch"),
             RecoveryStep::FreezeBlocks => Some("--train-only last:N"),
             _ => None,
@@ -89,6 +98,12 @@ pub enum Freed {
     /// This fraction of the optimizer's moments.
     MomentsFraction(f64),
     ActivationsAndMomentsFraction(f64),
+    /// What [`LighterTuning::adapters_bytes`] names.
+    Adapters,
+    /// What [`LighterTuning::eight_bits_bytes`] names.
+    EightBits,
+    /// What [`LighterTuning::nf4_bytes`] names.
+    Nf4,
     /// Nothing by itself: micro-batches are as small as they must be for any effective batch.
     Nothing,
     /// Everything that Ebb has allocated.
@@ -123,11 +138,20 @@ const fn other_result(
     option
 }
 
+/// Fraction of the activations of a text that go if it is shortened by a third.
+const THIRD_OF_TOKENS: f64 = 0.33;
+/// Additional time of a step with frozen weights in 4 bits, as a fraction of the time with bf16:
+/// `docs/benchmarks.md` lists the measurement. In 8 bits, the weights are decoded in the same way.
+const QUANTIZED_TIME_FRACTION: f64 = 0.7;
+/// Time of a step that trains adapters, as a fraction of one that trains everything: the gradients
+/// of the weights are a third of it.
+const ADAPTERS_TIME: f64 = 2.0 / 3.0;
+
 /// All recovery steps, cheapest first; those that change the result come last. Fractions and times
 /// are estimates for a deep network of equal blocks.
 // tidy: table
 #[rustfmt::skip]
-pub(crate) const RECOVERY_STEPS: [RecoveryOption; 14] = [
+pub(crate) const RECOVERY_STEPS: [RecoveryOption; 17] = [
     same_result(RecoveryStep::ReleaseCaches, "Release cached memory", Freed::Caches, 0.0),
     same_result(RecoveryStep::ShortenPrefetch, "Decode fewer samples in advance and cache no decoded images", Freed::Prefetched, 0.02),
     same_result(RecoveryStep::ShrinkMicroBatch, "Halve the micro-batch", Freed::ActivationsFraction(0.5), 0.05),
@@ -140,6 +164,9 @@ pub(crate) const RECOVERY_STEPS: [RecoveryOption; 14] = [
     other_result(RecoveryStep::LowerResolution, "Lower the image size by a third", Freed::ActivationsFraction(0.55), 0.0),
     other_result(RecoveryStep::HalvePrecision, "Use 16-bit activations", Freed::ActivationsFraction(0.5), 0.0),
     other_result(RecoveryStep::ShrinkOptimizerState, "Store the optimizer's moments in 8 bits", Freed::MomentsFraction(0.74), 0.05),
+    other_result(RecoveryStep::TrainAdapters, "Train adapters of rank 8 instead of the pretrained weights", Freed::Adapters, 0.0),
+    other_result(RecoveryStep::QuantizeTo8Bits, "Store the frozen weights in 8 bits", Freed::EightBits, QUANTIZED_TIME_FRACTION),
+    other_result(RecoveryStep::QuantizeToNf4, "Store the frozen weights in 4 bits (NF4)", Freed::Nf4, QUANTIZED_TIME_FRACTION),
     other_result(RecoveryStep::ShrinkEffectiveBatch, "Halve the effective batch", Freed::Nothing, 0.0),
     other_result(RecoveryStep::FreezeBlocks, "Train only the second half of a pretrained network", Freed::ActivationsAndMomentsFraction(0.5), 0.0),
 ];
@@ -153,8 +180,13 @@ pub struct Shortage {
     pub cached_bytes: u64,
     /// Samples decoded ahead and cached images, in bytes.
     pub prefetched_bytes: u64,
-    /// Whether the run trains all of a pretrained network, so that a part could be frozen.
+    /// Whether more of a pretrained network trains than adapters or the last layers, so that a part
+    /// could be frozen.
     pub can_freeze: bool,
+    /// What lighter ways to fine-tune would free.
+    pub lighter_tuning: LighterTuning,
+    /// Whether the samples are texts: shortening one by a third frees a third of its activations.
+    pub reads_texts: bool,
     /// Activations of the present micro-batch, in bytes.
     pub activations_bytes: u64,
     /// The optimizer's moments, in bytes; 0 if they are in 8 bits or in a file already.
@@ -169,8 +201,22 @@ pub struct Shortage {
     pub element_bytes: u32,
 }
 
+/// What lighter ways to fine-tune a language model would free, in bytes. A way that is not
+/// possible, or that the run has taken, frees 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LighterTuning {
+    /// Training adapters instead of pretrained weights.
+    pub adapters_bytes: u64,
+    /// Storing frozen weights in 8 bits; with adapters, if no weight is frozen yet.
+    pub eight_bits_bytes: u64,
+    /// Storing frozen weights in the 4 bits of NF4; with adapters, if no weight is frozen yet.
+    pub nf4_bytes: u64,
+    /// Whether all weights train: before they can be quantized, the run must train adapters.
+    pub trains_all: bool,
+}
+
 /// The settings that would each free enough, as the end of an error: "one of these settings is
-/// enough: --checkpoint-blocks all frees 300 MB; a smaller --image-size or --tokens frees 400 MB".
+/// enough: --checkpoint-blocks all frees 300 MB; a smaller --image-size frees 400 MB".
 /// `None` if none would.
 pub fn settings_that_help(shortage: &Shortage) -> Option<String> {
     let settings: Vec<String> = helpful_settings(shortage).collect();
@@ -178,7 +224,7 @@ pub fn settings_that_help(shortage: &Shortage) -> Option<String> {
         .then(|| format!("one of these settings is enough: {}", settings.join("; ")))
 }
 
-/// The cheapest setting that would free enough: "a smaller --image-size or --tokens frees 400 MB".
+/// The cheapest setting that would free enough: "a smaller --image-size frees 400 MB".
 /// `None` if none would.
 pub fn cheapest_setting(shortage: &Shortage) -> Option<String> {
     helpful_settings(shortage).next()
@@ -187,12 +233,54 @@ pub fn cheapest_setting(shortage: &Shortage) -> Option<String> {
 fn helpful_settings(shortage: &Shortage) -> impl Iterator<Item = String> {
     let options = suggest_recovery(shortage).into_iter();
     options.filter_map(|(option, freed)| {
-        if option.step == RecoveryStep::FreezeBlocks && !shortage.can_freeze {
-            return None;
-        }
-        let setting = option.step.setting()?;
+        let setting = shortage.setting(option.step)?;
         Some(format!("{setting} frees {}", format_bytes(freed)))
     })
+}
+
+impl Shortage {
+    /// The command-line setting that takes this step: "--quantize nf4". `None` if Ebb takes it by
+    /// itself, or if no setting does.
+    pub fn setting(&self, step: RecoveryStep) -> Option<&'static str> {
+        match step {
+            RecoveryStep::LowerResolution if self.reads_texts => Some("fewer --tokens"),
+            RecoveryStep::QuantizeTo8Bits if self.lighter_tuning.trains_all => {
+                Some("--adapter 8 --quantize 8")
+            }
+            RecoveryStep::QuantizeToNf4 if self.lighter_tuning.trains_all => {
+                Some("--adapter 8 --quantize nf4")
+            }
+            step => step.setting(),
+        }
+    }
+
+    /// A step of the table as this run would take it.
+    fn fitted(&self, option: RecoveryOption) -> RecoveryOption {
+        let (description, frees) = match option.step {
+            RecoveryStep::LowerResolution if self.reads_texts => (
+                "Shorten the sequences by a third",
+                Freed::ActivationsFraction(THIRD_OF_TOKENS),
+            ),
+            RecoveryStep::QuantizeTo8Bits if self.lighter_tuning.trains_all => (
+                "Train adapters of rank 8 on weights in 8 bits",
+                option.frees,
+            ),
+            RecoveryStep::QuantizeToNf4 if self.lighter_tuning.trains_all => (
+                "Train adapters of rank 8 on weights in 4 bits (QLoRA)",
+                option.frees,
+            ),
+            _ => return option,
+        };
+        RecoveryOption {
+            description: Cow::Borrowed(description),
+            frees,
+            extra_time_fraction: match option.step {
+                RecoveryStep::LowerResolution => option.extra_time_fraction,
+                _ => ADAPTERS_TIME * (1.0 + option.extra_time_fraction) - 1.0,
+            },
+            ..option
+        }
+    }
 }
 
 /// The steps that change the result, which only the user may choose, with the bytes that each would
@@ -222,12 +310,17 @@ fn available(shortage: &Shortage) -> impl Iterator<Item = (RecoveryOption, u64)>
         RecoveryStep::ShrinkMicroBatch | RecoveryStep::CancelMicroBatch => shortage.micro_batch > 1,
         RecoveryStep::CheckpointBlocks => shortage.checkpointed_blocks == 0,
         RecoveryStep::HalvePrecision => shortage.element_bytes != 2,
+        RecoveryStep::TrainAdapters => shortage.lighter_tuning.adapters_bytes > 0,
+        RecoveryStep::QuantizeTo8Bits => shortage.lighter_tuning.eight_bits_bytes > 0,
+        RecoveryStep::QuantizeToNf4 => shortage.lighter_tuning.nf4_bytes > 0,
+        RecoveryStep::FreezeBlocks => shortage.can_freeze,
         _ => true,
     };
     let options = RECOVERY_STEPS
         .into_iter()
         .filter(move |option| usable(option));
     options.map(|option| {
+        let option = shortage.fitted(option);
         let freed = option.frees.bytes(shortage);
         (option, freed)
     })
@@ -243,6 +336,9 @@ impl Freed {
             Self::ActivationsFraction(fraction) => share(fraction, activations),
             Self::MomentsFraction(fraction) => share(fraction, moments),
             Self::ActivationsAndMomentsFraction(fraction) => share(fraction, activations + moments),
+            Self::Adapters => shortage.lighter_tuning.adapters_bytes,
+            Self::EightBits => shortage.lighter_tuning.eight_bits_bytes,
+            Self::Nf4 => shortage.lighter_tuning.nf4_bytes,
             Self::Nothing => 0,
             Self::Everything => shortage.own_bytes,
         }

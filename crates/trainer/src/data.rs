@@ -69,6 +69,12 @@ pub trait TrainLoader {
         default
     }
 
+    /// The sizes of the last `remaining` samples of this step, in their order, as padded alone: a
+    /// micro-batch is padded to its largest sample. `None` if all count as much as the largest.
+    fn sample_costs(&self, _remaining: usize) -> Option<Vec<u64>> {
+        None
+    }
+
     /// Changes how far ahead samples are loaded.
     fn set_prefetch(&mut self, _prefetch: Prefetch) {}
 

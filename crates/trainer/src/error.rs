@@ -96,7 +96,7 @@ pub enum TrainError {
     StoppedBeforeStart,
     /// According to the estimate, not even the smallest micro-batch fits beside other apps.
     #[error(
-        "{needs}, but only {budget} is available to Ebb; close other apps until {enough} is available, or choose {smaller} or another model"
+        "{needs}, but only {budget} is available to Ebb; close other apps until {enough} is available, or choose {smaller} or another model{help}"
     )]
     EstimateTooLarge {
         /// The model and the bytes it needs.
@@ -107,6 +107,8 @@ pub enum TrainError {
         enough: String,
         /// A smaller input: "smaller images" or "fewer --tokens".
         smaller: &'static str,
+        /// The cheapest setting that would be enough, after a semicolon; empty if none would.
+        help: String,
     },
     /// The system cannot start threads with the stack that deep networks need.
     #[error(

@@ -4,6 +4,7 @@
 
 pub(crate) mod inefficient_size_hints;
 mod fixed_footprint;
+mod lighter_tuning;
 pub(crate) mod dry_run;
 mod micro_batch_memory;
 mod min_checkpointing;
@@ -23,7 +24,7 @@ use fixed_footprint::Baseline;
 use inefficient_size_hints::AttentionSize;
 use micro_batch_memory::HeapProfile;
 use models::ModelId;
-use pressure::{ModelNeed, ModelVariant, Peak, sensible_sizes};
+use pressure::{LighterTuning, ModelNeed, ModelVariant, Peak, sensible_sizes};
 use std::time::Duration;
 use tape::Parameters;
 
@@ -88,6 +89,8 @@ pub struct NetworkFacts<'a> {
     pub blocks: u32,
     /// `None` for a network without attention.
     pub attention: Option<AttentionSize>,
+    /// Whether it reads texts, which are measured in tokens.
+    pub reads_texts: bool,
 }
 
 /// Estimated memory of one model at one resolution.
@@ -111,6 +114,12 @@ pub struct MemoryEstimate {
     target: Target,
     /// What the footprint is multiplied by.
     factor: f64,
+    /// The resolution of the dry runs.
+    measured_resolution: u32,
+    reads_texts: bool,
+    /// Whether a part of the trained weights could be frozen.
+    can_freeze: bool,
+    lighter_tuning: LighterTuning,
 }
 
 impl MemoryEstimate {
@@ -143,6 +152,7 @@ impl MemoryEstimate {
                 width: a.width,
                 heads: a.heads,
             }),
+            reads_texts: plan.task() != Task::ImageClassification,
         };
         let mut estimate = MemoryEstimate::before_dry_run(&network, target)?;
         estimate.add_training(plan, image_size, &masters)?;
@@ -178,6 +188,10 @@ impl MemoryEstimate {
             blocks: network.blocks,
             target,
             factor: 1.0,
+            measured_resolution: network.resolution,
+            reads_texts: network.reads_texts,
+            can_freeze: false,
+            lighter_tuning: LighterTuning::default(),
         })
     }
 
@@ -204,6 +218,8 @@ impl MemoryEstimate {
             texts_bytes: plan.texts_bytes,
             ..self.baseline
         };
+        self.can_freeze = plan.can_freeze();
+        self.lighter_tuning = plan.lighter_tuning()?;
         Ok(())
     }
 
@@ -221,7 +237,8 @@ impl MemoryEstimate {
 
     /// Footprint of the process while `heap_bytes` of its heap are in use for this micro-batch.
     fn process_bytes(&self, checkpointed: u32, micro_batch: u32, heap_bytes: u64) -> Option<u64> {
-        let unreused_bytes = self.variant(checkpointed)?.unreused_bytes(micro_batch);
+        let samples = self.measured_samples(micro_batch);
+        let unreused_bytes = self.variant(checkpointed)?.unreused_bytes(samples);
         let resident_bytes = self.target.resident_bytes(heap_bytes, unreused_bytes);
         let bytes = self.baseline.base_bytes + resident_bytes;
         Some((self.factor * bytes as f64) as u64)
@@ -254,7 +271,29 @@ impl MemoryEstimate {
     /// blocks was not estimated.
     pub(crate) fn micro_batch_bytes(&self, checkpointed: u32, micro_batch: u32) -> Option<u64> {
         let heap = self.variant(checkpointed)?;
-        Some(heap.peak_bytes(micro_batch, self.target.allocator))
+        Some(heap.peak_bytes(self.measured_samples(micro_batch), self.target.allocator))
+    }
+
+    /// The number of samples of the dry runs that have as many tokens as this micro-batch.
+    fn measured_samples(&self, micro_batch: u32) -> f64 {
+        let relative = f64::from(self.resolution) / f64::from(self.measured_resolution.max(1));
+        f64::from(micro_batch) * relative
+    }
+
+    /// This estimate for texts of another length in tokens. Attention is computed in blocks, so
+    /// that the memory of a micro-batch is proportional to its tokens. The estimate must be one of
+    /// a network that reads texts.
+    #[must_use]
+    pub fn at_length(&self, tokens: u32) -> Self {
+        MemoryEstimate {
+            resolution: tokens,
+            ..self.clone()
+        }
+    }
+
+    /// Whether dry runs had this resolution.
+    pub fn is_measured(&self) -> bool {
+        self.resolution == self.measured_resolution
     }
 
     /// This estimate, multiplied by `factor`, because earlier runs needed that much more or less.

@@ -28,8 +28,8 @@ use micro_batch_cost::Workload;
 use pressure::{
     Action, Allocator, Change, ControllerState, Decision, DecisionInput, Level, MemoryModel,
     MemorySample, MicroBatchKind, MicroBatchRecord, Moments, Monitor, Outcome, PersistedState,
-    Phase, Policy, Reading, RecoveryReserve, SampleCost, budget_bytes, decide, observe,
-    observe_delay, observe_separate_device, record_sample,
+    Phase, Policy, Reading, RecoveryReserve, budget_bytes, decide, observe, observe_delay,
+    observe_separate_device, record_sample,
 };
 use runlog::MemoryLimits;
 use running_micro_batch::{Measurement, RunningMicroBatch};
@@ -317,9 +317,10 @@ impl MemoryController {
         self.policy.max_system_fraction = fraction;
     }
 
-    /// Sets the cost of one of the next samples: pixels of an image, tokens of the longest text.
-    pub fn set_sample_cost(&mut self, cost: u64) {
-        self.workload.set_sample_cost(cost);
+    /// Sets the costs of the next samples in their order: pixels of an image, tokens of a text.
+    /// Without them, each costs as much as the `largest` of the step.
+    pub fn set_sample_costs(&mut self, largest: u64, costs: Option<Vec<u64>>) {
+        self.workload.set_sample_costs(largest, costs);
     }
 
     /// Sets the bytes in use that a shorter prefetch would free.
@@ -340,7 +341,7 @@ impl MemoryController {
             checkpoint_blocks: self.state.checkpoint_blocks(planned),
             ..planned
         };
-        let cost = self.workload.cost(self.micro_batch().max(1));
+        let cost = self.workload.largest_cost(self.micro_batch().max(1));
         let peak_bytes = self.model.upper_bytes(kind, cost);
         let sample = self.monitor.latest();
         self.level() == Level::Normal
@@ -439,7 +440,7 @@ impl MemoryController {
         kind: MicroBatchKind,
         remaining: usize,
     ) -> Decision {
-        let costs = vec![SampleCost(self.workload.sample_cost()); remaining];
+        let costs = self.workload.added_costs(remaining);
         let ask = DecisionInput {
             sample: *sample,
             remaining: &costs,
@@ -495,6 +496,7 @@ impl MemoryController {
         self.running = Some(RunningMicroBatch {
             kind,
             micro_batch,
+            cost: self.workload.cost(micro_batch),
             prefetched_bytes: self.usage.prefetched_bytes(),
             started: Instant::now(),
             started_at_ms: sample.at_ms,
@@ -518,12 +520,7 @@ impl MemoryController {
         if let Some(live) = &self.live {
             live.exact_peak(running.started, peak_bytes);
         }
-        let cost = self.workload.cost(running.micro_batch);
-        let measured = Measurement {
-            cost,
-            peak_bytes,
-            ms,
-        };
+        let measured = Measurement { peak_bytes, ms };
         let measured = running.record(measured, outcome);
         if outcome == Outcome::Ok {
             self.admission.confirmed();

@@ -185,13 +185,11 @@ pub struct SampleCounts {
 }
 
 impl Plan {
-    /// Whether more than the new head of a pretrained network trains, so that blocks of it could be
-    /// frozen.
+    /// Whether more of a pretrained network trains than adapters or a new head, so that a part of
+    /// it could be frozen.
     pub fn can_freeze(&self) -> bool {
-        self.pretrained.as_ref().is_some_and(|pretrained| {
-            let mut choices = pretrained.choices().into_iter();
-            pretrained.current_choice() != "head" && choices.any(|choice| choice.word == "head")
-        })
+        let pretrained = self.pretrained.as_ref();
+        pretrained.is_some_and(|pretrained| pretrained.smaller_part().is_some())
     }
 
     /// Number of threads that decode samples for a device of this kind: enough to keep it busy.

@@ -334,11 +334,22 @@ impl<'a, T: Task> Session<'a, T> {
         saving.observe_power(&mut snapshot, change)
     }
 
+    /// Passes the costs of the last `remaining` samples to the controller. The samples of one of
+    /// several ranks are not the last ones of the step.
+    pub(crate) fn set_sample_costs(&mut self, phase: Phase, remaining: usize) {
+        let largest = self.loaders.sample_cost(phase, self.plan.sample_cost());
+        let costs = if self.group.is_alone() {
+            self.loaders.sample_costs(phase, remaining)
+        } else {
+            None
+        };
+        self.controller.set_sample_costs(largest, costs);
+    }
+
     fn decide(&mut self, phase: Phase, remaining: usize, position: Position) -> Result<Answer> {
         let prefetched_bytes = self.loaders.prefetched_bytes();
         self.controller.set_prefetched_bytes(prefetched_bytes);
-        let cost = self.loaders.sample_cost(phase, self.plan.sample_cost());
-        self.controller.set_sample_cost(cost);
+        self.set_sample_costs(phase, remaining);
         let answer = self
             .controller
             .next_micro_batch(remaining, phase, position)?;

@@ -48,6 +48,9 @@ pub(super) struct Answer {
     pub large_models: Vec<&'static str>,
     /// How long an epoch or a step takes; `None` if unknown.
     pub time: Option<Time>,
+    /// Seconds per step of each row, `None` if they are not known; absent if the rows are not one
+    /// model with texts of several lengths.
+    pub step_seconds: Option<Vec<Option<f64>>>,
     pub estimate_ms: f64,
     /// Whether the estimates are corrected by what earlier runs on the machine needed.
     pub is_corrected: bool,
@@ -83,7 +86,7 @@ impl Row {
         let mut line = json!({
             "model": self.memory.model, "resolution": self.memory.resolution, "parameters": self.memory.parameters,
             "state_bytes": self.need.state_bytes, "baseline": self.memory.baseline, "precision": self.need.precision,
-            "variants": self.need.variants, "parts": self.parts,
+            "variants": self.need.variants, "parts": self.parts, "is_measured": self.memory.is_measured(),
         });
         match &self.suggested {
             Ok(found) => line["suggested"] = json!(found),
@@ -163,6 +166,9 @@ impl Answer {
         if let Some(time) = &self.time {
             line[format!("seconds_per_{}", time.of)] = time.seconds.into();
             line["seconds_from"] = time.from.into();
+        }
+        for (place, seconds) in self.step_seconds.iter().flatten().enumerate() {
+            line["models"][place]["seconds_per_step"] = json!(seconds);
         }
         line
     }

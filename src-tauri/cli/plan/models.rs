@@ -1,6 +1,6 @@
 //! The models and resolutions of the table, smallest first.
 
-use super::Plan;
+use super::{Plan, lengths};
 use dataset::Task;
 use trainer::estimate::IMAGE_SIZES;
 use trainer::{ModelId, TextModel, TextSize, model_task};
@@ -8,7 +8,8 @@ use trainer::{ModelId, TextModel, TextSize, model_task};
 /// Models and resolutions of the table, including those that the user plans to train.
 pub(super) fn listed(args: &Plan, plan: &trainer::Plan) -> Vec<(ModelId, u32)> {
     if plan.pretrained.is_some() {
-        return vec![(plan.model, plan.input_size)];
+        let lengths = lengths::listed(&args.settings.config, plan).into_iter();
+        return lengths.map(|tokens| (plan.model, tokens)).collect();
     }
     if let Some(model) = plan.text_model() {
         let mut sizes: Vec<TextSize> = TextSize::for_task(model_task(plan.task())).collect();

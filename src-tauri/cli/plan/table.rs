@@ -2,9 +2,10 @@
 
 use super::LISTED_MICRO_BATCHES;
 use super::answer::{Answer, Row};
+use super::lengths;
 use crate::cli::conversation_examples;
 use crate::cli::output::out;
-use pressure::{RecoveryOption, RecoveryStep, Shortage, options_needing_consent};
+use pressure::{RecoveryOption, Shortage, options_needing_consent};
 use runlog::{counted, format_bytes, format_count, format_duration};
 
 pub(super) fn print(answer: &Answer) {
@@ -12,6 +13,9 @@ pub(super) fn print(answer: &Answer) {
     print_machine(answer);
     out!("");
     print_rows(answer);
+    if let Some(step_seconds) = &answer.step_seconds {
+        lengths::print(answer, step_seconds);
+    }
     out!("");
     print_chosen(answer);
     for note in answer.notes() {
@@ -114,7 +118,7 @@ fn table_row(row: &Row) -> String {
 
 /// Prints the settings that would help if nothing fits. These settings change the result of
 /// training, so the user chooses.
-fn print_offers(stuck: &Shortage, unit: &str) {
+fn print_offers(stuck: &Shortage) {
     out!(
         "Nothing fits: {} more memory would be needed. These settings would help, but they change the result (sizes are estimates):",
         format_bytes(stuck.missing_bytes)
@@ -122,28 +126,20 @@ fn print_offers(stuck: &Shortage, unit: &str) {
     // A smaller effective batch frees nothing by itself.
     let offers = options_needing_consent(stuck).into_iter();
     for (recovery, freed) in offers.filter(|(_, freed)| *freed > 0) {
-        out!("  {}", offer(&recovery, unit, freed, stuck.missing_bytes));
+        out!("  {}", offer(&recovery, stuck, freed));
     }
 }
 
 /// Describes a setting that would help, such as "Lower the image size by a third (a smaller
-/// --image-size): frees 0.4 GB, enough". `unit` is the unit of the input size.
-fn offer(recovery: &RecoveryOption, unit: &str, freed_bytes: u64, missing_bytes: u64) -> String {
-    let (description, how) = match (recovery.step, unit) {
-        (RecoveryStep::LowerResolution, "tokens") => {
-            ("Shorten the sequences by a third", Some("fewer --tokens"))
-        }
-        (RecoveryStep::LowerResolution, _) => {
-            (&*recovery.description, Some("a smaller --image-size"))
-        }
-        (step, _) => (&*recovery.description, step.setting()),
-    };
+/// --image-size): frees 0.4 GB, enough".
+fn offer(recovery: &RecoveryOption, stuck: &Shortage, freed_bytes: u64) -> String {
+    let how = stuck.setting(recovery.step);
     let how = how.map_or_else(String::new, |how| format!(" ({how})"));
     let frees = match freed_bytes {
-        bytes if bytes >= missing_bytes => format!("frees {}, enough", format_bytes(bytes)),
+        bytes if bytes >= stuck.missing_bytes => format!("frees {}, enough", format_bytes(bytes)),
         bytes => format!("frees {}", format_bytes(bytes)),
     };
-    format!("{description}{how}: {frees}")
+    format!("{}{how}: {frees}", recovery.description)
 }
 
 /// Prints the interval in which the footprint is expected, and how that is known.
@@ -166,7 +162,7 @@ fn print_chosen(answer: &Answer) {
     let row = answer.chosen();
     let found = match &row.suggested {
         Ok(found) => found,
-        Err(no) => return print_offers(&row.memory.stuck(no), answer.unit),
+        Err(no) => return print_offers(&row.memory.stuck(no)),
     };
     out!(
         "Suggested config: {} at {} {}, micro-batch {}, {} per step{}, {}, {}",

@@ -79,7 +79,7 @@ export interface Host {
   /** Saves the name, the note and the tags of a run. An empty name restores the dataset's. */
   editRun(run: string, name: string, note: string, tags: string[]): Promise<void>;
   /** What a new plan takes over from a run. */
-  repeatRun(run: string, change?: SettingChange): Promise<RepeatView>;
+  repeatRun(run: string, changes?: SettingChange[]): Promise<RepeatView>;
   /** Shows a folder in the file manager. */
   reveal(show: Show): Promise<void>;
   trashRun(run: string): Promise<void>;

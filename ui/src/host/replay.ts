@@ -236,7 +236,7 @@ export const host: Host = {
     if (twice) throw { code: "failed", message: `The tag \`${twice}\` does not work: the run has this tag already` };
     listed = listed.map((row) => (row.id === run ? { ...row, name, note, tags } : row));
   },
-  repeatRun: async (_run, change) => (change ? repeatedWith(change) : repeated),
+  repeatRun: async (_run, changes) => (changes ?? []).reduce(repeatedWith, repeated),
   reveal: async () => {},
   trashRun: async (run) => {
     listed = listed.filter(({ id }) => id !== run);

@@ -14,6 +14,13 @@ const SHORTAGE: Shortage = Shortage {
     cached_bytes: 100,
     prefetched_bytes: 10,
     can_freeze: false,
+    lighter_tuning: LighterTuning {
+        adapters_bytes: 0,
+        eight_bits_bytes: 0,
+        nf4_bytes: 0,
+        trains_all: false,
+    },
+    reads_texts: false,
     activations_bytes: 1_000,
     moments_bytes: 800,
     own_bytes: 3_000,
@@ -95,7 +102,7 @@ fn settings_that_help_name_the_memory_they_free() {
     assert_eq!(
         settings_that_help(&shortage).as_deref(),
         Some(
-            "one of these settings is enough: --checkpoint-blocks all frees 390 MB; a smaller --image-size or --tokens frees 330 MB; \
+            "one of these settings is enough: --checkpoint-blocks all frees 390 MB; a smaller --image-size frees 330 MB; \
              --precision bf16 on a GPU frees 300 MB; --optimizer adamw8bit frees 370 MB"
         )
     );
@@ -142,6 +149,7 @@ fn options_needing_consent_are_listed_even_if_not_enough() {
     };
     let hopeless = Shortage {
         missing_bytes: u64::MAX,
+        can_freeze: true,
         ..SHORTAGE
     };
     let all = [
@@ -160,7 +168,6 @@ fn options_needing_consent_are_listed_even_if_not_enough() {
     let left = [
         RecoveryStep::LowerResolution,
         RecoveryStep::ShrinkEffectiveBatch,
-        RecoveryStep::FreezeBlocks,
     ];
     let steps: Vec<_> = offers(&taken).into_iter().map(|(step, _)| step).collect();
     assert_eq!(steps, left);
@@ -179,4 +186,110 @@ fn the_cheapest_setting_is_the_first_that_frees_enough() {
     };
     let help = cheapest_setting(&one).expect("checkpointing frees 650");
     assert!(help.starts_with("--checkpoint-blocks all"), "{help}");
+}
+
+const GB: u64 = 1 << 30;
+
+/// A language model whose weights all train in f32, and lack memory.
+const FINE_TUNING: Shortage = Shortage {
+    missing_bytes: 9 * GB,
+    activations_bytes: 3 * GB,
+    moments_bytes: 8 * GB,
+    own_bytes: 20 * GB,
+    can_freeze: true,
+    lighter_tuning: LighterTuning {
+        adapters_bytes: 12 * GB,
+        eight_bits_bytes: 14 * GB,
+        nf4_bytes: 15 * GB,
+        trains_all: true,
+    },
+    reads_texts: true,
+    micro_batch: 1,
+    checkpointed_blocks: 4,
+    element_bytes: 4,
+    ..SHORTAGE
+};
+
+#[test]
+fn lighter_fine_tuning_is_suggested_in_order_of_price() {
+    let offers = options_needing_consent(&FINE_TUNING).into_iter();
+    let offers: Vec<_> = offers
+        .map(|(option, freed)| (option.step, freed / GB))
+        .collect();
+    let expected = [
+        (RecoveryStep::LowerResolution, 0),
+        (RecoveryStep::HalvePrecision, 1),
+        (RecoveryStep::ShrinkOptimizerState, 5),
+        (RecoveryStep::TrainAdapters, 12),
+        (RecoveryStep::QuantizeTo8Bits, 14),
+        (RecoveryStep::QuantizeToNf4, 15),
+        (RecoveryStep::ShrinkEffectiveBatch, 0),
+        (RecoveryStep::FreezeBlocks, 5),
+    ];
+    assert_eq!(offers, expected);
+}
+
+#[test]
+fn the_cheapest_fine_tuning_that_fits_names_all_its_settings() {
+    let cheapest = |missing_bytes: u64, trains_all: bool| {
+        cheapest_setting(&Shortage {
+            missing_bytes,
+            lighter_tuning: LighterTuning {
+                trains_all,
+                ..FINE_TUNING.lighter_tuning
+            },
+            ..FINE_TUNING
+        })
+    };
+    for (missing_gb, expected) in [
+        (5, "--optimizer adamw8bit frees 5.9 GB"),
+        (9, "--adapter 8 frees 12.0 GB"),
+        (13, "--adapter 8 --quantize 8 frees 14.0 GB"),
+        (15, "--adapter 8 --quantize nf4 frees 15.0 GB"),
+    ] {
+        let help = cheapest(missing_gb * GB, true);
+        assert_eq!(help.as_deref(), Some(expected), "{missing_gb} GB");
+    }
+    // With frozen weights, adapters are nothing new.
+    let help = cheapest(13 * GB, false);
+    assert_eq!(help.as_deref(), Some("--quantize 8 frees 14.0 GB"));
+    assert_eq!(cheapest(16 * GB, true), None);
+}
+
+#[test]
+fn a_text_is_shortened_and_not_made_smaller() {
+    let texts = Shortage {
+        missing_bytes: 300,
+        moments_bytes: 0,
+        checkpointed_blocks: 4,
+        micro_batch: 1,
+        reads_texts: true,
+        ..SHORTAGE
+    };
+    assert_eq!(
+        cheapest_setting(&texts).as_deref(),
+        Some("fewer --tokens frees 330 bytes")
+    );
+    let (option, _) = &options_needing_consent(&texts)[0];
+    assert_eq!(option.description, "Shorten the sequences by a third");
+}
+
+#[test]
+fn quantized_weights_with_adapters_cost_less_time_than_without() {
+    let time = |trains_all| {
+        let tuning = LighterTuning {
+            trains_all,
+            ..FINE_TUNING.lighter_tuning
+        };
+        let options = options_needing_consent(&Shortage {
+            lighter_tuning: tuning,
+            ..FINE_TUNING
+        });
+        let nf4 = options
+            .iter()
+            .find(|(option, _)| option.step == RecoveryStep::QuantizeToNf4);
+        nf4.expect("it is listed").0.extra_time_fraction
+    };
+    assert!((0.1..0.2).contains(&time(true)), "{}", time(true));
+    assert_eq!(time(false), QUANTIZED_TIME_FRACTION);
 }

@@ -207,6 +207,17 @@ impl<S> TrainLoader for WindowLoader<S> {
             .map(|size| padded_length(size, self.tokens as usize));
         longest.map_or(default, |tokens| default.min(tokens as u64))
     }
+
+    fn sample_costs(&self, remaining: usize) -> Option<Vec<u64>> {
+        // The two texts of a preference are padded apart.
+        let (_, windows) = self.windows.as_ref().filter(|_| !self.source.are_pairs())?;
+        let first = self.places.len().checked_sub(remaining)?;
+        let sizes = self.places[first..].iter().map(|index| {
+            let size = windows.size_of(*index as usize);
+            padded_length(size, self.tokens as usize) as u64
+        });
+        Some(sizes.collect())
+    }
 }
 
 /// Held-out windows, from the first token to the last; all, or an evenly spread selection.

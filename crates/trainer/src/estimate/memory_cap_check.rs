@@ -4,8 +4,8 @@ use super::{MemoryEstimate, Prefetched, Requirement, Target, Variants};
 use crate::error::{Result, TrainError};
 use crate::plan::{DatasetRef, Plan};
 use pressure::{
-    BatchConfig, DeviceLimits, DoesNotFit, Policy, Processes, Shortage, WholeStateNeed,
-    suggest_config,
+    BatchConfig, DeviceLimits, DoesNotFit, LighterTuning, Policy, Processes, Shortage,
+    WholeStateNeed, cheapest_setting, suggest_config,
 };
 use runlog::{CheckpointBlocks, RunConfig, ShardingChoice, format_bytes};
 
@@ -165,8 +165,8 @@ impl MemoryEstimate {
         }
     }
 
-    /// The error for a run that does not fit: the memory that is missing for its smallest
-    /// micro-batch, with the number of checkpointed blocks that needs the least memory.
+    /// What a run that does not fit lacks and could free: the memory that is missing for its
+    /// smallest micro-batch, with the number of checkpointed blocks that needs the least memory.
     pub fn stuck(&self, no: &DoesNotFit) -> Shortage {
         let (needed_bytes, checkpointed_blocks) = no.least;
         Shortage {
@@ -185,8 +185,58 @@ impl MemoryEstimate {
                 "f32" => 4,
                 _ => 2,
             },
+            can_freeze: self.can_freeze,
+            lighter_tuning: self.lighter_tuning_of_least(no),
+            reads_texts: self.reads_texts,
             ..Shortage::default()
         }
+    }
+
+    /// What lighter ways to fine-tune would free of the smallest footprint. A micro-batch of
+    /// adapters has no gradients of the weights beside its activations.
+    fn lighter_tuning_of_least(&self, no: &DoesNotFit) -> LighterTuning {
+        let (_, blocks) = no.least;
+        let heap = self.variant(blocks);
+        let micro_batch_bytes = self.micro_batch_bytes(blocks, no.micro_batch).unwrap_or(0);
+        let activations_bytes = heap.map_or(0, |heap| {
+            heap.growing_bytes(self.measured_samples(no.micro_batch))
+        });
+        let own_gradients_bytes = micro_batch_bytes
+            .saturating_sub(activations_bytes)
+            .min(self.baseline.gradients_bytes);
+        let tuning = self.lighter_tuning;
+        let with_adapters = |bytes: u64| match bytes {
+            0 => 0,
+            bytes => bytes + own_gradients_bytes,
+        };
+        let quantized = |bytes| {
+            if tuning.trains_all {
+                with_adapters(bytes)
+            } else {
+                bytes
+            }
+        };
+        LighterTuning {
+            adapters_bytes: with_adapters(tuning.adapters_bytes),
+            eight_bits_bytes: quantized(tuning.eight_bits_bytes),
+            nf4_bytes: quantized(tuning.nf4_bytes),
+            trains_all: tuning.trains_all,
+        }
+    }
+
+    /// The cheapest setting with which a run would fit that does not: "; --adapter 8 frees 4.1 GB,
+    /// which is enough". Empty if no setting is enough.
+    fn help(&self, no: &DoesNotFit) -> String {
+        let shortage = self.stuck(no);
+        let help = cheapest_setting(&Shortage {
+            // More checkpointed blocks were tried.
+            checkpointed_blocks: match self.variants.len() {
+                ..2 if self.blocks > 0 => shortage.checkpointed_blocks,
+                _ => self.blocks.max(1),
+            },
+            ..shortage
+        });
+        help.map_or_else(String::new, |help| format!("; {help}, which is enough"))
     }
 
     /// The error for a run that does not fit below the user's cap, or on the machine. `unit` is
@@ -220,7 +270,8 @@ impl MemoryEstimate {
                 key: "memory_cap_bytes",
                 value: format_bytes(cap),
                 allowed: format!(
-                    "{needs}; choose a cap of at least {megabytes}MB (--memory-cap), {smaller} or another model"
+                    "{needs}; choose a cap of at least {megabytes}MB (--memory-cap), {smaller} or another model{}",
+                    self.help(no)
                 ),
             },
             None => TrainError::EstimateTooLarge {
@@ -228,6 +279,7 @@ impl MemoryEstimate {
                 budget: format_bytes(no.budget_bytes),
                 enough: format_bytes(no.enough_bytes),
                 smaller,
+                help: self.help(no),
             },
         }
     }

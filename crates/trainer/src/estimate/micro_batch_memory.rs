@@ -34,7 +34,10 @@ impl HeapProfile {
 
     /// Peak of a micro-batch of `samples`, in bytes beyond those before it; 0 if nothing was
     /// recorded.
-    pub fn peak_bytes(&self, samples: u32, allocator: Allocator) -> u64 {
+    ///
+    /// A sample of another length counts as a part of a sample, or as several.
+    pub fn peak_bytes(&self, samples: impl Into<f64>, allocator: Allocator) -> u64 {
+        let samples = samples.into();
         let Some((low, high)) = self.around(samples) else {
             return 0;
         };
@@ -45,9 +48,30 @@ impl HeapProfile {
         peak.max(0.0) as u64
     }
 
+    /// The part of the peak of a micro-batch of `samples` that grows with its samples, in bytes; 0
+    /// if fewer than two sizes were recorded. The rest are mainly gradients of the parameters.
+    pub fn growing_bytes(&self, samples: impl Into<f64>) -> u64 {
+        let samples = samples.into();
+        let Some((low, high)) = self.around(samples) else {
+            return 0;
+        };
+        let grown = f64::from(high.samples) - f64::from(low.samples);
+        let slope = |low: &Peak, high: &Peak| (high.bytes - low.bytes) as f64 / grown.max(1.0);
+        let slope = if low.intervals.len() == high.intervals.len() {
+            let pairs = low.intervals.iter().zip(&high.intervals);
+            pairs
+                .map(|(low, high)| slope(low, high))
+                .fold(0.0, f64::max)
+        } else {
+            slope(&highest(low), &highest(high)).max(0.0)
+        };
+        (slope * samples) as u64
+    }
+
     /// Bytes beyond the peak that an allocator would hold which reuses a freed block only for
     /// another one of the same size; 0 if nothing was recorded.
-    pub fn unreused_bytes(&self, samples: u32) -> u64 {
+    pub fn unreused_bytes(&self, samples: impl Into<f64>) -> u64 {
+        let samples = samples.into();
         let Some((low, high)) = self.around(samples) else {
             return 0;
         };
@@ -56,9 +80,9 @@ impl HeapProfile {
     }
 
     /// The two recordings around a size, or the last two.
-    fn around(&self, samples: u32) -> Option<(&Recording, &Recording)> {
+    fn around(&self, samples: f64) -> Option<(&Recording, &Recording)> {
         let mut sizes = self.recordings.iter();
-        let above = sizes.position(|recording| recording.samples >= samples);
+        let above = sizes.position(|recording| f64::from(recording.samples) >= samples);
         let last = self.recordings.len().saturating_sub(1);
         let high = above.unwrap_or(last).max(1);
         match self.recordings.as_slice() {
@@ -70,10 +94,10 @@ impl HeapProfile {
 }
 
 /// Position of `samples` between `low` (0) and `high` (1); larger than 1 beyond both.
-fn position(low: &Recording, high: &Recording, samples: u32) -> f64 {
+fn position(low: &Recording, high: &Recording, samples: f64) -> f64 {
     let (from, to) = (f64::from(low.samples), f64::from(high.samples));
     if to > from {
-        (f64::from(samples) - from) / (to - from)
+        (samples - from) / (to - from)
     } else {
         0.0
     }
@@ -82,7 +106,7 @@ fn position(low: &Recording, high: &Recording, samples: u32) -> f64 {
 /// The peak memory of `samples` samples. The peak of each interval is a linear function of the
 /// samples, and the highest one is returned. If the recordings have different intervals, their
 /// highest peaks are interpolated.
-fn exact(low: &Recording, high: &Recording, samples: u32) -> f64 {
+fn exact(low: &Recording, high: &Recording, samples: f64) -> f64 {
     let position = position(low, high, samples);
     let line =
         |low: &Peak, high: &Peak| low.bytes as f64 + position * (high.bytes - low.bytes) as f64;
@@ -101,7 +125,7 @@ fn highest(recording: &Recording) -> Peak {
 
 /// Bytes of a pool of blocks that gives nothing back while a micro-batch runs: for
 /// each size class, the most blocks in use at once.
-fn pooled(low: &Recording, high: &Recording, samples: u32, size_class: impl Fn(u64) -> u64) -> f64 {
+fn pooled(low: &Recording, high: &Recording, samples: f64, size_class: impl Fn(u64) -> u64) -> f64 {
     let mut pool: BTreeMap<u64, i64> = BTreeMap::new();
     let mut add = |low_peak: &Peak, high_peak: &Peak| {
         let mut classes: BTreeMap<u64, i64> = BTreeMap::new();
@@ -144,10 +168,9 @@ struct Blocks<'a> {
 /// The blocks of a micro-batch of `samples`, as sizes and counts. A block either has a fixed size
 /// or one in proportion to the samples: of the blocks of one size in `low`, as many grow as are
 /// missing among the blocks of that size in `high`.
-fn scaled(low: Blocks, high: Blocks, samples: u32) -> Vec<(u64, i64)> {
-    let scale = |bytes: u64, samples: u32| {
-        (bytes as f64 * f64::from(samples) / f64::from(low.samples)).round() as u64
-    };
+fn scaled(low: Blocks, high: Blocks, samples: f64) -> Vec<(u64, i64)> {
+    let scale =
+        |bytes: u64, samples: f64| (bytes as f64 * samples / f64::from(low.samples)).round() as u64;
     if high.samples == low.samples {
         return low
             .counts
@@ -168,7 +191,7 @@ fn scaled(low: Blocks, high: Blocks, samples: u32) -> Vec<(u64, i64)> {
             *count -= fixed;
         }
         // These are among the larger sizes of `high` and must not count as fixed blocks there.
-        if let Some(count) = left.get_mut(&scale(bytes, high.samples)) {
+        if let Some(count) = left.get_mut(&scale(bytes, f64::from(high.samples))) {
             *count -= grown;
         }
         blocks.push((bytes, fixed));
@@ -242,6 +265,26 @@ mod tests {
         check(2, 60);
         check(3, 65); // the saved bytes and 5 kB
         check(16, 325);
+    }
+
+    #[test]
+    fn a_sample_of_half_the_length_is_half_a_sample() {
+        let heap = profile(&[1, 2]);
+        for (samples, kb) in [(0.5, 60), (1.5, 60), (2.5, 60), (3.5, 75)] {
+            let peak = heap.peak_bytes(samples, Allocator::Exact);
+            assert_eq!(peak, kb * KB, "{samples}");
+        }
+        let halves = heap.peak_bytes(3.5, Allocator::PowerOfTwo);
+        assert_eq!(halves, (128 + 8 + 64) * KB, "70 kB are rounded up");
+    }
+
+    #[test]
+    fn gradients_do_not_grow_with_the_samples() {
+        let heap = profile(&[1, 2]);
+        for (samples, kb) in [(1, 20), (3, 60), (16, 320)] {
+            assert_eq!(heap.growing_bytes(samples), kb * KB, "{samples}");
+        }
+        assert_eq!(HeapProfile::default().growing_bytes(4), 0);
     }
 
     #[test]

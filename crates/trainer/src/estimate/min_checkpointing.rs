@@ -2,10 +2,11 @@
 //! Every candidate needs a dry run, so Ebb first interpolates linearly between no block and all
 //! blocks.
 
-use super::dry_run::DryRun;
+use super::dry_run::{DryRun, PlanDryRun};
 use super::micro_batch_memory::HeapProfile;
-use super::{MemoryEstimate, Prefetched, Requirement, Variants};
+use super::{DRY_RUN_TIME, MemoryEstimate, Prefetched, Requirement, Variants};
 use crate::error::Result;
+use crate::plan::Plan;
 use std::time::Duration;
 
 /// Candidates between a number of blocks that is too small and all blocks.
@@ -46,6 +47,20 @@ impl MemoryEstimate {
             }
         }
         self.variants.sort_by_key(|(blocks, _)| *blocks);
+        Ok(self)
+    }
+
+    /// Adds the variant of a plan with all blocks checkpointed, unless it was estimated. Takes
+    /// about as long as another estimate.
+    ///
+    /// # Errors
+    /// The dry run fails.
+    pub fn with_all_blocks(mut self, plan: &Plan) -> Result<Self> {
+        let blocks = self.blocks;
+        if self.variant(blocks).is_none() {
+            let (dry_run, _) = PlanDryRun::new(plan, plan.model, self.measured_resolution)?;
+            self.add_variant(&dry_run, blocks, DRY_RUN_TIME)?;
+        }
         Ok(self)
     }
 

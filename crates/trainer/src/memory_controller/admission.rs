@@ -288,6 +288,8 @@ impl Situation<'_> {
             },
             element_bytes: kind.element_bytes,
             can_freeze: self.workload.can_freeze,
+            lighter_tuning: self.workload.lighter_tuning,
+            reads_texts: self.workload.reads_texts,
             ..Shortage::default()
         }
     }

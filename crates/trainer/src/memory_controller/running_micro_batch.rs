@@ -9,6 +9,8 @@ pub(super) struct RunningMicroBatch {
     pub kind: MicroBatchKind,
     /// Its samples.
     pub micro_batch: u32,
+    /// Their cost in pixels or tokens, with padding.
+    pub cost: u64,
     /// Bytes of prefetched samples when it started.
     pub prefetched_bytes: u64,
     /// When it started, by the clock.
@@ -22,8 +24,6 @@ pub(super) struct RunningMicroBatch {
 /// What was measured of a micro-batch that has ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measurement {
-    /// Sum of the samples' costs.
-    pub cost: u64,
     /// Highest footprint meanwhile, with prefetched samples.
     pub peak_bytes: u64,
     /// Its duration in milliseconds.
@@ -43,7 +43,7 @@ impl RunningMicroBatch {
             at_ms: self.started_at_ms + measured.ms as u64,
             kind: self.kind,
             micro_batch: self.micro_batch,
-            cost: measured.cost,
+            cost: self.cost,
             peak_bytes: measured.peak_bytes.saturating_sub(self.prefetched_bytes),
             ms: measured.ms,
             outcome,
@@ -60,6 +60,7 @@ mod tests {
         let running = RunningMicroBatch {
             kind: MicroBatchKind::default(),
             micro_batch: 4,
+            cost: 64,
             prefetched_bytes: 300,
             started: Instant::now(),
             started_at_ms: 1000,
@@ -67,7 +68,6 @@ mod tests {
         };
         let record = |peak_bytes| {
             let measured = Measurement {
-                cost: 64,
                 peak_bytes,
                 ms: running.duration_ms(),
             };

@@ -30,6 +30,15 @@ impl<T: Task> Loaders<T> {
         }
     }
 
+    /// Costs of the last `remaining` samples in pixels or tokens, in their order; `None` if all
+    /// count as [`Loaders::sample_cost`].
+    pub fn sample_costs(&self, phase: Phase, remaining: usize) -> Option<Vec<u64>> {
+        match phase {
+            Phase::Train => self.train.sample_costs(remaining),
+            Phase::Evaluate => None,
+        }
+    }
+
     /// Bytes in use that a shorter prefetch would free.
     pub fn prefetched_bytes(&self) -> u64 {
         self.train.spare_bytes() + self.held_out.spare_bytes()

@@ -14,10 +14,7 @@ pub(super) fn probe_memory<T: Task>(
     session: &mut Session<'_, T>,
     pending: &mut SampleQueue<T::Sample>,
 ) -> Result<()> {
-    let cost = session
-        .loaders
-        .sample_cost(Phase::Train, session.plan.sample_cost());
-    session.controller.set_sample_cost(cost);
+    session.set_sample_costs(Phase::Train, pending.remaining());
     for size in [1, 2] {
         if pending.remaining() < 2 || !session.controller.needs_probe() {
             return Ok(());

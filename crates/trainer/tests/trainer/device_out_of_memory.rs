@@ -146,7 +146,7 @@ fn a_run_ends_with_advice_if_it_cannot_shrink() {
         (
             saved_bytes(1) / 50,
             None,
-            "try this first: a smaller --image-size or --tokens frees",
+            "try this first: a smaller --image-size frees",
         ),
         (
             saved_bytes(2),

@@ -5,9 +5,15 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::folders::{self, assert_error_contains, copied, fixture};
+use crate::support;
+use candle_core::DType;
 use models::hub_format::{Head, HubFolder};
-use runlog::RunConfig;
+use pressure::LighterTuning;
+use runlog::{Quantize, RunConfig};
 use std::fs;
+use std::sync::Arc;
+use trainer::estimate::{MemoryEstimate, Target, Variants};
+use trainer::{ModelId, OptimizerKind, Plan, Precision};
 
 fn named(name: &str) -> RunConfig {
     RunConfig {
@@ -57,7 +63,7 @@ fn a_network_of_zeros_checks_every_tensor() {
     let described = fs::read_to_string(&config).unwrap();
     let wider = described.replace("\"intermediate_size\": 40", "\"intermediate_size\": 48");
     fs::write(&config, wider).unwrap();
-    let make = folders::make(Head::New(3), candle_core::DType::F32);
+    let make = folders::make(Head::New(3), DType::F32);
     let zeros = HubFolder::open(copy.path())
         .unwrap()
         .with_zeros(None, &make);
@@ -65,4 +71,85 @@ fn a_network_of_zeros_checks_every_tensor() {
         zeros,
         &["intermediate.dense.weight has the shape [40, 24] instead of [48, 24]"],
     );
+}
+
+/// What lighter ways to fine-tune would free, with AdamW.
+fn lighter(name: &str, choice: &str, quantize: Option<Quantize>) -> LighterTuning {
+    let config = RunConfig {
+        quantize,
+        ..trainer::pretrained::with_choice(choice, named(name)).unwrap()
+    };
+    let pretrained = trainer::pretrained::open(&config).unwrap().unwrap();
+    MemoryEstimate::lighter_tuning(&pretrained, OptimizerKind::AdamW, Precision::F32).unwrap()
+}
+
+#[test]
+fn lighter_ways_to_fine_tune_are_counted_from_shapes() {
+    let all = lighter("chat", "all", None);
+    assert!(all.trains_all);
+    assert!(0 < all.adapters_bytes && all.adapters_bytes < all.nf4_bytes);
+    let adapted = lighter("chat", "adapter:8", None);
+    assert!(!adapted.trains_all);
+    assert_eq!(adapted.adapters_bytes, 0, "it has adapters");
+    assert_eq!(all.adapters_bytes + adapted.nf4_bytes, all.nf4_bytes);
+    let quantized = lighter("chat", "adapter:8", Some(Quantize::Nf4));
+    assert_eq!(quantized, LighterTuning::default(), "nothing is left");
+    let images = lighter("vit", "all", None);
+    assert_eq!(images, LighterTuning::default(), "no language model");
+}
+
+#[test]
+fn a_part_of_trained_weights_can_be_frozen_unless_adapters_are_trained() {
+    let part = |name: &str, choice: &str| {
+        let config = trainer::pretrained::with_choice(choice, named(name)).unwrap();
+        let pretrained = trainer::pretrained::open(&config).unwrap().unwrap();
+        pretrained.smaller_part().map(|part| part.word)
+    };
+    assert_eq!(part("vit", "all").as_deref(), Some("head"));
+    assert_eq!(part("gpt2", "all").as_deref(), Some("last:1"));
+    for (name, choice) in [
+        ("vit", "head"),
+        ("vit", "adapter:8"),
+        ("gpt2", "adapter:8"),
+        ("gpt2", "last:1"),
+    ] {
+        assert_eq!(part(name, choice), None, "{name} {choice}");
+    }
+}
+
+/// Largest relative error of an estimate that follows from another length.
+const MAX_ERROR: f64 = 0.25;
+
+#[test]
+fn the_memory_of_a_length_follows_from_that_of_another() {
+    let config = trainer::pretrained::with_choice("adapter:8", named("chat")).unwrap();
+    let pretrained = trainer::pretrained::open(&config).unwrap().unwrap();
+    let model = ModelId::Pretrained(pretrained.family());
+    let plan = Plan {
+        pretrained: Some(Arc::new(pretrained)),
+        input_size: 128,
+        ..support::plan(model, OptimizerKind::AdamW, DType::F32, 50)
+    };
+    let target = Target::new(trainer::DeviceKind::Cpu, 1, 0);
+    let measured = |tokens: u32| {
+        MemoryEstimate::for_plan(&plan, model, tokens, target, Variants::Planned).unwrap()
+    };
+    let planned = measured(128);
+    for tokens in [64, 256, 512] {
+        let (scaled, exact) = (planned.at_length(tokens), measured(tokens));
+        assert!(exact.is_measured() && !scaled.is_measured());
+        for samples in [1, 4, 8] {
+            let bytes =
+                |estimate: &MemoryEstimate| estimate.heap_bytes(0, samples, samples).unwrap();
+            let (scaled, exact) = (bytes(&scaled), bytes(&exact));
+            let error = scaled as f64 / exact as f64 - 1.0;
+            assert!(
+                error.abs() <= MAX_ERROR,
+                "{samples} x {tokens}: {scaled} instead of {exact} bytes"
+            );
+        }
+    }
+    assert_eq!(plan.relative_sample_time(128), 1.0);
+    let double = plan.relative_sample_time(256);
+    assert!((2.0..4.0).contains(&double), "{double}");
 }

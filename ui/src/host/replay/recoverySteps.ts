@@ -3,8 +3,8 @@ import type { RecoveryView } from "../../types";
 import type { RecoveryHost } from "../recoverySteps";
 
 const steps = (first: string, second: string): RecoveryView[] => [
-  { title: "Train at 128 px instead of 224 px", price: `Saves about ${first}. Small details of the images are lost, which may cost accuracy.`, setting: "resolution", value: "128" },
-  { title: "Store the optimizer's moments in 8 bits", price: `Saves about ${second} and takes 5 % more time. The moments are rounded; the result differs slightly.`, setting: "optimizer", value: "adamw8bit" },
+  { title: "Train at 128 px instead of 224 px", price: `Saves about ${first}. Small details of the images are lost, which may cost accuracy.`, setting: "resolution", value: "128", needs: null },
+  { title: "Store the optimizer's moments in 8 bits", price: `Saves about ${second} and takes 5 % more time. The moments are rounded; the result differs slightly.`, setting: "optimizer", value: "adamw8bit", needs: null },
 ];
 
 export const stepsOfPlan = steps("3.7 GB, which is enough", "33 MB of the missing 3.6 GB");

@@ -106,8 +106,8 @@ export const repeated: RepeatView = {
   settings: { task: "image-classification", model: "vit_micro", resolution: 160, effective_batch: 32, epochs: 60, learning_rate: 1e-4, seed: 7, augment: "none", other_settings: { optimizer: "adamw", ema_decay: "0.999" } },
 };
 
-/** The same with the setting of a recovery step. */
-export const repeatedWith = ([setting, value]: [string, string]): RepeatView => {
-  const { settings } = repeated;
-  return { ...repeated, settings: setting === "resolution" ? { ...settings, resolution: Number(value) } : { ...settings, other_settings: { ...settings.other_settings, [setting]: value } } };
+/** The same with a setting of a recovery step. */
+export const repeatedWith = (view: RepeatView, [setting, value]: [string, string]): RepeatView => {
+  const { settings } = view;
+  return { ...view, settings: setting === "resolution" ? { ...settings, resolution: Number(value) } : { ...settings, other_settings: { ...settings.other_settings, [setting]: value } } };
 };
