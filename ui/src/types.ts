@@ -9,6 +9,7 @@ export type { ClassResultView } from "./generated/ClassResultView";
 export type { CommandError } from "./generated/CommandError";
 export type { ComparedCurves } from "./generated/ComparedCurves";
 export type { ComparisonView } from "./generated/ComparisonView";
+export type { ConversationView } from "./generated/ConversationView";
 export type { DataChoices } from "./generated/DataChoices";
 export type { DataClassView } from "./generated/DataClassView";
 export type { DataFile } from "./generated/DataFile";
