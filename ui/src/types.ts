@@ -45,6 +45,7 @@ export type { Mark } from "./generated/Mark";
 export type { NoticeView } from "./generated/NoticeView";
 export type { PlanSettings } from "./generated/PlanSettings";
 export type { PlanView } from "./generated/PlanView";
+export type { PromptAnswersView } from "./generated/PromptAnswersView";
 export type { PullHeader } from "./generated/PullHeader";
 export type { QueueChange } from "./generated/QueueChange";
 export type { QueueView } from "./generated/QueueView";
