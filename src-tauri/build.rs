@@ -78,6 +78,7 @@ const COMMANDS: &[&str] = &[
     "data",
     "data_samples",
     "first_samples",
+    "conversations",
     "data_thumbnail",
     "reveal_file",
     "choose_data",

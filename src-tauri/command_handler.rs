@@ -44,6 +44,7 @@ pub fn handler() -> impl Fn(Invoke<Wry>) -> bool + Send + Sync + 'static {
         data_commands::data,
         data_commands::data_samples,
         data_commands::first_samples,
+        data_commands::conversations,
         data_commands::data_thumbnail,
         data_commands::reveal_file,
         data_commands::choose_data,

@@ -3,6 +3,7 @@
 use crate::app_state::Shell;
 use crate::augmented_samples_view::{self, DrawnView};
 use crate::commands::{Answer, config_of, status};
+use crate::conversations_view::{self, ConversationView};
 use crate::data_choices::DataChoices;
 use crate::data_page::{self, DataFile, DataSampleView, DataView};
 use crate::duplicates_view::{self, DuplicatesView};
@@ -50,6 +51,22 @@ pub async fn first_samples(
     status(shell, move |shell| {
         let read = shell.inspections.read(&inspection)?;
         first_samples::choose(found(&read)?, &read.choices)
+    })
+    .await
+}
+
+/// The first conversations of a folder as the model of these settings reads them, for the plan
+/// page; none for other data.
+#[tauri::command]
+pub async fn conversations(
+    shell: State<'_, Arc<Shell>>,
+    inspection: String,
+    settings: PlanSettings,
+) -> Answer<Vec<ConversationView>> {
+    status(shell, move |shell| {
+        let found = shell.inspections.take(&inspection, settings.seed)?;
+        let config = config_of(shell, &inspection, &settings, &found)?;
+        Ok(conversations_view::views(&found, &config)?)
     })
     .await
 }

@@ -32,6 +32,7 @@ pub use verify_checksum::RemoteFile;
 
 use listing::Listing;
 use observer::TerminalObserver;
+use runlog::format_bytes;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -89,12 +90,12 @@ pub enum HubError {
         /// Name of the hub.
         host: String,
     },
-    /// The disk has no space for a file.
+    /// The disk has no space for a file, or for all files of a repository.
     #[error(
         "{file} needs {needed}, but only {free} is free in Ebb's folder; free up space, then try again, and the download continues"
     )]
     Space {
-        /// The file.
+        /// The file or the repository.
         file: String,
         /// Size of the missing part.
         needed: String,
@@ -303,10 +304,12 @@ pub fn download(
     let listing = Listing::ask(&hub, revision)?;
     let folder = place.join(&listing.commit);
     let mut files = listing.wanted(name)?;
+    expect_space(name, &files, &folder)?;
     for file in &files {
         hub.fetch(&listing.commit, file, &folder)?;
     }
     let parts = listing.parts(name, &folder)?;
+    expect_space(name, &parts, &folder)?;
     for file in &parts {
         hub.fetch(&listing.commit, file, &folder)?;
     }
@@ -322,6 +325,25 @@ pub fn download(
     ::disk::write_atomic(&path, &text).map_err(disk(&path))?;
     observer.print(&format!("{name} was downloaded: {}", folder.display()));
     Ok(folder)
+}
+
+/// Refuses files of the repository `name` that do not fit on the disk together, before one of them
+/// is requested. `folder` may not exist yet.
+fn expect_space(name: &str, files: &[RemoteFile], folder: &Path) -> Result<(), HubError> {
+    let missing = files
+        .iter()
+        .map(|file| file.size.saturating_sub(file.there_bytes(folder)));
+    let needed = missing.fold(0, u64::saturating_add);
+    let existing = folder.ancestors().find(|place| place.is_dir());
+    match existing.map(::disk::available_bytes) {
+        Some(Ok(free)) if free < needed => Err(HubError::Space {
+            file: name.to_owned(),
+            needed: format_bytes(needed),
+            free: format_bytes(free),
+        }),
+        // A disk that gives no answer may have space.
+        _ => Ok(()),
+    }
 }
 
 /// Waits until no other process downloads into `place`: two would write to the same partial files.

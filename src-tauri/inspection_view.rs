@@ -2,18 +2,10 @@
 
 use crate::task_labels::learned;
 use crate::window_types::{ClassView, CommandError, InspectionView, SkippedView};
-use dataset::{
-    ChatTemplate, Class, ConversationEncoder, DetectedDataset, ExamplePart, ImageInspection,
-    LearnedTokens, SkippedFile, TextInspection, Tokenizer, conversation_examples,
-};
+use dataset::{Class, DetectedDataset, ImageInspection, SkippedFile, TextInspection};
 
 /// Number of skipped rows that the window lists; the terminal lists all.
 const ROWS_SHOWN: usize = 50;
-
-/// The first conversation of larger files is not shown.
-const EXAMPLE_BYTES: u64 = 64 << 20;
-/// Most characters of the first conversation that are shown.
-const EXAMPLE_CHARACTERS: usize = 400;
 
 /// The view of a folder, before it has an id, a version and a plan.
 pub fn shown(found: &DetectedDataset) -> InspectionView {
@@ -46,39 +38,6 @@ fn images(inspection: &ImageInspection) -> InspectionView {
     }
 }
 
-/// The first conversation with its learned text marked; `None` for other texts, or if reading it
-/// would take long. The model is not chosen yet, so its own template may write it differently.
-fn example(inspection: &TextInspection) -> Option<String> {
-    if !inspection.has_conversations() || inspection.bytes > EXAMPLE_BYTES {
-        return None;
-    }
-    let (bytes, template) = (Tokenizer::bytes(), Some(ChatTemplate::chatml()));
-    let embeddings = bytes.vocabulary() as u32;
-    let encoder = ConversationEncoder::new(bytes, template, LearnedTokens::Answers, embeddings);
-    let examples = conversation_examples(inspection, &encoder, 1).ok()?;
-    let found = examples.into_iter().next()?.encoded.ok()?;
-    let part = |part: &ExamplePart| {
-        let line = part.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        if part.is_learned {
-            format!("⟦{line}⟧")
-        } else {
-            line
-        }
-    };
-    let parts: Vec<String> = found.parts().iter().map(part).collect();
-    let text = parts.join(" ");
-    let shown: String = text.chars().take(EXAMPLE_CHARACTERS).collect();
-    let more = if shown.len() < text.len() { "…" } else { "" };
-    let first = if inspection.has_preferences() {
-        "The first chosen conversation"
-    } else {
-        "The first conversation"
-    };
-    Some(format!(
-        "{first}; the learned text is between ⟦ and ⟧: {shown}{more}"
-    ))
-}
-
 fn texts(inspection: &TextInspection) -> InspectionView {
     let refused = |why: &String| CommandError::new("not_trainable", why.clone());
     let rows = inspection.skipped_rows.iter().map(|rows| SkippedView {
@@ -92,7 +51,6 @@ fn texts(inspection: &TextInspection) -> InspectionView {
     )];
     notes.extend(inspection.columns.iter().map(|column| column.describe()));
     notes.extend(inspection.notes.clone());
-    notes.extend(example(inspection));
     InspectionView {
         name: inspection.name.clone(),
         path: inspection.folder.display().to_string(),

@@ -6,6 +6,7 @@ mod cli;
 mod compare_estimate;
 mod hub_download;
 mod estimate_history;
+mod example_parts;
 mod judge_run;
 mod machine_info;
 mod move_to_trash;
@@ -48,6 +49,8 @@ mod duplicates_view;
 mod augmented_samples_view;
 #[cfg(feature = "desktop")]
 mod first_samples;
+#[cfg(feature = "desktop")]
+mod conversations_view;
 #[cfg(feature = "desktop")]
 mod first_device_check;
 #[cfg(feature = "desktop")]

@@ -6,8 +6,8 @@ use crate::results_headline::headline;
 use crate::window_types::{CommandError, RunRow};
 use dataset::{ChatTemplate, Task};
 use runlog::{
-    MISSING, Run, RunConfig, Started, TaskChoice, format_bytes, format_count, format_duration,
-    format_in_unit, format_percent, format_speed,
+    AnswersRecord, MISSING, PromptAnswer, Run, RunConfig, Started, TaskChoice, format_bytes,
+    format_count, format_duration, format_in_unit, format_percent, format_speed,
 };
 use serde::Serialize;
 use std::path::Path;
@@ -46,6 +46,19 @@ pub struct ResultsView {
     pub chats: bool,
     /// Whether it started from another language model, to compare with.
     pub has_base: bool,
+    /// The answers to the prompts of the run after its evaluations, the oldest first.
+    pub answers: Vec<PromptAnswersView>,
+}
+
+/// The answers to the prompts of a run after one evaluation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, TS)]
+pub struct PromptAnswersView {
+    /// Completed steps.
+    pub step: u64,
+    /// Whether no evaluation was better.
+    pub is_best: bool,
+    /// The prompts with their answers.
+    pub answers: Vec<PromptAnswer>,
 }
 
 /// One line about a model.
@@ -195,7 +208,19 @@ pub fn view(sources: &Sources) -> ResultsView {
         judgement,
         chats: chats(task, sources.config),
         has_base: sources.config.from.is_some(),
+        answers: prompt_answers(sources.run),
     }
+}
+
+fn prompt_answers(run: &Run) -> Vec<PromptAnswersView> {
+    let best = run.figures().best_step;
+    let answers = run.answers().iter();
+    let view = |record: &AnswersRecord| PromptAnswersView {
+        step: record.step,
+        is_best: Some(record.step) == best,
+        answers: record.answers.clone(),
+    };
+    answers.map(view).collect()
 }
 
 /// Whether the model of a run can chat: it was trained on conversations, or the model that it
@@ -524,7 +549,9 @@ mod tests {
     use super::*;
     use crate::export_run::ExportView;
     use crate::try_it::{AnswersView, InputView, TryFilesView};
+    use runlog::RunEvent;
     use serde_json::json;
+    use std::collections::BTreeMap;
     use std::path::Path;
 
     #[test]
@@ -540,6 +567,30 @@ mod tests {
                 AnswersView::export_all(config)
             });
         assert_eq!(checked, Ok(()));
+    }
+
+    #[test]
+    fn the_answers_after_the_best_evaluation_are_marked() {
+        let mut run = Run::default();
+        for (step, loss) in [(10, 2.0), (20, 1.0), (30, 1.5)] {
+            run.apply(&RunEvent::Evaluation {
+                at_ms: step,
+                step,
+                epoch: 1,
+                samples: 4,
+                loss,
+                metrics: BTreeMap::new(),
+                best: loss < 2.5,
+            });
+            run.apply(&RunEvent::Answers {
+                at_ms: step,
+                step,
+                answers: vec![PromptAnswer::default()],
+            });
+        }
+        let found = prompt_answers(&run);
+        let marked: Vec<_> = found.iter().map(|it| (it.step, it.is_best)).collect();
+        assert_eq!(marked, [(10, false), (20, true), (30, false)]);
     }
 
     #[test]

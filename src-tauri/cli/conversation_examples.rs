@@ -2,17 +2,12 @@
 
 use super::failure::Failure;
 use super::output::out;
+use crate::example_parts::{EXAMPLES, learned_text, shown_parts};
 use dataset::{ConversationExample, DetectedDataset, EncodedConversation};
 use runlog::{RunConfig, format_count};
 use serde_json::{Value, json};
 use trainer::Plan;
 
-/// Number of examples.
-const EXAMPLES: usize = 3;
-/// Most characters of an example that are shown.
-const SHOWN_CHARACTERS: usize = 1_200;
-/// Most characters of one part that are shown.
-const PART_CHARACTERS: usize = 400;
 /// Marks around learned text. No chat template writes them.
 const MARKS: (&str, &str) = ("⟦", "⟧");
 
@@ -69,7 +64,7 @@ pub fn describe(examples: &[ConversationExample]) {
                 }
                 if let Some(rejected) = &example.rejected {
                     out!("    The rejected answer:");
-                    for line in answers(rejected).lines() {
+                    for line in learned_text(rejected).lines() {
                         out!("      {line}");
                     }
                 }
@@ -85,46 +80,22 @@ pub fn describe(examples: &[ConversationExample]) {
     }
 }
 
-/// The learned text of a conversation. Long texts are shortened.
-fn answers(found: &EncodedConversation) -> String {
-    let parts = found.parts().into_iter().filter(|part| part.is_learned);
-    parts.map(|part| shortened(part.text)).collect()
-}
-
 /// The text of a conversation with marks around what is learned. Long texts are shortened.
 fn marked(found: &EncodedConversation) -> String {
-    let (mut text, mut shown) = (String::new(), 0);
-    for part in found.parts() {
-        if shown >= SHOWN_CHARACTERS {
-            text.push_str(" […]");
-            break;
-        }
-        let short = shortened(part.text);
-        shown += short.chars().count();
+    let mut text = String::new();
+    for part in shown_parts(found) {
         if part.is_learned {
             // The line break after an answer is learned too, but the mark is easier to see before.
-            let line = short.trim_end_matches('\n');
+            let line = part.text.trim_end_matches('\n');
             text.push_str(MARKS.0);
             text.push_str(line);
             text.push_str(MARKS.1);
-            text.push_str(&short[line.len()..]);
+            text.push_str(&part.text[line.len()..]);
         } else {
-            text.push_str(&short);
+            text.push_str(&part.text);
         }
     }
     text
-}
-
-/// The beginning and the end of a text.
-fn shortened(text: &str) -> String {
-    let count = text.chars().count();
-    if count <= PART_CHARACTERS {
-        return text.to_owned();
-    }
-    let half = PART_CHARACTERS / 2;
-    let start: String = text.chars().take(half).collect();
-    let end: String = text.chars().skip(count - half).collect();
-    format!("{start} […] {end}")
 }
 
 /// The examples as JSON: the text, the places of learned parts in bytes, and numbers of tokens; or

@@ -115,7 +115,10 @@ impl Progress {
                 self.memory = Some(*sample);
                 self.refresh();
             }
-            RunEvent::Prediction { .. } | RunEvent::StressTest { .. } => {}
+            // The answers follow at the end.
+            RunEvent::Prediction { .. }
+            | RunEvent::StressTest { .. }
+            | RunEvent::Answers { .. } => {}
             RunEvent::Decision { .. } => self.decision(event),
             RunEvent::Evaluation { .. } => self.evaluation(event),
             RunEvent::Checkpoint {
@@ -297,6 +300,17 @@ impl Progress {
         self.print_gradients();
         if let Some(comparison) = self.run.compare_with_baseline() {
             status!("{comparison}");
+        }
+        self.print_answers();
+    }
+
+    /// Prints what the best evaluated weights answer to the prompts of the run, one line each.
+    fn print_answers(&self) {
+        if let Some(best) = self.run.best_answers() {
+            status!("Answers at step {}:", format_count(best.step));
+        }
+        for line in self.run.describe_answers() {
+            status!("  {line}");
         }
     }
 

@@ -46,6 +46,7 @@ fn as_json(folder: &RunFolder, run: &Run) -> Result<Value, Failure> {
         "changes": run.marks(),
         "predictions": run.predictions(),
         "baseline": run.baseline(),
+        "answers": run.answers(),
         "machines": run.machines(),
         "exchange_fraction": run.exchange_fraction(),
         "crash_report": crash_report,
@@ -90,6 +91,7 @@ fn write(folder: &RunFolder, run: &Run) {
     section("Your note", own.text.lines().map(str::to_owned));
     section("Measures", describe_run_metrics(run).into_iter());
     section("Baseline", baseline(run).into_iter());
+    section(&answers_title(run), run.describe_answers().into_iter());
     section("Machines", machines(folder, run).into_iter());
     section("Changes of the machines", group_changes(run).into_iter());
     section("The last two minutes", run.last_minutes().iter().cloned());
@@ -116,6 +118,12 @@ fn baseline(run: &Run) -> Vec<String> {
         .into_iter()
         .chain(run.compare_with_baseline())
         .collect()
+}
+
+/// The title above the answers to the prompts of the run: "Answers at step 1,200".
+fn answers_title(run: &Run) -> String {
+    let step = run.best_answers().map_or(0, |best| best.step);
+    format!("Answers at step {}", format_count(step))
 }
 
 /// What changed among the machines.

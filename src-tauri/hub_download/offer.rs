@@ -5,7 +5,7 @@
 use super::fetch::Hub;
 use super::listing::Listing;
 use super::{Access, HubError, NEWEST, Observer, RemoteFile, Repository, disk, lock};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Folder without weights, beside those of the commits.
@@ -95,7 +95,7 @@ pub fn look_up(
     let folder = place.join(&listing.commit);
     Ok(Offer {
         bytes: files.iter().map(|file| file.size).sum(),
-        there_bytes: files.iter().map(|file| there(file, &folder)).sum(),
+        there_bytes: files.iter().map(|file| file.there_bytes(&folder)).sum(),
         free_bytes: ::disk::available_bytes(&place).ok(),
         commit: listing.commit,
         licence: listing.licence,
@@ -117,15 +117,6 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), HubError> {
     let parent = path.parent().unwrap_or(path);
     ::disk::create_dir_all(parent).map_err(disk(parent))?;
     ::disk::write(path, bytes).map_err(disk(path))
-}
-
-/// Bytes of a file that were downloaded before.
-fn there(file: &RemoteFile, folder: &Path) -> u64 {
-    let path = folder.join(&file.path);
-    let size = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
-    size(&path)
-        .max(size(&path.with_added_extension("part")))
-        .min(file.size)
 }
 
 /// The length and the list of tensors at the start of a file of weights. A list that is too long is
@@ -153,6 +144,7 @@ mod tests {
     use super::*;
     use crate::hub_download::test_hub::{COMMIT, Ignore, TestHub};
     use crate::hub_download::{at_hand, download};
+    use std::fs;
 
     #[test]
     fn an_offer_has_everything_but_the_values() {

@@ -30,6 +30,15 @@ pub enum Sum {
 }
 
 impl RemoteFile {
+    /// Bytes of it that were downloaded into `folder` before.
+    pub fn there_bytes(&self, folder: &Path) -> u64 {
+        let path = folder.join(&self.path);
+        let size = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
+        size(&path)
+            .max(size(&path.with_added_extension("part")))
+            .min(self.size)
+    }
+
     /// Compares the file at `path` with the expected size and checksum.
     ///
     /// # Errors

@@ -88,7 +88,7 @@ impl LanguageModels {
         if !is_base {
             return Ok(ChatModel::from_run(&self.run, device, Some(&check), None)?);
         }
-        let base = ChatModel::from_run_base(&self.run, device, Some(&check))?;
+        let base = ChatModel::from_run_base(&self.run, device, Some(&check), None)?;
         base.ok_or_else(|| {
             let why = "This run started from random weights, so there is no model to compare with.";
             CommandError::new("failed", why)

@@ -47,6 +47,45 @@ fn a_run_answers_in_turns_with_what_it_learned() {
 }
 
 #[test]
+fn a_run_answers_beside_the_model_that_it_started_from() {
+    let home = chats();
+    let answers = |line: &str, input: &str| {
+        let line = format!("chat {line} --temperature 0 --tokens 12");
+        home.run_with_input(&line, input).expect_code(0).out
+    };
+    let (first, second) = ("What is 3 plus 0?\n", "Sure?\n");
+    let both = format!("{first}/reset\n{second}");
+    for (folder, options) in [("adapted", "--adapter 4"), ("whole", "--train-only all")] {
+        let line = format!(
+            "{{chats.jsonl}} --from {{model}} {options} --learning-rate 0.01 --steps 60 --out {{{folder}}}"
+        );
+        home.train(&line).expect_code(0);
+        let runs = runlog::RunStore::open(home.path(folder)).list();
+        let run = runs.expect("one run")[0].path.display().to_string();
+        let expected = |trained: &str, base: &str| -> String {
+            let one = |message: &str| {
+                let after = answers(&run, message);
+                let before = answers("{model}", message);
+                assert_ne!(after, before, "it has learned something");
+                format!("{trained}:\n{after}{base}:\n{before}")
+            };
+            one(first) + &one(second)
+        };
+        let compared = answers(&format!("{run} --compare"), &both);
+        let beside = expected("After training", "Before training");
+        assert_eq!(compared, beside, "{options}");
+        let named = answers(&format!("{run} --compare {{model}}"), &both);
+        let model = home.path("model").display().to_string();
+        assert_eq!(named, expected(&run, &model), "{options}");
+    }
+    let error = home.run("chat {model} --compare").expect_code(2).err;
+    assert!(error.contains("--compare MODEL"), "{error}");
+    home.train("{chats.jsonl} --steps 2").expect_code(0);
+    let error = home.run("chat chats.jsonl --compare").expect_code(2).err;
+    assert!(error.contains("started from random weights"), "{error}");
+}
+
+#[test]
 fn a_model_folder_answers_the_same_for_the_same_seed() {
     let home = chats();
     let chat = |options: &str| {

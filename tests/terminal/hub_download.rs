@@ -534,10 +534,37 @@ fn a_file_that_does_not_fit_on_the_disk_is_not_begun() {
     hub.change(|state| state.size = Some(1 << 60));
     let refused = hub.run(&home, TRAIN).expect_code(1);
     assert!(
-        refused.err.contains("model.safetensors needs") && refused.err.contains("free up space"),
+        refused.err.contains("tiny/vit needs") && refused.err.contains("free up space"),
         "{refused:?}"
     );
     assert_eq!(hub.ranges(), [], "the weights were not requested");
+}
+
+/// Each part of the weights would fit alone.
+#[test]
+fn parts_that_do_not_fit_on_the_disk_together_are_not_begun() {
+    let (hub, home) = (Hub::open(), birds());
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let fixture = here.join("crates/models/tests/fixtures/published/gpt2-sharded");
+    let entries = fs::read_dir(fixture)
+        .expect("the fixture is there")
+        .flatten();
+    let read = |path: PathBuf| fs::read(path).expect("it can be read");
+    let files = entries.map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        (name, read(entry.path()))
+    });
+    let files: BTreeMap<String, Vec<u8>> = files.collect();
+    let parts = files.keys().filter(|name| name.ends_with(".safetensors"));
+    assert_eq!(parts.count(), 3);
+    let free = disk::available_bytes(&home.path("birds")).expect("the disk answers");
+    hub.change(|state| (state.files, state.size) = (files, Some(free / 2)));
+    let refused = hub.run(&home, TRAIN).expect_code(1);
+    assert!(
+        refused.err.contains("tiny/vit needs") && refused.err.contains("free up space"),
+        "{refused:?}"
+    );
+    assert_eq!(hub.ranges(), [], "no part was requested");
 }
 
 #[test]

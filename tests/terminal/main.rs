@@ -37,6 +37,7 @@ mod plan;
 mod preferences;
 mod predict_and_evaluate;
 mod presets;
+mod prompts;
 mod pressure_invariance;
 mod process_limits;
 mod questions;

@@ -470,6 +470,20 @@ test("chats with a language model, and asks it questions", async ({ page }) => {
   await expect(page.locator("#questions-table")).toContainText("95.0 %");
 });
 
+test("compares the answers to the prompts of a run over time", async ({ page }) => {
+  await open(page, "/?results=chat&prompts#/results/r3");
+  await choose(page, "#show-prompts");
+  await expect(page.locator("#prompt-answers")).toContainText("After step 1,440, the best evaluation");
+  await choose(page, "#answers-first");
+  await expect(page.locator("#prompt-answers")).toContainText("7/7/2026 is a date.");
+  await tabTo(page, page.locator("#answers-step"));
+  await page.keyboard.press("ArrowRight");
+  await expect(page.locator("#prompt-answers [role=status]")).toHaveText("After step 960");
+  await page.keyboard.press("End");
+  await expect(page.locator("#answers-last")).toHaveAttribute("aria-pressed", "true");
+  await expect(page.locator("#prompt-answers dd").first()).toHaveText("The seventh of July, two thousand and twenty-six.");
+});
+
 test("says why the camera does not open", async ({ page }) => {
   await withCamera(page, "NotAllowedError");
   await open(page, results);

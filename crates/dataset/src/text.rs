@@ -47,7 +47,9 @@ mod conversation_examples;
 mod length_buckets;
 
 pub use conversation_encoder::{ConversationEncoder, EncodedConversation, LearnedTokens};
-pub use conversation_examples::{ConversationExample, ExamplePart, conversation_examples};
+pub use conversation_examples::{
+    ConversationExample, ExamplePart, conversation_examples, first_prompts,
+};
 pub use conversation_windows::{
     ConversationCounts, ConversationWindows, NOT_LEARNED, WindowOptions,
 };

@@ -210,6 +210,17 @@ pub enum RunEvent {
         /// True if this is the best evaluation of the run so far.
         best: bool,
     },
+    /// A language model answered the prompts of its run after an evaluation, always with the most
+    /// probable token. Missing in runs of early versions.
+    Answers {
+        /// Milliseconds on the run's clock.
+        at_ms: u64,
+        /// Completed optimizer steps.
+        step: u64,
+        /// The prompts with their answers. Prompts that were not answered, because the run was
+        /// stopped or memory was short, are missing.
+        answers: Vec<PromptAnswer>,
+    },
     /// A checkpoint was written, synced and renamed into place.
     Checkpoint {
         /// Milliseconds on the run's clock.
@@ -503,6 +514,18 @@ impl MemoryPeak {
     }
 }
 
+/// A prompt of a run with an answer of its model.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, TS)]
+pub struct PromptAnswer {
+    /// What the model was asked.
+    pub prompt: String,
+    /// What it answered.
+    pub answer: String,
+    /// Whether the answer ends because it has the most tokens, because answering took too long, or
+    /// because memory was short.
+    pub is_cut: bool,
+}
+
 fn is_zero(value: &u64) -> bool {
     *value == 0
 }
@@ -562,6 +585,7 @@ impl RunEvent {
             | RunEvent::Prediction { at_ms, .. }
             | RunEvent::Step { at_ms, .. }
             | RunEvent::Evaluation { at_ms, .. }
+            | RunEvent::Answers { at_ms, .. }
             | RunEvent::Checkpoint { at_ms, .. }
             | RunEvent::Skipped { at_ms, .. }
             | RunEvent::Warning { at_ms, .. }

@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The kinds of events in this version. Other kinds come from a later version and are skipped.
-const KINDS: [&str; 19] = [
+const KINDS: [&str; 20] = [
     "started",
     "device_check",
     "baseline",
@@ -21,6 +21,7 @@ const KINDS: [&str; 19] = [
     "prediction",
     "step",
     "evaluation",
+    "answers",
     "checkpoint",
     "skipped",
     "warning",

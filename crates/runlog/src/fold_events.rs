@@ -3,13 +3,14 @@
 //! comes in as `at_ms`.
 
 use crate::crash_report::CrashReport;
-use crate::event::{FULL_SPEED, MemoryLimits, RESTS, RunEvent, Started, StopReason};
+use crate::event::{FULL_SPEED, MemoryLimits, PromptAnswer, RESTS, RunEvent, Started, StopReason};
 use crate::group_view::Machines;
 use crate::level_spans::LevelSpans;
 use crate::live_state::{LiveState, MEMORY_COLUMNS, memory_values};
 use crate::non_finite_gradients::NonFiniteGradients;
 use crate::records::{
-    BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord, best_evaluation,
+    AnswersRecord, BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord,
+    best_evaluation,
 };
 use crate::run_view::{Figures, Mark, RunStatus, StatusLine, StressTestSpan};
 use crate::status_text::{self, StatusText};
@@ -21,6 +22,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Largest number of warnings and skipped files in memory.
 const MAX_NOTES: usize = 20;
+/// Largest number of evaluations whose answers are in memory.
+const MAX_ANSWERS: usize = 200;
 
 /// A run, folded from its events so far.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +48,8 @@ pub struct Run {
     pub(crate) rest_reason: Option<String>,
     pub(crate) baseline: Option<BaselineRecord>,
     pub(crate) evaluations: Vec<EvaluationRecord>,
+    /// The answers to the prompts of the run; see [`MAX_ANSWERS`].
+    pub(crate) answers: Vec<AnswersRecord>,
     pub(crate) checkpoints: Vec<CheckpointRecord>,
     pub(crate) predictions: Vec<PredictionRecord>,
     /// The memory limits of the config, once the user has changed them.
@@ -90,6 +95,7 @@ impl Run {
             }
             RunEvent::Step { .. } => self.apply_step(event),
             RunEvent::Evaluation { .. } => self.apply_evaluation(event),
+            RunEvent::Answers { step, answers, .. } => self.apply_answers(*step, answers),
             RunEvent::Checkpoint { .. } => self.apply_checkpoint(event),
             RunEvent::Skipped {
                 step,
@@ -429,6 +435,24 @@ impl Run {
         self.update_held_out_figures();
     }
 
+    /// Adds the answers after an evaluation. Of very many, every second one is forgotten, except
+    /// those of the best evaluation.
+    fn apply_answers(&mut self, step: u64, answers: &[PromptAnswer]) {
+        self.answers.retain(|record| record.step < step);
+        if self.answers.len() >= MAX_ANSWERS {
+            let best = best_evaluation(&self.evaluations).map(|best| best.step);
+            let mut place = 0;
+            self.answers.retain(|record| {
+                place += 1;
+                place % 2 == 1 || Some(record.step) == best
+            });
+        }
+        self.answers.push(AnswersRecord {
+            step,
+            answers: answers.to_vec(),
+        });
+    }
+
     fn apply_checkpoint(&mut self, event: &RunEvent) {
         let RunEvent::Checkpoint {
             at_ms,
@@ -482,6 +506,7 @@ impl Run {
         self.steps.truncate_after(step);
         self.evaluations
             .retain(|evaluation| evaluation.step <= step);
+        self.answers.retain(|record| record.step <= step);
         self.checkpoints
             .retain(|checkpoint| checkpoint.step <= step);
         self.predictions

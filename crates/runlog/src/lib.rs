@@ -114,8 +114,8 @@ pub use curves_csv::curves_csv;
 pub use drawn_report::{report, report_pages, report_pdf};
 pub use error::RunlogError;
 pub use event::{
-    CheckpointReason, FULL_SPEED, MemoryLimits, MemoryPeak, NonFiniteGradient, RESTS, RunEvent,
-    Started, StopReason,
+    CheckpointReason, FULL_SPEED, MemoryLimits, MemoryPeak, NonFiniteGradient, PromptAnswer, RESTS,
+    RunEvent, Started, StopReason,
 };
 pub use event_file::{EventReader, EventWriter, Tail, read_events};
 pub use fold_events::Run;
@@ -125,7 +125,7 @@ pub use metric_text::{describe_run_metrics, format_metrics, headline_metric, is_
 pub use notes::RunNotes;
 pub use preset::{preset, preset_measurement, preset_name, preset_names, preset_purpose};
 pub use quantize::Quantize;
-pub use records::{BaselineRecord, PredictionRecord};
+pub use records::{AnswersRecord, BaselineRecord, PredictionRecord};
 pub use run_archive::{ExportedRun, ImportedRun};
 pub use run_folder::{Claim, RunFolder, SavedCheckpoint};
 pub use run_index::ListedRun;

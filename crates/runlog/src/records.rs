@@ -1,6 +1,6 @@
 //! Records of a run: its baseline, evaluations, checkpoints and predictions. Plain values.
 
-use crate::event::RunEvent;
+use crate::event::{PromptAnswer, RunEvent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -36,6 +36,15 @@ pub struct EvaluationRecord {
     pub accuracy: Option<f64>,
     /// All metrics beside the loss, by name.
     pub metrics: BTreeMap<String, f64>,
+}
+
+/// The answers to the prompts of a run after one evaluation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AnswersRecord {
+    /// Completed optimizer steps.
+    pub step: u64,
+    /// The prompts with their answers.
+    pub answers: Vec<PromptAnswer>,
 }
 
 /// One checkpoint. It may have been removed from the disk since.

@@ -3,17 +3,23 @@
 
 use crate::amounts::{format_count, format_duration, format_percent};
 use crate::baseline_text::{Accuracies, MixtureAccuracy, compare_with_baseline};
-use crate::event::{MemoryLimits, Started, StopReason};
+use crate::event::{MemoryLimits, PromptAnswer, Started, StopReason};
 use crate::fold_events::Run;
 use crate::group_view::{GroupView, RankView};
 use crate::metric_text::headline_metric;
-use crate::records::{self, BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord};
+use crate::records::{
+    self, AnswersRecord, BaselineRecord, CheckpointRecord, EvaluationRecord, PredictionRecord,
+};
 use crate::run_view::{Figures, Mark, RunStatus, StatusLine};
 
 /// Code of an error of a run whose smallest micro-batch does not fit into memory.
 const OUT_OF_MEMORY: &str = "out_of_memory";
 /// A run with fewer steps has no median speed.
 const MIN_SPEEDS: usize = 3;
+/// Characters of a prompt that a line shows.
+const SHOWN_PROMPT: usize = 60;
+/// Characters of an answer that a line shows.
+const SHOWN_ANSWER: usize = 120;
 
 impl Run {
     /// The run's head, once it has started.
@@ -116,6 +122,37 @@ impl Run {
     /// Evaluations, oldest first.
     pub fn evaluations(&self) -> &[EvaluationRecord] {
         &self.evaluations
+    }
+
+    /// The answers to the prompts of the run after its evaluations, oldest first. Of a run with
+    /// very many evaluations, some are missing.
+    pub fn answers(&self) -> &[AnswersRecord] {
+        &self.answers
+    }
+
+    /// The answers after the best evaluation, or the newest ones if those are missing; `None` if
+    /// the run has no answers.
+    pub fn best_answers(&self) -> Option<&AnswersRecord> {
+        let best = self.figures.best_step;
+        let found = self
+            .answers
+            .iter()
+            .rfind(|record| Some(record.step) == best);
+        found.or(self.answers.last())
+    }
+
+    /// The answers after the best evaluation, one line for each prompt: `"Who are you?" "I am
+    /// …"`. Long texts are cut.
+    pub fn describe_answers(&self) -> Vec<String> {
+        let best = self.best_answers();
+        let answers = best.map_or(&[][..], |best| &best.answers);
+        let line = |found: &PromptAnswer| {
+            let (prompt, _) = one_line(&found.prompt, SHOWN_PROMPT);
+            let (answer, is_long) = one_line(&found.answer, SHOWN_ANSWER);
+            let more = if found.is_cut && !is_long { "…" } else { "" };
+            format!("\"{prompt}\" \"{answer}{more}\"")
+        };
+        answers.iter().map(line).collect()
     }
 
     /// Checkpoints, oldest first. Some may have been removed from the disk since.
@@ -222,10 +259,41 @@ impl Run {
     }
 }
 
+/// A text in one line, cut after `most` characters, and whether it was cut.
+fn one_line(text: &str, most: usize) -> (String, bool) {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match words.char_indices().nth(most) {
+        Some((end, _)) => (format!("{}…", &words[..end]), true),
+        None => (words, false),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::event::RunEvent;
+
+    #[test]
+    fn answers_are_described_in_one_line_each() {
+        let answer = |prompt: &str, answer: &str, is_cut| PromptAnswer {
+            prompt: prompt.to_owned(),
+            answer: answer.to_owned(),
+            is_cut,
+        };
+        let mut run = Run::default();
+        assert!(run.describe_answers().is_empty());
+        run.apply(&RunEvent::Answers {
+            at_ms: 1,
+            step: 5,
+            answers: vec![
+                answer("Who are\nyou?", " I am\n\na model", true),
+                answer(&"a".repeat(61), &"ü".repeat(121), true),
+            ],
+        });
+        let long = format!("\"{}…\" \"{}…\"", "a".repeat(60), "ü".repeat(120));
+        let short = "\"Who are you?\" \"I am a model…\"".to_owned();
+        assert_eq!(run.describe_answers(), [short, long]);
+    }
 
     #[test]
     fn wall_clock_time_includes_the_break_between_lives() {

@@ -361,6 +361,9 @@ settings! {
     keep_checkpoints: u32 = { Allowed::Integer(1, 10_000), Run, flag: "keep" "K", default: "2" };
     /// Also keep every Nth checkpoint
     keep_every: u64 = { Allowed::Integer(1, 1_000_000), Run, flag: "keep-every" "N", default: "no additional checkpoints" };
+    /// Text file with one prompt per line, which a language model answers at each evaluation, or 0
+    /// for no prompts. Ebb shows how the answers change during the training
+    prompts: PathBuf = { Allowed::Path, Run, flag: "prompts" "FILE|0", default: "the first messages of 3 held-out conversations" };
     /// Number of epochs between two evaluations
     evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "depends on the length of an epoch" };
 }

@@ -71,6 +71,7 @@ mod gradient_accumulation;
 mod export_inputs;
 mod optimizer;
 mod outer_step;
+mod prompt_choice;
 pub mod pretrained;
 mod skipped_steps;
 mod train_state;

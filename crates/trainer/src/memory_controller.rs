@@ -505,6 +505,20 @@ impl MemoryController {
         Ok(())
     }
 
+    /// Starts to watch work that is no micro-batch, until [`MemoryController::discard`]: its cancel
+    /// flag is raised if memory becomes critical. Nothing is measured. Returns false, and watches
+    /// nothing, if memory is critical already.
+    pub fn watch(&mut self) -> bool {
+        if self.level() == Level::Critical {
+            return false;
+        }
+        self.decided = None;
+        keep_awake::set(Activity::Computes);
+        self.cancel.store(false, Ordering::Relaxed);
+        self.monitor.watch(self.policy.clone(), self.state.clone());
+        true
+    }
+
     /// Records how the running micro-batch ended. The memory model learns from it.
     pub fn record(&mut self, outcome: Outcome) {
         let cancelled = self.monitor.unwatch();

@@ -2,6 +2,7 @@
 //! [`models::Pretrained`].
 
 use crate::error::{Result, TrainError};
+use crate::prompt_choice::copy_in;
 use crate::task_conversion::{model_task, network_task};
 use dataset::{Task, Tokenizer};
 use models::hub_format::TrainedLayers;
@@ -74,12 +75,17 @@ pub(crate) fn bits_of(quantize: Quantize) -> Bits {
     }
 }
 
-/// The config of a run, whose pretrained weights are its own copy, checked.
+/// The config of a run, whose pretrained weights and prompts are its own copies. The weights are
+/// checked.
 ///
 /// # Errors
 /// The run has no config, or its copy is damaged.
 pub(crate) fn config_of(run: &RunFolder) -> Result<RunConfig> {
     let config = without_unused(run.config()?);
+    let config = RunConfig {
+        prompts: copy_in(run).or(config.prompts),
+        ..config
+    };
     if config.from.is_none() {
         return Ok(config);
     }

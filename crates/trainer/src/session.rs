@@ -15,7 +15,7 @@ mod training_device;
 
 use crate::branch_weights::BranchWeights;
 use crate::checkpoint::{self, Loaded, RunState};
-use crate::data::{EvalLoader, PrefetchOptions, TrainLoader};
+use crate::data::{EvalLoader, PrefetchOptions, PromptSet, TrainLoader};
 use crate::error::{Result, TrainError, loss_of};
 use crate::event_log::{DecisionRecord, EventLog, Observer};
 use crate::gradient_accumulation::AccumulatedBatch;
@@ -42,6 +42,7 @@ use pressure::{Action, Decision, Level, MemorySample, Moments, Phase, PowerPolic
 use runlog::{CheckpointReason, Claim, RunEvent, RunFolder, StepProgress};
 use saving::{Saving, Snapshot};
 use start_warnings::Warning;
+use std::sync::Arc;
 use step_timer::StepTimer;
 use tape::Parameters;
 use tape::device::{confirm, with_autorelease_pool};
@@ -76,6 +77,8 @@ pub struct Session<'a, T: Task> {
     step_samples: usize,
     /// Bytes of the held-out texts; 0 for other data.
     pub(crate) held_out_bytes: u64,
+    /// What the model is asked after each evaluation, if anything.
+    pub(crate) prompts: Option<Arc<PromptSet>>,
     /// Why a lack of memory or disk space ended the run.
     pub(crate) shortage: Option<String>,
     power: PowerMonitor,
@@ -210,6 +213,7 @@ impl<'a, T: Task> Session<'a, T> {
             step_samples: 0,
             estimated_peak_bytes: context.estimated_peak_bytes,
             held_out_bytes: T::held_out_bytes(data),
+            prompts: None,
             shortage: None,
             _claim: claim,
         })

@@ -43,7 +43,7 @@ pub(crate) use text_baseline::{evaluate as evaluate_text_baseline, scores_of_tex
 pub use texts::TextTask;
 pub use token_compression::{CompressionTask, Sequence};
 
-use crate::data::{BaselineScores, EvalLoader, PrefetchOptions, TrainLoader};
+use crate::data::{BaselineScores, EvalLoader, PrefetchOptions, PromptSet, TrainLoader};
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
 use crate::preparation::Preparation;
@@ -96,6 +96,19 @@ pub trait Task: Sized {
     /// documents.
     fn held_out_bytes(_data: &Self::Data) -> u64 {
         0
+    }
+
+    /// The prompts that the model answers after each evaluation; `None` if there are none.
+    ///
+    /// # Errors
+    /// The prompts that the user chose cannot be read, or the model cannot read them. A file of the
+    /// dataset has changed since the inspection.
+    fn prompts(
+        _plan: &Plan,
+        _found: &DetectedDataset,
+        _run: &RunFolder,
+    ) -> Result<Option<PromptSet>> {
+        Ok(None)
     }
 
     /// A warning about samples that are longer than the model reads.

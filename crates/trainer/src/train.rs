@@ -2,6 +2,7 @@
 //! controller for a size and accumulates gradients. A complete effective batch is one optimizer
 //! step, followed by an evaluation and a checkpoint if they are due.
 
+mod answer_prompts;
 mod train_baseline;
 mod evaluate;
 mod stop_run;
@@ -15,13 +16,14 @@ mod suspend;
 
 use crate::branch_weights::BranchWeights;
 use crate::checkpoint;
-use crate::data::learn_vocabulary;
+use crate::data::{PromptSet, learn_vocabulary};
 use crate::error::{Result, TrainError};
 use crate::event_log::Observer;
 use crate::gradient_accumulation::{AccumulatedBatch, EffectiveBatch};
 use crate::plan::{LengthChange, Plan, RunLength};
 use crate::preparation::Preparation;
 use crate::pretrained;
+use crate::prompt_choice::PromptChoice;
 use crate::run_context::{RunContext, RunOutcome};
 use crate::run_group::{RunGroup, share_run};
 use crate::sample_manifest::{self, RunDataset};
@@ -74,6 +76,7 @@ pub(crate) fn start_from(
     let claim = run.claim()?;
     share_cores(&mut plan, &context.group);
     run.write_config(&plan.config)?;
+    PromptChoice::from_config(&plan.config)?.save(run)?;
     sample_manifest::write(run, &found)?;
     if let Some(pretrained) = &plan.pretrained {
         plan.pretrained = Some(Arc::new(pretrained.copy_into(&run.path)?));
@@ -88,7 +91,9 @@ pub(crate) fn start_from(
             let plan = with_sample_counts::<T>(plan, &data);
             run.write_config(&plan.config)?;
             agree_on_run(&context.group, &plan, &found, run)?;
+            let prompts = prompts::<T>(&context.group, &plan, &found, run)?;
             let mut session = Session::<T>::start(&plan, &data, branch, run, claim, context, observer)?;
+            session.prompts = prompts;
             if session.group.keeps_run() {
                 train_baseline(&mut session, &found)?;
             }
@@ -133,7 +138,9 @@ pub fn resume_to(
             let plan = with_sample_counts::<T>(plan, &data);
             let (plan, change) = with_length(plan, length, run)?;
             agree_on_run(&context.group, &plan, &found, run)?;
+            let prompts = prompts::<T>(&context.group, &plan, &found, run)?;
             let mut session = Session::<T>::resume(&plan, &data, run, claim, context, observer)?;
+            session.prompts = prompts;
             if !session.group.keeps_run() {
                 return train(session);
             }
@@ -147,6 +154,19 @@ pub fn resume_to(
             train(session)
         })
     })
+}
+
+/// The prompts that this process answers after evaluations: in a group, rank 0 alone evaluates.
+fn prompts<T: Task>(
+    group: &RunGroup,
+    plan: &Plan,
+    found: &DetectedDataset,
+    run: &RunFolder,
+) -> Result<Option<Arc<PromptSet>>> {
+    if !group.keeps_run() || plan.held_out_samples == 0 {
+        return Ok(None);
+    }
+    Ok(T::prompts(plan, found, run)?.map(Arc::new))
 }
 
 /// Shares the cores of a machine among its ranks, unless the user has set the number of threads.

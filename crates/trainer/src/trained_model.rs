@@ -22,11 +22,12 @@ mod texts;
 
 pub use chat::ChatModel;
 pub use compress::CompressedText;
+pub(crate) use generate::{Generator, TextEnd};
 pub use generation_options::GenerationOptions;
 pub use questions::QuestionModel;
 
 use crate::checkpoint::{self, OptimizerState, RunState};
-use crate::data::{EvalLoader, TOKENIZER};
+use crate::data::{EvalLoader, saved_tokenizer};
 use crate::device_check::checked_device;
 use crate::error::{Result, TrainError};
 use crate::export_inputs;
@@ -215,13 +216,7 @@ impl TrainedModel {
         with_autorelease_pool(|| {
             checkpoint::load(&loaded, &mut train_state, OptimizerState::Skip)
         })?;
-        let tokenizer = match (&plan.pretrained, plan.learned_vocabulary()) {
-            (Some(pretrained), _) if plan.task() != Task::ImageClassification => {
-                crate::pretrained::tokenizer(pretrained)?
-            }
-            (None, Some(_)) => Tokenizer::load(&run.path.join(TOKENIZER))?,
-            (Some(_), _) | (None, None) => Tokenizer::bytes(),
-        };
+        let tokenizer = saved_tokenizer(&plan, run)?;
         Ok(TrainedModel {
             mixed_baseline: MixedBaseline::load(&run.path, &plan, &loaded.state)?,
             seen_files: SeenFiles::from_dataset(&found),

@@ -84,6 +84,9 @@ pub struct Generate {
 pub struct Chat {
     #[command(flatten)]
     pub model: ChatModelChoice,
+    /// Also print the answers of the model that the run started from, or of another run or model
+    #[arg(long, value_name = "RUN|MODEL", num_args = 0..=1)]
+    pub compare: Option<Option<String>>,
     /// System prompt: what the model should know or follow in the whole conversation
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,

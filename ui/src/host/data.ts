@@ -1,6 +1,6 @@
 // What the data page asks of the program. It is apart from the other requests, so that it is loaded
 // with the page.
-import type { DataChoices, DataFile, DataSampleView, DataView, DrawnView, DuplicatesView, FirstSampleView, PlanSettings } from "../types";
+import type { ConversationView, DataChoices, DataFile, DataSampleView, DataView, DrawnView, DuplicatesView, FirstSampleView, PlanSettings } from "../types";
 import { invoke } from "./tauri";
 
 export interface DataHost {
@@ -9,6 +9,8 @@ export interface DataHost {
   samples(inspection: string, cls: number, from: number, count: number): Promise<DataSampleView[]>;
   /** Up to eight images or three texts of different classes. */
   firstSamples(inspection: string): Promise<FirstSampleView[]>;
+  /** The first conversations as the model of these settings reads them; none for other data. */
+  conversations(inspection: string, settings: PlanSettings): Promise<ConversationView[]>;
   /** A JPEG. */
   thumbnail(inspection: string, sample: number): Promise<ArrayBuffer>;
   /** Shows a file in the file manager. */
@@ -27,6 +29,7 @@ const app: DataHost = {
   data: (inspection) => invoke("data", { inspection }),
   samples: (inspection, cls, from, count) => invoke("data_samples", { inspection, class: cls, from, count }),
   firstSamples: (inspection) => invoke("first_samples", { inspection }),
+  conversations: (inspection, settings) => invoke("conversations", { inspection, settings }),
   thumbnail: (inspection, sample) => invoke("data_thumbnail", { inspection, sample }),
   reveal: (inspection, file) => invoke("reveal_file", { inspection, file }),
   choose: (inspection, choices) => invoke("choose_data", { inspection, choices }),

@@ -7,7 +7,7 @@
 import type { DeviceCheckView, MachineView, PullHeader, RunRequest, RunStatus, StatusLine } from "../types";
 import { pack, unpack } from "../unpackPull";
 import { toCommandError, type Host } from "./host";
-import { table, texts } from "./replay/textAndTableInspections";
+import { chats, table, texts } from "./replay/textAndTableInspections";
 import { changeLimits } from "./replay/limits";
 import { machineArrays, machines } from "./replay/machines";
 import { enqueue, queued } from "./replay/queue";
@@ -185,10 +185,10 @@ export const host: Host = {
   inspection: async (id, seen) => {
     if (seen === 1) return null;
     if (id === "reading") return { ...inspection, id, reading: true, plans: [], skipped: [], notes: [], samples: 600, files_seen: 602 };
-    return { refused, texts, table }[id] ?? inspection;
+    return { refused, texts, table, chats }[id] ?? inspection;
   },
   planWith: async (_inspection, _weights, trains) => planWith(trains ?? "all"),
-  estimate: async (id, { from, trains, resolution }) => (query.has("large") ? { ...tooLarge, recovery: stepsOfPlan } : { ...estimate, cut_texts: id === "texts" && resolution < 256 ? 412 : 0, learning_rate: (from ? planWith(trains) : ({ texts, table }[id] ?? inspection).plans[0]!).settings.learning_rate }),
+  estimate: async (id, { from, trains, resolution }) => (query.has("large") ? { ...tooLarge, recovery: stepsOfPlan } : { ...estimate, cut_texts: id === "texts" && resolution < 256 ? 412 : 0, learning_rate: (from ? planWith(trains) : ({ texts, table, chats }[id] ?? inspection).plans[0]!).settings.learning_rate }),
   epochSeconds: async (_inspection, _settings, microBatch) => (query.has("gpu") ? null : microBatch === 1 ? 54 : 48),
   train: async () => {
     if (query.has("refuse")) throw { code: "busy", message: "Another run is training. Stop it first, then train this folder." };

@@ -3,6 +3,7 @@
 use super::conversation_encoder::{ConversationEncoder, EncodedConversation};
 use super::read_samples::read_chosen;
 use super::text_inspection::TextInspection;
+use crate::chat::first_prompt;
 use crate::error::DatasetError;
 use crate::types::Split;
 
@@ -79,4 +80,28 @@ pub fn conversation_examples(
         Ok(())
     })?;
     Ok(examples)
+}
+
+/// What the user says first in the first `conversations` conversations of a split, each text once.
+///
+/// # Errors
+/// A file is missing or has changed since the inspection.
+pub fn first_prompts(
+    found: &TextInspection,
+    split: Split,
+    conversations: usize,
+) -> Result<Vec<String>, DatasetError> {
+    let samples = found.samples.iter().enumerate();
+    let of_split = samples.filter(|(_, sample)| sample.split == split);
+    let chosen: Vec<usize> = of_split
+        .map(|(index, _)| index)
+        .take(conversations)
+        .collect();
+    let mut prompts: Vec<String> = Vec::new();
+    read_chosen(found, &chosen, &mut |_, text| {
+        let prompt = first_prompt(text).filter(|prompt| !prompts.contains(prompt));
+        prompts.extend(prompt);
+        Ok(())
+    })?;
+    Ok(prompts)
 }

@@ -2,8 +2,8 @@
 
 use disk::simulated::{Fault, SimulatedDisk};
 use runlog::{
-    EventReader, EventWriter, NonFiniteGradient, RunEvent, RunFolder, Started, StopReason, Tail,
-    read_events,
+    EventReader, EventWriter, NonFiniteGradient, PromptAnswer, RunEvent, RunFolder, Started,
+    StopReason, Tail, read_events,
 };
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -68,6 +68,15 @@ fn events_round_trip() {
             metrics: BTreeMap::from([("accuracy".to_owned(), 0.875)]),
         },
         step(1, 2.5),
+        RunEvent::Answers {
+            at_ms: 1_500,
+            step: 1,
+            answers: vec![PromptAnswer {
+                prompt: "Who are\nyou?".into(),
+                answer: "I am \"x\"".into(),
+                is_cut: true,
+            }],
+        },
         step(2, f64::INFINITY),
         RunEvent::Stopped {
             at_ms: 3000,

@@ -2,7 +2,7 @@
 
 use crate::support::demo;
 use pressure::{Change, Level};
-use runlog::{Pull, Run, RunEvent, RunStatus, StopReason, read_events};
+use runlog::{PromptAnswer, Pull, Run, RunEvent, RunStatus, StopReason, read_events};
 
 fn fold(events: &[RunEvent]) -> Run {
     let mut run = Run::default();
@@ -581,4 +581,64 @@ fn a_stress_test_is_marked_until_it_gives_the_memory_back() {
         reported(late, 6, 20),
         [first, (now_ms, now_ms + 20_000, 5), (late, late, 6)]
     );
+}
+
+/// Evaluations and answers of a run with the step as its loss, up to `steps`.
+fn answering_run(steps: u64) -> Run {
+    let mut run = Run::default();
+    run.apply(&RunEvent::Started(Box::default()));
+    for step in 1..=steps {
+        run.apply(&RunEvent::Evaluation {
+            at_ms: step,
+            step,
+            epoch: step,
+            samples: 1,
+            loss: (step as f64 - 7.0).abs(),
+            metrics: Default::default(),
+            best: step <= 7,
+        });
+        run.apply(&RunEvent::Answers {
+            at_ms: step,
+            step,
+            answers: vec![PromptAnswer {
+                prompt: "Why?".to_owned(),
+                answer: format!("Because of {step}."),
+                is_cut: false,
+            }],
+        });
+    }
+    run
+}
+
+fn answered_steps(run: &Run) -> Vec<u64> {
+    run.answers().iter().map(|record| record.step).collect()
+}
+
+#[test]
+fn a_resumed_run_forgets_the_answers_of_later_steps() {
+    let mut run = answering_run(9);
+    assert_eq!(answered_steps(&run), (1..=9).collect::<Vec<_>>());
+    assert_eq!(run.best_answers().map(|best| best.step), Some(7));
+    run.apply(&RunEvent::Resumed {
+        at_ms: 10,
+        unix_ms: 0,
+        step: 5,
+        process: 1,
+        device: "cpu".into(),
+        device_reason: String::new(),
+        steps: 0,
+        epochs: 0,
+    });
+    assert_eq!(answered_steps(&run), (1..=5).collect::<Vec<_>>());
+    assert_eq!(run.best_answers().map(|best| best.step), Some(5));
+}
+
+#[test]
+fn of_very_many_answers_the_first_the_best_and_the_last_stay() {
+    let run = answering_run(5_000);
+    let steps = answered_steps(&run);
+    assert!(steps.len() <= 200, "{}", steps.len());
+    assert_eq!((steps[0], steps.last()), (1, Some(&5_000)));
+    assert!(steps.contains(&7), "{steps:?}");
+    assert!(steps.is_sorted());
 }

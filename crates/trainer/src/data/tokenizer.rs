@@ -5,7 +5,7 @@ use super::expect_texts;
 use crate::error::{Result, TrainError, at};
 use crate::plan::Plan;
 use crate::preparation::{Preparation, stopped_before_start};
-use dataset::{DatasetError, DetectedDataset, Split, TextInspection, Tokenizer, WordCounts};
+use dataset::{DatasetError, DetectedDataset, Split, Task, TextInspection, Tokenizer, WordCounts};
 use runlog::{RunFolder, format_bytes, format_count};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,6 +32,20 @@ pub(super) fn open_tokenizer(
         (Some(pretrained), _) => crate::pretrained::tokenizer(pretrained),
         (None, Some(size)) => learned_vocabulary(run, found, size),
         (None, None) => Ok(Tokenizer::bytes()),
+    }
+}
+
+/// The tokenizer of a run that has begun. Images have none; for them, it reads bytes.
+///
+/// # Errors
+/// The tokenizer of the pretrained model, or the saved vocabulary, cannot be read.
+pub(crate) fn saved_tokenizer(plan: &Plan, run: &RunFolder) -> Result<Tokenizer> {
+    match (&plan.pretrained, plan.learned_vocabulary()) {
+        (Some(pretrained), _) if plan.task() != Task::ImageClassification => {
+            crate::pretrained::tokenizer(pretrained)
+        }
+        (None, Some(_)) => Ok(Tokenizer::load(&run.path.join(TOKENIZER))?),
+        (Some(_), _) | (None, None) => Ok(Tokenizer::bytes()),
     }
 }
 

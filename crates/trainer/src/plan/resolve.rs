@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
 use crate::pretrained;
+use crate::prompt_choice::PromptChoice;
 use crate::task_conversion::task_choice;
 use dataset::Task;
 use models::{ModelId, Pretrained};
@@ -84,6 +85,7 @@ impl Plan {
         data.expect_trainable()?;
         let task = data.configured_task(config)?;
         let choices = NamedChoices::from_config(config)?;
+        check_prompts(config, data.task())?;
         let pretrained = pretrained::open(config)?;
         if let Some(pretrained) = &pretrained {
             pretrained::check_task(pretrained, data.task())?;
@@ -285,6 +287,17 @@ impl Plan {
                 .device_warning(&select_device(self.device)?, self.device)?;
         }
         Ok(())
+    }
+}
+
+/// Refuses prompts that cannot be read, or that no model answers.
+fn check_prompts(config: &RunConfig, task: Task) -> Result<()> {
+    match (PromptChoice::from_config(config)?, &config.prompts) {
+        (PromptChoice::Texts(_), Some(file)) if task != Task::LanguageModel => {
+            let allowed = "only language models answer prompts; remove this setting";
+            Err(invalid_setting("prompts", file.display(), allowed))
+        }
+        _ => Ok(()),
     }
 }
 

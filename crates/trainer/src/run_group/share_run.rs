@@ -6,6 +6,7 @@ use super::{RunGroup, unreadable_message};
 use crate::checkpoint;
 use crate::data::{FREQUENCIES, TOKENIZER};
 use crate::error::{Result, at};
+use crate::prompt_choice::PROMPTS_FILE;
 use crate::sample_manifest;
 use distributed::GroupError;
 use models::pretrained::RUN_COPY;
@@ -36,7 +37,14 @@ pub(crate) fn share_run(group: &RunGroup, run: &RunFolder) -> Result<()> {
     }
     let mut files = Vec::new();
     if group.keeps_run() {
-        for name in ["config.toml", sample_manifest::FILE, TOKENIZER, FREQUENCIES] {
+        let manifest = sample_manifest::FILE;
+        for name in [
+            "config.toml",
+            manifest,
+            TOKENIZER,
+            FREQUENCIES,
+            PROMPTS_FILE,
+        ] {
             if run.path.join(name).is_file() {
                 files.push(PathBuf::from(name));
             }

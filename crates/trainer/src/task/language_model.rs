@@ -9,8 +9,8 @@ use super::{
     Sample, Task,
 };
 use crate::data::{
-    DocumentData, PrefetchOptions, WindowEvalLoader, WindowLoader, WindowSource, evaluated_tokens,
-    padded_length,
+    DocumentData, PrefetchOptions, PromptSet, WindowEvalLoader, WindowLoader, WindowSource,
+    evaluated_tokens, padded_length,
 };
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
@@ -49,6 +49,10 @@ impl Task for LanguageTask {
 
     fn held_out_bytes(data: &DocumentData) -> u64 {
         data.held_out.documents().bytes()
+    }
+
+    fn prompts(plan: &Plan, found: &DetectedDataset, run: &RunFolder) -> Result<Option<PromptSet>> {
+        PromptSet::open(plan, found, run)
     }
 
     fn truncation_warning(plan: &Plan, data: &DocumentData) -> Option<String> {

@@ -1,5 +1,6 @@
 //! Evaluates the held-out samples, in micro-batches that the memory controller decides.
 
+use super::answer_prompts::answer_prompts;
 use super::recover_from_device_failure::recover;
 use super::requests::handle_requests;
 use super::stop_run::stop_for_shortage;
@@ -42,8 +43,9 @@ pub(super) fn evaluation_was_interrupted<T: Task>(session: &Session<'_, T>) -> b
     state.step > 0 && evaluation_is_due(session) && state.evaluated_step != state.step
 }
 
-/// Evaluates the held-out samples and emits the result. Breaks without a result if the run shall
-/// stop; the next session then starts with this evaluation. After a suspension it starts again.
+/// Evaluates the held-out samples and emits the result, and then the answers to the prompts of the
+/// run. Breaks without a result if the run shall stop; the next session then starts with this
+/// evaluation. After a suspension it starts again.
 pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlFlow<StopReason>> {
     session.loaders.held_out.begin();
     let mut pending = SampleQueue::new(session.loaders.held_out.len());
@@ -97,10 +99,11 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
             Err(error) => recover(session, error, false)?,
         }
     }
-    session.timer.restart();
     session.state.evaluated_step = session.state.step;
     report(session, sum)?;
-    Ok(ControlFlow::Continue(()))
+    let flow = answer_prompts(session)?;
+    session.timer.restart();
+    Ok(flow)
 }
 
 /// Whether the run can resume from its newest checkpoint. The other ranks of a group do not go back

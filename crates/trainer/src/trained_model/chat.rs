@@ -154,7 +154,8 @@ impl ChatModel {
     }
 
     /// Loads the weights that a run started from, stored as in the run; `None` if it started from
-    /// random weights. [`Chat::without_adapters`] needs no second model.
+    /// random weights. [`Chat::without_adapters`] needs no second model. `context` is that of
+    /// [`ChatModel::from_run`].
     ///
     /// # Errors
     /// As [`ChatModel::from_folder`].
@@ -162,13 +163,14 @@ impl ChatModel {
         run: &RunFolder,
         device: DevicePreference,
         device_check_path: Option<&Path>,
+        context: Option<u32>,
     ) -> Result<Option<Self>> {
         let config = config_of(run)?;
         let Some(folder) = config.from else {
             return Ok(None);
         };
         let quantize = config.quantize;
-        ChatModel::from_folder(&folder, quantize, device, device_check_path, None).map(Some)
+        ChatModel::from_folder(&folder, quantize, device, device_check_path, context).map(Some)
     }
 
     /// Bytes of its weights.

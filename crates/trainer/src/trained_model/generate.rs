@@ -15,7 +15,7 @@ use tape::inplace::to_f64;
 use tape::{Cancel, Kernels, Parameters, Rng, Tape};
 
 /// What generates text: a network with its weights and its tokenizer.
-pub(super) struct Generator<'m> {
+pub(crate) struct Generator<'m> {
     pub network: &'m Gpt,
     pub parameters: &'m Parameters,
     pub kernels: Kernels,
@@ -31,7 +31,7 @@ pub(super) struct Generator<'m> {
 
 /// A generated text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Generated {
+pub(crate) struct Generated {
     pub text: String,
     /// Tokens of the text. The one that ends it is not counted.
     pub tokens: usize,
@@ -40,7 +40,7 @@ pub(super) struct Generated {
 
 /// Why a generated text ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TextEnd {
+pub(crate) enum TextEnd {
     /// The model ended it, or a stop text.
     Complete,
     /// It has the most tokens that were asked for.

@@ -1,7 +1,7 @@
 // Made-up results for the window in a plain browser. `?results=bad|regression|mixed|language|chat|
 // texts|compression|evaluating|missing|empty|version|moved` shows other cases, `?suspicious` labels that may be
-// wrong.
-import type { AnswerView, CommandError, ComparisonView, ExportView, InputView, ReportView, ResultSample, ResultsView } from "../../types";
+// wrong, `?prompts` answers to the prompts of a run.
+import type { AnswerView, CommandError, ComparisonView, ExportView, InputView, PromptAnswersView, ReportView, ResultSample, ResultsView } from "../../types";
 import type { ResultsHost } from "../results";
 import { picture } from "./standInPhoto";
 import { inspection, rows } from "./standInViews";
@@ -110,12 +110,22 @@ const onWindows = writes || state === "compression";
 /** A language model has bits per byte instead of a loss. */
 const factsOf: Record<string, [string, string][]> = { language: [], chat: [], compression: [], texts: [...ofClasses, ["Word counts alone", "81.2 %"], ["Network alone", "92.6 %"], ["Weight of the word counts", "30.0 %"]], regression: [["Loss", "0.418"]] };
 const ofTraining: [string, string][] = [["Trained for", "17:38"], ["Average speed", onWindows ? "6,690 tokens/s" : "26.1 samples/s"], ["Largest footprint", "6.5 GB"], ["Estimated footprint", "6.9 GB"], ["Micro-batch", "8 to 16"]];
+/** `?prompts`: what the model answered after each evaluation. */
+const written = ["7/7/2026 is a date.", "It is the 7th of July.", "The seventh of July 2026", "The seventh of July, two thousand and twenty-six."];
+const promptAnswers: PromptAnswersView[] = written.map((answer, i) => ({
+  step: 480 * (i + 1), is_best: i === 2,
+  answers: [
+    { prompt: "Write 7/7/2026 as a date in words.", answer, is_cut: i === 2 },
+    { prompt: "How many feet are 12 metres?\nRound to one digit.", answer: i < 2 ? "12 feet." : "39.4 feet.", is_cut: false },
+  ],
+}));
 const view: ResultsView = {
   run: { ...rows[2]!, unix_ms: Date.now() - 4e5, what: kinds[state] ?? rows[2]!.what },
   task: tasks[state] ?? "image-classification", sample: onWindows ? "window" : state === "texts" ? "text" : "image", busy: state === "empty",
   report: shown, evaluating: state === "evaluating" ? [96, 243] : null, problem: problems[state] ?? null,
   facts: [["Checkpoint", "epoch 27 of 30"], ...(factsOf[state] ?? ofClasses), ...ofTraining],
   chats: state === "chat", has_base: state === "chat",
+  answers: query.has("prompts") ? promptAnswers : [],
   judgement: judgements[state] ?? { level: "normal", text: "Better than guessing: 93.4 % right instead of 7.4 %." },
 };
 

@@ -1,6 +1,6 @@
 // Made-up data for the window in a plain browser. `?data=texts|none` and `?duplicates=reading|none|busy`
 // show other cases.
-import type { DataChoices, DataClassView, DataSampleView, DataView, DuplicateGroupView, FirstSampleView, FoundDuplicates, TableView } from "../../types";
+import type { ConversationView, DataChoices, DataClassView, DataSampleView, DataView, DuplicateGroupView, FirstSampleView, FoundDuplicates, TableView } from "../../types";
 import type { DataHost } from "../data";
 import { picture } from "./standInPhoto";
 import { inspection } from "./standInViews";
@@ -38,9 +38,28 @@ const foundDuplicates = (): FoundDuplicates => ({
 let choices: DataChoices = view.choices;
 
 const opinions = ["The staff were friendly and the room was quiet. We would come again, but the breakfast could begin earlier on weekdays.", "Average. Nothing to complain about.", "The heating did not work for two nights, and nobody came to look at it although we called the desk three times."];
+/** The template of a chat model, a preference without its prompt, and a row that is left out. */
+const conversations: ConversationView[] = [
+  {
+    tokens: 46, learned_tokens: 14, rejected: null, lost_answers: 0, problem: null,
+    parts: [
+      { text: "<|im_start|>user\nHow many feet are 12 metres?<|im_end|>\n<|im_start|>assistant\n", is_learned: false }, { text: "About 39.4 feet.<|im_end|>\n", is_learned: true },
+      { text: "<|im_start|>user\nSure?<|im_end|>\n<|im_start|>assistant\n", is_learned: false }, { text: "Yes.<|im_end|>\n", is_learned: true },
+    ],
+  },
+  {
+    tokens: 31, learned_tokens: 9, rejected: "No.<|im_end|>\n", lost_answers: 1, problem: null,
+    parts: [{ text: "<|im_start|>user\nWrite 7/7/2026 in words.<|im_end|>\n<|im_start|>assistant\n", is_learned: false }, { text: "The seventh of July 2026.<|im_end|>\n", is_learned: true }],
+  },
+  { tokens: 0, learned_tokens: 0, parts: [], rejected: null, lost_answers: 0, problem: "the chat template refuses it: Conversation roles must alternate" },
+];
+
 const firstSamples = (id: string): FirstSampleView[] => {
   if (id === "texts") {
     return ["positive", "negative", "neutral"].map((label, i) => ({ label, sample: { ...sample(0, i), sample: i, file: `${label}/000${i + 1}.txt`, place: "", text: opinions[[0, 2, 1][i]!]! } }));
+  }
+  if (id === "chats") {
+    return [0, 1, 2].map((i) => ({ label: "", sample: { ...sample(0, i), sample: i, file: "chats.jsonl", place: `row ${i + 1}`, text: texts[i]! } }));
   }
   const names = id === "table" ? [] : inspection.classes.map(({ name }) => name);
   return Array.from({ length: 8 }, (_, i) => {
@@ -56,6 +75,7 @@ export const dataHost: DataHost = {
     return Array.from({ length: Math.max(0, Math.min(count, train + held_out - from)) }, (_, i) => sample(cls, from + i));
   },
   firstSamples: async (inspection) => firstSamples(inspection),
+  conversations: async (id) => (id === "chats" ? conversations : []),
   thumbnail: async (_inspection, index) => picture(index),
   reveal: async () => {},
   choose: async (_inspection, next) => void (choices = next),

@@ -27,3 +27,13 @@ export const table: InspectionView = {
     settings: { ...images!.settings, task: "image-regression", learning_rate: 1e-4 },
   }],
 };
+
+const chatPlan: PlanView = {
+  ...textPlan, task: "Language model", asks: "Conversations.", sample: "conversation", models: [["gpt_small", "Text-Mini"]], resolutions: [128, 256, 512], train_samples: 64, held_out_samples: 16,
+  settings: { ...textPlan.settings, task: "language-model", model: "gpt_small", resolution: 256, effective_batch: 8, epochs: 3, learning_rate: 1e-3 },
+};
+
+export const chats: InspectionView = {
+  ...inspection, ...none, id: "chats", name: "chats.jsonl", path: "~/Documents/chats.jsonl", files_seen: 1, task: "language modeling", sample: "conversation", classes: [],
+  samples: 80, bytes: 40 * 1024, split: "20 %, 16 conversations, chosen by seed 7", plans: [chatPlan],
+};
