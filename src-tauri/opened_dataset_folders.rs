@@ -341,7 +341,7 @@ fn read_once(folder: &Folder, readings: &Readings, unwatched: Option<String>) ->
         match plan_page::all(found, &machine) {
             Ok(plans) => {
                 view.plans = plans;
-                view.notes.extend(plan_page::class_weights_note(found));
+                view.notes.extend(plan_page::reasons_of_defaults(found));
             }
             Err(error) => view.refusal = refused(error.to_string()),
         }

@@ -56,6 +56,21 @@ pub(crate) fn choose_subset(seed: u64, files: &[(u32, String)], limit: usize) ->
     chosen
 }
 
+/// Chooses at most `limit` samples by seed, each class in proportion. Returns positions in `labels`
+/// in ascending order. The choice depends only on the seed and the labels.
+pub fn choose_samples(seed: u64, labels: &[u32], limit: usize) -> Vec<u32> {
+    if labels.len() <= limit {
+        return (0..labels.len() as u32).collect();
+    }
+    let named: Vec<(u32, String)> = labels
+        .iter()
+        .enumerate()
+        .map(|(place, label)| (*label, place.to_string()))
+        .collect();
+    let chosen = choose_subset(seed, &named, limit).into_iter();
+    chosen.map(|place| place as u32).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +110,20 @@ mod tests {
             let moved = before.iter().zip(&after).filter(|(a, b)| a != b).count();
             assert!(moved <= 1, "{moved} of {n} moved");
         }
+    }
+
+    #[test]
+    fn chosen_samples_depend_on_the_seed_and_keep_the_proportions() {
+        let labels: Vec<u32> = (0..1000).map(|place| u32::from(place % 10 == 0)).collect();
+        let chosen = choose_samples(7, &labels, 100);
+        assert_eq!(chosen.len(), 100);
+        assert!(chosen.is_sorted_by(|a, b| a < b));
+        let rare = chosen.iter().filter(|place| **place % 10 == 0).count();
+        assert_eq!(rare, 10);
+        assert_eq!(chosen, choose_samples(7, &labels, 100));
+        assert_ne!(chosen, choose_samples(8, &labels, 100));
+        assert_eq!(choose_samples(7, &labels, 1000).len(), 1000);
+        assert_eq!(choose_samples(7, &[], 5), Vec::<u32>::new());
     }
 
     #[test]

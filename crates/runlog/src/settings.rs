@@ -274,9 +274,9 @@ settings! {
     /// Peak learning rate
     learning_rate: f64 = { Allowed::Number(1e-9, 10.0), Training, flag: "learning-rate" "RATE", default: "depends on the network and the optimizer", short_key: "lr" };
     /// Decoupled weight decay
-    weight_decay: f64 = { Allowed::Number(0.0, 10.0), Training, flag: "weight-decay" "DECAY", default: "depends on the network" };
+    weight_decay: f64 = { Allowed::Number(0.0, 10.0), Training, flag: "weight-decay" "DECAY", default: "0.05" };
     /// Fraction of all steps during which the learning rate rises to its peak
-    warmup_fraction: f64 = { Allowed::Number(0.0, 1.0), Training, flag: "" "FRACTION", default: "depends on the network" };
+    warmup_fraction: f64 = { Allowed::Number(0.0, 1.0), Training, flag: "" "FRACTION", default: "0.05" };
     /// Learning rate schedule: cosine, or rising, which multiplies the rate by the same factor at
     /// every step
     schedule: ScheduleChoice = { Allowed::Words(ScheduleChoice::WORDS), Training, flag: "" "cosine|rising", default: "cosine" };
@@ -359,7 +359,7 @@ settings! {
     /// Also keep every Nth checkpoint
     keep_every: u64 = { Allowed::Integer(1, 1_000_000), Run, flag: "keep-every" "N", default: "no additional checkpoints" };
     /// Number of epochs between two evaluations
-    evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "depends on the length of an epoch" };
+    evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "depends on the length of an epoch and of the run" };
 }
 
 impl Setting {

@@ -9,6 +9,7 @@ mod hyperparameters;
 mod build_network;
 mod setting_errors;
 mod run_length;
+mod evaluation_schedule;
 mod explain_defaults;
 
 pub use augmentation::Augmentation;
@@ -65,6 +66,8 @@ pub struct Plan {
     pub steps: u64,
     /// The number of epochs that `steps` follows from, unless the user chose the steps.
     pub requested_epochs: Option<u64>,
+    /// The most samples that a run of the default length processes, if that is limited.
+    pub max_samples_seen: Option<u64>,
     /// Training samples over the effective batch, rounded up.
     pub steps_per_epoch: u64,
     /// Optimizer.
@@ -128,12 +131,19 @@ pub struct Plan {
     pub keep_checkpoints: usize,
     /// Every Nth checkpoint is kept too, if set.
     pub keep_every: Option<u64>,
-    /// Epochs between evaluations.
-    pub evaluate_every_epochs: u64,
+    /// Epochs between evaluations, if the user chose them. [`Plan::evaluation_interval`] decides
+    /// otherwise.
+    pub evaluate_every_epochs: Option<u64>,
     /// The pretrained model to start from; absent, weights are random.
     pub pretrained: Option<Arc<Pretrained>>,
     /// The config with every choice filled in, for the run folder.
     pub config: RunConfig,
+}
+
+/// At most `steps` steps, which process at most `max_samples` samples, rounded up to a whole step.
+fn limited_steps(steps: u64, max_samples: Option<u64>, effective_batch: u32) -> u64 {
+    let batch = u64::from(effective_batch.max(1));
+    max_samples.map_or(steps, |most| steps.min(most.div_ceil(batch).max(1)))
 }
 
 /// How conversations are learned.
@@ -235,7 +245,8 @@ impl Plan {
         self.effective_batch = self.effective_batch.min(counts.train.max(1) as u32);
         self.steps_per_epoch = counts.train.div_ceil(u64::from(self.effective_batch));
         if let Some(epochs) = self.requested_epochs {
-            self.steps = epochs * self.steps_per_epoch;
+            let all = epochs * self.steps_per_epoch;
+            self.steps = limited_steps(all, self.max_samples_seen, self.effective_batch);
             let warmup = self.config.warmup_fraction.unwrap_or_default();
             self.warmup_steps = hyperparameters::warmup_steps(self.steps, warmup);
         }

@@ -111,6 +111,11 @@ impl Corpus {
         lengths.map(|length| length as u32).collect()
     }
 
+    /// The label of each text, in order.
+    pub(crate) fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
     /// One text; `index` must be below `len`.
     pub fn text(&self, index: u32) -> Text {
         let place = index as usize;

@@ -9,8 +9,7 @@ use super::{
     Sample, Task,
 };
 use crate::data::{
-    DocumentData, PrefetchOptions, WindowEvalLoader, WindowLoader, WindowSource, evaluated_tokens,
-    padded_length,
+    DocumentData, PrefetchOptions, WindowEvalLoader, WindowLoader, WindowSource, padded_length,
 };
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};
@@ -70,7 +69,7 @@ impl Task for LanguageTask {
         _options: PrefetchOptions,
     ) -> WindowEvalLoader<Window> {
         LanguageTask::windows(&data.held_out, plan.input_size)
-            .with_token_limit(evaluated_tokens(plan))
+            .with_token_limit(plan.evaluated_tokens())
     }
 
     fn gradients(context: &ForwardContext, windows: &[Window]) -> Result<MicroBatchResult> {

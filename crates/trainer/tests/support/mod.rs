@@ -135,6 +135,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         fixed_micro_batch: None,
         steps,
         requested_epochs: None,
+        max_samples_seen: None,
         steps_per_epoch: 10,
         optimizer,
         learning_rate: 1e-3,
@@ -166,7 +167,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         checkpoint_every: CheckpointInterval::Automatic,
         keep_checkpoints: 2,
         keep_every: None,
-        evaluate_every_epochs: 1,
+        evaluate_every_epochs: Some(1),
         pretrained: None,
         config: RunConfig::default(),
     }
