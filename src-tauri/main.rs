@@ -12,6 +12,7 @@ mod paths;
 mod prediction_rows;
 mod question_scores;
 mod signals;
+mod starting_point;
 mod task_labels;
 
 #[cfg(feature = "desktop")]

@@ -342,6 +342,7 @@ fn read_once(folder: &Folder, readings: &Readings, unwatched: Option<String>) ->
             Ok(plans) => {
                 view.plans = plans;
                 view.notes.extend(plan_page::reasons_of_defaults(found));
+                view.notes.extend(plan_page::starting_point(found));
             }
             Err(error) => view.refusal = refused(error.to_string()),
         }

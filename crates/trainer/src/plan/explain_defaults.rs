@@ -163,7 +163,10 @@ impl Plan {
                 TrainedLayers::All => "the weights are pretrained",
             }
         };
-        let reason = format!("A learning rate of {:.1e}, because {why}", self.learning_rate);
+        let reason = format!(
+            "A learning rate of {:.1e}, because {why}",
+            self.learning_rate
+        );
         let hint = "--learning-rate sets another rate";
         Some(DefaultChoice::new(reason, hint))
     }
