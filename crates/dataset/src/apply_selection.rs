@@ -129,6 +129,11 @@ impl DetectedDataset {
                 selection.check(&found.classes)?;
                 notes.extend(selection.describe(&found.classes, "image"));
                 let mut found = select_images(found, selection, &left_out);
+                if duplicates.is_some() {
+                    let copies = user_messages::held_out_copies(found.held_out_copies);
+                    replace_notes(&mut found.notes, copies.as_slice(), Vec::new());
+                    found.held_out_copies = 0;
+                }
                 found.notes.extend(notes);
                 Ok(DetectedDataset::Images(found))
             }

@@ -97,6 +97,7 @@ mod duplicates;
 
 mod apply_selection;
 
+mod held_out_copies;
 mod detect_dataset;
 
 // Comparing the images of a run with its folder.

@@ -30,6 +30,16 @@ pub(crate) fn not_mirrored(reason: &String) -> String {
     format!("{reason} By default, training does not mirror the images.")
 }
 
+/// A sentence about held-out images that are copies of training images; `None` without copies.
+pub(crate) fn held_out_copies(copies: u64) -> Option<String> {
+    (copies > 0).then(|| {
+        format!(
+            "{} of training images, so the accuracy will be too high. Leave duplicates out (--duplicates leave-out in the terminal).",
+            counted(copies, "held-out image is a copy", "held-out images are copies")
+        )
+    })
+}
+
 /// Why a folder of images cannot be trained on, and how to fix that.
 pub(crate) fn refusal(counts: &ImageCounts) -> Option<String> {
     if !counts.split_folders.is_empty() && !counts.has_train {

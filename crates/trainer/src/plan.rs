@@ -55,6 +55,9 @@ pub struct Plan {
     pub train_samples: u64,
     /// Number of held-out samples.
     pub held_out_samples: u64,
+    /// Held-out samples that are exact copies of training samples, as far as Ebb compared them. Only
+    /// a new run knows it.
+    pub held_out_copies: u64,
     /// Bytes of all texts as tokens in memory. Images, which are decoded when they are needed, and
     /// tokens in a file count as 0.
     pub texts_bytes: u64,

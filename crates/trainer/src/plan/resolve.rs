@@ -135,6 +135,7 @@ impl Plan {
             class_weights: defaults.class_weights,
             train_samples,
             held_out_samples: defaults.held_out_samples,
+            held_out_copies: 0,
             texts_bytes: defaults.texts_bytes,
             effective_batch,
             fixed_micro_batch: config.micro_batch,

@@ -10,6 +10,8 @@ const UNUSUAL_RATE: f64 = 5.0;
 const WIDE_INTERVAL: f64 = 0.25;
 /// Held-out loss that rises to this many times its lowest value means that the network memorizes.
 const RISEN_LOSS: f64 = 1.25;
+/// Copies that are at least this part of the evaluated samples change the accuracy.
+const LEAKING_SHARE: f64 = 0.01;
 /// A class needs this many samples to be named as weak.
 const CLASS_SAMPLES: u64 = 5;
 
@@ -54,6 +56,8 @@ pub struct TrainingFacts {
     pub held_out_accuracy: Option<f64>,
     /// Weight of the baseline in the predictions of the model, from 0 to 1; `None` if it has none.
     pub baseline_share: Option<f64>,
+    /// Held-out samples that are exact copies of training samples.
+    pub held_out_copies: u64,
     /// The entropy of the evaluated bytes of a language model or a token compression, in bits.
     pub byte_entropy: Option<f64>,
 }
@@ -72,7 +76,9 @@ impl Results {
             let tone = Tone::Hint;
             return Some(Judgement { tone, text });
         }
-        let hint = memorizes(facts)
+        let hint = self
+            .leaking_copies(facts)
+            .or_else(|| memorizes(facts))
             .or_else(|| improves(facts))
             .or_else(|| self.weak_class())
             .or_else(|| self.wrong_labels(facts));
@@ -189,6 +195,23 @@ impl Results {
             format_count(correct),
             format_count(class.samples)
         ))
+    }
+
+    /// Held-out samples that are copies of training samples, if they change the accuracy.
+    fn leaking_copies(&self, facts: &TrainingFacts) -> Option<String> {
+        let copies = facts.held_out_copies;
+        let share = copies as f64 / self.report.samples.max(1) as f64;
+        (copies > 0 && share >= LEAKING_SHARE).then(|| {
+            let noun = &facts.sample_noun;
+            let held_out = counted(
+                copies,
+                &format!("held-out {noun} is a copy"),
+                &format!("held-out {noun}s are copies"),
+            );
+            format!(
+                "{held_out} of training {noun}s; the accuracy is too high. Train again without duplicates (--duplicates leave-out in the terminal)."
+            )
+        })
     }
 
     /// Samples that are probably labeled wrong.
@@ -362,6 +385,7 @@ mod tests {
             baseline_accuracy: None,
             held_out_accuracy: None,
             baseline_share: None,
+            held_out_copies: 0,
             byte_entropy: None,
         }
     }
@@ -389,6 +413,23 @@ mod tests {
         };
         assert_eq!(shown(0.934, 0.5), "93.4 %, 50.0 %");
         assert_eq!(shown(0.0004, 0.0001), "0.040 %, 0.010 %");
+    }
+
+    #[test]
+    fn copies_of_training_samples_are_named() {
+        let good = results(&[(200, 0.9), (200, 0.9)]);
+        let with = |held_out_copies: u64| TrainingFacts {
+            held_out_copies,
+            ..facts()
+        };
+        check(
+            &good,
+            &with(40),
+            Tone::Hint,
+            "Better than guessing: 90.0 % right instead of 50.0 %. 40 held-out images are copies of training images; the accuracy is too high. Train again without duplicates (--duplicates leave-out in the terminal).",
+        );
+        let few = good.judge(&with(3)).expect("a rule applies");
+        assert!(!few.text.contains("copies"), "{}", few.text);
     }
 
     #[test]

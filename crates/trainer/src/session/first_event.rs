@@ -26,6 +26,7 @@ pub fn started_event<T: Task>(session: &Session<'_, T>, branched_from: String) -
         targets: plan.columns.iter().map(|c| c.name.clone()).collect(),
         train_samples: plan.train_samples,
         held_out_samples: plan.held_out_samples,
+        held_out_copies: plan.held_out_copies,
         parameters: session.learner.parameters.count() as u64,
         input_size: plan.input_size,
         effective_batch: plan.effective_batch,

@@ -130,6 +130,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         class_weights: None,
         train_samples: 60,
         held_out_samples: 0,
+        held_out_copies: 0,
         texts_bytes: 0,
         effective_batch: 6,
         fixed_micro_batch: None,
