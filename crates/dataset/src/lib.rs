@@ -105,6 +105,7 @@ mod changed_image_files;
 
 // The beginning of texts and tables, for the window.
 mod text_preview;
+mod text_column;
 
 mod first_table_rows;
 
@@ -162,6 +163,7 @@ pub use text::{
     TokenSink, TokenWidth, Tokenizer, Vocabulary, Window, WindowOptions, WordCounts,
     conversation_examples, normalized_text, read_texts, tokenize_conversations, tokenize_documents,
 };
+pub use text_column::read_text_column;
 pub use text_preview::text_previews;
 pub use thumbnail::{encode_jpeg, thumbnail};
 pub use types::{Class, Ignored, ReadProgress, SkippedFile, Split, SplitKind};
