@@ -161,7 +161,8 @@ pub use text::{
     ExamplePart, LearnedTokens, LeftOut, Lengths, NOT_LEARNED, Packing, PromptEncoder, SkippedRows,
     StoredTokens, TextDataset, TextEncoder, TextInspection, TextManifest, TextSample, TokenBytes,
     TokenSink, TokenWidth, Tokenizer, Vocabulary, Window, WindowOptions, WordCounts,
-    conversation_examples, normalized_text, read_texts, tokenize_conversations, tokenize_documents,
+    conversation_examples, normalized_text, read_samples, read_texts, tokenize_conversations,
+    tokenize_documents,
 };
 pub use text_column::read_text_column;
 pub use text_preview::text_previews;

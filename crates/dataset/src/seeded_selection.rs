@@ -56,19 +56,43 @@ pub(crate) fn choose_subset(seed: u64, files: &[(u32, String)], limit: usize) ->
     chosen
 }
 
-/// Chooses at most `limit` samples by seed, each class in proportion. Returns positions in `labels`
-/// in ascending order. The choice depends only on the seed and the labels.
+/// Chooses `limit` samples by seed, each class in proportion; all if there are no more. Returns
+/// positions in `labels` in ascending order. The choice depends only on the seed and the labels.
 pub fn choose_samples(seed: u64, labels: &[u32], limit: usize) -> Vec<u32> {
     if labels.len() <= limit {
         return (0..labels.len() as u32).collect();
     }
-    let named: Vec<(u32, String)> = labels
-        .iter()
-        .enumerate()
-        .map(|(place, label)| (*label, place.to_string()))
-        .collect();
-    let chosen = choose_subset(seed, &named, limit).into_iter();
-    chosen.map(|place| place as u32).collect()
+    let classes = labels.iter().max().map_or(0, |label| *label as usize + 1);
+    let mut members: Vec<Vec<(u64, u32)>> = vec![Vec::new(); classes];
+    for (place, label) in (0u32..).zip(labels) {
+        let key = Rng::from_key(&[seed, u64::from(*label), u64::from(place)]).next_u64();
+        members[*label as usize].push((key, place));
+    }
+    let counts: Vec<usize> = members.iter().map(Vec::len).collect();
+    let mut chosen = Vec::with_capacity(limit);
+    for (mut of_class, count) in members.into_iter().zip(in_proportion(&counts, limit)) {
+        of_class.sort_unstable();
+        chosen.extend(of_class.into_iter().take(count).map(|(_, place)| place));
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+/// How many of each class make up `limit` samples in all, by the largest remainders. `limit` is
+/// at most the sum of `counts`.
+fn in_proportion(counts: &[usize], limit: usize) -> Vec<usize> {
+    let all: usize = counts.iter().sum();
+    let exact = |count: usize| count as u128 * limit as u128;
+    let whole = |count: usize| (exact(count) / all.max(1) as u128) as usize;
+    let mut shares: Vec<usize> = counts.iter().map(|count| whole(*count)).collect();
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    let remainder = |class: &usize| exact(counts[*class]) % all.max(1) as u128;
+    order.sort_by_key(|class| std::cmp::Reverse(remainder(class)));
+    let rest = limit - shares.iter().sum::<usize>();
+    for class in order.into_iter().take(rest) {
+        shares[class] += 1;
+    }
+    shares
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ pub(crate) fn single_samples(noun: &str, classes: &[Class]) -> Option<String> {
         )),
         many => Some(format!(
             "{} classes have one {noun} each, which is used for training. No {noun} of these classes is held out: {}.",
-            many.len(),
+            format_count(many.len() as u64),
             listed(many)
         )),
     }

@@ -25,7 +25,7 @@ pub(super) fn run(
     };
     for table in tables {
         read_text_column(table, column, &mut |text| rows.answer(text)).map_err(Failure::usage)?;
-        if let Some(failure) = rows.failure {
+        if let Some(failure) = rows.failure.take() {
             return Err(failure);
         }
     }

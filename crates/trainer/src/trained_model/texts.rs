@@ -5,7 +5,7 @@ use crate::data::{Corpus, EvalLoader, TextEvalLoader, load_token_frequencies, op
 use crate::error::{Result, TrainError};
 use crate::preparation::Preparation;
 use crate::task::{CompressionTask, LanguageTask, Prediction, Text, TextTask};
-use dataset::{DetectedDataset, Split, Task, TextDataset, TextInspection};
+use dataset::{DetectedDataset, Split, Task, TextInspection};
 use std::sync::Arc;
 use tape::device::with_autorelease_pool;
 
@@ -40,8 +40,7 @@ impl TrainedModel {
                 let corpus = Corpus::open(found, part, tokenizer, max_tokens, unobserved)?;
                 let mut loader = TextEvalLoader::new(Arc::new(corpus.relabeled(&labels)));
                 if let Some(mixed) = &self.mixed_baseline {
-                    let texts = TextDataset::open(found, part)?;
-                    if let Some(scores) = mixed.scores_of_texts(&texts) {
+                    if let Some(scores) = mixed.scores_of_texts(found, part)? {
                         loader.set_baseline(scores);
                     }
                 }
