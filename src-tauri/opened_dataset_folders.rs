@@ -406,7 +406,7 @@ impl Folder {
         let mut state = lock(&self.state);
         let view = state.view.as_mut().filter(|view| view.reading);
         // A list of files that is not complete is not a number of files that were read.
-        if let Some(view) = view.filter(|_| read.all_files > 0) {
+        if let Some(view) = view.filter(|_| read.all_files > 0 && !read.compares) {
             view.version += 1;
             view.files_seen = read.files;
         }

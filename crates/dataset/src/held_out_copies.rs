@@ -11,15 +11,18 @@ use crate::task::Task;
 use crate::text::TextInspection;
 use crate::types::{ReadProgress, Split, SplitKind};
 use crate::user_messages;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Files that are read at most: a second or two.
 const MAX_FILES: usize = 20_000;
 /// Bytes that are read at most.
 const MAX_BYTES: u64 = 512 << 20;
+/// No more files are read after this time, on a slow disk.
+const MAX_TIME: Duration = Duration::from_secs(5);
 /// Files that are read between two polls of the stop.
 const FILES_PER_REPORT: usize = 256;
 /// Bytes that are read at once.
@@ -69,8 +72,12 @@ pub(crate) fn note_copies(
         compares: true,
         ..ReadProgress::default()
     };
+    let begun = Instant::now();
     for chunk in chosen.chunks(FILES_PER_REPORT) {
         stop.check()?;
+        if begun.elapsed() > MAX_TIME {
+            break;
+        }
         hashes.extend(threads.map(chunk, |file| hash(&found.folder.join(&file.path)).ok()));
         progress.files += chunk.len() as u64;
         on_progress(progress);
@@ -93,21 +100,20 @@ pub(crate) fn note_copies(
 /// The files whose size occurs among both the training and the held-out images. If they are too
 /// many, those of rare sizes come first: equal sizes are then rarely chance.
 fn choose_files(files: &[ImageFile]) -> Vec<&ImageFile> {
-    let mut by_size: BTreeMap<u64, Vec<&ImageFile>> = BTreeMap::new();
     let compared = files.iter().filter(|file| file.split != Split::Test);
-    for file in compared {
-        by_size.entry(file.bytes).or_default().push(file);
-    }
-    let crosses = |group: &[&ImageFile]| {
+    let mut compared: Vec<&ImageFile> = compared.collect();
+    compared.sort_by_key(|file| file.bytes);
+    let crosses = |group: &&[&ImageFile]| {
         let has = |split| group.iter().any(|file| file.split == split);
         has(Split::Train) && has(Split::HeldOut)
     };
-    let mut groups: Vec<(u64, Vec<&ImageFile>)> = by_size.into_iter().collect();
-    groups.retain(|(_, group)| crosses(group));
-    groups.sort_by_key(|(bytes, group)| (group.len(), *bytes));
+    let groups = compared.chunk_by(|a, b| a.bytes == b.bytes);
+    let mut groups: Vec<&[&ImageFile]> = groups.filter(crosses).collect();
+    groups.sort_by_key(|group| group.len());
     let (mut chosen, mut read) = (Vec::new(), 0u64);
-    for (bytes, group) in groups {
-        read = read.saturating_add(bytes.saturating_mul(group.len() as u64));
+    for group in groups {
+        let bytes = group.iter().map(|file| file.bytes).sum::<u64>();
+        read = read.saturating_add(bytes);
         if chosen.len() + group.len() > MAX_FILES || read > MAX_BYTES {
             break;
         }
