@@ -100,7 +100,7 @@ fn the_defaults_of_a_folder_have_reasons() {
 fn the_default_length_of_a_large_text_stays_a_part_of_an_epoch() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let line = "The rain fell all day in the hills, and the river rose.\n";
-    let text = line.repeat(15_000_000 / line.len());
+    let text = line.repeat(20_000_000 / line.len());
     fs::write(folder.path().join("book.txt"), text).expect("it can be written");
     let (options, texts) = (InspectOptions::default(), TextOptions::default());
     let found = detect(folder.path(), &options, &texts, &|_| {}).expect("it can be read");
