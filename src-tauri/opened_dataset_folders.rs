@@ -7,6 +7,7 @@ use crate::inspection_view::shown;
 use crate::lock_mutex::lock;
 use crate::machine_readings::Readings;
 use crate::plan_page;
+use crate::starting_point;
 use crate::window_types::{CommandError, InspectionView};
 use dataset::{
     ClassSelection, DatasetError, DetectedDataset, InspectOptions, ReadProgress, StopReading, Task,
@@ -342,7 +343,7 @@ fn read_once(folder: &Folder, readings: &Readings, unwatched: Option<String>) ->
             Ok(plans) => {
                 view.plans = plans;
                 view.notes.extend(plan_page::reasons_of_defaults(found));
-                view.notes.extend(plan_page::starting_point(found));
+                view.notes.extend(starting_point::note(found));
             }
             Err(error) => view.refusal = refused(error.to_string()),
         }

@@ -8,7 +8,6 @@ use crate::estimate_history::{Correction, EstimateHistory, RunsOn};
 use crate::machine_readings::Reported;
 use crate::recovery_view::{Situation, TOKENS};
 use crate::setting_location::{SettingOwner, owner};
-use crate::starting_point;
 use crate::task_labels::{asks, capital, learned};
 use crate::window_types::{CommandError, DoesNotFitView, EstimateView, PlanSettings, PlanView};
 use dataset::{DetectedDataset, Task};
@@ -54,14 +53,6 @@ pub fn reasons_of_defaults(found: &DetectedDataset) -> Vec<String> {
     let asked = RunConfig::default();
     let plan = Plan::resolve(&asked, found);
     plan.map_or_else(|_| Vec::new(), |plan| plan.reasons_of_defaults(&asked))
-}
-
-/// A sentence about weights on this machine that the training could start from, if there are any.
-pub fn starting_point(found: &DetectedDataset) -> Option<String> {
-    let name = starting_point::suggested(&RunConfig::default(), found)?.name;
-    Some(format!(
-        "{name} is on this machine. To start from it, choose it at Start from."
-    ))
 }
 
 /// The image size that Ebb suggests for each network that trains from random weights.

@@ -33,6 +33,15 @@ pub fn suggested(config: &RunConfig, found: &DetectedDataset) -> Option<FoundMod
     })
 }
 
+/// A sentence of the window about the suggested model, if there is one.
+#[cfg(feature = "desktop")]
+pub fn note(found: &DetectedDataset) -> Option<String> {
+    let name = suggested(&RunConfig::default(), found)?.name;
+    Some(format!(
+        "{name} is on this machine. To start from it, choose it at Start from."
+    ))
+}
+
 /// A line of the terminal about the suggested model, if there is one.
 pub fn describe(config: &RunConfig, found: &DetectedDataset) -> Option<String> {
     let name = suggested(config, found)?.name;

@@ -110,7 +110,7 @@ fn check_predictions_of_a_table(home: &TestHome) {
     );
     let rows = home.run("predict sms {new.csv} --text-column message --top 1 --json");
     let rows = rows.expect_code(1);
-    assert!(rows.err.contains("row 2: The text is empty."), "{rows:?}");
+    assert!(rows.err.contains("row 2: the text is empty"), "{rows:?}");
     assert!(
         rows.err.contains("1 of 3 rows could not be read"),
         "{rows:?}"

@@ -32,7 +32,7 @@ pub fn read_text_column(
     })?;
     opened.visit(&[place], &mut |_, row| match row {
         Row::Cells([Some(cell)]) if !cell.trim().is_empty() => take(Ok(&normalized_text(cell))),
-        Row::Cells(_) => take(Err("The text is empty.".to_owned())),
+        Row::Cells(_) => take(Err("the text is empty".to_owned())),
         Row::Fault(reason) => take(Err(reason.into_owned())),
     });
     Ok(())
@@ -59,7 +59,7 @@ mod tests {
         let table =
             "id,note,mood\n1,\"first\r\nline\",good\n2,,bad\n3,third,bad\n4,fourth,bad\n5,x,y\n";
         let rows = read(table, "note").expect("it has the column");
-        let empty = Err("The text is empty.".to_owned());
+        let empty = Err("the text is empty".to_owned());
         let text = |text: &str| Ok(text.to_owned());
         assert_eq!(
             rows,

@@ -32,12 +32,17 @@ pub(crate) fn not_mirrored(reason: &String) -> String {
 
 /// A sentence about held-out images that are copies of training images; `None` without copies.
 pub(crate) fn held_out_copies(copies: u64) -> Option<String> {
-    (copies > 0).then(|| {
-        format!(
-            "{} of training images, so the accuracy will be too high. Leave duplicates out (--duplicates leave-out in the terminal).",
-            counted(copies, "held-out image is a copy", "held-out images are copies")
-        )
-    })
+    match copies {
+        0 => None,
+        1 => Some(
+            "1 held-out image is a copy of a training image, so the accuracy will be too high. Leave duplicates out (--duplicates leave-out in the terminal)."
+                .to_owned(),
+        ),
+        copies => Some(format!(
+            "{} held-out images are copies of training images, so the accuracy will be too high. Leave duplicates out (--duplicates leave-out in the terminal).",
+            format_count(copies)
+        )),
+    }
 }
 
 /// Why a folder of images cannot be trained on, and how to fix that.

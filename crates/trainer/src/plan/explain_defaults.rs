@@ -4,7 +4,7 @@ use super::dataset_defaults::is_longest_default;
 use super::{Augmentation, ConversationOptions, Plan};
 use dataset::{Mix, Task};
 use models::hub_format::TrainedLayers;
-use runlog::{RunConfig, counted, format_count};
+use runlog::{RunConfig, format_count};
 
 /// A default that depends on the data or on the weights that a run starts from.
 struct DefaultChoice {
@@ -120,29 +120,29 @@ impl Plan {
         if asked.epochs.is_some() || asked.steps.is_some() {
             return None;
         }
-        let noun = self.task().step_noun();
         let samples = format_count(self.train_samples);
         if self.steps < self.steps_per_epoch {
             let read = self.steps * u64::from(self.effective_batch);
             let reason = format!(
-                "{}, which read {} of {samples} training {noun}s, because more would take very long",
-                counted(self.steps, "step", "steps"),
+                "{} steps, which read {} of {samples} training windows, because more would take very long",
+                format_count(self.steps),
                 format_count(read)
             );
-            return Some(DefaultChoice::new(
-                reason,
-                "--epochs 1 reads all of them once",
-            ));
+            let hint = "--epochs 1 reads all of them once";
+            return Some(DefaultChoice::new(reason, hint));
         }
-        let reason = format!(
-            "{} for {}",
-            counted(self.epochs(), "epoch", "epochs"),
-            counted(
-                self.train_samples,
-                &format!("training {noun}"),
-                &format!("training {noun}s")
-            )
-        );
+        let epochs = self.epochs();
+        let passes = if epochs == 1 {
+            "epoch for"
+        } else {
+            "epochs for"
+        };
+        let trained = match self.task() {
+            Task::ImageClassification => "training images",
+            Task::TextClassification => "training texts",
+            Task::LanguageModel | Task::TokenCompression => "training windows",
+        };
+        let reason = format!("{} {passes} {samples} {trained}", format_count(epochs));
         Some(DefaultChoice::new(reason, "--epochs sets another number"))
     }
 

@@ -201,15 +201,18 @@ impl Results {
     fn leaking_copies(&self, facts: &TrainingFacts) -> Option<String> {
         let copies = facts.held_out_copies;
         let share = copies as f64 / self.report.samples.max(1) as f64;
-        (copies > 0 && share >= LEAKING_SHARE).then(|| {
-            let noun = &facts.sample_noun;
-            let held_out = counted(
-                copies,
-                &format!("held-out {noun} is a copy"),
-                &format!("held-out {noun}s are copies"),
-            );
+        let noun = &facts.sample_noun;
+        if copies == 0 || share < LEAKING_SHARE {
+            return None;
+        }
+        Some(if copies == 1 {
             format!(
-                "{held_out} of training {noun}s; the accuracy is too high. Train again without duplicates (--duplicates leave-out in the terminal)."
+                "1 held-out {noun} is a copy of a training {noun}; the accuracy is too high. Train again without duplicates (--duplicates leave-out in the terminal)."
+            )
+        } else {
+            format!(
+                "{} held-out {noun}s are copies of training {noun}s; the accuracy is too high. Train again without duplicates (--duplicates leave-out in the terminal).",
+                format_count(copies)
             )
         })
     }
