@@ -31,7 +31,9 @@ pub fn read_text_column(
         )
     })?;
     opened.visit(&[place], &mut |_, row| match row {
-        Row::Cells([Some(cell)]) if !cell.trim().is_empty() => take(Ok(&normalized_text(cell))),
+        Row::Cells([Some(cell)]) if !cell.trim().is_empty() => {
+            take(Ok(normalized_text(cell).as_ref()))
+        }
         Row::Cells(_) => take(Err("the text is empty".to_owned())),
         Row::Fault(reason) => take(Err(reason.into_owned())),
     });
