@@ -77,7 +77,7 @@ fn ten_thousand_classes_are_trained() {
     }
     let lines = inspected.lines().count();
     assert!(lines < 60, "not every class is printed: {lines} lines");
-    let line = "train {notes.csv} --tokens 16 --vocabulary 300 --baseline none --effective-batch 16 --steps 1 --device cpu --threads 2";
+    let line = "train {notes.csv} --tokens 16 --vocabulary 400 --baseline none --effective-batch 16 --steps 1 --device cpu --threads 2";
     let trained = home.run(line).expect_code(0);
     assert!(
         trained.err.contains("Finished at step 1"),

@@ -15,7 +15,7 @@ fn many_texts() -> TestHome {
     home
 }
 
-const TRAIN: &str = "{texts.csv} --tokens 16 --vocabulary 300 --baseline none --dev-samples 100 --effective-batch 20 --steps 7";
+const TRAIN: &str = "{texts.csv} --tokens 16 --vocabulary 400 --baseline none --dev-samples 100 --effective-batch 20 --steps 7";
 
 /// Step and number of samples of each evaluation.
 fn evaluations(events: &[RunEvent]) -> Vec<(u64, u64)> {
@@ -44,6 +44,8 @@ fn evaluations_during_training_use_a_fixed_selection_and_the_last_one_all_sample
     assert!(loader.contains(expected), "{loader}");
     let others = train(5);
     assert_eq!(evaluations(&others), evaluations(&events));
-    let accuracy = evaluated(&events, "accuracy");
-    assert_eq!(evaluated(&others, "accuracy"), accuracy);
+    let pairs = evaluated(&events, "accuracy").into_iter();
+    for (a, b) in pairs.zip(evaluated(&others, "accuracy")) {
+        assert!((a - b).abs() < 0.002, "{a} {b}");
+    }
 }

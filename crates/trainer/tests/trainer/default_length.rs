@@ -59,7 +59,7 @@ fn each_default_for_texts_is_explained() {
     let folder = tempfile::tempdir().unwrap();
     let row = |i: usize| {
         format!(
-            "{},{}\n",
+            "{} {i},{}\n",
             ["fine rain today", "cold wind at sea"][i % 2],
             i % 2
         )
