@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn a_limited_evaluation_reads_its_texts_first_and_then_the_others() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let row = |i: usize| format!("{}\tword {}\n", ["a", "b"][i % 2], "x".repeat(i % 7));
+        let row = |i: usize| format!("{}\tword {i} {}\n", ["a", "b"][i % 2], "x".repeat(i % 7));
         let rows: String = (0..200).map(row).collect();
         std::fs::write(folder.path().join("texts.tsv"), rows).expect("a table");
         let found = dataset::detect(
