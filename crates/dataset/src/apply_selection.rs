@@ -10,6 +10,7 @@ use crate::image_table;
 use crate::inspect_images;
 use crate::text::{self, TextInspection};
 use crate::types::{Class, Split, SplitKind};
+use crate::user_messages;
 use std::collections::BTreeSet;
 
 /// The class and split of a sample, before and after.
