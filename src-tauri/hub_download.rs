@@ -17,14 +17,12 @@ mod listing;
 mod fetch;
 #[cfg(feature = "desktop")]
 mod offer;
-#[cfg(feature = "desktop")]
 mod found_models;
 #[cfg(all(feature = "desktop", test))]
 pub mod test_hub;
 
 pub use access::Access;
-#[cfg(feature = "desktop")]
-pub use found_models::found_models;
+pub use found_models::{FoundModel, found_models};
 pub use observer::Observer;
 #[cfg(feature = "desktop")]
 pub use offer::{Offer, look_up};
@@ -48,7 +46,6 @@ const NEWEST: &str = "main";
 /// File that is written last. A folder that contains it is complete.
 const DOWNLOAD_MARKER: &str = "fetched.json";
 /// Most bytes of this file.
-#[cfg(feature = "desktop")]
 const MAX_MARKER_BYTES: u64 = 4 << 20;
 
 /// Why weights could not be downloaded.

@@ -34,6 +34,7 @@ pub fn facts_of_training(
         baseline_accuracy: run.baseline().and_then(|baseline| baseline.accuracy),
         held_out_accuracy: run.figures().best_accuracy,
         baseline_share: run.baseline_share(),
+        held_out_copies: started.map_or(0, |started| started.held_out_copies),
         byte_entropy,
     }
 }

@@ -15,6 +15,7 @@ mod prediction_rows;
 mod question_scores;
 mod run_names;
 mod signals;
+mod starting_point;
 mod task_labels;
 
 #[cfg(feature = "desktop")]

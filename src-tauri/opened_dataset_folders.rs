@@ -7,6 +7,7 @@ use crate::inspection_view::shown;
 use crate::lock_mutex::lock;
 use crate::machine_readings::Readings;
 use crate::plan_page;
+use crate::starting_point;
 use crate::window_types::{CommandError, InspectionView};
 use dataset::{
     ClassSelection, DatasetError, DetectedDataset, InspectOptions, ReadProgress, StopReading, Task,
@@ -341,7 +342,8 @@ fn read_once(folder: &Folder, readings: &Readings, unwatched: Option<String>) ->
         match plan_page::all(found, &machine) {
             Ok(plans) => {
                 view.plans = plans;
-                view.notes.extend(plan_page::class_weights_note(found));
+                view.notes.extend(plan_page::reasons_of_defaults(found));
+                view.notes.extend(starting_point::note(found));
             }
             Err(error) => view.refusal = refused(error.to_string()),
         }
@@ -405,7 +407,7 @@ impl Folder {
         let mut state = lock(&self.state);
         let view = state.view.as_mut().filter(|view| view.reading);
         // A list of files that is not complete is not a number of files that were read.
-        if let Some(view) = view.filter(|_| read.all_files > 0) {
+        if let Some(view) = view.filter(|_| read.all_files > 0 && !read.compares) {
             view.version += 1;
             view.files_seen = read.files;
         }

@@ -48,11 +48,11 @@ pub fn all(found: &DetectedDataset, machine: &Reported) -> trainer::Result<Vec<P
     tasks.into_iter().map(suggested).collect()
 }
 
-/// Why rare classes get more weight by default; `None` if they do not.
-pub fn class_weights_note(found: &DetectedDataset) -> Option<String> {
+/// Why Ebb suggests these defaults for the folder.
+pub fn reasons_of_defaults(found: &DetectedDataset) -> Vec<String> {
     let asked = RunConfig::default();
-    let plan = Plan::resolve(&asked, found).ok()?;
-    plan.explain_class_weights(&asked)
+    let plan = Plan::resolve(&asked, found);
+    plan.map_or_else(|_| Vec::new(), |plan| plan.reasons_of_defaults(&asked))
 }
 
 /// The image size that Ebb suggests for each network that trains from random weights.
@@ -403,8 +403,27 @@ fn page_config(
         from,
         ..RunConfig::default()
     };
-    match config.from {
-        Some(_) => trainer::pretrained::with_choice(&settings.trains, config),
-        None => Ok(config),
+    let config = match config.from {
+        Some(_) => trainer::pretrained::with_choice(&settings.trains, config)?,
+        None => config,
+    };
+    with_default_length(config, found)
+}
+
+/// The config without its number of epochs if that is the default. The default length of a language
+/// model may be a part of an epoch.
+fn with_default_length(config: RunConfig, found: &DetectedDataset) -> trainer::Result<RunConfig> {
+    if !found.task().is_on_documents() {
+        return Ok(config);
     }
+    let open = RunConfig {
+        epochs: None,
+        ..config.clone()
+    };
+    let usual = Plan::resolve(&open, found)?.epochs();
+    Ok(if config.epochs == Some(usual) {
+        open
+    } else {
+        config
+    })
 }

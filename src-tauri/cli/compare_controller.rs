@@ -27,6 +27,7 @@ pub fn run(args: &SweepBatch) -> Result<(), Failure> {
         ..with_downloaded_weights(args.tried.config()?)?
     };
     config.validate()?;
+    let config = train_once::without_baseline(config);
     let folder = std::env::temp_dir().join(format!("ebb-compare-{}", std::process::id()));
     let trial = Trial {
         found: train_once::inspect(&config, &args.tried.folder)?,

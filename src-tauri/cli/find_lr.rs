@@ -118,7 +118,7 @@ fn test_config(config: RunConfig, steps: u64, highest: f64) -> Result<RunConfig,
         ..config
     };
     config.validate()?;
-    Ok(config)
+    Ok(train_once::without_baseline(config))
 }
 
 fn print(curve: &Curve, suggestion: f64, plan: &Plan, as_json: bool) {

@@ -6,9 +6,9 @@ use super::failure::Failure;
 use super::limited_lists::{CLASSES_LISTED, describe_rest, describe_skipped, describe_split};
 use super::output::out;
 use super::preset_choice::{other_data, refusal};
-use super::read_folder::read_folder;
+use super::read_folder::{find_duplicates, read_folder};
 use super::{conversation_examples, inspect_duplicates, inspect_texts};
-use dataset::{DetectedDataset, ImageInspection, Task, find_duplicates};
+use dataset::{DetectedDataset, ImageInspection, Task};
 use runlog::{counted, format_bytes, format_count};
 use serde_json::json;
 
@@ -39,7 +39,7 @@ pub fn run(args: &args::Inspect) -> Result<(), Failure> {
         )));
     }
     let duplicates = if args.find_duplicates {
-        find_duplicates(&found, &|_| true)?
+        find_duplicates(&found)?
     } else {
         None
     };

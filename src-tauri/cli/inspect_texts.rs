@@ -12,7 +12,7 @@ pub fn describe(found: &TextInspection, task: Task) {
     let classes = match found.classes.len() {
         0 => String::new(),
         1 => " in 1 class".to_owned(),
-        n => format!(" in {n} classes"),
+        n => format!(" in {} classes", format_count(n as u64)),
     };
     out!(
         "{}: {} {}{classes}, {}",

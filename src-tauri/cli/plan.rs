@@ -23,6 +23,7 @@ use super::output::out;
 use super::preset_choice::read_for_preset;
 use super::train::{base_config, with_downloaded_weights};
 use super::verify_split::workload;
+use crate::starting_point;
 use answer::{Answer, Row, Time};
 use bench::{Workload, estimate_workload, seconds_per_step};
 use clap::Args;
@@ -206,6 +207,7 @@ fn plan_workload(args: &Plan, name: &str) -> Result<Answer, Failure> {
         step_seconds: None,
         estimate_ms,
         is_corrected: false,
+        starting_point: None,
         examples: Vec::new(),
     })
 }
@@ -262,6 +264,7 @@ fn plan_folder(args: &Plan) -> Result<Answer, Failure> {
         }),
         estimate_ms,
         is_corrected: args.mac.is_none(),
+        starting_point: starting_point::describe(&config, &found),
         examples,
     })
 }

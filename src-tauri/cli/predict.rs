@@ -1,6 +1,7 @@
 //! `ebb predict`: predicts the classes of images or texts with a run's best checkpoint.
 
 mod token_compression;
+mod tables;
 
 use super::args;
 use super::failure::Failure;
@@ -44,8 +45,16 @@ pub fn run(args: &args::Predict) -> Result<(), Failure> {
             "only runs of images or of texts with labels have a baseline; leave out --baseline",
         ));
     }
+    if args.text_column.is_some() && saved.task() != Task::TextClassification {
+        return Err(Failure::usage(
+            "--text-column is for runs of texts with labels; leave it out",
+        ));
+    }
     match saved.task() {
-        Task::TextClassification => texts(&saved, args, &files),
+        Task::TextClassification => match &args.text_column {
+            Some(column) => tables::run(&saved, args, column, &files),
+            None => texts(&saved, args, &files),
+        },
         Task::TokenCompression => token_compression::run(&saved, args, &files),
         _ => images(&saved, args, &files),
     }
@@ -114,10 +123,15 @@ fn print_csv(args: &args::Predict, answers: &[Answer]) -> Result<(), Failure> {
 
 /// Returns an error if any file could not be read.
 fn all_read(unread: usize, files: usize) -> Result<(), Failure> {
+    none_unread(unread, files, "files")
+}
+
+/// Returns an error if any of all `noun` could not be read.
+fn none_unread(unread: usize, all: usize, noun: &str) -> Result<(), Failure> {
     match unread {
         0 => Ok(()),
         n => Err(Failure::new(format!(
-            "{n} of {files} files could not be read"
+            "{n} of {all} {noun} could not be read"
         ))),
     }
 }
@@ -147,7 +161,7 @@ fn expect_no_table(argument: &Path) -> Result<(), Failure> {
     }
     let table = argument.display();
     Err(Failure::usage(format!(
-        "{table} is a table, but predict takes single texts or files with one text each; to measure all rows, run `ebb evaluate RUN {table}`"
+        "{table} is a table, but predict takes single texts or files with one text each; to predict each row, add --text-column COLUMN; to measure all rows, run `ebb evaluate RUN {table}`"
     )))
 }
 

@@ -1,7 +1,7 @@
 //! Reads a folder as a config asks for, and shows how much of it is read if that takes long.
 
 use super::output::status;
-use dataset::{DetectedDataset, ReadProgress};
+use dataset::{DatasetError, DetectedDataset, Duplicates, ReadProgress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use runlog::{RunConfig, format_bytes, format_count, format_duration};
 use std::cell::Cell;
@@ -29,12 +29,35 @@ pub fn read_folder(folder: &Path, config: &RunConfig) -> trainer::Result<Detecte
     found
 }
 
+/// Finds the duplicates of a dataset, and shows how many samples are compared.
+///
+/// # Errors
+/// A file of texts has changed since the inspection.
+pub fn find_duplicates(found: &DetectedDataset) -> Result<Option<Duplicates>, DatasetError> {
+    let line = ReadingLine::new();
+    let all_files = found.sample_count();
+    let duplicates = dataset::find_duplicates(found, &|files| {
+        line.show(ReadProgress {
+            files,
+            all_files,
+            compares: true,
+            ..ReadProgress::default()
+        });
+        true
+    });
+    if let Some(bar) = line.bar {
+        bar.finish_and_clear();
+    }
+    duplicates
+}
+
 /// The line that shows how much is read.
 struct ReadingLine {
     bar: Option<ProgressBar>,
     /// When the reading of headers or texts began.
     begun: Cell<Instant>,
-    reads_texts: Cell<bool>,
+    /// Whether bytes of texts are read, and whether samples are compared.
+    phase: Cell<[bool; 2]>,
     /// Time of the newest plain line.
     printed: Cell<Option<Instant>>,
 }
@@ -50,15 +73,16 @@ impl ReadingLine {
         ReadingLine {
             bar,
             begun: Cell::new(Instant::now()),
-            reads_texts: Cell::new(false),
+            phase: Cell::new([false; 2]),
             printed: Cell::new(None),
         }
     }
 
     fn show(&self, read: ReadProgress) {
         let now = Instant::now();
-        if (read.all_bytes > 0) != self.reads_texts.get() {
-            self.reads_texts.set(read.all_bytes > 0);
+        let phase = [read.all_bytes > 0, read.compares];
+        if phase != self.phase.get() {
+            self.phase.set(phase);
             self.begun.set(now);
         }
         let elapsed = now - self.begun.get();
@@ -80,7 +104,7 @@ impl ReadingLine {
 
 /// "Reading 1.2 GB of 9.3 GB of texts · 0:12 left".
 fn reading(read: ReadProgress, elapsed: Duration) -> String {
-    if read.files > read.all_files {
+    if read.files > read.all_files && !read.compares {
         return format!("Listing files, {} so far", format_count(read.files));
     }
     let line = if read.all_bytes > 0 {
@@ -88,7 +112,11 @@ fn reading(read: ReadProgress, elapsed: Duration) -> String {
         format!("Reading {done} of {all} of texts")
     } else {
         let (done, all) = (format_count(read.files), format_count(read.all_files));
-        format!("Reading {done} of {all} files")
+        if read.compares {
+            format!("Comparing {done} of {all} samples")
+        } else {
+            format!("Reading {done} of {all} files")
+        }
     };
     let fraction = read.fraction();
     if fraction < LEAST_FRACTION {
@@ -132,6 +160,14 @@ mod tests {
         };
         let line = reading(begun, Duration::from_secs(20));
         assert_eq!(line, "Reading 1,024 of 1,000,000 files");
+        let compared = ReadProgress {
+            compares: true,
+            ..headers
+        };
+        assert_eq!(
+            reading(compared, Duration::from_secs(10)),
+            "Comparing 250,000 of 1,000,000 samples · 0:30 left"
+        );
         let none = ReadProgress::default();
         assert_eq!(
             reading(none, Duration::from_secs(2)),

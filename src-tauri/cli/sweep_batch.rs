@@ -186,6 +186,7 @@ fn measure(args: &SweepBatch, batch: u32) -> Result<Row, Failure> {
         ..with_downloaded_weights(args.tried.config()?)?
     };
     config.validate()?;
+    let config = train_once::without_baseline(config);
     let found = train_once::inspect(&config, &args.tried.folder)?;
     let folder = std::env::temp_dir().join(format!("ebb-sweep-{}", std::process::id()));
     let store = RunStore::open(&folder);

@@ -18,6 +18,7 @@ use super::{conversation_examples, inspect, inspect_texts, interrupt};
 use crate::compare_estimate::MeasuredFootprint;
 use crate::judge_run::judge;
 use crate::paths::is_within;
+use crate::starting_point;
 use dataset::DetectedDataset;
 use runlog::{RunConfig, RunFolder, RunStore, read_events};
 use std::path::{Path, PathBuf};
@@ -166,6 +167,9 @@ fn describe(found: &DetectedDataset, plan: &Plan, config: &RunConfig) -> Result<
     }
     for sentence in plan.explain_defaults(config) {
         status!("Default: {sentence}");
+    }
+    if let Some(sentence) = starting_point::describe(config, found) {
+        status!("{sentence}");
     }
     Ok(())
 }

@@ -41,6 +41,15 @@ pub fn inspect(config: &RunConfig, folder: &Path) -> Result<DetectedDataset, Fai
     Ok(read_folder(folder, config)?)
 }
 
+/// The config without a baseline, unless it asks for one: a search compares networks with each
+/// other.
+pub fn without_baseline(config: RunConfig) -> RunConfig {
+    RunConfig {
+        baseline: config.baseline.or(Some(BaselineChoice::None)),
+        ..config
+    }
+}
+
 /// Trains as `config` says. Calls `on_event` for every event; `on_event` may ask the run to stop.
 /// If the run fails, the result has the events before the failure. If the config is refused, the
 /// result is an error.
@@ -51,11 +60,6 @@ pub fn train(
     at_work: &AtWork,
     mut on_event: impl FnMut(&RunEvent, &Control) + Send,
 ) -> Result<Attempt, Failure> {
-    // A search compares networks with each other.
-    let config = &RunConfig {
-        baseline: config.baseline.or(Some(BaselineChoice::None)),
-        ..config.clone()
-    };
     let machine = machine(&Script::default());
     let total_bytes = config
         .memory_cap_fraction

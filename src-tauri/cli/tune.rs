@@ -302,6 +302,7 @@ impl Search<'_> {
                     steps: None,
                     ..trial.settings.over(self.base)
                 };
+                let config = train_once::without_baseline(config);
                 let name = format!("{} trial {}", self.name, trial.settings.number);
                 let place = self.place(&name);
                 let tried =
@@ -334,7 +335,8 @@ impl Search<'_> {
         }
     }
 
-    /// Trains the best settings on all samples of `found`, to the end.
+    /// Trains the best settings on all samples of `found` to the end, with the baseline that `ebb
+    /// train` would train.
     fn train_best(
         &self,
         whole: &RunConfig,

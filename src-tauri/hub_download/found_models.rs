@@ -91,7 +91,7 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.is_dir()).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(feature = "desktop", test))]
 mod tests {
     use super::*;
     use crate::hub_download::download;

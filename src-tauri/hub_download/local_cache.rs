@@ -43,12 +43,10 @@ fn root() -> Option<PathBuf> {
 }
 
 /// The names of all repositories of models in the cache of this user.
-#[cfg(feature = "desktop")]
 pub(super) fn names() -> Vec<String> {
     root().map_or_else(Vec::new, |root| names_in(&root))
 }
 
-#[cfg(feature = "desktop")]
 fn names_in(root: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
     let name = |file: String| Some(file.strip_prefix("models--")?.replacen("--", "/", 1));
@@ -152,7 +150,6 @@ mod tests {
         write(&folder.join("part-2.safetensors"), "");
         let missing = Vec::new();
         assert_eq!(found(), Some(Snapshot { folder, missing }));
-        #[cfg(feature = "desktop")]
         assert_eq!(names_in(root.path()), ["org/bert-tiny"]);
         write(&place.join("refs/main"), "../../other");
         assert_eq!(found(), None, "a commit is no path");

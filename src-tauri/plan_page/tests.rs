@@ -104,6 +104,37 @@ fn a_file_of_conversations_is_planned() {
     assert_eq!(plans.len(), 1);
 }
 
+/// The window has no flags.
+#[test]
+fn the_defaults_of_a_folder_have_reasons() {
+    let reasons = reasons_of_defaults(&Place::new().found());
+    let expected = "An image size of 24 px, because the images are no larger.";
+    assert!(reasons.contains(&expected.to_owned()), "{reasons:?}");
+    assert!(!reasons.join(" ").contains("--"), "{reasons:?}");
+}
+
+/// The default length of a language model may be a part of an epoch, which no number of epochs
+/// describes.
+#[test]
+fn the_default_length_of_a_large_text_stays_a_part_of_an_epoch() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let line = "The rain fell all day in the hills, and the river rose.\n";
+    let text = line.repeat(20_000_000 / line.len());
+    fs::write(folder.path().join("book.txt"), text).expect("it can be written");
+    let (options, texts) = (InspectOptions::default(), TextOptions::default());
+    let found = detect(folder.path(), &options, &texts, &|_| {}).expect("it can be read");
+    let views = all(&found, &Reported::default()).expect("it can be planned");
+    let mut settings = views[0].settings.clone();
+    assert_eq!(settings.epochs, 1);
+    let part = config(&settings, &found, None).expect("the settings are valid");
+    assert_eq!(part.epochs, None);
+    let plan = Plan::resolve(&part, &found).expect("it can be planned");
+    assert!(plan.steps < plan.steps_per_epoch, "{}", plan.steps);
+    settings.epochs = 2;
+    let whole = config(&settings, &found, None).expect("the settings are valid");
+    assert_eq!(whole.epochs, Some(2));
+}
+
 #[test]
 fn every_model_has_the_image_size_that_the_terminal_plans_for_it() {
     let place = Place::new();

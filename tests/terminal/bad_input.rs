@@ -63,6 +63,55 @@ fn untrainable_folders_are_refused() {
 }
 
 #[test]
+fn ten_thousand_classes_are_trained() {
+    let home = TestHome::new();
+    let row = |i: u32| format!("note {i} about {},topic {}\n", i / 3, i / 3);
+    let rows: String = (0..30_000).map(row).collect();
+    home.file("notes.csv", format!("text,label\n{rows}"));
+    let inspected = home.run("inspect {notes.csv}").expect_code(0).out;
+    for part in [
+        "30,000 texts in 10,000 classes",
+        "more; `ebb inspect --json` lists all of them",
+    ] {
+        assert!(inspected.contains(part), "{part}: {inspected}");
+    }
+    let lines = inspected.lines().count();
+    assert!(lines < 60, "not every class is printed: {lines} lines");
+    let line = "train {notes.csv} --tokens 16 --vocabulary 400 --baseline none --effective-batch 16 --steps 1 --device cpu --threads 2";
+    let trained = home.run(line).expect_code(0);
+    assert!(
+        trained.err.contains("Finished at step 1"),
+        "{}",
+        trained.err
+    );
+}
+
+#[test]
+fn images_that_are_all_equal_are_reported_and_trained() {
+    let home = birds();
+    let image = home.path("birds/jay/000.png");
+    for class in ["one", "two"] {
+        let folder = home.path("copies").join(class);
+        fs::create_dir_all(&folder).expect("the folder can be created");
+        for number in 0..10 {
+            let copy = folder.join(format!("{number}.png"));
+            fs::copy(&image, copy).expect("the image can be copied");
+        }
+    }
+    let line = format!("train {{copies}} {QUICK} --device cpu --threads 2");
+    let output = home.run(&line).expect_code(0);
+    let printed = output.out + &output.err;
+    for part in [
+        "4 held-out images are copies of training images",
+        "all look the same, so there is nothing to learn",
+        "Finished at step 4",
+        "Not learning: no better than guessing.",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+}
+
+#[test]
 fn invalid_configs_are_refused_by_line() {
     let home = birds();
     home.file("key.toml", "steps = 4\nepoch = 3\n");

@@ -379,9 +379,8 @@ fn failed_downloads_suggest_a_remedy() {
     check(planned, 1, &["the repository has no config.json"]);
 }
 
-/// Puts a model of the model tests into the cache of the Hugging Face libraries, and trains from
-/// it.
-fn train_from_cache(model: &str) -> CommandOutput {
+/// A home with images and a model of the model tests in the cache of the Hugging Face libraries.
+fn home_with_cache(model: &str) -> TestHome {
     let home = TestHome::new();
     draw_classes(&home.path("birds"), &["jay", "owl"], 8);
     let place = home.path(&format!("huggingface/hub/models--tiny--{model}"));
@@ -399,18 +398,38 @@ fn train_from_cache(model: &str) -> CommandOutput {
     {
         fs::copy(entry.path(), snapshot.join(entry.file_name())).expect("it can be copied");
     }
-    let birds = home.path("birds");
-    let folder = birds.to_str().expect("a UTF-8 path");
-    let from = format!("tiny/{model}");
-    let words = [
-        "train", folder, "--from", &from, "--steps", "1", "--device", "cpu",
-    ];
-    let mut command = home.ebb(words);
-    command
-        .env("HF_HOME", home.path("huggingface"))
-        .env_remove("HF_HUB_CACHE")
-        .env_remove("HF_ENDPOINT");
-    run_command(&mut command)
+    home
+}
+
+/// Trains from a model in the cache of the Hugging Face libraries.
+fn train_from_cache(model: &str) -> CommandOutput {
+    let line = format!("train {{birds}} --from tiny/{model} --steps 1 --device cpu");
+    home_with_cache(model).run(&line)
+}
+
+#[test]
+fn a_model_on_this_machine_is_offered_if_it_suits_the_task() {
+    let offer = "tiny/vit is on this machine; to start from it, add --from tiny/vit";
+    let home = home_with_cache("vit");
+    let trained = home
+        .run("train {birds} --steps 1 --device cpu")
+        .expect_code(0);
+    assert!(trained.err.contains(offer), "{}", trained.err);
+    let planned = home.run("plan {birds} --device cpu").expect_code(0);
+    assert!(planned.out.contains(offer), "{}", planned.out);
+    for line in [
+        "train {birds} --from tiny/vit --steps 1 --device cpu",
+        "train {birds} --model convnet --steps 1 --device cpu",
+    ] {
+        let output = home.run(line).expect_code(0);
+        assert!(!output.err.contains("is on this machine"), "{}", output.err);
+    }
+    home.file(
+        "texts.csv",
+        "text,label\n".to_owned() + &"sun,a\nrain,b\nfog today,a\nhail,b\n".repeat(6),
+    );
+    let texts = home.run("train {texts.csv} --steps 1 --device cpu");
+    assert!(!texts.err.contains("is on this machine"), "{}", texts.err);
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod conversations;
 mod crash_report;
 mod doctor;
 mod edge_cases;
+mod evaluation_samples;
 mod event_stream;
 mod export;
 mod fine_tuning;

@@ -1,6 +1,7 @@
 //! Commands that train several times: `ebb sweep-batch`, `ebb find-lr` and `ebb tune`.
 
 use crate::support::{TestHome, draw_classes};
+use runlog::{BaselineChoice, RunEvent, read_events};
 use serde_json::Value;
 
 fn birds() -> TestHome {
@@ -164,6 +165,26 @@ fn tune_trains_the_best_settings_to_the_end() {
     let configs: Vec<_> = tuned.map(|run| run.config().expect("a config")).collect();
     assert_eq!(configs.len(), 1);
     assert_eq!((configs[0].epochs, configs[0].dev_samples), (Some(2), None));
+    // The trials compare networks alone, but the last training is like `ebb train`.
+    let baselines: Vec<_> = runs
+        .iter()
+        .map(|run| {
+            let config = run.config().expect("a config");
+            let events = read_events(&run.events_path()).expect("its events can be read");
+            let is_trained = events
+                .iter()
+                .any(|event| matches!(event, RunEvent::Baseline { .. }));
+            (run.id().contains("tuned"), config.baseline, is_trained)
+        })
+        .collect();
+    for (is_tuned, baseline, is_trained) in baselines {
+        let expected = if is_tuned {
+            BaselineChoice::Combined
+        } else {
+            BaselineChoice::None
+        };
+        assert_eq!((baseline, is_trained), (Some(expected), is_tuned));
+    }
 }
 
 #[test]

@@ -74,6 +74,8 @@ fn check_classifier_predictions(home: &TestHome) {
     assert!(output.contains("one.txt: "), "{output}");
     let output = home.run("predict sms {sms.tsv}").expect_code(2).err;
     assert!(output.contains("ebb evaluate"), "{output}");
+    assert!(output.contains("--text-column COLUMN"), "{output}");
+    check_predictions_of_a_table(home);
     home.file("odd.txt", b"\xff\xfe".as_slice());
     let output = home.run("predict sms {odd.txt}").expect_code(1).err;
     assert!(output.contains("UTF-8"), "{output}");
@@ -98,6 +100,35 @@ fn check_classifier_predictions(home: &TestHome) {
     let output = crate::support::run_command(&mut predict).expect_code(1);
     assert!(output.out.starts_with("win cash now: spam "), "{output:?}");
     assert!(output.err.contains("The text is empty."), "{output:?}");
+}
+
+/// Each row of a table is predicted.
+fn check_predictions_of_a_table(home: &TestHome) {
+    home.file(
+        "new.csv",
+        "id,message\n1,win cash now\n2,\n3,see you at home\n",
+    );
+    let rows = home.run("predict sms {new.csv} --text-column message --top 1 --json");
+    let rows = rows.expect_code(1);
+    assert!(rows.err.contains("row 2: the text is empty"), "{rows:?}");
+    assert!(
+        rows.err.contains("1 of 3 rows could not be read"),
+        "{rows:?}"
+    );
+    let lines: Vec<Value> = rows.out.lines().map(json).collect();
+    assert_eq!(lines.len(), 3, "{rows:?}");
+    assert_eq!(lines[0]["text"], "win cash now");
+    assert_eq!(lines[0]["classes"][0]["class"], "spam");
+    assert_eq!(lines[2]["classes"][0]["class"], "ham");
+    let csv = home.run("predict sms {new.csv} --text-column message --top 1 --csv");
+    let csv = csv.expect_code(1).out;
+    assert_eq!(csv.lines().count(), 4, "{csv}");
+    let refused = home.run("predict sms {new.csv} --text-column text");
+    let refused = refused.expect_code(2).err;
+    assert!(
+        refused.contains("has no column text; its columns are id and message"),
+        "{refused}"
+    );
 }
 
 /// The evaluation covers the held-out part of the dataset and all of a new file.

@@ -10,6 +10,7 @@ use crate::image_table;
 use crate::inspect_images;
 use crate::text::{self, TextInspection};
 use crate::types::{Class, Split, SplitKind};
+use crate::user_messages;
 use std::collections::BTreeSet;
 
 /// The class and split of a sample, before and after.
@@ -129,6 +130,11 @@ impl DetectedDataset {
                 selection.check(&found.classes)?;
                 notes.extend(selection.describe(&found.classes, "image"));
                 let mut found = select_images(found, selection, &left_out);
+                if duplicates.is_some() {
+                    let copies = user_messages::held_out_copies(found.held_out_copies);
+                    replace_notes(&mut found.notes, copies.as_slice(), Vec::new());
+                    found.held_out_copies = 0;
+                }
                 found.notes.extend(notes);
                 Ok(DetectedDataset::Images(found))
             }

@@ -6,6 +6,7 @@ use crate::detected_dataset::DetectedDataset;
 use crate::duplicates::find_duplicates;
 use crate::error::DatasetError;
 use crate::folder_listing::{Entry, Listing, is_archive, resolve};
+use crate::held_out_copies::note_copies;
 use crate::image_inspection::ImageInspection;
 use crate::inspect_images::inspect_listing;
 use crate::model_folder::{self, is_model_file, is_model_folder};
@@ -29,10 +30,24 @@ pub fn detect(
     texts: &TextOptions,
     on_progress: &dyn Fn(ReadProgress),
 ) -> Result<DetectedDataset, DatasetError> {
-    let found = detect_all(path, options, texts, on_progress)?;
+    let mut found = detect_all(path, options, texts, on_progress)?;
     let duplicates = if options.leave_duplicates_out {
-        find_duplicates(&found, &|_| !options.stop.is_stopped())?
+        let all_files = found.sample_count();
+        find_duplicates(&found, &|files| {
+            on_progress(ReadProgress {
+                files,
+                all_files,
+                compares: true,
+                ..ReadProgress::default()
+            });
+            !options.stop.is_stopped()
+        })?
     } else {
+        if let DetectedDataset::Images(found) = &mut found
+            && found.refusal.is_none()
+        {
+            note_copies(found, &options.stop, on_progress)?;
+        }
         None
     };
     options.stop.check()?;

@@ -34,6 +34,14 @@ impl DetectedDataset {
         }
     }
 
+    /// Number of images or texts that can be used, of all splits.
+    pub fn sample_count(&self) -> u64 {
+        match self {
+            DetectedDataset::Images(found) => found.files.len() as u64,
+            DetectedDataset::Texts(found) => found.samples.len() as u64,
+        }
+    }
+
     /// Whether another inspection of the folder, perhaps with another seed, has the same samples in
     /// the same order.
     pub fn has_same_samples(&self, other: &DetectedDataset) -> bool {

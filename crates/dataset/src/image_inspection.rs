@@ -40,6 +40,8 @@ pub struct ImageInspection {
     pub mirror_refusal: Option<String>,
     /// Sentences about imbalance, classes missing in a split, or unsupported formats.
     pub notes: Vec<String>,
+    /// Held-out images that are copies of training images, as far as they were compared.
+    pub held_out_copies: u64,
     /// How the held-out images were chosen.
     pub split: SplitKind,
     /// The folder's own train, validation and test folders, or the lists of their images; empty if

@@ -105,6 +105,7 @@ pub(crate) fn inspect_listing(
         refusal: refusal(&counts, &files, &targets),
         mirror_refusal,
         notes,
+        held_out_copies: 0,
         classes,
         targets,
         table: table.map(|table| PathBuf::from(table.file)),

@@ -97,6 +97,7 @@ mod duplicates;
 
 mod apply_selection;
 
+mod held_out_copies;
 mod detect_dataset;
 
 // Comparing the images of a run with its folder.
@@ -104,6 +105,7 @@ mod changed_image_files;
 
 // The beginning of texts and tables, for the window.
 mod text_preview;
+mod text_column;
 
 mod first_table_rows;
 
@@ -150,6 +152,7 @@ pub use questions::{
 };
 pub use readers::{is_table_file, is_text_file};
 pub use sample_order::{CachedOrder, Order};
+pub use seeded_selection::choose_samples;
 pub use target_statistics::TargetColumn;
 pub use task::Task;
 pub use text::{
@@ -158,9 +161,10 @@ pub use text::{
     ExamplePart, LearnedTokens, LeftOut, Lengths, NOT_LEARNED, Packing, PromptEncoder, SkippedRows,
     StoredTokens, TextDataset, TextEncoder, TextInspection, TextManifest, TextSample, TokenBytes,
     TokenSink, TokenWidth, Tokenizer, Vocabulary, Window, WindowOptions, WordCounts,
-    conversation_examples, first_prompts, normalized_text, read_texts, tokenize_conversations,
-    tokenize_documents,
+    conversation_examples, first_prompts, normalized_text, read_samples, read_texts,
+    tokenize_conversations, tokenize_documents,
 };
+pub use text_column::read_text_column;
 pub use text_preview::text_previews;
 pub use thumbnail::{encode_jpeg, thumbnail};
 pub use types::{Class, Ignored, ReadProgress, SkippedFile, Split, SplitKind};

@@ -56,6 +56,45 @@ pub(crate) fn choose_subset(seed: u64, files: &[(u32, String)], limit: usize) ->
     chosen
 }
 
+/// Chooses `limit` samples by seed, each class in proportion; all if there are no more. Returns
+/// positions in `labels` in ascending order. The choice depends only on the seed and the labels.
+pub fn choose_samples(seed: u64, labels: &[u32], limit: usize) -> Vec<u32> {
+    if labels.len() <= limit {
+        return (0..labels.len() as u32).collect();
+    }
+    let classes = labels.iter().max().map_or(0, |label| *label as usize + 1);
+    let mut members: Vec<Vec<(u64, u32)>> = vec![Vec::new(); classes];
+    for (place, label) in (0u32..).zip(labels) {
+        let key = Rng::from_key(&[seed, u64::from(*label), u64::from(place)]).next_u64();
+        members[*label as usize].push((key, place));
+    }
+    let counts: Vec<usize> = members.iter().map(Vec::len).collect();
+    let mut chosen = Vec::with_capacity(limit);
+    for (mut of_class, count) in members.into_iter().zip(in_proportion(&counts, limit)) {
+        of_class.sort_unstable();
+        chosen.extend(of_class.into_iter().take(count).map(|(_, place)| place));
+    }
+    chosen.sort_unstable();
+    chosen
+}
+
+/// How many of each class make up `limit` samples in all, by the largest remainders. `limit` is
+/// at most the sum of `counts`.
+fn in_proportion(counts: &[usize], limit: usize) -> Vec<usize> {
+    let all: usize = counts.iter().sum();
+    let exact = |count: usize| count as u128 * limit as u128;
+    let whole = |count: usize| (exact(count) / all.max(1) as u128) as usize;
+    let mut shares: Vec<usize> = counts.iter().map(|count| whole(*count)).collect();
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    let remainder = |class: &usize| exact(counts[*class]) % all.max(1) as u128;
+    order.sort_by_key(|class| std::cmp::Reverse(remainder(class)));
+    let rest = limit - shares.iter().sum::<usize>();
+    for class in order.into_iter().take(rest) {
+        shares[class] += 1;
+    }
+    shares
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +134,20 @@ mod tests {
             let moved = before.iter().zip(&after).filter(|(a, b)| a != b).count();
             assert!(moved <= 1, "{moved} of {n} moved");
         }
+    }
+
+    #[test]
+    fn chosen_samples_depend_on_the_seed_and_keep_the_proportions() {
+        let labels: Vec<u32> = (0..1000).map(|place| u32::from(place % 10 == 0)).collect();
+        let chosen = choose_samples(7, &labels, 100);
+        assert_eq!(chosen.len(), 100);
+        assert!(chosen.is_sorted_by(|a, b| a < b));
+        let rare = chosen.iter().filter(|place| **place % 10 == 0).count();
+        assert_eq!(rare, 10);
+        assert_eq!(chosen, choose_samples(7, &labels, 100));
+        assert_ne!(chosen, choose_samples(8, &labels, 100));
+        assert_eq!(choose_samples(7, &labels, 1000).len(), 1000);
+        assert_eq!(choose_samples(7, &[], 5), Vec::<u32>::new());
     }
 
     #[test]

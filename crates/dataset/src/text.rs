@@ -57,7 +57,7 @@ pub use length_buckets::Buckets;
 pub use line_ends::normalized_text;
 pub use pack_documents::{Packing, Window};
 pub use prompt_encoder::{AnswerEnd, ChatMessage, ChatRole, ChatTurn, PromptEncoder};
-pub use read_samples::read_texts;
+pub use read_samples::{read_samples, read_texts};
 pub use text_dataset::TextDataset;
 pub use text_encoder::TextEncoder;
 pub use text_inspection::{Column, Lengths, SkippedRows, TextInspection, TextSample};

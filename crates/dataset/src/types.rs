@@ -109,6 +109,8 @@ pub struct ReadProgress {
     pub bytes: u64,
     /// Bytes of all files of texts that are read; 0 while only the headers of files are read.
     pub all_bytes: u64,
+    /// Whether the files, or samples, are compared with each other to find copies.
+    pub compares: bool,
 }
 
 impl ReadProgress {

@@ -30,6 +30,21 @@ pub(crate) fn not_mirrored(reason: &String) -> String {
     format!("{reason} By default, training does not mirror the images.")
 }
 
+/// A sentence about held-out images that are copies of training images; `None` without copies.
+pub(crate) fn held_out_copies(copies: u64) -> Option<String> {
+    match copies {
+        0 => None,
+        1 => Some(
+            "1 held-out image is a copy of a training image, so the accuracy will be too high. Leave duplicates out (--duplicates leave-out in the terminal)."
+                .to_owned(),
+        ),
+        copies => Some(format!(
+            "{} held-out images are copies of training images, so the accuracy will be too high. Leave duplicates out (--duplicates leave-out in the terminal).",
+            format_count(copies)
+        )),
+    }
+}
+
 /// Why a folder of images cannot be trained on, and how to fix that.
 pub(crate) fn refusal(counts: &ImageCounts) -> Option<String> {
     if !counts.split_folders.is_empty() && !counts.has_train {
@@ -139,7 +154,7 @@ pub(crate) fn single_samples(noun: &str, classes: &[Class]) -> Option<String> {
         )),
         many => Some(format!(
             "{} classes have one {noun} each, which is used for training. No {noun} of these classes is held out: {}.",
-            many.len(),
+            format_count(many.len() as u64),
             listed(many)
         )),
     }

@@ -417,6 +417,10 @@ pub struct Started {
     pub train_samples: u64,
     /// Number of held-out samples.
     pub held_out_samples: u64,
+    /// Held-out samples that are exact copies of training samples, as far as Ebb compared them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[ts(optional, as = "Option<u64>")]
+    pub held_out_copies: u64,
     /// Number of trained parameters.
     pub parameters: u64,
     /// Input size of the network: the side of the square image in pixels, or the longest sequence

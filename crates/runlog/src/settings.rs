@@ -277,9 +277,9 @@ settings! {
     /// Peak learning rate
     learning_rate: f64 = { Allowed::Number(1e-9, 10.0), Training, flag: "learning-rate" "RATE", default: "depends on the network and the optimizer", short_key: "lr" };
     /// Decoupled weight decay
-    weight_decay: f64 = { Allowed::Number(0.0, 10.0), Training, flag: "weight-decay" "DECAY", default: "depends on the network" };
+    weight_decay: f64 = { Allowed::Number(0.0, 10.0), Training, flag: "weight-decay" "DECAY", default: "0.05" };
     /// Fraction of all steps during which the learning rate rises to its peak
-    warmup_fraction: f64 = { Allowed::Number(0.0, 1.0), Training, flag: "" "FRACTION", default: "depends on the network" };
+    warmup_fraction: f64 = { Allowed::Number(0.0, 1.0), Training, flag: "" "FRACTION", default: "0.05" };
     /// Learning rate schedule: cosine, or rising, which multiplies the rate by the same factor at
     /// every step
     schedule: ScheduleChoice = { Allowed::Words(ScheduleChoice::WORDS), Training, flag: "" "cosine|rising", default: "cosine" };
@@ -365,7 +365,7 @@ settings! {
     /// for no prompts. Ebb shows how the answers change during the training
     prompts: PathBuf = { Allowed::Path, Run, flag: "prompts" "FILE|0", default: "the first messages of 3 held-out conversations" };
     /// Number of epochs between two evaluations
-    evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "depends on the length of an epoch" };
+    evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "depends on the length of an epoch and of the run" };
 }
 
 impl Setting {

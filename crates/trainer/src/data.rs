@@ -26,7 +26,7 @@ pub(crate) use token_frequencies::{FREQUENCIES, load_token_frequencies, token_fr
 pub use tokenized_texts::{Corpus, Text};
 pub(crate) use tokenizer::{MAX_TOKENIZER_BYTES, TOKENIZER, learn_vocabulary, saved_tokenizer};
 pub(crate) use window_loader::padded_length;
-pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader, evaluated_tokens};
+pub use window_loader::{MakeSample, WindowEvalLoader, WindowLoader};
 pub use windows::WindowSource;
 
 use crate::error::{Result, TrainError};
@@ -112,6 +112,14 @@ pub trait EvalLoader {
     /// The next `count` samples, fewer at the end. An unreadable file is an error in its sample's
     /// place.
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Self::Sample>>;
+
+    /// Starts over at the first sample, to read the whole split unless it may take very long: first the samples that [`begin`] selects, then the others. Returns their number.
+    ///
+    /// [`begin`]: EvalLoader::begin
+    fn begin_whole(&mut self) -> usize {
+        self.begin();
+        self.len()
+    }
 
     /// Adds the outputs of the run's baseline to the samples of a task that has one.
     fn set_baseline(&mut self, _scores: BaselineScores) {}

@@ -9,6 +9,7 @@ mod hyperparameters;
 mod build_network;
 mod setting_errors;
 mod run_length;
+mod evaluation_schedule;
 mod explain_defaults;
 
 pub use augmentation::Augmentation;
@@ -54,6 +55,9 @@ pub struct Plan {
     pub train_samples: u64,
     /// Number of held-out samples.
     pub held_out_samples: u64,
+    /// Held-out samples that are exact copies of training samples, as far as Ebb compared them. Only
+    /// a new run knows it.
+    pub held_out_copies: u64,
     /// Bytes of all texts as tokens in memory. Images, which are decoded when they are needed, and
     /// tokens in a file count as 0.
     pub texts_bytes: u64,
@@ -65,6 +69,8 @@ pub struct Plan {
     pub steps: u64,
     /// The number of epochs that `steps` follows from, unless the user chose the steps.
     pub requested_epochs: Option<u64>,
+    /// The most samples that a run of the default length processes, if that is limited.
+    pub max_samples_seen: Option<u64>,
     /// Training samples over the effective batch, rounded up.
     pub steps_per_epoch: u64,
     /// Optimizer.
@@ -128,12 +134,19 @@ pub struct Plan {
     pub keep_checkpoints: usize,
     /// Every Nth checkpoint is kept too, if set.
     pub keep_every: Option<u64>,
-    /// Epochs between evaluations.
-    pub evaluate_every_epochs: u64,
+    /// Epochs between evaluations, if the user chose them. [`Plan::evaluation_interval`] decides
+    /// otherwise.
+    pub evaluate_every_epochs: Option<u64>,
     /// The pretrained model to start from; absent, weights are random.
     pub pretrained: Option<Arc<Pretrained>>,
     /// The config with every choice filled in, for the run folder.
     pub config: RunConfig,
+}
+
+/// At most `steps` steps, which process at most `max_samples` samples, rounded up to a whole step.
+fn limited_steps(steps: u64, max_samples: Option<u64>, effective_batch: u32) -> u64 {
+    let batch = u64::from(effective_batch.max(1));
+    max_samples.map_or(steps, |most| steps.min(most.div_ceil(batch).max(1)))
 }
 
 /// How conversations are learned.
@@ -244,7 +257,8 @@ impl Plan {
         self.effective_batch = self.effective_batch.min(counts.train.max(1) as u32);
         self.steps_per_epoch = counts.train.div_ceil(u64::from(self.effective_batch));
         if let Some(epochs) = self.requested_epochs {
-            self.steps = epochs * self.steps_per_epoch;
+            let all = epochs * self.steps_per_epoch;
+            self.steps = limited_steps(all, self.max_samples_seen, self.effective_batch);
             let warmup = self.config.warmup_fraction.unwrap_or_default();
             self.warmup_steps = hyperparameters::warmup_steps(self.steps, warmup);
         }

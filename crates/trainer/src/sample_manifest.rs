@@ -271,6 +271,7 @@ impl From<ImageManifest> for ImageInspection {
             refusal: None,
             mirror_refusal: None,
             notes: Vec::new(),
+            held_out_copies: 0,
             split: SplitKind::Given,
             split_folders: Vec::new(),
         }

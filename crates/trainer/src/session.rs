@@ -75,6 +75,8 @@ pub struct Session<'a, T: Task> {
     pub(crate) estimated_peak_bytes: u64,
     /// Samples of the running step.
     step_samples: usize,
+    /// Samples of the running evaluation.
+    pub(crate) evaluated_samples: usize,
     /// Bytes of the held-out texts; 0 for other data.
     pub(crate) held_out_bytes: u64,
     /// What the model is asked after each evaluation, if anything.
@@ -211,6 +213,7 @@ impl<'a, T: Task> Session<'a, T> {
             timer: StepTimer::new(),
             device,
             step_samples: 0,
+            evaluated_samples: 0,
             estimated_peak_bytes: context.estimated_peak_bytes,
             held_out_bytes: T::held_out_bytes(data),
             prompts: None,
@@ -307,7 +310,7 @@ impl<'a, T: Task> Session<'a, T> {
     fn show_progress(&mut self, phase: Phase, remaining: usize, done: usize, size: usize) {
         let samples = match phase {
             Phase::Train => self.step_samples,
-            Phase::Evaluate => self.loaders.held_out.len(),
+            Phase::Evaluate => self.evaluated_samples,
         };
         let samples_done = samples.saturating_sub(remaining);
         let done = match phase {
@@ -728,7 +731,7 @@ impl<'a, T: Task> Session<'a, T> {
         let micro_batch = answer.reported_micro_batch;
         let samples = match phase {
             Phase::Train => self.plan.effective_batch,
-            Phase::Evaluate => self.loaders.held_out.len() as u32,
+            Phase::Evaluate => self.evaluated_samples as u32,
         };
         self.log.decision(DecisionRecord {
             step: self.state.step,

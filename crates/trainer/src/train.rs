@@ -75,6 +75,7 @@ pub(crate) fn start_from(
 ) -> Result<RunOutcome> {
     let claim = run.claim()?;
     share_cores(&mut plan, &context.group);
+    plan.held_out_copies = found.held_out_copies();
     run.write_config(&plan.config)?;
     PromptChoice::from_config(&plan.config)?.save(run)?;
     sample_manifest::write(run, &found)?;

@@ -51,6 +51,9 @@ pub struct Predict {
     /// file. From a folder, Ebb reads every file
     #[arg(required = true, value_name = "IMAGE|TEXT|FOLDER", value_parser = maybe_empty())]
     pub files: Vec<PathBuf>,
+    /// Predict each row of a table of texts, by the text in this column
+    #[arg(long, value_name = "COLUMN")]
+    pub text_column: Option<String>,
     /// Number of classes to print for each image or text
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub top: u32,

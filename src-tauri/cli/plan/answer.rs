@@ -54,6 +54,8 @@ pub(super) struct Answer {
     pub estimate_ms: f64,
     /// Whether the estimates are corrected by what earlier runs on the machine needed.
     pub is_corrected: bool,
+    /// Weights on this machine that the run could start from, as a sentence.
+    pub starting_point: Option<String>,
     /// A few conversations as the model reads them.
     pub examples: Vec<ConversationExample>,
 }

@@ -21,6 +21,9 @@ pub(super) fn print(answer: &Answer) {
     for note in answer.notes() {
         out!("{note}.");
     }
+    if let Some(sentence) = &answer.starting_point {
+        out!("{sentence}.");
+    }
     out!(
         "Estimated in {:.1} s. The training measures its own memory and corrects the estimate.",
         answer.estimate_ms / 1e3

@@ -10,11 +10,12 @@ use crate::readers::{OpenFile, Row};
 use crate::rng;
 use crate::types::Split;
 
-/// Reads the samples of a split with their texts, in the order of the inspection.
+/// Reads the samples of a split with their texts, in the order of the inspection. To end the
+/// reading, `take` returns an error, such as [`DatasetError::Stopped`].
 ///
 /// # Errors
 /// A file is missing or has changed since the inspection, or `take` fails.
-pub(crate) fn read_samples(
+pub fn read_samples(
     inspection: &TextInspection,
     split: Split,
     take: &mut dyn FnMut(&TextSample, &str) -> Result<(), DatasetError>,

@@ -279,6 +279,7 @@ fn started() -> Started {
         classes: classes.split(' ').map(str::to_owned).collect(),
         train_samples: TRAIN,
         held_out_samples: 243,
+        held_out_copies: 0,
         parameters: 114_085_000,
         input_size: 224,
         effective_batch: BATCH as u32,

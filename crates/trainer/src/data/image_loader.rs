@@ -5,7 +5,7 @@ use super::{BaselineScores, EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::{Augmentation, Plan};
 use dataset::{
     Augment, CachedOrder, ImageDataset, ImageInspection, ImageOptions, ImageSample, Loader,
-    LoaderOptions, Mix, Order, Split,
+    LoaderOptions, Mix, Order, Split, choose_samples,
 };
 use pressure::Prefetch;
 use std::ops::Range;
@@ -292,9 +292,13 @@ fn target_factors(dataset: &ImageDataset, samples: &[u32]) -> Vec<f64> {
     present.iter().map(factor).collect()
 }
 
-/// Held-out images in order.
+/// Held-out images in order; all, or a selection.
 pub struct ImageEvalLoader {
     source: Source,
+    /// The selected images, then the others.
+    order: Vec<u32>,
+    /// Number of selected images.
+    len: usize,
     /// The outputs of the baseline, if it has a part in the predictions.
     baseline: Option<BaselineScores>,
 }
@@ -315,10 +319,36 @@ impl ImageEvalLoader {
         };
         let cache_bytes = options.cache_bytes;
         let dataset = ImageDataset::open(inspection, part, image_options, None, cache_bytes);
+        let order: Vec<u32> = (0..dataset.len() as u32).collect();
         ImageEvalLoader {
             source: Source::start(dataset, options),
+            len: order.len(),
+            order,
             baseline: None,
         }
+    }
+
+    /// Loads only `limit` images chosen by seed, each class in proportion, until the whole split is
+    /// asked for.
+    #[must_use]
+    pub fn with_sample_limit(mut self, seed: u64, limit: usize) -> Self {
+        let dataset = &self.source.dataset;
+        let labels: Vec<u32> = (0..dataset.len())
+            .map(|index| dataset.label(index))
+            .collect();
+        let chosen = choose_samples(seed, &labels, limit);
+        let mut is_other = vec![true; labels.len()];
+        for index in &chosen {
+            is_other[*index as usize] = false;
+        }
+        self.order.sort_by_key(|index| is_other[*index as usize]);
+        self.len = chosen.len();
+        self
+    }
+
+    fn request(&mut self, count: usize) {
+        self.source.loader.clear();
+        self.source.loader.request(0, &self.order[..count]);
     }
 }
 
@@ -326,13 +356,20 @@ impl EvalLoader for ImageEvalLoader {
     type Sample = ImageSample;
 
     fn len(&self) -> usize {
-        self.source.dataset.len()
+        self.len
+    }
+
+    fn split_len(&self) -> usize {
+        self.order.len()
     }
 
     fn begin(&mut self) {
-        self.source.loader.clear();
-        let all: Vec<u32> = (0..self.source.dataset.len() as u32).collect();
-        self.source.loader.request(0, &all);
+        self.request(self.len);
+    }
+
+    fn begin_whole(&mut self) -> usize {
+        self.request(self.order.len());
+        self.order.len()
     }
 
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<ImageSample>> {

@@ -5,7 +5,7 @@ use super::{BaselineScores, Corpus, EvalLoader, LoadedSample, Text, TrainLoader,
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::preparation::Preparation;
-use dataset::{Buckets, DetectedDataset, Split};
+use dataset::{Buckets, DetectedDataset, Split, choose_samples};
 use runlog::{RunFolder, format_count};
 use std::ops::Range;
 use std::path::Path;
@@ -176,10 +176,13 @@ impl TrainLoader for TextLoader {
     }
 }
 
-/// Held-out texts, the longest first.
+/// Held-out texts, the longest first; all, or a selection.
 pub struct TextEvalLoader {
     corpus: Arc<Corpus>,
+    /// The selected texts, the longest first, then the others in the same way.
     order: Vec<u32>,
+    /// Number of selected texts.
+    len: usize,
     /// Places in `order` that have not been fetched.
     remaining: Range<usize>,
     /// The class scores of the baseline, if they have a part in the prediction.
@@ -194,10 +197,25 @@ impl TextEvalLoader {
         order.sort_by_key(|&index| std::cmp::Reverse(lengths[index as usize]));
         TextEvalLoader {
             corpus,
+            len: order.len(),
             order,
             remaining: 0..0,
             baseline: None,
         }
+    }
+
+    /// Loads only `limit` texts chosen by seed, each class in proportion, until the whole split is
+    /// asked for.
+    #[must_use]
+    pub fn with_sample_limit(mut self, seed: u64, limit: usize) -> Self {
+        let chosen = choose_samples(seed, self.corpus.labels(), limit);
+        let mut is_other = vec![true; self.corpus.len()];
+        for index in &chosen {
+            is_other[*index as usize] = false;
+        }
+        self.order.sort_by_key(|index| is_other[*index as usize]);
+        self.len = chosen.len();
+        self
     }
 }
 
@@ -205,11 +223,20 @@ impl EvalLoader for TextEvalLoader {
     type Sample = Text;
 
     fn len(&self) -> usize {
+        self.len
+    }
+
+    fn split_len(&self) -> usize {
         self.corpus.len()
     }
 
     fn begin(&mut self) {
-        self.remaining = 0..self.len();
+        self.remaining = 0..self.len;
+    }
+
+    fn begin_whole(&mut self) -> usize {
+        self.remaining = 0..self.corpus.len();
+        self.corpus.len()
     }
 
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Text>> {
@@ -268,6 +295,50 @@ mod tests {
         assert_ne!(dropout.applied_to(text(2)).ids, ids);
         dropout.step = 4;
         assert_ne!(dropout.applied_to(text(1)).ids, ids);
+    }
+
+    #[test]
+    fn a_limited_evaluation_reads_its_texts_first_and_then_the_others() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let row = |i: usize| format!("{}\tword {i} {}\n", ["a", "b"][i % 2], "x".repeat(i % 7));
+        let rows: String = (0..200).map(row).collect();
+        std::fs::write(folder.path().join("texts.tsv"), rows).expect("a table");
+        let found = dataset::detect(
+            folder.path(),
+            &dataset::InspectOptions::default(),
+            &dataset::TextOptions::default(),
+            &|_| {},
+        );
+        let Ok(DetectedDataset::Texts(found)) = found else {
+            panic!("the folder has texts");
+        };
+        let tokenizer = dataset::Tokenizer::bytes();
+        let nothing = Preparation::default();
+        let corpus = Corpus::open(&found, Split::Train, &tokenizer, 16, nothing);
+        let corpus = Arc::new(corpus.expect("it is read"));
+        let read = |loader: &mut TextEvalLoader| -> Vec<u32> {
+            let loaded = loader.fetch(usize::MAX).into_iter();
+            loaded.map(|text| text.expect("it is read").index).collect()
+        };
+        let selected = |seed: u64| {
+            let mut loader = TextEvalLoader::new(Arc::clone(&corpus)).with_sample_limit(seed, 10);
+            assert_eq!((loader.len(), loader.split_len()), (10, corpus.len()));
+            loader.begin();
+            let first = read(&mut loader);
+            assert_eq!(loader.begin_whole(), corpus.len());
+            let whole = read(&mut loader);
+            assert_eq!(first, whole[..10], "the selection comes first");
+            let mut sorted = whole;
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..corpus.len() as u32).collect::<Vec<_>>());
+            first
+        };
+        let first = selected(7);
+        assert_eq!((first.len(), &first), (10, &selected(7)));
+        assert_ne!(first, selected(8));
+        let lengths = corpus.lengths();
+        let longest_first = |a: &u32, b: &u32| lengths[*a as usize] >= lengths[*b as usize];
+        assert!(first.is_sorted_by(longest_first));
     }
 
     #[test]

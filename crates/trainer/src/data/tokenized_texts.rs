@@ -1,9 +1,9 @@
 //! The labeled texts of one split as tokens: all token ids in one array, the end of each text, and
 //! its label.
 
-use crate::error::{Result, TrainError};
-use crate::preparation::Preparation;
-use dataset::{Split, TextDataset, TextEncoder, TextInspection, Tokenizer};
+use crate::error::Result;
+use crate::preparation::{Preparation, stopped_before_start};
+use dataset::{DatasetError, Split, TextEncoder, TextInspection, Tokenizer, read_samples};
 use runlog::format_bytes;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +57,6 @@ impl Corpus {
         max_tokens: usize,
         preparation: Preparation,
     ) -> Result<Self> {
-        let rows = TextDataset::open(found, part)?;
         let bytes = found.split_bytes(part);
         let work = preparation.begin(
             format!("Tokenizing {} of texts", format_bytes(bytes)),
@@ -74,21 +73,22 @@ impl Corpus {
             file_of: of_part().map(|sample| sample.file).collect(),
             ..Corpus::default()
         };
-        for index in 0..rows.len() {
-            let (text, label) = rows.row(index);
+        read_samples(found, part, &mut |sample, text| {
             let ids = encoder.encode_framed(text).map_err(|error| {
-                let sample = of_part().nth(index).expect("each row is a sample");
                 error.in_text(&found.files[sample.file as usize].path, sample.row)
             })?;
-            done += text.len() as u64;
-            if !work.goes_on(done) {
-                return Err(TrainError::StoppedBeforeStart);
-            }
             corpus.truncated += u64::from(ids.len() > max_tokens);
             corpus.ids.extend(truncated(ids, max_tokens));
             corpus.ends.push(corpus.ids.len());
-            corpus.labels.push(label);
-        }
+            corpus.labels.push(sample.label);
+            done += text.len() as u64;
+            if work.goes_on(done) {
+                Ok(())
+            } else {
+                Err(DatasetError::Stopped)
+            }
+        })
+        .map_err(stopped_before_start)?;
         // The array lives as long as the run, and growing it may have reserved twice its size.
         corpus.ids.shrink_to_fit();
         Ok(corpus)
@@ -109,6 +109,11 @@ impl Corpus {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let lengths = self.ends.iter().zip(starts).map(|(end, start)| end - start);
         lengths.map(|length| length as u32).collect()
+    }
+
+    /// The label of each text, in order.
+    pub(crate) fn labels(&self) -> &[u32] {
+        &self.labels
     }
 
     /// One text; `index` must be below `len`.

@@ -7,20 +7,6 @@ use dataset::{Buckets, CachedOrder, Order, Window};
 use runlog::format_count;
 use std::ops::Range;
 
-/// Held-out tokens that an evaluation during training reads at most, so that it takes seconds for a
-/// text of any length. `ebb evaluate` reads all.
-const MOST_EVALUATED_TOKENS: u64 = 1 << 17;
-/// Held-out tokens that the evaluation of the shortest training reads.
-const MIN_EVALUATED_TOKENS: u64 = 1 << 13;
-
-/// Held-out tokens that each evaluation of a training reads: at most as many as it trains on, so
-/// that a short training does not end with a long evaluation. They are the same in all evaluations.
-pub fn evaluated_tokens(plan: &Plan) -> usize {
-    let window = u64::from(plan.input_size);
-    let trained = plan.steps * u64::from(plan.effective_batch) * window;
-    trained.clamp(MIN_EVALUATED_TOKENS, MOST_EVALUATED_TOKENS) as usize
-}
-
 /// Lengths of micro-batches are multiples of this many tokens, so that few lengths occur.
 const LENGTH_STEP: usize = 32;
 

@@ -16,8 +16,8 @@ use runlog::{ClassWeights, MixChoice, RunConfig, TaskChoice};
 use std::path::PathBuf;
 use texts::texts;
 
-pub(crate) use texts::MOST_TEXT_BYTES_IN_MEMORY;
 pub use texts::estimate_cut_texts;
+pub(crate) use texts::{MOST_TEXT_BYTES_IN_MEMORY, is_longest_default};
 
 /// A borrowed inspection of a dataset folder.
 #[derive(Debug, Clone, Copy)]
@@ -64,6 +64,8 @@ pub(super) struct DatasetDefaults {
     pub seed: u64,
     pub effective_batch: u32,
     pub epochs: u64,
+    /// The most samples that a run of the default length processes.
+    pub max_samples_seen: Option<u64>,
     pub label_smoothing: f64,
     pub augment: Augmentation,
     pub mix: MixChoice,
@@ -221,6 +223,7 @@ fn images(
             || (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30),
             |recipe| recipe.epochs,
         ),
+        max_samples_seen: None,
         label_smoothing: 0.1,
         augment: match (recipe, &found.mirror_refusal) {
             (Some(recipe), _) => recipe.augment,

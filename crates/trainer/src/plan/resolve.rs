@@ -2,7 +2,9 @@
 
 use super::hyperparameters::{self, warmup_steps};
 use super::setting_errors::invalid_setting;
-use super::{Augmentation, Compression, ConversationOptions, DatasetRef, Plan, augmentation};
+use super::{
+    Augmentation, Compression, ConversationOptions, DatasetRef, Plan, augmentation, limited_steps,
+};
 use crate::error::Result;
 use crate::optimizer::OptimizerKind;
 use crate::precision::Precision;
@@ -115,7 +117,11 @@ impl Plan {
         let effective_batch = effective_batch.min(train_samples.max(1) as u32);
         let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
         let epochs = config.epochs.unwrap_or(defaults.epochs);
-        let steps = config.steps.unwrap_or(epochs * steps_per_epoch);
+        let is_default_length = config.steps.is_none() && config.epochs.is_none();
+        let max_samples_seen = defaults.max_samples_seen.filter(|_| is_default_length);
+        let all_steps = epochs * steps_per_epoch;
+        let all_steps = limited_steps(all_steps, max_samples_seen, effective_batch);
+        let steps = config.steps.unwrap_or(all_steps);
         let rate = hyperparameters::default_rate(choices.optimizer, pretrained.as_ref());
         let rate = rate * defaults.preference_beta.map_or(1.0, |_| PREFERENCE_RATE);
         let mix = config.mix.unwrap_or(defaults.mix);
@@ -131,11 +137,13 @@ impl Plan {
             class_weights: defaults.class_weights,
             train_samples,
             held_out_samples: defaults.held_out_samples,
+            held_out_copies: 0,
             texts_bytes: defaults.texts_bytes,
             effective_batch,
             fixed_micro_batch: config.micro_batch,
             steps,
             requested_epochs: config.steps.is_none().then_some(epochs),
+            max_samples_seen,
             steps_per_epoch,
             optimizer: choices.optimizer,
             learning_rate: config.learning_rate.unwrap_or(rate),
@@ -173,9 +181,7 @@ impl Plan {
             checkpoint_every: checkpoint_every(config),
             keep_checkpoints: config.keep_checkpoints.unwrap_or(2) as usize,
             keep_every: config.keep_every,
-            evaluate_every_epochs: config
-                .evaluate_every_epochs
-                .unwrap_or((steps / steps_per_epoch.max(1) / 30).max(1)),
+            evaluate_every_epochs: config.evaluate_every_epochs,
             pretrained: pretrained.map(Arc::new),
             config: RunConfig::default(),
         })
@@ -238,7 +244,6 @@ impl Plan {
             checkpoint_blocks: Some(CheckpointBlocks::Count(self.checkpoint_blocks)),
             seed: Some(self.seed),
             checkpoint_every: Some(checkpoint_every(asked)),
-            evaluate_every_epochs: Some(self.evaluate_every_epochs),
             ..asked.clone()
         }
     }

@@ -4,8 +4,9 @@ use super::Results;
 use crate::error::{Result, TrainError};
 use crate::sample_manifest;
 use crate::task::split_name;
-use dataset::{DetectedDataset, Split, TextDataset, TextInspection};
+use dataset::{DetectedDataset, Split, TextInspection, read_samples};
 use runlog::RunFolder;
+use std::collections::BTreeMap;
 
 impl Results {
     /// The texts of the samples at these indices of the evaluated split of the run.
@@ -14,13 +15,17 @@ impl Results {
     /// The run has no texts, or its files have moved or changed.
     pub fn sample_texts(&self, run: &RunFolder, indices: &[u32]) -> Result<Vec<String>> {
         let (found, split) = split_of_run(run, &self.report.part)?;
-        let rows = TextDataset::open(&found, split)?;
-        let known = indices
-            .iter()
-            .filter(|index| (**index as usize) < rows.len());
-        Ok(known
-            .map(|index| rows.row(*index as usize).0.to_owned())
-            .collect())
+        let mut texts = BTreeMap::new();
+        let mut place = 0;
+        read_samples(&found, split, &mut |_, text| {
+            if indices.contains(&place) {
+                texts.insert(place, text.to_owned());
+            }
+            place += 1;
+            Ok(())
+        })?;
+        let known = indices.iter().filter_map(|index| texts.get(index));
+        Ok(known.cloned().collect())
     }
 }
 

@@ -12,6 +12,8 @@ const WIDE_INTERVAL: f64 = 0.25;
 const RISEN_LOSS: f64 = 1.25;
 /// How many preferences a guess gets right.
 const GUESSED_PREFERENCES: f64 = 0.5;
+/// Copies that are at least this part of the evaluated samples change the accuracy.
+const LEAKING_SHARE: f64 = 0.01;
 /// A class needs this many samples to be named as weak.
 const CLASS_SAMPLES: u64 = 5;
 
@@ -56,6 +58,8 @@ pub struct TrainingFacts {
     pub held_out_accuracy: Option<f64>,
     /// Weight of the baseline in the predictions of the model, from 0 to 1; `None` if it has none.
     pub baseline_share: Option<f64>,
+    /// Held-out samples that are exact copies of training samples.
+    pub held_out_copies: u64,
     /// The entropy of the evaluated bytes of a language model or a token compression, in bits.
     pub byte_entropy: Option<f64>,
 }
@@ -74,7 +78,9 @@ impl Results {
             let tone = Tone::Hint;
             return Some(Judgement { tone, text });
         }
-        let hint = memorizes(facts)
+        let hint = self
+            .leaking_copies(facts)
+            .or_else(|| memorizes(facts))
             .or_else(|| improves(facts))
             .or_else(|| self.weak_class())
             .or_else(|| self.wrong_labels(facts));
@@ -197,6 +203,26 @@ impl Results {
             format_count(correct),
             format_count(class.samples)
         ))
+    }
+
+    /// Held-out samples that are copies of training samples, if they change the accuracy.
+    fn leaking_copies(&self, facts: &TrainingFacts) -> Option<String> {
+        let copies = facts.held_out_copies;
+        let share = copies as f64 / self.report.samples.max(1) as f64;
+        let noun = &facts.sample_noun;
+        if copies == 0 || share < LEAKING_SHARE {
+            return None;
+        }
+        Some(if copies == 1 {
+            format!(
+                "1 held-out {noun} is a copy of a training {noun}; the accuracy is too high. Train again without duplicates (--duplicates leave-out in the terminal)."
+            )
+        } else {
+            format!(
+                "{} held-out {noun}s are copies of training {noun}s; the accuracy is too high. Train again without duplicates (--duplicates leave-out in the terminal).",
+                format_count(copies)
+            )
+        })
     }
 
     /// Samples that are probably labeled wrong.
@@ -402,6 +428,7 @@ mod tests {
             baseline_accuracy: None,
             held_out_accuracy: None,
             baseline_share: None,
+            held_out_copies: 0,
             byte_entropy: None,
         }
     }
@@ -429,6 +456,23 @@ mod tests {
         };
         assert_eq!(shown(0.934, 0.5), "93.4 %, 50.0 %");
         assert_eq!(shown(0.0004, 0.0001), "0.040 %, 0.010 %");
+    }
+
+    #[test]
+    fn copies_of_training_samples_are_named() {
+        let good = results(&[(200, 0.9), (200, 0.9)]);
+        let with = |held_out_copies: u64| TrainingFacts {
+            held_out_copies,
+            ..facts()
+        };
+        check(
+            &good,
+            &with(40),
+            Tone::Hint,
+            "Better than guessing: 90.0 % right instead of 50.0 %. 40 held-out images are copies of training images; the accuracy is too high. Train again without duplicates (--duplicates leave-out in the terminal).",
+        );
+        let few = good.judge(&with(3)).expect("a rule applies");
+        assert!(!few.text.contains("copies"), "{}", few.text);
     }
 
     #[test]

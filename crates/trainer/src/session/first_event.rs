@@ -3,7 +3,7 @@
 use super::Session;
 use crate::data::{EvalLoader, TrainLoader};
 use crate::task::Task;
-use runlog::{RunEvent, Started, format_count};
+use runlog::{RunEvent, Started, counted, format_count};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tape::device::DeviceKind;
 
@@ -26,6 +26,7 @@ pub fn started_event<T: Task>(session: &Session<'_, T>, branched_from: String) -
         targets: plan.columns.iter().map(|c| c.name.clone()).collect(),
         train_samples: plan.train_samples,
         held_out_samples: plan.held_out_samples,
+        held_out_copies: plan.held_out_copies,
         parameters: session.learner.parameters.count() as u64,
         input_size: plan.input_size,
         effective_batch: plan.effective_batch,
@@ -77,20 +78,31 @@ fn describe_loaders<T: Task>(session: &Session<'_, T>) -> String {
     format!("{}; {at_once} at once; {pinned}", describe_samples(session))
 }
 
-/// Where the samples come from, and how many held-out samples an evaluation reads if it does not
-/// read all.
+/// Where the samples come from, how often the run is evaluated, and on how many held-out samples if
+/// it is not on all.
 fn describe_samples<T: Task>(session: &Session<'_, T>) -> String {
     let (train, held_out) = (&session.loaders.train, &session.loaders.held_out);
     let (read, all) = (held_out.len() as u64, held_out.split_len() as u64);
-    if read == all {
+    if all == 0 {
         return train.describe();
     }
-    // Only windows of documents are limited.
+    let interval = session.plan.evaluation_interval();
+    let interval = counted(interval, "step", "steps");
+    if read == all {
+        return format!("{}; an evaluation every {interval}", train.describe());
+    }
+    let task = session.plan.task();
+    let whole = if task.is_on_documents() {
+        "`ebb evaluate` uses all of them"
+    } else {
+        "the evaluation after the last step uses all of them"
+    };
     format!(
-        "{}; evaluations during training use {} of {} held-out windows, but `ebb evaluate` uses all of them",
+        "{}; an evaluation every {interval} uses {} of {} held-out {}s, {whole}",
         train.describe(),
         format_count(read),
-        format_count(all)
+        format_count(all),
+        task.step_noun()
     )
 }
 

@@ -92,6 +92,7 @@ impl Task for ImageTask {
         options: PrefetchOptions,
     ) -> ImageEvalLoader {
         ImageEvalLoader::start(plan, inspection, Split::HeldOut, options)
+            .with_sample_limit(plan.seed, plan.max_evaluated_samples())
     }
 
     fn train_baseline(inputs: &BaselineInputs) -> Result<Option<TaskBaseline>> {

@@ -74,7 +74,7 @@ impl Task for LanguageTask {
         _options: PrefetchOptions,
     ) -> WindowEvalLoader<Window> {
         LanguageTask::windows(&data.held_out, plan.input_size)
-            .with_token_limit(evaluated_tokens(plan))
+            .with_token_limit(plan.evaluated_tokens())
     }
 
     fn gradients(context: &ForwardContext, windows: &[Window]) -> Result<MicroBatchResult> {

@@ -51,8 +51,9 @@ impl Task for TextTask {
         TextLoader::new(plan, &data.train)
     }
 
-    fn eval_loader(_plan: &Plan, data: &TextData, _options: PrefetchOptions) -> TextEvalLoader {
+    fn eval_loader(plan: &Plan, data: &TextData, _options: PrefetchOptions) -> TextEvalLoader {
         TextEvalLoader::new(Arc::clone(&data.held_out))
+            .with_sample_limit(plan.seed, plan.max_evaluated_samples())
     }
 
     fn train_baseline(inputs: &BaselineInputs) -> Result<Option<TaskBaseline>> {

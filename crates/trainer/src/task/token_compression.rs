@@ -15,7 +15,7 @@ use super::{
 };
 use crate::data::{
     DocumentData, MakeSample, PrefetchOptions, WindowEvalLoader, WindowLoader, WindowSource,
-    evaluated_tokens, token_frequencies,
+    token_frequencies,
 };
 use crate::error::Result;
 use crate::plan::{Compression, Plan, SampleCounts, relaxes_choice, scores_choice};
@@ -107,7 +107,7 @@ impl Task for CompressionTask {
         _options: PrefetchOptions,
     ) -> WindowEvalLoader<Sequence> {
         CompressionTask::windows(&data.documents.held_out, plan.input_size, &data.frequencies)
-            .with_token_limit(evaluated_tokens(plan))
+            .with_token_limit(plan.evaluated_tokens())
     }
 
     fn gradients(context: &ForwardContext, sequences: &[Sequence]) -> Result<MicroBatchResult> {

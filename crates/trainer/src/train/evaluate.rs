@@ -25,10 +25,9 @@ use tape::device::with_autorelease_pool;
 /// every few steps, an evaluation waits until they do.
 pub(super) fn evaluation_is_due<T: Task>(session: &Session<'_, T>) -> bool {
     let (plan, step) = (session.plan, session.state.step);
-    let interval = plan.evaluate_every_epochs * plan.steps_per_epoch;
     session.group.keeps_run()
         && session.loaders.held_out.len() > 0
-        && (session.reaches_multiple_of(interval.max(1)) || step == plan.steps)
+        && (session.reaches_multiple_of(plan.evaluation_interval()) || step == plan.steps)
 }
 
 /// Whether the last evaluations were no better than the best one, as many as `patience` allows.
@@ -43,18 +42,90 @@ pub(super) fn evaluation_was_interrupted<T: Task>(session: &Session<'_, T>) -> b
     state.step > 0 && evaluation_is_due(session) && state.evaluated_step != state.step
 }
 
+/// One pass over held-out samples.
+struct Pass<S> {
+    pending: SampleQueue<S>,
+    /// Samples that follow those that all evaluations of the run read.
+    others: usize,
+    sum: EvaluatedMicroBatch,
+    /// The sums of the samples that all evaluations read, once the others follow.
+    compared: Option<EvaluatedMicroBatch>,
+}
+
+/// The sums of an evaluation.
+struct Sums {
+    /// Those of all samples that were read.
+    all: EvaluatedMicroBatch,
+    /// Those of the samples that all evaluations of the run read; `None` if these are all samples.
+    compared: Option<EvaluatedMicroBatch>,
+}
+
+impl<S> Pass<S> {
+    /// Starts over at the first sample. The evaluation after the last step reads the whole split.
+    fn begin<T: Task<Sample = S>>(session: &mut Session<'_, T>) -> Self {
+        let held_out = &mut session.loaders.held_out;
+        let samples = if session.state.step == session.plan.steps {
+            held_out.begin_whole()
+        } else {
+            held_out.begin();
+            held_out.len()
+        };
+        let others = samples - held_out.len().min(samples);
+        session.evaluated_samples = samples;
+        Pass {
+            pending: SampleQueue::new(samples),
+            others,
+            sum: EvaluatedMicroBatch::default(),
+            compared: None,
+        }
+    }
+
+    /// Frees what has arrived.
+    fn clear(&mut self) {
+        self.pending = SampleQueue::new(self.pending.remaining());
+        (self.sum, self.compared) = (EvaluatedMicroBatch::default(), None);
+    }
+
+    /// Samples that remain. Notes the sums when only others than those of all evaluations do.
+    fn remaining(&mut self) -> usize {
+        let remaining = self.pending.remaining();
+        if self.others > 0 && remaining <= self.others && self.compared.is_none() {
+            self.compared = Some(self.sum.clone());
+        }
+        remaining
+    }
+
+    /// The size of a micro-batch of at most `size` samples. The samples that all evaluations read
+    /// share no micro-batch with others.
+    fn limited(&self, size: usize) -> usize {
+        match self.pending.remaining() - self.others.min(self.pending.remaining()) {
+            0 => size,
+            compared => size.min(compared),
+        }
+    }
+
+    fn finish(self) -> Sums {
+        Sums {
+            all: self.sum,
+            compared: self.compared,
+        }
+    }
+}
+
 /// Evaluates the held-out samples and emits the result, and then the answers to the prompts of the
 /// run. Breaks without a result if the run shall stop; the next session then starts with this
 /// evaluation. After a suspension it starts again.
 pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlFlow<StopReason>> {
-    session.loaders.held_out.begin();
-    let mut pending = SampleQueue::new(session.loaders.held_out.len());
-    let mut sum = EvaluatedMicroBatch::default();
-    while pending.remaining() > 0 {
+    let mut pass = Pass::begin(session);
+    loop {
+        let remaining = pass.remaining();
+        if remaining == 0 {
+            break;
+        }
         if handle_requests(session)? {
             return Ok(ControlFlow::Break(StopReason::Requested));
         }
-        let answer = session.next_micro_batch(Phase::Evaluate, pending.remaining(), 0)?;
+        let answer = session.next_micro_batch(Phase::Evaluate, remaining, 0)?;
         let Some(size) = answer.decision.micro_batch() else {
             match answer.decision.action {
                 Action::Stop => {
@@ -62,14 +133,13 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
                     return Ok(ControlFlow::Break(reason));
                 }
                 Action::Suspend if can_suspend(session) => {
-                    let samples = session.loaders.held_out.len();
-                    (pending, sum) = (SampleQueue::new(samples), EvaluatedMicroBatch::default());
-                    let step = session.state.step;
+                    pass.clear();
+                    let (step, samples) = (session.state.step, session.evaluated_samples);
                     let flow = suspend(session, Phase::Evaluate, samples)?;
                     if flow.is_break() || session.state.step != step {
                         return Ok(flow);
                     }
-                    session.loaders.held_out.begin();
+                    pass = Pass::begin(session);
                 }
                 Action::Suspend | Action::Pause | Action::Run => {
                     session.controller.wait(&session.control);
@@ -77,33 +147,43 @@ pub(super) fn evaluate<T: Task>(session: &mut Session<'_, T>) -> Result<ControlF
             }
             continue;
         };
-        let size = evaluated_at_once(session, size);
-        let arrived = session.loaders.held_out.fetch(pending.missing(size));
-        let unreadable = pending.deliver(arrived);
-        session
-            .log
-            .skipped_samples(session.state.step, unreadable)?;
-        let samples = pending.micro_batch(size);
-        let count = samples.len();
-        if count == 0 {
-            continue;
-        }
-        session.controller.begin(count)?;
-        match with_autorelease_pool(|| session.learner.evaluate(session.control.cancel(), samples))
-        {
-            Ok(evaluated) => {
-                session.controller.record(Outcome::Ok);
-                sum.add(evaluated);
-                pending.done(count);
-            }
-            Err(error) => recover(session, error, false)?,
-        }
+        evaluate_micro_batch(session, &mut pass, size)?;
     }
     session.state.evaluated_step = session.state.step;
-    report(session, sum)?;
+    report(session, pass.finish())?;
     let flow = answer_prompts(session)?;
     session.timer.restart();
     Ok(flow)
+}
+
+/// Evaluates at most `size` samples. After a failure they remain.
+fn evaluate_micro_batch<T: Task>(
+    session: &mut Session<'_, T>,
+    pass: &mut Pass<T::Sample>,
+    size: usize,
+) -> Result<()> {
+    let size = pass.limited(evaluated_at_once(session, size));
+    let pending = &mut pass.pending;
+    let arrived = session.loaders.held_out.fetch(pending.missing(size));
+    let unreadable = pending.deliver(arrived);
+    session
+        .log
+        .skipped_samples(session.state.step, unreadable)?;
+    let samples = pending.micro_batch(size);
+    let count = samples.len();
+    if count == 0 {
+        return Ok(());
+    }
+    session.controller.begin(count)?;
+    match with_autorelease_pool(|| session.learner.evaluate(session.control.cancel(), samples)) {
+        Ok(evaluated) => {
+            session.controller.record(Outcome::Ok);
+            pass.sum.add(evaluated);
+            pending.done(count);
+            Ok(())
+        }
+        Err(error) => recover(session, error, false),
+    }
 }
 
 /// Whether the run can resume from its newest checkpoint. The other ranks of a group do not go back
@@ -144,15 +224,18 @@ fn report<T: Task>(session: &mut Session<'_, T>, sum: EvaluatedMicroBatch) -> Re
         heads: plan.heads(),
         columns: &plan.columns,
     };
-    let Mixture { sum, parts } = sum.into_best_mixture();
+    let Mixture { sum, parts } = sums.all.into_best_mixture();
     let metrics = T::metrics(&sum, &inputs).with_parts(parts);
     let (loss, score) = (metrics.loss, metrics.score);
+    let compared = sums.compared.filter(|sum| sum.samples > 0);
+    let compared = compared.map(|sum| T::metrics(&sum.into_best_mixture().sum, &inputs).score);
+    let compared = compared.unwrap_or(score);
     let state = &mut session.state;
     state.baseline_share = parts.map(|parts| parts.baseline_share);
-    let is_better = state.best.is_none_or(|(before, _)| score > before);
+    let is_better = state.best.is_none_or(|(before, _)| compared > before);
     // JSON has no NaN: a checkpoint stores finite numbers only.
-    let is_best = is_better && score.is_finite();
-    state.count_evaluation(is_best.then_some(score));
+    let is_best = is_better && compared.is_finite() && score.is_finite();
+    state.count_evaluation(is_best.then_some(compared));
     let is_finite = loss.is_finite() && score.is_finite();
     state.evaluation = is_finite.then_some((loss, score));
     session.log.emit(RunEvent::Evaluation {

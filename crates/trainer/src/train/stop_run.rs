@@ -90,14 +90,24 @@ fn message<T: Task>(session: &Session<'_, T>, reason: StopReason, seconds: f64) 
         StopReason::Finished => {
             let early = describe_early_end(session);
             match session.state.best {
-                Some((score, _)) => format!(
+                Some((score, best_step)) => format!(
                     "Finished at step {step}{early}: {}",
-                    T::describe_best(score, session.plan)
+                    T::describe_best(best_score(session, score, best_step), session.plan)
                 ),
                 None => format!("Finished at step {step}. {saved}"),
             }
         }
     }
+}
+
+/// The score of the best evaluation. `compared` is that on the samples that all evaluations read;
+/// the evaluation after the last step may have read more.
+fn best_score<T: Task>(session: &Session<'_, T>, compared: f64, best_step: u64) -> f64 {
+    let state = &session.state;
+    let newest = state
+        .evaluation
+        .filter(|_| state.evaluated_step == best_step);
+    newest.map_or(compared, |(_, score)| score)
 }
 
 /// Why a run finished before its last step; empty if it did not.

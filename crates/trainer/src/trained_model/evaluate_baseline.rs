@@ -8,7 +8,7 @@ use crate::ngram_classifier::NgramModel;
 use crate::results::SampleResult;
 use crate::sample_manifest;
 use crate::task::{Prediction, evaluate_text_baseline};
-use dataset::{DetectedDataset, Task, TextDataset, TextInspection};
+use dataset::{DetectedDataset, Task, TextInspection};
 use models::export::{Exported, export_files};
 use runlog::RunFolder;
 use std::path::{Path, PathBuf};
@@ -51,8 +51,7 @@ impl TrainedModel {
         let count = |part| found.count(part);
         let part = evaluated_part(count, found.refusal.as_ref(), found.task.sample_noun())?;
         let labels = self.labels(&found.name, &found.classes)?;
-        let texts = TextDataset::open(found, part)?;
-        let sum = evaluate_text_baseline(model, &texts, |label| labels[label as usize]);
+        let sum = evaluate_text_baseline(model, found, part, |label| labels[label as usize])?;
         let samples = found.samples.iter().filter(|sample| sample.split == part);
         let files: Vec<&Path> = samples
             .map(|sample| found.files[sample.file as usize].path.as_path())

@@ -207,6 +207,7 @@ fn single_file(file: &Path) -> ImageInspection {
         refusal: None,
         mirror_refusal: None,
         notes: Vec::new(),
+        held_out_copies: 0,
         split: dataset::SplitKind::Given,
         split_folders: Vec::new(),
     }

@@ -8,7 +8,7 @@ use crate::data::BaselineScores;
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::task::{ImageSample, image_baseline_outputs, scores_of_texts};
-use dataset::TextDataset;
+use dataset::{Split, TextInspection};
 use serde_json::json;
 use std::path::Path;
 
@@ -66,11 +66,18 @@ impl MixedBaseline {
         }
     }
 
-    /// The class scores of all texts of a split.
-    pub fn scores_of_texts(&self, texts: &TextDataset) -> Option<BaselineScores> {
+    /// The class scores of all texts of a split; `None` if the baseline is one of images.
+    ///
+    /// # Errors
+    /// A file of texts is missing or has changed since the inspection.
+    pub fn scores_of_texts(
+        &self,
+        found: &TextInspection,
+        part: Split,
+    ) -> Result<Option<BaselineScores>> {
         match &self.model {
-            BaselineModel::Texts(model) => Some(scores_of_texts(model, texts)),
-            BaselineModel::Images(_) => None,
+            BaselineModel::Texts(model) => scores_of_texts(model, found, part).map(Some),
+            BaselineModel::Images(_) => Ok(None),
         }
     }
 

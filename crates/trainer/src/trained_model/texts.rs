@@ -8,7 +8,7 @@ use crate::task::{
     BaseReport, CompressionTask, ForwardContext, LanguageTask, Prediction, Text, TextTask,
 };
 use crate::train_state::TrainState;
-use dataset::{DetectedDataset, Split, Task, TextDataset, TextInspection, Window};
+use dataset::{DetectedDataset, Split, Task, TextInspection, Window};
 use std::sync::Arc;
 use tape::device::with_autorelease_pool;
 
@@ -43,8 +43,7 @@ impl TrainedModel {
                 let corpus = Corpus::open(found, part, tokenizer, max_tokens, unobserved)?;
                 let mut loader = TextEvalLoader::new(Arc::new(corpus.relabeled(&labels)));
                 if let Some(mixed) = &self.mixed_baseline {
-                    let texts = TextDataset::open(found, part)?;
-                    if let Some(scores) = mixed.scores_of_texts(&texts) {
+                    if let Some(scores) = mixed.scores_of_texts(found, part)? {
                         loader.set_baseline(scores);
                     }
                 }

@@ -19,6 +19,7 @@ mod watchdog;
 
 mod activation_checkpointing;
 mod checkpoints;
+mod default_length;
 mod device_out_of_memory;
 mod divergence;
 mod export_texts;

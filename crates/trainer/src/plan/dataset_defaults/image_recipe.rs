@@ -112,6 +112,7 @@ mod tests {
             refusal: None,
             mirror_refusal: None,
             notes: Vec::new(),
+            held_out_copies: 0,
             split: SplitKind::Given,
             split_folders: Vec::new(),
         }

@@ -15,6 +15,8 @@ use runlog::{LengthBuckets, LossOn, MixChoice, PackingChoice, RunConfig};
 
 /// Windows processed in a default run of a language model.
 const WINDOWS_SEEN: u64 = 12_000;
+/// The most windows processed in a default run of a language model: a larger text is read in part.
+const MAX_WINDOWS_SEEN: u64 = 48_000;
 /// Default size of a learned vocabulary.
 const VOCABULARY: u32 = 4096;
 /// Assumed bytes per token of a vocabulary; the tokens are counted once the documents are
@@ -100,6 +102,7 @@ pub(super) fn texts(
         effective_batch: compression
             .map_or_else(|| effective_batch(is_language, kind), |_| COMPRESSION_BATCH),
         epochs: default_epochs(found, pretrained.is_some(), train_samples),
+        max_samples_seen: (is_language && !found.has_conversations()).then_some(MAX_WINDOWS_SEEN),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
         augment: Augmentation::None,
         mix: MixChoice::None,
@@ -255,6 +258,11 @@ pub fn estimate_cut_texts(found: &TextInspection, tokens: u32) -> u64 {
         sample.split != Split::Test && sample.characters / TOKEN_CHARACTERS > tokens
     };
     found.samples.iter().filter(is_cut).count() as u64
+}
+
+/// Whether texts of this default length are cut, rather than the longest ones being this short.
+pub(crate) fn is_longest_default(tokens: u32) -> bool {
+    tokens >= TEXT_TOKENS.1
 }
 
 /// Number of windows of a split that is read byte by byte. Each document is followed by a boundary
