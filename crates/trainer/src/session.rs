@@ -15,7 +15,7 @@ mod training_device;
 
 use crate::branch_weights::BranchWeights;
 use crate::checkpoint::{self, Loaded, RunState};
-use crate::data::{EvalLoader, PrefetchOptions, PromptSet, TrainLoader};
+use crate::data::{PrefetchOptions, PromptSet, TrainLoader};
 use crate::error::{Result, TrainError, loss_of};
 use crate::event_log::{DecisionRecord, EventLog, Observer};
 use crate::gradient_accumulation::AccumulatedBatch;

@@ -150,6 +150,7 @@ pub(crate) fn scan_rows(
             all_files: files.len() as u64,
             bytes: total_bytes,
             all_bytes,
+            compares: false,
         };
         total_bytes += file.entry.bytes;
         let opened = if total_bytes > MAX_TOTAL_BYTES {

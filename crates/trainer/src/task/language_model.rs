@@ -10,7 +10,7 @@ use super::{
 };
 use crate::data::{
     DocumentData, PrefetchOptions, PromptSet, WindowEvalLoader, WindowLoader, WindowSource,
-    evaluated_tokens, padded_length,
+    padded_length,
 };
 use crate::error::Result;
 use crate::plan::{Plan, SampleCounts};

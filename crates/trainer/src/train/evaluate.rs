@@ -202,15 +202,15 @@ fn evaluated_at_once<T: Task>(session: &Session<'_, T>, size: usize) -> usize {
 /// average.
 fn evaluated_bytes<T: Task>(session: &Session<'_, T>) -> u64 {
     let held_out = &session.loaders.held_out;
-    let share = held_out.len() as f64 / held_out.split_len().max(1) as f64;
+    let share = session.evaluated_samples as f64 / held_out.split_len().max(1) as f64;
     (session.held_out_bytes as f64 * share) as u64
 }
 
 /// Emits the result: that of the network, or of its best mixture with the baseline. The best one so
 /// far is also saved as a report and a checkpoint.
-fn report<T: Task>(session: &mut Session<'_, T>, sum: EvaluatedMicroBatch) -> Result<()> {
+fn report<T: Task>(session: &mut Session<'_, T>, sums: Sums) -> Result<()> {
     let plan = session.plan;
-    if sum.samples == 0 {
+    if sums.all.samples == 0 {
         return session.log.warn(
             "no_held_out",
             format!(
