@@ -55,7 +55,10 @@ impl Launcher {
         let version = version.map_err(|_| NOT_FOUND.to_owned())?;
         let text = String::from_utf8_lossy(&version.stdout).into_owned();
         Launcher::from_version(&text).ok_or_else(|| {
-            let line = text.lines().next().unwrap_or_default();
+            // A launcher that cannot start says why in its errors.
+            let errors = String::from_utf8_lossy(&version.stderr);
+            let line = text.lines().chain(errors.lines()).next();
+            let line = line.unwrap_or("it prints no version");
             format!("the mpirun of this machine is unknown to Ebb ({line}); install Open MPI")
         })
     }

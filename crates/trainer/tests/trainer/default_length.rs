@@ -24,22 +24,18 @@ fn on_cpu() -> RunConfig {
 fn a_large_text_is_read_in_part_by_default() {
     let folder = tempfile::tempdir().unwrap();
     let line = "The rain fell all day in the hills, and the river rose.\n";
-    let text = line.repeat(2_500_000 / line.len());
+    let text = line.repeat(16_000_000 / line.len());
     std::fs::write(folder.path().join("book.txt"), text).unwrap();
     let found = found(folder.path());
-    let config = RunConfig {
-        tokens: Some(32),
-        ..on_cpu()
-    };
+    let config = on_cpu();
     let plan = Plan::resolve(&config, &found).unwrap();
-    assert!(plan.train_samples > 50_000, "{}", plan.train_samples);
-    assert_eq!((plan.effective_batch, plan.steps), (8, 6000));
+    assert!(plan.train_samples > 100_000, "{}", plan.train_samples);
+    assert_eq!((plan.input_size, plan.effective_batch), (128, 16));
+    let steps = 12_000_000 / 128 / 16;
+    assert!(plan.steps.abs_diff(steps) <= 1, "{}", plan.steps);
     assert_eq!(plan.epochs(), 1);
     let sentences = plan.explain_defaults(&config).join("\n");
-    assert!(
-        sentences.contains("6,000 steps, which read 48,000 of"),
-        "{sentences}"
-    );
+    assert!(sentences.contains(" steps, which read 93,7"), "{sentences}");
 
     let whole = RunConfig {
         epochs: Some(1),
@@ -51,7 +47,8 @@ fn a_large_text_is_read_in_part_by_default() {
     assert!(!sentences.contains("steps, which read"), "{sentences}");
 
     // A resumed run has the same length.
-    assert_eq!(Plan::resolve(&plan.config, &found).unwrap().steps, 6000);
+    let resumed = Plan::resolve(&plan.config, &found).unwrap();
+    assert_eq!(resumed.steps, plan.steps);
 }
 
 #[test]

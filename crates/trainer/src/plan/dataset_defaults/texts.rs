@@ -13,10 +13,13 @@ use dataset::{LearnedTokens, Split, Task, TextInspection, TextSample, Tokenizer}
 use models::{ModelId, Pretrained, TextModel, TextSize};
 use runlog::{LengthBuckets, LossOn, MixChoice, PackingChoice, RunConfig};
 
-/// Windows processed in a default run of a language model.
-const WINDOWS_SEEN: u64 = 12_000;
-/// The most windows processed in a default run of a language model: a larger text is read in part.
-const MAX_WINDOWS_SEEN: u64 = 48_000;
+/// Tokens processed in a default run of a language model.
+const TOKENS_SEEN: u64 = 3_000_000;
+/// Those of the smallest network. On two cores it takes about ten minutes, and has then learned
+/// more than a network six times as large in twice the time (`docs/benchmarks.md`).
+const TOKENS_SEEN_BY_SMALLEST: u64 = 12_000_000;
+/// The most tokens processed in a default run of a language model: a larger text is read in part.
+const MAX_TOKENS_SEEN: u64 = 12_000_000;
 /// Default size of a learned vocabulary.
 const VOCABULARY: u32 = 4096;
 /// Assumed bytes per token of a vocabulary; the tokens are counted once the documents are
@@ -35,6 +38,9 @@ const TEXT_TOKEN_BYTES: u64 = 4;
 const OVERHEAD_BYTES: u64 = 20;
 /// Default tokens per window of documents.
 const WINDOW: u32 = 256;
+/// Default tokens per window of documents for the smallest network, which learns faster at first if
+/// its windows are shorter.
+const WINDOW_OF_SMALLEST: u32 = 128;
 /// Default effective batch of token compression: eight micro-batches of four when memory is short.
 const COMPRESSION_BATCH: u32 = 32;
 /// Default tokens per window for token compression.
@@ -60,7 +66,8 @@ pub(super) fn texts(
     let task = DatasetRef::Texts(found).configured_task(config)?;
     let is_language = found.task == Task::LanguageModel;
     refuse_foreign(config, task, is_language, pretrained)?;
-    let tokens = length(config, task, found, pretrained)?;
+    let is_smallest = pretrained.is_none() && own_size(config, task, kind)? == TextSize::GptMicro;
+    let tokens = length(config, task, found, pretrained, is_smallest)?;
     let conversations = conversations(config, found, tokens, pretrained)?;
     let seed = config.seed.unwrap_or(seed(found.split));
     let compression = match task {
@@ -78,17 +85,15 @@ pub(super) fn texts(
         }
     };
     let train_samples = count(Split::Train);
+    let windows_seen = windows_seen(is_smallest, tokens);
     Ok(DatasetDefaults {
         folder: found.folder.clone(),
         name: found.name.clone(),
         model: match pretrained {
             Some(pretrained) => pretrained_model(config, pretrained)?,
             None => ModelId::Text(TextModel {
-                size: own_size(config, task)?,
-                tokens,
-                vocabulary: config.vocabulary.unwrap_or_else(|| vocabulary(is_language)),
                 policy: compression.map(|compression| compression.policy),
-                neighbors: config.neighbors.unwrap_or(TextModel::NEIGHBORS),
+                ..own_model(config, task, kind, tokens)?
             }),
         },
         input_size: tokens,
@@ -101,8 +106,9 @@ pub(super) fn texts(
         seed,
         effective_batch: compression
             .map_or_else(|| effective_batch(is_language, kind), |_| COMPRESSION_BATCH),
-        epochs: default_epochs(found, pretrained.is_some(), train_samples),
-        max_samples_seen: (is_language && !found.has_conversations()).then_some(MAX_WINDOWS_SEEN),
+        epochs: default_epochs(found, pretrained.is_some(), train_samples, windows_seen),
+        max_samples_seen: (is_language && !found.has_conversations())
+            .then_some(MAX_TOKENS_SEEN / u64::from(tokens.max(1))),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
         augment: Augmentation::None,
         mix: MixChoice::None,
@@ -113,11 +119,33 @@ pub(super) fn texts(
     })
 }
 
-/// The size of Ebb's own network that a config asks for; the first one of the task by default.
-fn own_size(config: &RunConfig, task: Task) -> Result<TextSize> {
+/// Ebb's own network for texts of at most `tokens` tokens, without token compression.
+fn own_model(
+    config: &RunConfig,
+    task: Task,
+    kind: crate::DeviceKind,
+    tokens: u32,
+) -> Result<TextModel> {
+    let vocabulary = || vocabulary(task != Task::TextClassification);
+    Ok(TextModel {
+        size: own_size(config, task, kind)?,
+        tokens,
+        vocabulary: config.vocabulary.unwrap_or_else(vocabulary),
+        policy: None,
+        neighbors: config.neighbors.unwrap_or(TextModel::NEIGHBORS),
+    })
+}
+
+/// The size of Ebb's own network that a config asks for. The default is the first one of the task,
+/// but a language model on the CPU has the smallest network.
+fn own_size(config: &RunConfig, task: Task, kind: crate::DeviceKind) -> Result<TextSize> {
     let sizes = TextSize::for_task(model_task(task));
     let sizes: Vec<(&str, TextSize)> = sizes.map(|size| (size.name(), size)).collect();
-    let default = sizes.first().map_or("", |(name, _)| name);
+    let is_on_cpu = matches!(kind, crate::DeviceKind::Cpu);
+    let default = match task {
+        Task::LanguageModel if is_on_cpu => TextSize::GptMicro.name(),
+        _ => sizes.first().map_or("", |(name, _)| name),
+    };
     find_by_name("model", config.model.as_deref().unwrap_or(default), &sizes)
 }
 
@@ -134,17 +162,32 @@ fn effective_batch(is_language: bool, kind: crate::DeviceKind) -> u32 {
     let is_gpu = matches!(kind, crate::DeviceKind::Metal | crate::DeviceKind::Cuda);
     match (is_language, is_gpu) {
         (true, true) => 32,
-        (true, false) => 8,
+        (true, false) => 16,
         (false, true) => 64,
         (false, false) => 32,
     }
 }
 
-fn default_epochs(found: &TextInspection, is_pretrained: bool, train_samples: u64) -> u64 {
+/// Windows of `tokens` tokens that a default run of a language model processes.
+fn windows_seen(is_smallest: bool, tokens: u32) -> u64 {
+    let seen = if is_smallest {
+        TOKENS_SEEN_BY_SMALLEST
+    } else {
+        TOKENS_SEEN
+    };
+    seen / u64::from(tokens.max(1))
+}
+
+fn default_epochs(
+    found: &TextInspection,
+    is_pretrained: bool,
+    train_samples: u64,
+    windows_seen: u64,
+) -> u64 {
     if is_pretrained && found.has_conversations() {
         CONVERSATION_EPOCHS
     } else if found.task == Task::LanguageModel {
-        (WINDOWS_SEEN / train_samples.max(1)).clamp(1, 60)
+        (windows_seen / train_samples.max(1)).clamp(1, 60)
     } else if is_pretrained {
         (SAMPLES_SEEN / train_samples.max(1)).clamp(3, 30)
     } else {
@@ -202,11 +245,13 @@ fn length(
     task: Task,
     found: &TextInspection,
     pretrained: Option<&Pretrained>,
+    is_smallest: bool,
 ) -> Result<u32> {
     let default = match task {
         Task::TokenCompression => COMPRESSION_WINDOW,
         _ if found.has_conversations() => conversation_tokens(found),
-        _ if found.task == Task::LanguageModel => WINDOW,
+        Task::LanguageModel if is_smallest => WINDOW_OF_SMALLEST,
+        Task::LanguageModel => WINDOW,
         _ => default_tokens(found),
     };
     let limit = pretrained
