@@ -31,10 +31,10 @@ const BLOCK: usize = 64;
 const TILE: usize = 64 * 1024;
 /// Values that a thread encodes at once: 2 MB in f64.
 const ENCODED: usize = 1 << 18;
-/// Values that a GPU decodes at once: 16 MB in f32, and 64 MB in bf16 on CUDA, whose GPUs need
+/// Values that a GPU decodes at once: 16 MB in f32, and 128 MB in bf16 on CUDA, whose GPUs need
 /// larger products. The tests have small matrices of several tiles.
 const DEVICE_TILE: usize = if cfg!(test) { 4096 } else { 4 << 20 };
-const CUDA_TILE: usize = 32 << 20;
+const CUDA_TILE: usize = 64 << 20;
 
 /// The levels of NF4, from Appendix E of the QLoRA paper: quantiles of the normal distribution
 /// divided by the largest one. The kernel has the same table.

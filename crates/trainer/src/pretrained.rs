@@ -190,8 +190,9 @@ pub(crate) fn tokenizer(pretrained: &Pretrained) -> Result<Tokenizer> {
 /// parameters).".
 pub fn describe(pretrained: &Pretrained, trained_parameters: u64) -> String {
     let bits = pretrained.tuning().bits;
-    let bits = bits.map_or_else(String::new, |bits| {
-        format!(" The other weights are kept in {bits} bits.")
+    let bits = bits.map_or_else(String::new, |bits| match bits {
+        Bits::Nf4 => " The other weights are kept in NF4.".to_owned(),
+        Bits::Eight | Bits::Four => format!(" The other weights are kept in {bits} bits."),
     });
     format!(
         "Starts from the weights of {} ({}, {} parameters). Trains {} ({} parameters).{bits}",
