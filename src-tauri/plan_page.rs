@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use trainer::estimate::{IMAGE_SIZES, Prefetched, Requirement, Target, Variants};
 use trainer::{
     DatasetRef, DeviceKind, Estimate, ModelBuilder, ModelId, Plan, PretrainedFamily, TextModel,
-    TextSize, estimate_cut_texts, model_task, predict_device_kind,
+    TextSize, model_task, predict_device_kind,
 };
 
 /// Time is measured with at most so many samples.
@@ -247,7 +247,7 @@ pub fn estimate(
     let suggested = estimate.suggest_config(&device, &processes, 1);
     let view = EstimateView {
         cut_texts: match found {
-            DetectedDataset::Texts(texts) => estimate_cut_texts(texts, plan.input_size),
+            DetectedDataset::Texts(texts) => Plan::estimate_cut_texts(texts, plan.input_size),
             DetectedDataset::Images(_) => 0,
         },
         ..EstimateView::before_sizes(config, &estimate, &correction)

@@ -179,12 +179,12 @@ impl Offer {
     }
 }
 
-/// "the last 4 blocks" for `last:4`, and "a new head" for `head`.
-fn part_in_words(word: &str) -> String {
+/// What training only this part is called: `last:N` or `head`.
+fn only_part(word: &str) -> String {
     match word.strip_prefix("last:") {
-        Some("1") => "the last block".to_owned(),
-        Some(blocks) => format!("the last {blocks} blocks"),
-        None => "a new head".to_owned(),
+        Some("1") => "Train only the last block".to_owned(),
+        Some(blocks) => format!("Train only the last {blocks} blocks"),
+        None => "Train only a new head".to_owned(),
     }
 }
 
@@ -223,7 +223,7 @@ impl Situation {
             RecoveryStep::FreezeBlocks => {
                 let part = self.smaller_part.as_deref()?;
                 Offer::new(
-                    &format!("Train only {}", part_in_words(part)),
+                    &only_part(part),
                     "The pretrained weights stay as they are, which usually costs accuracy.",
                     (TRAINED_PART, part),
                 )

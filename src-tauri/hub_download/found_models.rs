@@ -115,6 +115,7 @@ mod tests {
         let marker = fs::read(folder.join(DOWNLOAD_MARKER)).expect("it is complete");
         let fetched: Fetched = serde_json::from_slice(&marker).expect("it is JSON");
         assert_eq!(fetched.licence.as_deref(), Some("apache-2.0"));
+        // tidy: not durable, a folder of a test
         fs::write(folder.join("model.safetensors"), "short").expect("it can be written");
         assert_eq!(downloaded(home.path()), []);
     }

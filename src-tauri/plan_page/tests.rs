@@ -81,7 +81,7 @@ fn texts_that_are_longer_than_the_model_reads_are_counted() {
     let DetectedDataset::Texts(found) = found else {
         panic!("they are texts");
     };
-    let cut = [64, 512].map(|tokens| estimate_cut_texts(&found, tokens));
+    let cut = [64, 512].map(|tokens| Plan::estimate_cut_texts(&found, tokens));
     assert_eq!(cut, [5, 0]);
 }
 

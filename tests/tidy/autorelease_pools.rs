@@ -61,7 +61,10 @@ const WRAPPED: &[(&str, &[&str])] = &[
         "crates/trainer/src/train.rs",
         &["train_loop", "train_steps", "accumulate"],
     ),
-    ("crates/trainer/src/train/evaluate.rs", &["evaluate"]),
+    (
+        "crates/trainer/src/train/evaluate.rs",
+        &["evaluate_micro_batch"],
+    ),
     ("crates/trainer/src/train/group_step.rs", &["process"]),
     (
         "crates/trainer/src/train/probe_memory.rs",
@@ -73,7 +76,7 @@ const WRAPPED: &[(&str, &[&str])] = &[
     ),
     (
         "crates/trainer/src/trained_model.rs",
-        &["load", "free_unused_memory", "sum_over"],
+        &["load", "free_unused_memory", "sum_with"],
     ),
     (
         "crates/trainer/src/trained_model/compress.rs",

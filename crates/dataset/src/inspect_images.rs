@@ -83,8 +83,8 @@ pub(crate) fn inspect_listing(
     let (classes, mut files) =
         image_classes_and_splits::label(&listed, placed, &mut left_out.skipped);
     let (targets, mut notes) = select_targets(table.as_ref(), &mut files);
-    notes.extend(list_note.into_iter().chain(group_note));
-    notes.extend(class_notes(&classes, split));
+    let list_notes = list_note.into_iter().chain(group_note);
+    notes.extend(list_notes.chain(class_notes(&classes, split)));
     notes.extend(describe_files(listing, &images));
     let counts = ImageCounts {
         classes: &classes,

@@ -113,9 +113,8 @@ pub trait EvalLoader {
     /// place.
     fn fetch(&mut self, count: usize) -> Vec<LoadedSample<Self::Sample>>;
 
-    /// Starts over at the first sample, to read the whole split unless it may take very long: first the samples that [`begin`] selects, then the others. Returns their number.
-    ///
-    /// [`begin`]: EvalLoader::begin
+    /// Starts over at the first sample, to read the whole split unless it may take very long: first
+    /// the samples that [`EvalLoader::begin`] selects, then the others. Returns their number.
     fn begin_whole(&mut self) -> usize {
         self.begin();
         self.len()

@@ -115,7 +115,7 @@ pub use machine_sources::{Machine, MemoryScript, ScriptBy};
 pub use model_builder::{Estimate, ModelBuilder, Parts};
 pub use models::{ModelId, PretrainedFamily, TextModel, TextSize};
 pub use optimizer::OptimizerKind;
-pub use plan::{DatasetRef, Plan, RunLength, estimate_cut_texts};
+pub use plan::{DatasetRef, Plan, RunLength};
 pub use precision::Precision;
 pub use replay::Replay;
 pub use results::{Calibration, Results, Tone, TrainingFacts};

@@ -13,8 +13,8 @@ mod evaluation_schedule;
 mod explain_defaults;
 
 pub use augmentation::Augmentation;
+pub use dataset_defaults::DatasetRef;
 pub(crate) use dataset_defaults::MOST_TEXT_BYTES_IN_MEMORY;
-pub use dataset_defaults::{DatasetRef, estimate_cut_texts};
 pub(crate) use resolve::courtesy;
 pub(crate) use run_length::LengthChange;
 pub use run_length::RunLength;
@@ -55,8 +55,8 @@ pub struct Plan {
     pub train_samples: u64,
     /// Number of held-out samples.
     pub held_out_samples: u64,
-    /// Held-out samples that are exact copies of training samples, as far as Ebb compared them. Only
-    /// a new run knows it.
+    /// Held-out samples that are exact copies of training samples, as far as Ebb compared them.
+    /// Only a new run knows it.
     pub held_out_copies: u64,
     /// Bytes of all texts as tokens in memory. Images, which are decoded when they are needed, and
     /// tokens in a file count as 0.

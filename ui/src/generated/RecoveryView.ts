@@ -19,4 +19,8 @@ setting: string,
 /**
  * The value of this setting.
  */
-value: string, };
+value: string, 
+/**
+ * Another setting that it needs, and its value.
+ */
+needs: [string, string] | null, };

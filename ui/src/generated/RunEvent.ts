@@ -9,6 +9,7 @@ import type { MemoryPeak } from "./MemoryPeak";
 import type { MemorySample } from "./MemorySample";
 import type { NonFiniteGradient } from "./NonFiniteGradient";
 import type { Phase } from "./Phase";
+import type { PromptAnswer } from "./PromptAnswer";
 import type { Started } from "./Started";
 import type { StopReason } from "./StopReason";
 
@@ -249,7 +250,20 @@ metrics: { [key in string]: number },
 /**
  * True if this is the best evaluation of the run so far.
  */
-best: boolean, } | { "kind": "checkpoint", 
+best: boolean, } | { "kind": "answers", 
+/**
+ * Milliseconds on the run's clock.
+ */
+at_ms: number, 
+/**
+ * Completed optimizer steps.
+ */
+step: number, 
+/**
+ * The prompts with their answers. Prompts that were not answered, because the run was
+ * stopped or memory was short, are missing.
+ */
+answers: Array<PromptAnswer>, } | { "kind": "checkpoint", 
 /**
  * Milliseconds on the run's clock.
  */

@@ -49,6 +49,10 @@ train_samples: number,
  */
 held_out_samples: number, 
 /**
+ * Held-out samples that are exact copies of training samples, as far as Ebb compared them.
+ */
+held_out_copies?: number, 
+/**
  * Number of trained parameters.
  */
 parameters: number, 

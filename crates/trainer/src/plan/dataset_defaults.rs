@@ -16,7 +16,6 @@ use runlog::{ClassWeights, MixChoice, RunConfig, TaskChoice};
 use std::path::PathBuf;
 use texts::texts;
 
-pub use texts::estimate_cut_texts;
 pub(crate) use texts::{MOST_TEXT_BYTES_IN_MEMORY, is_longest_default};
 
 /// A borrowed inspection of a dataset folder.

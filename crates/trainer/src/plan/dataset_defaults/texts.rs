@@ -7,7 +7,7 @@ use super::{
     pretrained_model, refuse, seed,
 };
 use crate::error::Result;
-use crate::plan::{Augmentation, ConversationOptions};
+use crate::plan::{Augmentation, ConversationOptions, Plan};
 use crate::task_conversion::model_task;
 use dataset::{LearnedTokens, Split, Task, TextInspection, TextSample, Tokenizer};
 use models::{ModelId, Pretrained, TextModel, TextSize};
@@ -107,8 +107,7 @@ pub(super) fn texts(
         effective_batch: compression
             .map_or_else(|| effective_batch(is_language, kind), |_| COMPRESSION_BATCH),
         epochs: default_epochs(found, pretrained.is_some(), train_samples, windows_seen),
-        max_samples_seen: (is_language && !found.has_conversations())
-            .then_some(MAX_TOKENS_SEEN / u64::from(tokens.max(1))),
+        max_samples_seen: max_windows_seen(found, tokens),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
         augment: Augmentation::None,
         mix: MixChoice::None,
@@ -166,6 +165,12 @@ fn effective_batch(is_language: bool, kind: crate::DeviceKind) -> u32 {
         (false, true) => 64,
         (false, false) => 32,
     }
+}
+
+/// The most windows that a default run processes; `None` if the data are not documents.
+fn max_windows_seen(found: &TextInspection, tokens: u32) -> Option<u64> {
+    let is_documents = found.task == Task::LanguageModel && !found.has_conversations();
+    is_documents.then_some(MAX_TOKENS_SEEN / u64::from(tokens.max(1)))
 }
 
 /// Windows of `tokens` tokens that a default run of a language model processes.
@@ -293,16 +298,18 @@ fn default_tokens(found: &TextInspection) -> u32 {
         .next_multiple_of(32)
 }
 
-/// Number of labeled texts of the training and the held-out set that probably have more than
-/// `tokens` tokens and are cut, estimated from their characters. 0 for other data.
-pub fn estimate_cut_texts(found: &TextInspection, tokens: u32) -> u64 {
-    if found.task != Task::TextClassification {
-        return 0;
+impl Plan {
+    /// Number of labeled texts of the training and the held-out set that probably have more than
+    /// `tokens` tokens and are cut, estimated from their characters. 0 for other data.
+    pub fn estimate_cut_texts(found: &TextInspection, tokens: u32) -> u64 {
+        if found.task != Task::TextClassification {
+            return 0;
+        }
+        let is_cut = |sample: &&TextSample| {
+            sample.split != Split::Test && sample.characters / TOKEN_CHARACTERS > tokens
+        };
+        found.samples.iter().filter(is_cut).count() as u64
     }
-    let is_cut = |sample: &&TextSample| {
-        sample.split != Split::Test && sample.characters / TOKEN_CHARACTERS > tokens
-    };
-    found.samples.iter().filter(is_cut).count() as u64
 }
 
 /// Whether texts of this default length are cut, rather than the longest ones being this short.

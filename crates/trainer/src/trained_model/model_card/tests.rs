@@ -1,3 +1,5 @@
+//! Tests of the model card.
+
 use super::*;
 
 fn data() -> CardData {
