@@ -7,6 +7,7 @@ use super::train::find;
 use crate::move_to_trash::{NotMoved, move_to_trash};
 use crate::run_names::{is_taken, shortened, shown_name};
 use runlog::RunStore;
+use std::path::Path;
 
 /// Runs `ebb runs rename`.
 pub fn rename(args: &RenameRun) -> Result<(), Failure> {
@@ -62,6 +63,12 @@ pub fn note(args: &NoteRun) -> Result<(), Failure> {
 pub fn trash(args: &TrashRun) -> Result<(), Failure> {
     let folder = find(&args.run)?;
     let id = folder.id();
+    // The beginning of a name could mean another run than the user thinks of.
+    if id != args.run && !Path::new(&args.run).is_dir() {
+        return Err(Failure::new(format!(
+            "only a run with its whole name is moved to the trash; the run is {id}"
+        )));
+    }
     move_to_trash(&folder).map_err(|reason| {
         Failure::new(match reason {
             NotMoved::Training => {

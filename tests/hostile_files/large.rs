@@ -556,7 +556,7 @@ const READINGS: usize = 3;
 
 /// How many times longer this machine takes for the same work at this moment; at least 1. A core
 /// that is shared with another thread or another machine counts longer for the same work.
-fn slowdown() -> f64 {
+pub fn slowdown() -> f64 {
     let cost = |_| {
         let begin = Instant::now();
         let before = cpu_time(begin);

@@ -76,7 +76,7 @@ fn ten_thousand_classes_are_trained() {
         assert!(inspected.contains(part), "{part}: {inspected}");
     }
     let lines = inspected.lines().count();
-    assert!(lines < 60, "not every class is printed: {lines} lines");
+    assert!(lines < 150, "not every class is printed: {lines} lines");
     let line = "train {notes.csv} --tokens 16 --vocabulary 400 --baseline none --effective-batch 16 --steps 1 --device cpu --threads 2";
     let trained = home.run(line).expect_code(0);
     assert!(

@@ -58,6 +58,10 @@ const WRAPPED: &[(&str, &[&str])] = &[
     ),
     ("crates/trainer/src/session/training_device.rs", &["load"]),
     (
+        "crates/trainer/src/train/answer_prompts.rs",
+        &["answer_each"],
+    ),
+    (
         "crates/trainer/src/train.rs",
         &["train_loop", "train_steps", "accumulate"],
     ),

@@ -83,9 +83,8 @@ pub(crate) fn inspect_listing(
     let (classes, mut files) =
         image_classes_and_splits::label(&listed, placed, &mut left_out.skipped);
     let (targets, mut notes) = select_targets(table.as_ref(), &mut files);
-    let list_notes = list_note.into_iter().chain(group_note);
-    notes.extend(list_notes.chain(class_notes(&classes, split)));
-    notes.extend(describe_files(listing, &images));
+    notes.extend(list_note.into_iter().chain(group_note));
+    notes.extend(image_notes(listing, &images, &classes, split));
     let counts = ImageCounts {
         classes: &classes,
         strays,
@@ -116,6 +115,18 @@ pub(crate) fn inspect_listing(
         split,
         split_folders: layout.split_folders,
     })
+}
+
+/// What the notes say of the classes and of the files.
+fn image_notes(
+    listing: &Listing,
+    images: &Images,
+    classes: &[Class],
+    split: SplitKind,
+) -> Vec<String> {
+    let mut notes = class_notes(classes, split);
+    notes.extend(describe_files(listing, images));
+    notes
 }
 
 /// The classes and splits by names and by lists, with a sentence about the lists.

@@ -1,17 +1,12 @@
 //! Keys and values of the tokens that a language model has read, so that generating one more token
 //! only needs a forward pass over that token.
 //!
-//! The memory of a block grows by [`GROWTH`] tokens at a time, so that a token is written into its
-//! row and all others stay where they are. A block whose tokens see only a window of tokens caches
-//! this window and at most `GROWTH` older tokens. Otherwise nothing is evicted: to generate beyond
-//! the model's context, start a new cache.
+//! A block whose tokens see only a window of tokens caches no more than this window. Otherwise
+//! nothing is evicted: to generate beyond the model's context, start a new cache.
 
 use candle_core::{D, DType, Tensor};
 use tape::device::{contiguous, convert};
 use tape::{GroupedAttention, Result, Tape, Value};
-
-/// Tokens by which the memory of a block grows. The first tokens get no more memory than they need.
-const GROWTH: usize = 64;
 
 /// Keys or values that a block caches for `tokens` tokens.
 pub(crate) fn cached_values(shape: GroupedAttention, tokens: usize) -> usize {
@@ -25,69 +20,10 @@ pub struct KvCache {
     tokens: usize,
 }
 
-/// Keys and values of one block, of the tokens in its window; `None` before the first token.
+/// Keys [key heads, head width, tokens] and values [key heads, tokens, head width] of one block,
+/// of the tokens in its window; `None` before the first token.
 #[derive(Debug, Default)]
-pub(crate) struct BlockCache(Option<(Rows, Rows)>);
-
-/// Keys or values [key heads, tokens, head width] in memory for more tokens, in order.
-#[derive(Debug)]
-struct Rows {
-    /// [key heads, tokens that fit, head width].
-    memory: Tensor,
-    /// The token in memory that comes first.
-    first: usize,
-    /// Number of tokens.
-    len: usize,
-}
-
-impl Rows {
-    /// The newest of these tokens, at most `window`, without room for more.
-    fn new(tape: &Tape, rows: &Tensor, window: Option<usize>) -> Result<Self> {
-        let tokens = rows.dim(1)?;
-        let len = window.unwrap_or(tokens).min(tokens);
-        Ok(Rows {
-            memory: tape.contiguous(&rows.narrow(1, tokens - len, len)?)?,
-            first: 0,
-            len,
-        })
-    }
-
-    /// Adds one token, and drops the oldest one if there are more than `window`.
-    fn push(&mut self, tape: &Tape, row: &Tensor, window: Option<usize>) -> Result<()> {
-        let is_full = window.is_some_and(|window| self.len >= window);
-        let (first, kept) = if is_full {
-            (self.first + 1, self.len - 1)
-        } else {
-            (self.first, self.len)
-        };
-        if first + kept == self.memory.dim(1)? {
-            let (heads, _, width) = self.memory.dims3()?;
-            let shape = (heads, kept + GROWTH, width);
-            let grown = Tensor::zeros(shape, self.memory.dtype(), self.memory.device())?;
-            if kept > 0 {
-                let rows = tape.contiguous(&self.memory.narrow(1, first, kept)?)?;
-                grown.slice_set(&rows, 1, 0)?;
-            }
-            self.memory = grown;
-            self.first = 0;
-        } else {
-            self.first = first;
-        }
-        self.memory.slice_set(row, 1, self.first + kept)?;
-        self.len = kept + 1;
-        Ok(())
-    }
-
-    /// The rows of the tokens. Their memory is shared.
-    fn rows(&self) -> Result<Tensor> {
-        Ok(self.memory.narrow(1, self.first, self.len)?)
-    }
-
-    /// Size of the memory in bytes.
-    fn bytes(&self) -> u64 {
-        (self.memory.elem_count() * self.memory.dtype().size_in_bytes()) as u64
-    }
-}
+pub(crate) struct BlockCache(Option<(Tensor, Tensor)>);
 
 impl KvCache {
     /// An empty cache for a model of `depth` blocks.
@@ -105,9 +41,10 @@ impl KvCache {
 
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
+        let bytes = |t: &Tensor| (t.elem_count() * t.dtype().size_in_bytes()) as u64;
         let filled = self.blocks.iter().filter_map(|block| block.0.as_ref());
         filled
-            .map(|(keys, values)| keys.bytes() + values.bytes())
+            .map(|(keys, values)| bytes(keys) + bytes(values))
             .sum()
     }
 
@@ -135,31 +72,45 @@ impl BlockCache {
         let (groups, head) = (shape.key_heads, shape.head_width);
         let rows = (tokens, shape.heads + 2 * groups, head);
         let all = qkv.tensor().reshape(rows)?;
-        let rows = |first: usize| -> Result<Tensor> {
-            tape.contiguous(&all.narrow(1, first, groups)?.permute((1, 0, 2))?)
-        };
-        let (new_keys, new_values) = (rows(shape.heads)?, rows(shape.heads + groups)?);
-        let Some((mut keys, mut values)) = self.0.take() else {
-            self.0 = Some((
-                Rows::new(tape, &new_keys, shape.window)?,
-                Rows::new(tape, &new_values, shape.window)?,
-            ));
+        let keys = all.narrow(1, shape.heads, groups)?.permute((1, 2, 0))?;
+        let values = all.narrow(1, shape.heads + groups, groups)?;
+        let keys = tape.contiguous(&keys)?;
+        let values = tape.contiguous(&values.permute((1, 0, 2))?)?;
+        let Some((old_keys, old_values)) = self.0.take() else {
+            self.0 = Some(within_window(tape, keys, values, shape)?);
             return tape.grouped_attention(qkv, shape, None);
         };
-        keys.push(tape, &new_keys, shape.window)?;
-        values.push(tape, &new_values, shape.window)?;
+        let keys = tape.join(&[&old_keys, &keys], 2)?;
+        let values = tape.join(&[&old_values, &values], 1)?;
+        let (keys, values) = within_window(tape, keys, values, shape)?;
         // The heads that share keys are the rows of one product.
         let query = tape.contiguous(&all.narrow(1, 0, shape.heads)?)?;
         let query = query.reshape((groups, shape.heads / groups, head))?;
-        let y = attended(tape, &query, &keys.rows()?, &values.rows()?, shape)?;
+        let y = attended(tape, &query, &keys, &values, shape)?;
         self.0 = Some((keys, values));
         let width = shape.heads * head;
         Ok(Value::constant(y.reshape((1, tokens, width))?))
     }
 }
 
-/// Attention of one token's queries [key heads, queries per key, head width] over all keys and
-/// values [key heads, tokens, head width].
+/// The keys and values of the newest tokens, which the next token may see.
+fn within_window(
+    tape: &Tape,
+    keys: Tensor,
+    values: Tensor,
+    shape: GroupedAttention,
+) -> Result<(Tensor, Tensor)> {
+    let cached = keys.dim(2)?;
+    let seen = shape.window.unwrap_or(cached).min(cached);
+    if seen == cached {
+        return Ok((keys, values));
+    }
+    let keys = tape.contiguous(&keys.narrow(2, cached - seen, seen)?)?;
+    let values = tape.contiguous(&values.narrow(1, cached - seen, seen)?)?;
+    Ok((keys, values))
+}
+
+/// Attention of one token's queries [key heads, queries per key, head width] over all keys.
 fn attended(
     tape: &Tape,
     query: &Tensor,
@@ -167,7 +118,7 @@ fn attended(
     values: &Tensor,
     shape: GroupedAttention,
 ) -> Result<Tensor> {
-    let y = (tape.product(query, &keys.transpose(1, 2)?)? * shape.scale)?;
+    let y = (tape.product(query, keys)? * shape.scale)?;
     // In a half type the probabilities would not add up to one.
     let mut scores = y.to_dtype(match y.dtype() {
         DType::F64 => DType::F64,
@@ -191,68 +142,5 @@ pub(crate) fn tokens_that_fit(cached: usize, most: usize) -> String {
         0 => format!("1 to {most} tokens"),
         _ if cached >= most => format!("no token, because the cache holds its maximum of {most},"),
         _ => format!("1 token after {cached} cached ones"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use candle_core::Device;
-    use tape::{Cancel, Kernels, Parameters};
-
-    /// One token of two heads of width 3.
-    fn row(token: usize) -> Tensor {
-        let values: Vec<f32> = (0..6).map(|at| (10 * token + at) as f32).collect();
-        Tensor::from_vec(values, (2, 1, 3), &Device::Cpu).expect("six values")
-    }
-
-    fn joined(tokens: std::ops::Range<usize>) -> Tensor {
-        let rows: Vec<Tensor> = tokens.map(row).collect();
-        Tensor::cat(&rows, 1).expect("rows of one shape")
-    }
-
-    fn values(tensor: &Tensor) -> Vec<Vec<Vec<f32>>> {
-        tensor.to_vec3().expect("it has three axes")
-    }
-
-    #[test]
-    fn rows_stay_in_order_while_the_memory_grows_or_the_window_moves() {
-        let parameters = Parameters::default();
-        let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
-        for window in [None, Some(1), Some(3), Some(GROWTH), Some(5 * GROWTH)] {
-            for prompt in [1, 2, GROWTH + 3] {
-                let mut rows = Rows::new(&tape, &joined(0..prompt), window).expect("a cache");
-                for token in prompt..prompt + 3 * GROWTH {
-                    rows.push(&tape, &row(token), window).expect("it has room");
-                    let seen = window.unwrap_or(token + 1).min(token + 1);
-                    let found = rows.rows().expect("it has rows");
-                    let expected = joined(token + 1 - seen..token + 1);
-                    assert_eq!(
-                        values(&found),
-                        values(&expected),
-                        "{window:?} {prompt} {token}"
-                    );
-                    let limit = (seen + GROWTH) * 6 * 4;
-                    assert!(rows.bytes() <= limit as u64, "{window:?} {prompt} {token}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_token_is_written_into_the_memory_of_those_before_it() {
-        let parameters = Parameters::default();
-        let tape = Tape::forward_only(&parameters, Cancel::default(), Kernels::Fused);
-        let mut rows = Rows::new(&tape, &joined(0..5), None).expect("a cache");
-        assert_eq!(rows.bytes(), 5 * 6 * 4, "a prompt has no room for more");
-        rows.push(&tape, &row(5), None).expect("it grows");
-        let memory = rows.memory.clone();
-        for token in 6..5 + GROWTH {
-            rows.push(&tape, &row(token), None).expect("it has room");
-        }
-        assert_eq!(rows.bytes(), ((5 + GROWTH) * 6 * 4) as u64);
-        assert_eq!(values(&memory), values(&rows.rows().expect("it has rows")));
-        rows.push(&tape, &row(5 + GROWTH), None).expect("it grows");
-        assert_eq!(rows.bytes(), ((5 + 2 * GROWTH) * 6 * 4) as u64);
     }
 }

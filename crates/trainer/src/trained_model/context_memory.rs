@@ -13,8 +13,8 @@ use runlog::{counted, format_bytes};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-/// Bytes for each cached value: 4 of itself, and as many for the pass over the prompt, and later
-/// for the room of the next tokens.
+/// Bytes for each cached value: 4 of itself, and as many for the pass over the prompt, and for the
+/// blocks whose caches a token joins.
 const BYTES_PER_VALUE: u64 = 8;
 /// A model is not loaded for conversations with room for fewer tokens.
 const LEAST_TOKENS: usize = 64;

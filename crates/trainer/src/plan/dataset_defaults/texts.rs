@@ -104,8 +104,7 @@ pub(super) fn texts(
         held_out_samples: count(Split::HeldOut),
         texts_bytes: texts_bytes(found, tokens),
         seed,
-        effective_batch: compression
-            .map_or_else(|| effective_batch(is_language, kind), |_| COMPRESSION_BATCH),
+        effective_batch: effective_batch(task, is_smallest, kind),
         epochs: default_epochs(found, pretrained.is_some(), train_samples, windows_seen),
         max_samples_seen: max_windows_seen(found, tokens),
         label_smoothing: if is_language { 0.0 } else { 0.1 },
@@ -157,13 +156,15 @@ fn vocabulary(is_language: bool) -> u32 {
     }
 }
 
-fn effective_batch(is_language: bool, kind: crate::DeviceKind) -> u32 {
+fn effective_batch(task: Task, is_smallest: bool, kind: crate::DeviceKind) -> u32 {
     let is_gpu = matches!(kind, crate::DeviceKind::Metal | crate::DeviceKind::Cuda);
-    match (is_language, is_gpu) {
-        (true, true) => 32,
-        (true, false) => 16,
-        (false, true) => 64,
-        (false, false) => 32,
+    match (task, is_gpu) {
+        (Task::TokenCompression, _) => COMPRESSION_BATCH,
+        (Task::LanguageModel, true) => 32,
+        (Task::LanguageModel, false) if is_smallest => 16,
+        (Task::LanguageModel, false) => 8,
+        (_, true) => 64,
+        (_, false) => 32,
     }
 }
 

@@ -178,7 +178,10 @@ fn a_context_without_memory_is_refused_with_what_would_fit() {
         "{wanted}"
     );
     let none = message(Room { tokens: 63, ..room }, None);
-    assert!(none.contains("no memory for a conversation"), "{none}");
+    assert!(
+        none.contains("not enough memory for a conversation"),
+        "{none}"
+    );
     let unlimited = Room {
         limited_by_bytes: None,
         ..room
