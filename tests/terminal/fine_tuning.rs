@@ -131,7 +131,7 @@ fn fine_tuned_language_models_generate_text() {
     let home = book();
     for options in [
         "",
-        "--adapter 4",
+        "--adapter 8",
         "--adapter 4 --quantize 4",
         "--train-only last:1",
     ] {

@@ -152,7 +152,7 @@ pub use questions::{
 };
 pub use readers::{is_table_file, is_text_file};
 pub use sample_order::{CachedOrder, Order};
-pub use seeded_selection::choose_samples;
+pub use seeded_selection::chosen_first;
 pub use target_statistics::TargetColumn;
 pub use task::Task;
 pub use text::{

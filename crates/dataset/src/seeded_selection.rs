@@ -58,7 +58,7 @@ pub(crate) fn choose_subset(seed: u64, files: &[(u32, String)], limit: usize) ->
 
 /// Chooses `limit` samples by seed, each class in proportion; all if there are no more. Returns
 /// positions in `labels` in ascending order. The choice depends only on the seed and the labels.
-pub fn choose_samples(seed: u64, labels: &[u32], limit: usize) -> Vec<u32> {
+pub(crate) fn choose_samples(seed: u64, labels: &[u32], limit: usize) -> Vec<u32> {
     if labels.len() <= limit {
         return (0..labels.len() as u32).collect();
     }
@@ -76,6 +76,18 @@ pub fn choose_samples(seed: u64, labels: &[u32], limit: usize) -> Vec<u32> {
     }
     chosen.sort_unstable();
     chosen
+}
+
+/// Moves at most `limit` samples, chosen by seed with each class in proportion, to the front of
+/// `order`, and returns their number. The chosen samples and the others keep their order.
+pub fn chosen_first(order: &mut [u32], seed: u64, labels: &[u32], limit: usize) -> usize {
+    let mut is_other = vec![true; labels.len()];
+    let chosen = choose_samples(seed, labels, limit);
+    for index in &chosen {
+        is_other[*index as usize] = false;
+    }
+    order.sort_by_key(|index| is_other[*index as usize]);
+    chosen.len()
 }
 
 /// How many of each class make up `limit` samples in all, by the largest remainders. `limit` is

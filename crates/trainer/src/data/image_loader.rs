@@ -5,7 +5,7 @@ use super::{BaselineScores, EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::{Augmentation, Plan};
 use dataset::{
     Augment, CachedOrder, ImageDataset, ImageInspection, ImageOptions, ImageSample, Loader,
-    LoaderOptions, Mix, Order, Split, choose_samples,
+    LoaderOptions, Mix, Order, Split, chosen_first,
 };
 use pressure::Prefetch;
 use std::ops::Range;
@@ -336,13 +336,7 @@ impl ImageEvalLoader {
         let labels: Vec<u32> = (0..dataset.len())
             .map(|index| dataset.label(index))
             .collect();
-        let chosen = choose_samples(seed, &labels, limit);
-        let mut is_other = vec![true; labels.len()];
-        for index in &chosen {
-            is_other[*index as usize] = false;
-        }
-        self.order.sort_by_key(|index| is_other[*index as usize]);
-        self.len = chosen.len();
+        self.len = chosen_first(&mut self.order, seed, &labels, limit);
         self
     }
 

@@ -5,7 +5,7 @@ use super::{BaselineScores, Corpus, EvalLoader, LoadedSample, Text, TrainLoader,
 use crate::error::Result;
 use crate::plan::Plan;
 use crate::preparation::Preparation;
-use dataset::{Buckets, DetectedDataset, Split, choose_samples};
+use dataset::{Buckets, DetectedDataset, Split, chosen_first};
 use runlog::{RunFolder, format_count};
 use std::ops::Range;
 use std::path::Path;
@@ -208,13 +208,7 @@ impl TextEvalLoader {
     /// asked for.
     #[must_use]
     pub fn with_sample_limit(mut self, seed: u64, limit: usize) -> Self {
-        let chosen = choose_samples(seed, self.corpus.labels(), limit);
-        let mut is_other = vec![true; self.corpus.len()];
-        for index in &chosen {
-            is_other[*index as usize] = false;
-        }
-        self.order.sort_by_key(|index| is_other[*index as usize]);
-        self.len = chosen.len();
+        self.len = chosen_first(&mut self.order, seed, self.corpus.labels(), limit);
         self
     }
 }

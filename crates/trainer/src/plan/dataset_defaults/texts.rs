@@ -15,8 +15,8 @@ use runlog::{LengthBuckets, LossOn, MixChoice, PackingChoice, RunConfig};
 
 /// Tokens processed in a default run of a language model.
 const TOKENS_SEEN: u64 = 3_000_000;
-/// Those of the smallest network. On two cores it takes about ten minutes, and has then learned
-/// more than a network six times as large in twice the time (`docs/benchmarks.md`).
+/// Those of the smallest network. In the same time it learns more than a network six times as large
+/// (`docs/benchmarks.md`).
 const TOKENS_SEEN_BY_SMALLEST: u64 = 12_000_000;
 /// The most tokens processed in a default run of a language model: a larger text is read in part.
 const MAX_TOKENS_SEEN: u64 = 12_000_000;
