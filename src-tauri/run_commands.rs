@@ -115,9 +115,9 @@ pub async fn repeat_run(
         let folder = shell.runs.folder(&run)?;
         let started = shell.runs.started(&run)?;
         let view = repeat(shell, &folder, &started)?;
-        let changes = changes.unwrap_or_default().into_iter();
-        changes.fold(Ok(view), |view, (setting, value)| {
-            with_change(view?, &setting, value)
+        let mut changes = changes.unwrap_or_default().into_iter();
+        changes.try_fold(view, |view, (setting, value)| {
+            with_change(view, &setting, value)
         })
     })
     .await

@@ -7,12 +7,15 @@ use crate::tape::{Tape, Value};
 use std::fmt;
 use std::rc::Rc;
 
+/// Computes a value from another one.
+type ValueFunction = Rc<dyn Fn(&Tape, &Value) -> Result<Value>>;
+
 /// A function that treats each row of its input [.., width] separately, and returns as many values.
 /// It is computed some rows at a time, so that the memory inside does not grow with the rows.
 #[derive(Clone)]
 pub struct RowFunction {
     pub(crate) x: Value,
-    pub(crate) part: Rc<dyn Fn(&Tape, &Value) -> Result<Value>>,
+    pub(crate) part: ValueFunction,
 }
 
 impl fmt::Debug for RowFunction {

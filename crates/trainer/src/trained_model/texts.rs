@@ -42,10 +42,10 @@ impl TrainedModel {
                 let (tokenizer, unobserved) = (&self.tokenizer, Preparation::default());
                 let corpus = Corpus::open(found, part, tokenizer, max_tokens, unobserved)?;
                 let mut loader = TextEvalLoader::new(Arc::new(corpus.relabeled(&labels)));
-                if let Some(mixed) = &self.mixed_baseline {
-                    if let Some(scores) = mixed.scores_of_texts(found, part)? {
-                        loader.set_baseline(scores);
-                    }
+                if let Some(mixed) = &self.mixed_baseline
+                    && let Some(scores) = mixed.scores_of_texts(found, part)?
+                {
+                    loader.set_baseline(scores);
                 }
                 Ok(self.evaluation(self.sum_over(loader, |_| {})?, 0, part_label))
             }
