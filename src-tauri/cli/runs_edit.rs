@@ -66,7 +66,7 @@ pub fn trash(args: &TrashRun) -> Result<(), Failure> {
     // The beginning of a name could mean another run than the user thinks of.
     if id != args.run && !Path::new(&args.run).is_dir() {
         return Err(Failure::new(format!(
-            "only a run with its whole name is moved to the trash; the run is {id}"
+            "to move a run to the trash, write its whole id: {id}"
         )));
     }
     move_to_trash(&folder).map_err(|reason| {

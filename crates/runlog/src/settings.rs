@@ -211,7 +211,7 @@ settings! {
     /// Size of the vocabulary to learn from the texts, in tokens
     vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "depends on the texts; language models use single bytes" };
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones
-    class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none; balanced if a class has a tenth of the samples of another" };
+    class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none; balanced if a class has at most a tenth of the samples of the largest class" };
     /// Baseline: a simple model of the edges and colors of images, or of the word and character
     /// n-grams of labeled texts. Ebb trains it before the network, in a few seconds. With combined,
     /// Ebb predicts with the network and the baseline together; with ngrams, it only compares the
@@ -223,7 +223,8 @@ settings! {
     label_column: String = { Allowed::Name, Data, flag: "label-column" "COLUMN", default: "recognized from the contents of the columns" };
     /// How Ebb chooses the tokens to keep: learned, random, every-kth or frequency
     policy: DropPolicyChoice = { Allowed::Words(DropPolicyChoice::WORDS), Compression, flag: "policy" "POLICY", default: "learned" };
-    /// How the policy is trained: joint, gumbel or policy-gradient
+    /// How the learned policy is trained: gumbel (straight-through Gumbel gradients),
+    /// policy-gradient (REINFORCE with a baseline), or joint, which uses the sum of both gradients
     policy_training: PolicyTraining = { Allowed::Words(PolicyTraining::WORDS), Compression, flag: "policy-training" "METHOD", default: "joint", key_was: "policy_learning", flag_was: "policy-learning" };
     /// Fraction of the tokens to keep in each window
     keep_fraction: f64 = { Allowed::Number(0.01, 0.99), Compression, flag: "keep-fraction" "FRACTION", default: "0.5; if you set only a keep cost, the policy decides", key_was: "kept_fraction", flag_was: "kept-fraction" };

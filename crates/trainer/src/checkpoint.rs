@@ -281,7 +281,9 @@ pub fn disk_warning(run: &RunFolder, learner: &TrainState) -> Option<String> {
 /// two, because other programs write too. `None` if there is space or if the disk gives no answer.
 pub fn space_problem(run: &RunFolder, learner: &TrainState) -> Option<String> {
     let missing = missing_space(run, 2 * learner.saved_bytes())?;
-    Some(format!("saving needs twice its size, {missing}"))
+    Some(format!(
+        "saving needs twice the size of a checkpoint, {missing}"
+    ))
 }
 
 /// "1.1 GB, but only 0.4 GB is free on the disk of /runs/birds; free up 0.7 GB" if that is so.

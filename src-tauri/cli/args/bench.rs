@@ -73,11 +73,12 @@ pub struct Bench {
     /// Use candle's stock operations instead of Ebb's own GPU kernels
     #[arg(long)]
     pub composed: bool,
-    /// Compute f32 matrix products with cuBLAS instead of tensor cores
+    /// Compute all f32 matrix products with cuBLAS in f32; by default, a Hopper GPU computes large
+    /// ones on its tensor cores, as sums of bf16 products
     #[arg(long)]
     pub plain_products: bool,
-    /// Convolutions on a GPU: direct needs no memory for columns, and measured is the faster method
-    /// for each shape
+    /// How a GPU computes convolutions: columns (im2col), direct (without columns, which needs less
+    /// memory), or measured (for each shape, the faster of these two)
     #[arg(long, value_name = "METHOD", value_enum, default_value = "measured")]
     pub convolutions: Convolutions,
     /// Instead of training steps, measure the bandwidth of memory-bound GPU kernels and of a plain

@@ -3,8 +3,8 @@
 
 use clap::{Arg, Command};
 
-/// Returns one sentence for each former name in `arguments`, which does not contain the name of the
-/// program.
+/// Returns one sentence for each former name in `arguments`. The first argument must be the one
+/// after the name of the program.
 pub(super) fn former_names(ebb: &Command, arguments: &[String]) -> Vec<String> {
     let mut command = ebb;
     let mut sentences = Vec::new();

@@ -413,7 +413,10 @@ fn a_checkpoint_is_written_if_there_is_twice_its_space() {
     assert_eq!(saved, [0; 0]);
     // One at the start, and one instead of the first checkpoint.
     assert_eq!(warnings.len(), 2, "{warnings:#?}");
-    assert!(warnings[1].contains("twice its size"), "{warnings:#?}");
+    assert!(
+        warnings[1].contains("twice the size of a checkpoint"),
+        "{warnings:#?}"
+    );
     let (saved, warnings) = train_with_free_bytes(&scenario, 2 * bytes);
     assert_eq!(saved.first(), Some(&INTERVAL), "{saved:?}");
     assert_eq!(warnings, [""; 0]);

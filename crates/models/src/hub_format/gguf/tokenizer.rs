@@ -56,7 +56,7 @@ impl<'a> Vocabulary<'a> {
         }
         if let Some(types) = types.filter(|types| types.len() != listed.len()) {
             return Err(header.refuse(format!(
-                "the vocabulary has {} tokens, but types for {}; download the file again",
+                "the file has {} tokens, but {} token types; download the file again",
                 listed.len(),
                 types.len()
             )));
