@@ -712,6 +712,7 @@ test("performs by commands what has a button", async ({ page }) => {
   await command(page, "options of the charts");
   await expect(page.locator("#log-scale")).toBeVisible();
   await open(page, "/?results=empty#/results/r3");
+  await expect(page.locator("#evaluate")).toBeVisible();
   await openPalette(page);
   await expect(page.locator("[data-command=evaluate]")).toBeVisible();
 });
