@@ -262,7 +262,7 @@ impl Situation {
         } else {
             (
                 format!("Read {size} tokens instead of {}", self.input_size),
-                "The model no longer sees the rest of longer texts.",
+                "The model no longer sees the ends of longer texts.",
             )
         };
         let size = size.to_string();

@@ -124,7 +124,7 @@ impl HubRequest {
         let name = page.unwrap_or_else(|| typed.to_owned());
         if !is_repository_name(&name) {
             let why = format!(
-                "“{typed}” is not the name of a model at a hub. Such a name has two parts without spaces, for example Qwen/Qwen3-0.6B."
+                "“{typed}” is not the name of a model on a hub. Such a name has two parts without spaces, for example Qwen/Qwen3-0.6B."
             );
             return Err(CommandError::new("invalid_setting", why));
         }

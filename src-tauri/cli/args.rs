@@ -213,7 +213,7 @@ pub struct Script {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ScriptBy {
-    /// Use each line when the time in the line has passed, in real time
+    /// Use each line once its at_ms has passed, in real time
     #[default]
     Time,
     /// Use one line for each decision of the memory controller
@@ -317,7 +317,7 @@ pub struct RenameRun {
 pub struct NoteRun {
     /// The run: its id, the beginning of its name, or its path
     pub run: String,
-    /// New note; an empty one removes the note. Without a note, Ebb prints the note of the run
+    /// New note; an empty one removes the note. If you leave it out, Ebb prints the current note
     pub text: Option<String>,
 }
 

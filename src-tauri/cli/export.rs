@@ -23,7 +23,7 @@ pub struct Export {
     /// for llama.cpp, LM Studio and Ollama
     #[arg(long, value_enum, default_value_t)]
     pub format: Form,
-    /// Number type of the weights of a GGUF file [default: f16]
+    /// Data type of the weights of a GGUF file [default: f16]
     #[arg(long, value_enum, value_name = "TYPE", conflicts_with = "baseline")]
     pub weights: Option<Weights>,
     /// Export only the baseline of the run, and a Python file that predicts with the baseline
@@ -46,7 +46,7 @@ pub enum Form {
     Gguf,
 }
 
-/// Number type of the weights of a GGUF file.
+/// Data type of the weights of a GGUF file.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Weights {
     /// 32-bit floats

@@ -32,7 +32,7 @@ test("columns get roles", () => {
 
 test("the split of a class is put in words", () => {
   expect(splitText({ name: "", train: 72, held_out: 18, test: 0 })).toBe("72 to train on, 18 held out");
-  expect(splitText({ name: "", train: 1, held_out: 0, test: 5 })).toBe("1 to train on, none held out, 5 for a test");
+  expect(splitText({ name: "", train: 1, held_out: 0, test: 5 })).toBe("1 to train on, none held out, 5 for testing");
 });
 
 test("thumbnails are asked for one after another, also after one that fails", async () => {

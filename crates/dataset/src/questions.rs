@@ -334,7 +334,10 @@ struct Choices {
 impl Choices {
     /// A list of texts, a list of objects with `text` and `label`, or an object with both as lists.
     fn from_json(json: &Value) -> Result<Self, String> {
-        let unknown = || "has choices that are neither a list nor text and label".to_owned();
+        let unknown = || {
+            "has choices that are neither a list nor an object with the lists text and label"
+                .to_owned()
+        };
         let (texts, labels): (Vec<&Value>, Vec<&Value>) = match json {
             Value::Array(list) if list.iter().all(Value::is_object) => {
                 let all = |key: &str| list.iter().filter_map(|choice| choice.get(key)).collect();

@@ -168,9 +168,8 @@ settings! {
     /// Network to train, such as convnet or gpt_mini; `ebb plan FOLDER` lists the networks that
     /// suit the folder
     model: String = { Allowed::Name, Model, flag: "model" "NAME", default: "the smallest network for the task" };
-    /// Start from pretrained weights: a Hugging Face folder, a GGUF file, or org/name of a model.
-    /// Ebb downloads such a model from the hub whose address is in the environment variable
-    /// HF_ENDPOINT
+    /// Start from pretrained weights: a Hugging Face folder, a GGUF file, or org/name of a model to
+    /// download from the hub that the environment variable HF_ENDPOINT names
     from: PathBuf = { Allowed::Path, Model, flag: "from" "FOLDER|FILE|ORG/NAME", default: "random weights" };
     /// Part of the network to train: head (only the new head), last:N (the head and the last N
     /// blocks), or all
@@ -192,8 +191,8 @@ settings! {
     /// Linear layers that get adapters, such as q_proj,v_proj; if a name is wrong, Ebb lists the
     /// names in the model
     adapter_targets: String = { Allowed::Name, Model, flag: "adapter-targets" "NAMES", default: "all linear layers of the blocks" };
-    /// Store frozen weights in 8 or 4 bits, which needs less memory but is slightly less exact. nf4
-    /// has 4 bits too, and is usually more exact than 4
+    /// Store frozen weights in 8 bits or in 4 bits (nf4 or 4), which needs less memory but is
+    /// slightly less exact; nf4 is usually more exact than 4
     quantize: Quantize = { Allowed::Bits, Model, flag: "quantize" "8|nf4|4", default: "not quantized" };
     /// Width and height of the square input image, in pixels
     image_size: u32 = { Allowed::Integer(16, 1024), Data, flag: "image-size" "PIXELS", default: "the network's usual size, or the size of the images if they are smaller" };
@@ -202,26 +201,25 @@ settings! {
     /// Tokens of a conversation that count in the loss: completions (the answers of the assistant),
     /// or all
     loss_on: LossOn = { Allowed::Words(LossOn::WORDS), Data, flag: "loss-on" "completions|all", default: "completions" };
-    /// Pack several short conversations into one window. A token never attends to tokens of another
-    /// conversation, so the loss stays the same
+    /// Pack several short conversations into one context window. A token never attends to tokens of
+    /// another conversation, so the loss stays the same
     packing: PackingChoice = { Allowed::Words(PackingChoice::WORDS), Data, flag: "packing" "auto|on|off", default: "auto: on if most conversations are shorter than half a window" };
-    /// Put conversations or preferences of similar lengths into one step, so that less is padded.
-    /// Packed conversations need no such order
+    /// Put conversations or preferences of similar length into the same step, which reduces
+    /// padding; not possible with packed conversations
     length_buckets: LengthBuckets = { Allowed::Words(LengthBuckets::WORDS), Training, flag: "length-buckets" "on|off", default: "on, if conversations are not packed" };
     /// Size of the vocabulary to learn from the texts, in tokens
     vocabulary: u32 = { Allowed::Integer(300, 65_536), Data, flag: "vocabulary" "TOKENS", default: "depends on the texts; language models use single bytes" };
     /// Class weights: none, or balanced, which gives rare classes as much weight as frequent ones
     class_weights: ClassWeights = { Allowed::Words(ClassWeights::WORDS), Training, flag: "class-weights" "none|balanced", default: "none; balanced if a class has at most a tenth of the samples of the largest class" };
-    /// Baseline: a simple model of the edges and colors of images, or of the word and character
-    /// n-grams of labeled texts. Ebb trains it before the network, in a few seconds. With combined,
-    /// Ebb predicts with the network and the baseline together; with ngrams, it only compares the
-    /// two; with none, it trains no baseline
+    /// Baseline model of edges and colors (images) or n-grams (labeled texts): combined (predicts
+    /// together with the network), ngrams (is only compared with it), or none
     baseline: BaselineChoice = { Allowed::Words(BaselineChoice::WORDS), Run, flag: "baseline" "combined|ngrams|none", default: "combined" };
     /// Column of the texts: its name, or its number (the first column is 1)
     text_column: String = { Allowed::Name, Data, flag: "text-column" "COLUMN", default: "recognized from the contents of the columns" };
     /// Column of the labels: its name, or its number (the first column is 1)
     label_column: String = { Allowed::Name, Data, flag: "label-column" "COLUMN", default: "recognized from the contents of the columns" };
-    /// How Ebb chooses the tokens to keep: learned, random, every-kth or frequency
+    /// How Ebb chooses the tokens to keep: learned (by a trained network), random, every-kth, or
+    /// frequency (the rarest tokens)
     policy: DropPolicyChoice = { Allowed::Words(DropPolicyChoice::WORDS), Compression, flag: "policy" "POLICY", default: "learned" };
     /// How the learned policy is trained: gumbel (straight-through Gumbel gradients),
     /// policy-gradient (REINFORCE with a baseline), or joint, which uses the sum of both gradients
@@ -286,17 +284,17 @@ settings! {
     schedule: ScheduleChoice = { Allowed::Words(ScheduleChoice::WORDS), Training, flag: "" "cosine|rising", default: "cosine" };
     /// Label smoothing: fraction of the target probability that is spread over all classes
     label_smoothing: f64 = { Allowed::Number(0.0, 0.99), Training, flag: "label-smoothing" "FRACTION", default: "0.1; 0 without classes" };
-    /// In each training step, Ebb leaves out this fraction of the tokens of each text at random
+    /// In each training step, Ebb leaves out this fraction of the tokens of each labeled text at
+    /// random
     token_dropout: f64 = { Allowed::Number(0.0, 0.9), Training, flag: "token-dropout" "FRACTION", default: "0" };
     /// Maximum norm of the gradients of all parameters together; Ebb scales larger gradients down
     /// to this norm
     clip_norm: f64 = { Allowed::Number(1e-6, 1e6), Training, flag: "" "NORM", default: "1" };
     /// Evaluate a moving average of the weights with this decay, such as 0.999; 0 for no average
     ema_decay: f64 = { Allowed::Number(0.0, 0.999_999), Training, flag: "ema-decay" "DECAY", default: "0.995 if there are few images of each class, otherwise no average" };
-    /// Augmentation of images: standard (crop, mirror, change colors), light (as standard, but cuts
-    /// off less), no-mirror (rotate, slant, zoom and move a little, change colors), randaugment, or
-    /// none
-    augment: Augmentation = { Allowed::Words(Augmentation::WORDS), Training, flag: "augment" "NAME", default: "light for short runs from scratch, otherwise standard; no-mirror if mirroring would hide the class of an image" };
+    /// Image augmentation: standard (crop, mirror, change colors), light (crops less), no-mirror
+    /// (slightly rotate, shear, zoom and shift, change colors), randaugment, or none
+    augment: Augmentation = { Allowed::Words(Augmentation::WORDS), Training, flag: "augment" "NAME", default: "light for short runs from scratch, otherwise standard; no-mirror if mirroring could change the class of an image" };
     /// Mix pairs of images: none, mixup, cutmix or both
     mix: MixChoice = { Allowed::Words(MixChoice::WORDS), Training, flag: "mix" "NAME", default: "both if there are few images of each class, otherwise none" };
     /// Fraction of each class to hold out for evaluation if the folder has no split
@@ -309,15 +307,11 @@ settings! {
     /// traffic but rounds the gradients. Ebb adds the rounding errors to the gradients of the next
     /// step
     exchange: ExchangeChoice = { Allowed::Words(ExchangeChoice::WORDS), Compute, flag: "exchange" "f32|bf16", default: "f32" };
-    /// What several machines divide among themselves: none, optimizer, or auto. With optimizer,
-    /// each machine stores only a part of the optimizer state. This needs less memory, but the
-    /// exchange takes twice as long. With auto, they divide the state only if it does not fit into
-    /// the memory of every machine
+    /// How several machines store the optimizer state: none (each has all), optimizer (each has a
+    /// part, but exchanges take twice as long), or auto (like none if it fits)
     sharding: ShardingChoice = { Allowed::Words(ShardingChoice::WORDS), Compute, flag: "sharding" "auto|none|optimizer", default: "auto" };
-    /// After how many steps several machines exchange their weights (DiLoCo). With 1, they exchange
-    /// their gradients in each step, and the result is that of one machine. With a larger number,
-    /// each machine takes its own steps in between, which causes less network traffic, but changes
-    /// the training
+    /// Steps between two exchanges of machines. With 1, they exchange gradients, and the result is
+    /// that of one machine; with more, weights (DiLoCo), which changes the result
     sync_every: u64 = { Allowed::Integer(1, 1_000_000), Compute, flag: "sync-every" "STEPS", default: "1" };
     /// Maximum number of samples to evaluate at once during training
     evaluation_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "evaluation-batch" "SAMPLES", default: "depends on the free memory" };
@@ -336,8 +330,8 @@ settings! {
     /// as the micro-batch. Rests save battery and keep the machine cool, but training takes about
     /// twice as long
     courtesy: PowerPolicyChoice = { Allowed::Words(PowerPolicyChoice::WORDS), Compute, flag: "courtesy" "auto|always|off", default: "auto: on battery, in low power mode, and while the machine is hot" };
-    /// GPU time of one command buffer on a Mac while the display is on, in milliseconds. macOS
-    /// draws the screen only between two command buffers, so a longer time delays the screen
+    /// GPU time budget of a Metal command buffer while the display is on, in milliseconds. macOS
+    /// draws only between command buffers, so a large budget makes the screen stutter
     command_buffer_ms: u64 = { Allowed::Integer(1, 1000), Compute, flag: "" "MILLISECONDS", default: "10" };
     /// Maximum memory footprint of Ebb, such as 8GB
     memory_cap_bytes: u64 = { Allowed::Bytes(64 << 20), Memory, flag: "memory-cap" "SIZE", default: "the memory that other apps leave" };
@@ -362,8 +356,8 @@ settings! {
     keep_checkpoints: u32 = { Allowed::Integer(1, 10_000), Run, flag: "keep" "K", default: "2" };
     /// Also keep every Nth checkpoint
     keep_every: u64 = { Allowed::Integer(1, 1_000_000), Run, flag: "keep-every" "N", default: "no additional checkpoints" };
-    /// Text file with one prompt per line, which a language model answers at each evaluation, or 0
-    /// for no prompts. Ebb shows how the answers change during the training
+    /// Text file with prompts, one per line, that a language model answers at each evaluation; 0
+    /// for none. Ebb shows how the answers change during the training
     prompts: PathBuf = { Allowed::Path, Run, flag: "prompts" "FILE|0", default: "the first messages of 3 held-out conversations" };
     /// Number of epochs between two evaluations
     evaluate_every_epochs: u64 = { Allowed::Integer(1, 100_000), Run, flag: "" "EPOCHS", default: "depends on the length of an epoch and of the run" };

@@ -15,9 +15,8 @@ pub struct VerifySplit {
     /// Number of samples in the effective batch [default: as in the run; 16 for a workload]
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub effective_batch: Option<u32>,
-    /// Splits of the batch to check: join the sizes of a split with +, and separate splits with
-    /// commas, as in 5+5+5+1,8+8. Or a number of random splits, which Ebb checks in addition to the
-    /// fixed splits
+    /// Splits of the batch to check, such as 5+5+5+1,8+8: sizes joined with +, splits separated by
+    /// commas. Or a number N: check the standard splits and N random ones [default: 4]
     #[arg(long)]
     pub splits: Option<String>,
     /// Number of blocks of the workload to checkpoint (their activations are recomputed in the

@@ -23,8 +23,8 @@ pub struct Evaluate {
     /// edges and colors of images, or of the n-grams of texts
     #[arg(long)]
     pub baseline: bool,
-    /// In the question, list the choices as A, B, C; compare the likelihoods of the letters instead
-    /// of the choices
+    /// List the choices in the question as A, B, C, and compare the likelihoods of these letters
+    /// instead of the likelihoods of the choices
     #[arg(long)]
     pub letters: bool,
     /// Compare only the part of each answer that this regular expression matches; if the expression
@@ -34,8 +34,8 @@ pub struct Evaluate {
     /// Maximum number of tokens of an answer to a question
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens: u32,
-    /// Store the weights of a model in 8 or 4 bits, which needs less memory. nf4 has 4 bits too,
-    /// and is usually more exact than 4
+    /// Store the weights of a model in 8 bits or in 4 bits (nf4 or 4), which needs less memory; nf4
+    /// is usually more exact than 4
     #[arg(long, value_name = "8|nf4|4")]
     pub quantize: Option<Quantize>,
     /// Print JSON
@@ -51,7 +51,7 @@ pub struct Predict {
     /// file. From a folder, Ebb reads every file
     #[arg(required = true, value_name = "IMAGE|TEXT|FOLDER", value_parser = maybe_empty())]
     pub files: Vec<PathBuf>,
-    /// Predict each row of a table of texts, by the text in this column
+    /// Predict each row of a table from the text in this column
     #[arg(long, value_name = "COLUMN")]
     pub text_column: Option<String>,
     /// Number of classes to print for each image or text
@@ -123,8 +123,8 @@ pub struct ChatModelChoice {
     /// fewer]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(8..))]
     pub context: Option<u32>,
-    /// Store the weights of a model in 8 or 4 bits, which needs less memory. nf4 has 4 bits too,
-    /// and is usually more exact than 4
+    /// Store the weights of a model in 8 bits or in 4 bits (nf4 or 4), which needs less memory; nf4
+    /// is usually more exact than 4
     #[arg(long, value_name = "8|nf4|4")]
     pub quantize: Option<Quantize>,
 }

@@ -39,7 +39,7 @@ pub(super) fn usable_gpu(facts: &MacFacts) -> Result<String, String> {
     let (major, minor) = facts.macos;
     if major < OLDEST_MACOS {
         return Err(format!(
-            "the GPU needs macOS {OLDEST_MACOS} or later, which introduced residency sets for its memory, but this Mac runs {major}.{minor}"
+            "Ebb uses the GPU only on macOS {OLDEST_MACOS} or later, but this Mac runs {major}.{minor}"
         ));
     }
     match facts.processor {
@@ -142,10 +142,7 @@ mod tests {
             gpu: None,
             ..m1()
         };
-        check(
-            &macos_14,
-            "macOS 15 or later, which introduced residency sets for its memory, but this Mac runs 14.5",
-        );
+        check(&macos_14, "macOS 15 or later, but this Mac runs 14.5");
         let intel = MacFacts {
             processor: CpuKind::Intel,
             ..with_gpu("AMD Radeon Pro 5500M")

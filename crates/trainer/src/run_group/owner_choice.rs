@@ -116,7 +116,7 @@ impl Placement {
                 return "; each machine has the whole optimizer state, which fits into its memory"
                     .to_owned();
             }
-            Placement::AtRank0(short) => ("rank 0 has the whole optimizer state", short),
+            Placement::AtRank0(short) => ("only rank 0 has the optimizer state", short),
             Placement::InParts(short) => ("each machine has a part of the optimizer state", short),
         };
         let host = group.member(short.rank).host;
@@ -308,7 +308,7 @@ mod tests {
         let reason = small[0].describe();
         assert_eq!(reason, small[1].describe());
         let (begin, end) = (
-            "; rank 0 has the whole optimizer state, because weights, gradients and the whole optimizer state need ",
+            "; only rank 0 has the optimizer state, because weights, gradients and the whole optimizer state need ",
             format!(" has only {} for them", format_bytes(6 * GB)),
         );
         assert!(

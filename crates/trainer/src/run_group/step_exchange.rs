@@ -46,11 +46,11 @@ impl Rounds {
         if saved > 0.0 {
             let saved = format_percent(saved);
             format!(
-                "; machines synchronize only every {steps} steps, which saves {saved} of the bytes, but changes the training"
+                "; machines synchronize only every {steps} steps, which reduces network traffic by {saved}, but changes the training"
             )
         } else {
             format!(
-                "; machines synchronize only every {steps} steps, which saves no bytes, but changes the training"
+                "; machines synchronize only every {steps} steps, which does not reduce network traffic, but changes the training"
             )
         }
     }
@@ -270,10 +270,13 @@ mod tests {
         assert!(!rare.can_lose_ranks(), "its own steps would be lost");
         assert_eq!(
             rare.describe(),
-            "; machines synchronize only every 100 steps, which saves 97.0 % of the bytes, but changes the training"
+            "; machines synchronize only every 100 steps, which reduces network traffic by 97.0 %, but changes the training"
         );
         rare.synchronize_every(2, 3.0);
-        assert!(rare.describe().contains("which saves no bytes"));
+        assert!(
+            rare.describe()
+                .contains("which does not reduce network traffic")
+        );
         let in_parts = each_of_two(ShardingChoice::Optimizer, [0, 0]);
         assert_eq!(
             in_parts[0].1,

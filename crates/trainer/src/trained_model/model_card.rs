@@ -356,7 +356,7 @@ impl CardFacts {
             format_count(data.held_out)
         );
         if data.test > 0 {
-            let _ = write!(text, ", {} for a test", format_count(data.test));
+            let _ = write!(text, ", {} for testing", format_count(data.test));
         }
         text.push_str(".\n");
         for (heading, names) in [("Classes", &data.classes), ("Targets", &data.targets)] {

@@ -150,7 +150,7 @@ fn rank_0_keeps_the_optimizer_state_for_a_rank_with_little_memory() {
         assert_eq!(rank.outcome.as_ref().unwrap().step, COMPARED);
     }
     let named = ranks[0].events.iter().any(|event| {
-        matches!(event, RunEvent::Group { message, .. } if message.contains("; rank 0 has the whole optimizer state, because "))
+        matches!(event, RunEvent::Group { message, .. } if message.contains("; only rank 0 has the optimizer state, because "))
     });
     assert!(named, "the events name it");
     let expected = alone.weights(COMPARED);

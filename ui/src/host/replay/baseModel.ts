@@ -38,7 +38,7 @@ export const baseModelHost: BaseModelHost = {
     throw { code: "failed", message: "notes.txt is not a GGUF file. Choose a file that ends with .gguf." };
   },
   lookUp: async (_inspection, { name, hub, token }) => {
-    if (!/^[\w.-]+\/[\w.-]+$/.test(name)) throw { code: "invalid_setting", message: `“${name}” is not the name of a model at a hub. Such a name has two parts without spaces, for example Qwen/Qwen3-0.6B.` };
+    if (!/^[\w.-]+\/[\w.-]+$/.test(name)) throw { code: "invalid_setting", message: `“${name}” is not the name of a model on a hub. Such a name has two parts without spaces, for example Qwen/Qwen3-0.6B.` };
     lookedUp = { name, hub, step: "asking", licence: null, bytes: 0, done_bytes: 0, free_bytes: null, fit: null, problem: null, needs_token: false, weights: null };
     if (!slow || kind === "download") show(offer(token));
   },

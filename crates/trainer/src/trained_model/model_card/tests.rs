@@ -113,7 +113,7 @@ fn a_classifier_from_random_weights_names_its_classes() {
     for part in [
         "pipeline_tag: image-classification",
         "# ConvNet, trained on `birds / 'rm' # x`\n",
-        "1,200 images for training, 300 held out, 7 for a test.",
+        "1,200 images for training, 300 held out, 7 for testing.",
         "Classes: `c0`, `c1`, ",
         "`c29` and 2 more.",
         "a simple baseline together",
