@@ -193,7 +193,7 @@ impl QuestionFile {
         let reason = match file.reasons.first() {
             None => "the file is empty; write one question per line, as JSON".to_owned(),
             Some((line, reason)) => format!(
-                "no row holds a question that can be used: line {}: this row {reason}",
+                "no row has a usable question; line {}: this row {reason}",
                 format_count(*line)
             ),
         };
@@ -334,7 +334,8 @@ struct Choices {
 impl Choices {
     /// A list of texts, a list of objects with `text` and `label`, or an object with both as lists.
     fn from_json(json: &Value) -> Result<Self, String> {
-        let unknown = || "has choices that are neither a list nor text and label".to_owned();
+        let unknown =
+            || "has choices that are neither a list nor an object with text and label".to_owned();
         let (texts, labels): (Vec<&Value>, Vec<&Value>) = match json {
             Value::Array(list) if list.iter().all(Value::is_object) => {
                 let all = |key: &str| list.iter().filter_map(|choice| choice.get(key)).collect();

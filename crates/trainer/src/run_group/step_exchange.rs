@@ -46,7 +46,7 @@ impl Rounds {
         if saved > 0.0 {
             let saved = format_percent(saved);
             format!(
-                "; machines synchronize only every {steps} steps, which saves {saved} of the bytes, but changes the training"
+                "; machines synchronize only every {steps} steps, which saves {saved} of the exchanged bytes, but changes the training"
             )
         } else {
             format!(
@@ -270,7 +270,7 @@ mod tests {
         assert!(!rare.can_lose_ranks(), "its own steps would be lost");
         assert_eq!(
             rare.describe(),
-            "; machines synchronize only every 100 steps, which saves 97.0 % of the bytes, but changes the training"
+            "; machines synchronize only every 100 steps, which saves 97.0 % of the exchanged bytes, but changes the training"
         );
         rare.synchronize_every(2, 3.0);
         assert!(rare.describe().contains("which saves no bytes"));

@@ -44,7 +44,7 @@ fn a_run_with_rare_exchanges_is_resumed_in_the_same_bits() {
         assert_eq!(reason.ok(), Some(StopReason::Finished), "{}", rank.error());
     }
     let named = whole[0].events.iter().any(|event| {
-        matches!(event, RunEvent::Group { message, .. } if message.ends_with("; machines synchronize only every 5 steps, which saves 40.0 % of the bytes, but changes the training"))
+        matches!(event, RunEvent::Group { message, .. } if message.ends_with("; machines synchronize only every 5 steps, which saves 40.0 % of the exchanged bytes, but changes the training"))
     });
     assert!(named, "the events name it");
     let ended = resume_halfway(&config, &whole[0]);
