@@ -458,15 +458,14 @@ fn bins(calibration: Option<&Calibration>) -> Vec<(u64, f64, f64)> {
         .collect()
 }
 
-/// "The model is too sure of itself, by 4.2 percentage points; the expected calibration error is
-/// 5.1 %."
+/// "The model is overconfident by 4.2 percentage points; the expected calibration error is 5.1 %."
 fn calibration_note(calibration: &Calibration) -> String {
     let points = 100.0 * calibration.overconfidence;
     let direction = if points > 2.0 {
-        format!("The model is too sure of itself, by {points:.1} percentage points")
+        format!("The model is overconfident by {points:.1} percentage points")
     } else if points < -2.0 {
         format!(
-            "The model is less sure than it could be, by {:.1} percentage points",
+            "The model is underconfident by {:.1} percentage points",
             -points
         )
     } else {
@@ -604,12 +603,9 @@ mod tests {
         };
         assert_eq!(
             note(0.042),
-            "The model is too sure of itself, by 4.2 percentage points; the expected calibration error is 5.1 %."
+            "The model is overconfident by 4.2 percentage points; the expected calibration error is 5.1 %."
         );
-        assert!(
-            note(-0.03)
-                .starts_with("The model is less sure than it could be, by 3.0 percentage points")
-        );
+        assert!(note(-0.03).starts_with("The model is underconfident by 3.0 percentage points"));
         assert!(note(0.0).starts_with("The model is right about as often as its confidence says"));
     }
 

@@ -156,11 +156,11 @@ fn print_gradients(case: Case, kind: &str, comparison: &GradientComparison) {
             ..
         } = parting;
         out!(
-            "           if ReLU and max pooling make the same choices in f64: {}",
+            "           if ReLU and max pooling make the same choices in f64 as in {precision}: {}",
             describe(difference)
         );
         out!(
-            "           ReLU or max pooling chose differently in f64 than in {precision} for {other} of {taken} values; the farthest of these values is {:.1e} from the point where the choice changes, as a fraction of the operation's scale",
+            "           ReLU or max pooling chose differently in f64 than in {precision} for {other} of {taken} values; the farthest of these values is {:.1e} from the point where the choice changes, as a fraction of the root mean square of the operation's output",
             parting.farthest
         );
     }

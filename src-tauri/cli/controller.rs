@@ -50,7 +50,7 @@ fn read_line(input: &mut impl BufRead) -> Result<Option<String>, Failure> {
         .map_err(|error| Failure::usage(format!("a line is not text: {error}")))?;
     if read as u64 == MAX_LINE_BYTES && !line.ends_with('\n') {
         return Err(Failure::usage(
-            "a line is longer than 1 MB; write one sample, micro-batch or question per line",
+            "a line is longer than 1 MB; write one JSON object (sample, micro_batch or ask) per line",
         ));
     }
     let text = line.trim_end_matches(['\r', '\n']);

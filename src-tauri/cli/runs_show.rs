@@ -162,13 +162,13 @@ fn section(title: &str, lines: impl Iterator<Item = String>) {
 }
 
 /// "14 predictions of peak memory: half are within 0.9 % of the measured peak, all are within 4.1
-/// %. Newest prediction: 812 MB for a micro-batch of 16; 805 MB were measured"
+/// %. Newest prediction: 812 MB for a micro-batch of 16 (measured: 805 MB)"
 fn predicted(all: &[PredictionRecord]) -> Option<String> {
     let newest = all.last()?;
     let mut off: Vec<f64> = all.iter().map(|one| one.error_fraction.abs()).collect();
     off.sort_by(f64::total_cmp);
     Some(format!(
-        "{} predictions of peak memory: half are within {} of the measured peak, all are within {}. Newest prediction: {} for a micro-batch of {}; {} were measured",
+        "{} predictions of peak memory: half are within {} of the measured peak, all are within {}. Newest prediction: {} for a micro-batch of {} (measured: {})",
         format_count(all.len() as u64),
         format_percent(off[off.len() / 2]),
         format_percent(off[off.len() - 1]),
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(
             predicted(&[one(0.041), one(-0.002), one(0.009)]).as_deref(),
             Some(
-                "3 predictions of peak memory: half are within 0.9 % of the measured peak, all are within 4.1 %. Newest prediction: 812 MB for a micro-batch of 16; 805 MB were measured"
+                "3 predictions of peak memory: half are within 0.9 % of the measured peak, all are within 4.1 %. Newest prediction: 812 MB for a micro-batch of 16 (measured: 805 MB)"
             )
         );
     }

@@ -63,7 +63,7 @@ impl SplitCheck {
         }
         let next = match self.precision {
             ElementType::Single => {
-                "; run again with --double: if the gradient is then the same for every split, the difference comes only from rounding, because the gradients of single samples nearly cancel"
+                "; run again with --double: if every split then gives the same gradient, the difference is only rounding, which is large when the gradients of single samples nearly cancel"
             }
             ElementType::Double => "",
         };

@@ -249,7 +249,7 @@ impl Listing {
     fn add_folder(&mut self, path: PathBuf, names: &Arc<[String]>) -> Option<PathBuf> {
         if path.components().count() > MAX_DEPTH {
             let reason = format!(
-                "This folder is inside of {MAX_DEPTH} other folders. Move its files further up."
+                "This folder is inside {MAX_DEPTH} other folders, deeper than Ebb reads. Move its files further up."
             );
             self.skip(path, reason);
             return None;

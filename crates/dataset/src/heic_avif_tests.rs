@@ -189,7 +189,10 @@ fn the_output_of_the_decoder_is_checked() {
     let mut half = FakeImage::new(40, 30, quarters(40, 30));
     half.pixels.truncate(600);
     check(half, "parts of it are missing");
-    check(FakeImage::declaring(40, 30), "contain different sizes");
+    check(
+        FakeImage::declaring(40, 30),
+        "differs from the size in its header",
+    );
     let failing = FakeImage {
         bits: 66,
         ..FakeImage::new(40, 30, quarters(40, 30))

@@ -193,7 +193,7 @@ impl QuestionFile {
         let reason = match file.reasons.first() {
             None => "the file is empty; write one question per line, as JSON".to_owned(),
             Some((line, reason)) => format!(
-                "no row holds a question that can be used: line {}: this row {reason}",
+                "no row has a usable question; line {}: this row {reason}",
                 format_count(*line)
             ),
         };

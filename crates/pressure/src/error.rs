@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub enum PressureError {
     /// The system refused a reading.
     #[error(
-        "{what} could not be read: {}. Allow Ebb to read {what}, or continue without {what}.",
+        "{what} could not be read: {}. Allow Ebb to read {what}.",
         format_io_error(source)
     )]
     Unreadable {

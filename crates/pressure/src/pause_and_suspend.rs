@@ -131,7 +131,7 @@ fn reason_to_pause(ctx: &DecisionContext, needed: u64, to_continue: u64) -> Stri
         * sample.total_bytes as f64;
     if needed as f64 > without_others {
         let (needed, total) = (format_bytes(needed), format_bytes(sample.total_bytes));
-        return format!("one sample needs {needed}, too much for this machine's {total}");
+        return format!("one sample needs {needed}, too much for a machine with {total} of memory");
     }
     let free = format_bytes((sample.available_bytes + needed).saturating_sub(to_continue));
     format!("other apps need the memory. Training continues when about {free} of memory is free")

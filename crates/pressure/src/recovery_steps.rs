@@ -63,7 +63,7 @@ impl Shortage {
 
     fn describe(self, seconds: u64) -> String {
         match self {
-            Shortage::Refused => "the memory for a single sample was refused".to_owned(),
+            Shortage::Refused => "the device refused the memory for a single sample".to_owned(),
             Shortage::NoSample => {
                 format!("not even one sample has fitted in memory for {seconds} s")
             }

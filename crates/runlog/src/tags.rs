@@ -31,7 +31,7 @@ pub fn parse_tag(text: &str) -> Result<String, RunlogError> {
     } else if tag.chars().any(char::is_control) {
         refused("it contains a control character".to_owned())
     } else if tag.contains(',') {
-        refused("a comma separates two tags".to_owned())
+        refused("it contains a comma, which separates tags".to_owned())
     } else {
         Ok(tag.to_owned())
     }

@@ -106,7 +106,7 @@ fn check_changes(changes: &RunConfig) -> Result<()> {
             return Err(TrainError::Setting {
                 key: setting.key,
                 value: value.to_string().trim_matches('"').to_owned(),
-                allowed: "the network, the samples and the split cannot change in a branch, because the branch continues with the weights that the first run trained on them; to change one of them, start a new run with `ebb train`".to_owned(),
+                allowed: "the network, the samples and the split cannot change in a branch, because the branch continues with the weights of the first run; to change one of them, start a new run with `ebb train`".to_owned(),
             });
         }
     }

@@ -76,7 +76,7 @@ pub(super) fn relative_step_time(plan: &trainer::Plan, row: &Row) -> Option<f64>
 /// Prints the largest micro-batch of each length.
 pub(super) fn print(answer: &Answer, step_seconds: &[Option<f64>]) {
     out!("");
-    out!("What fits at which length of the texts, with the largest micro-batch");
+    out!("Largest micro-batch that fits at each text length");
     out!(
         "  {:>7} {:>12} {:>10}  time per step",
         "tokens",
@@ -108,11 +108,11 @@ pub(super) fn print(answer: &Answer, step_seconds: &[Option<f64>]) {
     let planned = format_count(answer.chosen().memory.resolution.into());
     if answer.rows.iter().any(|row| !row.memory.is_measured()) {
         out!(
-            "  ~ Ebb did not measure this length: its memory follows from that at {planned} tokens"
+            "  ~ Ebb did not measure this length; it calculates the memory from the measurement at {planned} tokens"
         );
     }
     if step_seconds.iter().any(Option::is_some) {
-        out!("  The time follows from a micro-batch measured at {planned} tokens");
+        out!("  Ebb calculates the time from a micro-batch measured at {planned} tokens");
     } else {
         out!(
             "  Ebb measures the time only if this machine trains on its CPU and the planned length fits"

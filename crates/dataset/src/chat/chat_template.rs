@@ -221,7 +221,7 @@ fn to_json(state: &State, value: Value, arguments: Kwargs) -> Result<Value, Erro
     charge_visits(state, &value)?;
     let text = to_python_json(&value, indent, affordable_bytes(state));
     let text = text.ok_or_else(|| {
-        let reason = "it is not JSON, or takes too long";
+        let reason = "the value cannot be written as JSON, or writing it takes too long";
         Error::new(ErrorKind::InvalidOperation, reason)
     })?;
     Ok(Value::from(text))
@@ -233,7 +233,7 @@ fn describe(error: &Error) -> String {
         .detail()
         .map_or_else(|| error.kind().to_string(), str::to_owned);
     let detail = match error.kind() {
-        ErrorKind::OutOfFuel => "it takes too long".to_owned(),
+        ErrorKind::OutOfFuel => "rendering takes too long".to_owned(),
         _ => detail,
     };
     let detail = detail.trim_end_matches('.');

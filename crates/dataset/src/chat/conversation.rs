@@ -111,7 +111,7 @@ impl Conversation {
             (None, None) => return same(),
             (Some(chosen), Some(rejected)) if is_answer(chosen) && is_answer(rejected) => {}
             _ => {
-                let reason = "its chosen and its rejected answer do not follow the same messages";
+                let reason = "the chosen and the rejected answer do not follow the same messages";
                 return Err(reason.to_owned());
             }
         }

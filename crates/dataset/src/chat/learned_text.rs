@@ -39,7 +39,7 @@ impl LearnedText {
         };
         let rendered = rendering.up_to(messages.len(), false);
         let rendered =
-            rendered.map_err(|reason| format!("the chat template refuses it: {reason}"))?;
+            rendered.map_err(|reason| format!("the chat template reports an error: {reason}"))?;
         if template.marks_answers() {
             let (text, learned) = take_marks(&rendered);
             let lost = usize::from(learned.is_empty());

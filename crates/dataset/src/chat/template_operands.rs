@@ -358,7 +358,7 @@ fn namespace(state: &State, values: Option<ValueOrKwargs>) -> Result<Value, Erro
     let namespace = Namespace::default();
     if let Some(values) = values.map(ValueOrKwargs::into_value) {
         let pairs = values.as_object().and_then(|map| map.try_iter_pairs());
-        let reason = "a namespace begins with a map or with keyword arguments";
+        let reason = "namespace() takes a map or keyword arguments";
         let pairs = pairs.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, reason))?;
         for (name, value) in pairs {
             if let Some(name) = name.as_str() {

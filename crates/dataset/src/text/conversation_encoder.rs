@@ -106,11 +106,10 @@ impl ConversationEncoder {
     pub fn encode_answers(&self, conversation: &str) -> Result<Vec<EncodedConversation>, String> {
         if conversation.contains(MARKS) {
             return Err(
-                "it has the character U+FDD0 or U+FDD1, which Ebb does not allow in a text"
-                    .to_owned(),
+                "the text has the character U+FDD0 or U+FDD1, which Ebb does not allow".to_owned(),
             );
         }
-        let found = Conversation::from_text(conversation).ok_or("it is not a conversation")?;
+        let found = Conversation::from_text(conversation).ok_or("the row is not a conversation")?;
         let (mut chosen, is_plain) = self.render(&found)?;
         let Some(rejected) = found.with_rejected() else {
             return Ok(vec![self.encode_rendered(chosen, is_plain)?]);
@@ -155,7 +154,7 @@ impl ConversationEncoder {
             is_learned.extend(self.end.map(|_| true));
         }
         expect_embeddings(&self.tokenizer, self.embeddings, &tokens)
-            .map_err(|reason| format!("it {reason}"))?;
+            .map_err(|reason| format!("the text {reason}"))?;
         if let Some(first) = is_learned.first_mut() {
             *first = false;
         }
@@ -183,7 +182,7 @@ impl ConversationEncoder {
         }
         let Some((prompt, completion)) = found.as_plain_pair() else {
             return Err(
-                "it consists of messages, but the model has no chat template; put the file chat_template.jinja of a chat model with the same vocabulary into the folder of the model, or choose a model that is made for chats"
+                "the model has no chat template for these messages; put the file chat_template.jinja of a chat model with the same vocabulary into the folder of the model, or choose a model that is made for chats"
                     .to_owned(),
             );
         };

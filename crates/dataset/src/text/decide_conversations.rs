@@ -96,7 +96,7 @@ fn reason(first: &PreviewedTable) -> String {
             format!("each row of {path} is a conversation, in the column \"{messages}\".")
         }
         (None, asked) => format!(
-            "each row of {path} is an answer (\"{completion}\") to the column \"{}\".",
+            "each row of {path} has an answer (\"{completion}\") to a prompt (\"{}\").",
             asked.unwrap_or_default()
         ),
     }

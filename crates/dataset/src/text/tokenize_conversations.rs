@@ -43,7 +43,7 @@ impl LeftOut {
         most.map(|(reason, _)| reason.as_str())
     }
 
-    /// "2 conversations are left out: the chat template refuses it: …", one line per reason.
+    /// "2 conversations are left out: the chat template reports an error: …", one line per reason.
     pub fn describe(&self) -> Vec<String> {
         let mut reasons: Vec<_> = self.reasons.iter().collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -65,7 +65,7 @@ impl LeftOut {
         }
         if self.lost_answers > 0 {
             lines.push(format!(
-                "{} not learned, because the chat template writes earlier answers differently",
+                "{} not learned, because the chat template writes earlier answers differently from the last one",
                 counted(self.lost_answers, "answer is", "answers are")
             ));
         }
@@ -84,7 +84,7 @@ impl LeftOut {
                 let reason = if is_known {
                     reason.as_str()
                 } else {
-                    "of other reasons"
+                    "various reasons"
                 };
                 *self.reasons.entry(reason.to_owned()).or_default() += 1;
             }

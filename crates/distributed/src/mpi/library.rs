@@ -228,7 +228,7 @@ impl MpiLibrary {
             None if address("MPI_Abi_get_version").is_some() => (Objects::for_standard(), false),
             None => {
                 return Err(format!(
-                    "{name} has neither the interface of Open MPI nor the standard one of MPI 5.0"
+                    "{name} has neither the ABI of Open MPI nor the standard ABI of MPI 5.0"
                 ));
             }
         };

@@ -236,7 +236,7 @@ fn a_refused_single_sample_takes_a_step_at_once() {
     );
     assert_eq!(
         describe_decision(1, &first),
-        "Recomputing the activations of 1 block to save memory: the memory for a single sample was refused"
+        "Recomputing the activations of 1 block to save memory: the device refused the memory for a single sample"
     );
     assert!(
         simulation

@@ -145,7 +145,7 @@ impl KernelGroup {
             KernelGroup::Silu => "SiLU",
             KernelGroup::WeightAverage => "averages of weights",
             KernelGroup::Accumulate => "gradient sums",
-            KernelGroup::DirectConv2d => "convolutions without columns",
+            KernelGroup::DirectConv2d => "direct convolutions",
             KernelGroup::GroupedAttention => "grouped-query attention",
             KernelGroup::RmsNorm => "RMS normalization",
             KernelGroup::RotaryEmbedding => "rotary embeddings",

@@ -77,7 +77,7 @@ pub(super) fn expect_windows(train: &WindowSource, left_out: &LeftOut) -> Result
     let reason = match left_out.main_reason() {
         Some(reason) if counts.too_long == 0 => reason.to_owned(),
         _ => {
-            "their answers begin after the last token of a window; set a larger maximum length (--tokens in the terminal)".to_owned()
+            "their answers begin beyond the maximum length; set a larger one (--tokens in the terminal)".to_owned()
         }
     };
     Err(DatasetError::Conversations { reason }.into())

@@ -276,7 +276,7 @@ fn largest(found: &Gradients, expected: &Gradients, farthest: f64) -> Difference
     if farthest > loss.max(gradient) {
         Difference {
             relative: farthest,
-            of: "the side of a ReLU or the largest value of a window".to_owned(),
+            of: "a value at which ReLU or max pooling chose differently".to_owned(),
         }
     } else if gradient.is_nan() || gradient > loss {
         let of = worst.map_or_else(String::new, |name| {

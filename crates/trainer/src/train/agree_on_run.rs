@@ -20,7 +20,7 @@ pub(super) fn agree_on_files(group: &RunGroup, run: &RunFolder) -> Result<()> {
     if let Some(missing) = dataset.missing() {
         let missing = missing.display();
         let message = format!(
-            "{missing} is not on this machine, and Ebb does not send samples; copy the folder to this machine (rsync -a {missing} THIS_MACHINE:…), or say with --folder where it is on this machine"
+            "{missing} is not on this machine, and Ebb does not send samples; copy the folder to this machine (rsync -a {missing} THIS_MACHINE:…), or pass its path on this machine with --folder"
         );
         return Err(TrainError::NotTrainable { message });
     }

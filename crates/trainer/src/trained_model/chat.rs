@@ -196,7 +196,7 @@ impl ChatModel {
             // Some templates ask for a system prompt.
             if system.is_none_or(|system| self.prompts.encode(Some(system), &[], "Hello").is_err())
             {
-                let next = "put a chat_template.jinja that renders a message of the user into the folder of the model";
+                let next = "put a chat_template.jinja that accepts user messages into the folder of the model";
                 return Err(refused("a conversation with this model", reason, next));
             }
         }

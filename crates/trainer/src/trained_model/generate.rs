@@ -86,7 +86,7 @@ impl<'m> Generator<'m> {
         })?;
         if scores.iter().any(|score| score.is_nan()) {
             return Err(TrainError::NotTrainable {
-                message: "the scores of the model are not numbers: its weights are damaged, or too large for this precision".to_owned(),
+                message: "the scores of the model are NaN: its weights are damaged, or too large for this precision".to_owned(),
             });
         }
         Ok(scores)

@@ -366,7 +366,7 @@ impl QuestionModel {
         let sums: Vec<f64> = sums.map(|row| -row.iter().sum::<f64>()).collect();
         if sums.iter().any(|sum| sum.is_nan()) {
             return Err(TrainError::NotTrainable {
-                message: "the scores of the model are not numbers: its weights are damaged, or too large for this precision".to_owned(),
+                message: "the scores of the model are NaN: its weights are damaged, or too large for this precision".to_owned(),
             });
         }
         Ok(sums)

@@ -33,7 +33,7 @@ export const chatHost: ChatHost = {
   },
   stop: async (number) => void (answers[number]!.asked = 1000),
   ask: async (_run, input) => {
-    if (query.get("dropped")?.endsWith(".txt")) throw { code: "failed", message: "notes.txt cannot be read: no row holds a question that can be used: line 1: this row is not JSON" };
+    if (query.get("dropped")?.endsWith(".txt")) throw { code: "failed", message: "notes.txt cannot be read: no row has a usable question; line 1: this row is not JSON" };
     asked = input >= 0;
   },
   questions: async () => (!asked ? null : slow ? { ...done, asking: "before", progress: [12, 60], is_done: false } : done),

@@ -40,7 +40,7 @@ const good: ReportView = {
   note: "227 of 243 images. With this many samples, the true accuracy is likely between 89.6 and 95.9 %.",
   classes, confusion, mistakes, mistake_count: 16, curve, curve_title: "Accuracy by epoch", best_epoch: 27,
   calibration: [0, 0, 0, 4, 6, 9, 12, 18, 44, 150].map((count, i): [number, number, number] => [count, 0.05 + i / 10, Math.min(1, 0.02 + i / 11)]),
-  calibration_note: "The model is too sure of itself, by 4.2 percentage points; the expected calibration error is 5.1 %.",
+  calibration_note: "The model is overconfident by 4.2 percentage points; the expected calibration error is 5.1 %.",
 };
 const texts: ReportView = {
   ...good,

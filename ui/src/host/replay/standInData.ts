@@ -51,7 +51,7 @@ const conversations: ConversationView[] = [
     tokens: 31, learned_tokens: 9, rejected: "No.<|im_end|>\n", lost_answers: 1, problem: null,
     parts: [{ text: "<|im_start|>user\nWrite 7/7/2026 in words.<|im_end|>\n<|im_start|>assistant\n", is_learned: false }, { text: "The seventh of July 2026.<|im_end|>\n", is_learned: true }],
   },
-  { tokens: 0, learned_tokens: 0, parts: [], rejected: null, lost_answers: 0, problem: "the chat template refuses it: Conversation roles must alternate" },
+  { tokens: 0, learned_tokens: 0, parts: [], rejected: null, lost_answers: 0, problem: "the chat template reports an error: Conversation roles must alternate" },
 ];
 
 const firstSamples = (id: string): FirstSampleView[] => {

@@ -55,7 +55,9 @@ pub(crate) fn decode(
     let rgb = over_white((decoder.draw)(&bytes, &properties)?)?;
     let (width, height) = (properties.header.width, properties.header.height);
     if rgb.len() as u64 != u64::from(width) * u64::from(height) * 3 {
-        return Err(damaged("it was decoded at a different size"));
+        return Err(damaged(
+            "its decoded size differs from the size in its header",
+        ));
     }
     let image = DecodedImage { width, height, rgb };
     Ok((image, properties.orientation()))

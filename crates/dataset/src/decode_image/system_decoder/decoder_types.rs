@@ -73,7 +73,9 @@ impl ImageProperties {
         if (self.header.width as usize, self.header.height as usize) == (width, height) {
             Ok(())
         } else {
-            Err(damaged("its parts contain different sizes"))
+            Err(damaged(
+                "its decoded size differs from the size in its header",
+            ))
         }
     }
 

@@ -223,7 +223,7 @@ impl<'a> Description<'a> {
             && (local.theta != GEMMA3_LOCAL_THETA || local.scaling != RopeScaling::None)
         {
             return Err(refuse(
-                "the positions of its layers with a window are scaled in an unusual way",
+                "the positions of its sliding-window layers are scaled in an unusual way",
             ));
         }
         Ok(())
