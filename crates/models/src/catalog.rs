@@ -1,11 +1,7 @@
 //! The networks that Ebb knows: one row of [`CATALOG`] for each, with its name, label, task, input
 //! size and shape. Code that needs to know something about a network reads its row.
 //!
-//! To add an image network, write `image_networks/NAME.rs` with its layers and an
-//! `ImageArchitecture`, which also says how the network is exported, declare it in
-//! `image_networks.rs`, and add a variant to [`ImageModel`] and a row here. If others publish
-//! weights for it, describe them in `image_networks/NAME/hub_format.rs`, and add a variant to
-//! [`PretrainedFamily`] and a row.
+//! To add an image network, follow `docs/add-a-network.md`.
 
 // Text networks, by size.
 mod text_model;

@@ -14,7 +14,7 @@ pub trait ImageNetwork: Debug + Send + Sync {
     /// Number of blocks that can be checkpointed.
     fn depth(&self) -> usize;
 
-    /// Maps `images` [samples, 3, side, side] to outputs [samples, outputs]. The first
+    /// Maps normalized `images` [samples, 3, side, side] to outputs [samples, outputs]. The first
     /// `checkpointed` blocks save only their input.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ pub(crate) trait ImageArchitecture: Debug {
     /// How the network is written as a folder of the Hugging Face hub after training from scratch.
     fn hub_export(&self) -> HubExport;
 
-    /// Adds the network up to its head to a graph. `images` are [batch, 3, side, side].
+    /// Adds the network up to its head to a graph. `images` are normalized, [batch, 3, side, side].
     ///
     /// # Errors
     /// A parameter is missing.

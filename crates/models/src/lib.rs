@@ -1,7 +1,7 @@
 //! Networks: a catalog of architectures, the layers they are made of, adapters, pretrained weights
 //! in, and exported folders out.
 //!
-//! To add an image network, see `catalog.rs` and `image_networks.rs`.
+//! To add an image network, follow `docs/add-a-network.md`.
 //!
 //! This crate does not depend on datasets, runs or optimizers. No layer uses a statistic of the
 //! micro-batch, so the split of a batch cannot change the result.

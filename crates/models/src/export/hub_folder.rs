@@ -1,6 +1,7 @@
 //! Exports a trained network as a folder in the format of the Hugging Face hub. Vision transformers
-//! become transformers' own `vit`, language models its `gpt2`. Residual networks with GroupNorm and
-//! text encoders do not exist there, so their folders include a PyTorch file that reads them.
+//! become transformers' own `vit`, ConvNeXt its `convnext`, language models its `gpt2`. Residual
+//! networks with GroupNorm and text encoders do not exist there, so their folders include a PyTorch
+//! file that reads them.
 
 use super::atomic_folder::{Exported, write, write_folder};
 use super::config_json::{
