@@ -2,9 +2,11 @@
 //! Nothing in it is trusted.
 
 use super::verify_checksum::{RemoteFile, Sum};
-use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// Most characters of a commit, which names a folder.
 const MAX_COMMIT_CHARS: usize = 64;
@@ -36,7 +38,37 @@ struct Large {
 
 #[derive(Deserialize)]
 struct Index {
-    weight_map: serde_json::Map<String, serde_json::Value>,
+    weight_map: PartNames,
+}
+
+/// The different files of an object that names the file of each tensor. Millions of tensors are
+/// read without being kept.
+struct PartNames(BTreeSet<String>);
+
+impl<'de> Deserialize<'de> for PartNames {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_map(PartNamesVisitor).map(PartNames)
+    }
+}
+
+struct PartNamesVisitor;
+
+impl<'de> Visitor<'de> for PartNamesVisitor {
+    type Value = BTreeSet<String>;
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("an object that names the file of each tensor")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut names = BTreeSet::new();
+        while let Some((IgnoredAny, file)) = map.next_entry::<IgnoredAny, Value>()? {
+            if let Value::String(file) = file {
+                names.insert(file);
+            }
+        }
+        Ok(names)
+    }
 }
 
 /// The commit of a repository.
@@ -106,8 +138,7 @@ pub fn files(json: &[u8]) -> Result<Vec<RemoteFile>, String> {
 /// The reason why it is no index.
 pub fn part_names(json: &[u8]) -> Result<BTreeSet<String>, String> {
     let index: Index = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-    let names = index.weight_map.values().filter_map(|value| value.as_str());
-    Ok(names.map(str::to_owned).collect())
+    Ok(index.weight_map.0)
 }
 
 #[cfg(test)]

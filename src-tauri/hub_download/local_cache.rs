@@ -1,10 +1,10 @@
 //! Weights that other programs have downloaded, in the cache of the Hugging Face libraries:
 //! `models--ORG--NAME/snapshots/COMMIT`, with the commit of the newest download in `refs/main`.
 
+use super::hub_responses::part_names;
 use super::listing::{CONFIG, INDEX, MAX_INDEX_BYTES, MODEL, TOKENIZER};
 use dataset::Task;
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trainer::{PretrainedFamily, model_task};
 
@@ -22,13 +22,6 @@ const MAX_COMMIT_BYTES: u64 = 1 << 10;
 #[derive(Deserialize)]
 struct ModelConfig {
     model_type: String,
-}
-
-/// The index of weights in several files.
-#[derive(Deserialize)]
-struct WeightIndex {
-    /// File of each tensor.
-    weight_map: BTreeMap<String, String>,
 }
 
 /// The cache of this user.
@@ -108,14 +101,13 @@ fn missing_weights(folder: &Path) -> Vec<String> {
         return Vec::new();
     };
     let index = ::disk::read_limited(&folder.join(INDEX), MAX_INDEX_BYTES).ok();
-    let index = index.and_then(|text| serde_json::from_slice::<WeightIndex>(&text).ok());
-    match index {
-        Some(index) if !index.weight_map.is_empty() => {
-            let parts: BTreeSet<&String> = index.weight_map.values().collect();
-            let missing = parts
-                .into_iter()
-                .filter_map(|part| name_if_missing(folder, part));
-            missing.collect()
+    let parts = index.and_then(|text| part_names(&text).ok());
+    match parts {
+        Some(parts) if !parts.is_empty() => {
+            let parts = parts.iter();
+            parts
+                .filter_map(|part| name_if_missing(folder, part))
+                .collect()
         }
         _ => vec![model],
     }

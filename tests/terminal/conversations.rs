@@ -260,7 +260,10 @@ fn what_cannot_be_learned_is_named_with_the_next_move() {
         "{{ raise_exception('No assistants here.') }}",
     );
     let error = train(CHATS);
-    assert!(error.contains("refuses it: No assistants here"), "{error}");
+    assert!(
+        error.contains("reports an error: No assistants here"),
+        "{error}"
+    );
     fs::remove_file(home.path("model").join("chat_template.jinja")).expect("it was written");
     fs::write(&config, template).expect("it can be written");
     // Some answers begin after the window.
@@ -331,7 +334,7 @@ fn conversations_that_the_model_cannot_read_are_left_out_and_named() {
     let run = home.run(&format!("train {CHATS} --steps 2")).expect_code(0);
     let all = run.out + &run.err;
     for expected in [
-        "refuses it: Roles must alternate",
+        "reports an error: Roles must alternate",
         "(<|extra|>), for which the model has no weights",
         "no answer",
     ] {

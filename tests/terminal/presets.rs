@@ -133,7 +133,7 @@ fn a_measured_preset_names_accuracy_data_time_and_command() {
         "Preset few_images: measured ",
         " % accuracy on ",
         " minutes on ",
-        "`ebb train FOLDER --preset few_images`",
+        "`ebb train FOLDER --preset few_images --baseline none`",
     ] {
         assert!(output.err.contains(part), "{part}: {}", output.err);
     }
