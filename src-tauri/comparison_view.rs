@@ -168,7 +168,10 @@ fn typed(run: &ComparedRun) -> BTreeMap<String, String> {
         folder: None,
         epochs: Some(started.epochs),
         steps: run.config.steps.filter(|asked| *asked != steps),
-        effective_batch: Some(started.effective_batch),
+        effective_batch: match started.effective_batch_tokens {
+            Some(_) => None,
+            None => Some(started.effective_batch),
+        },
         learning_rate: Some(started.learning_rate),
         seed: Some(started.seed),
         checkpoint_blocks: run

@@ -23,12 +23,25 @@ use trainer::LiveObserver;
 
 /// The length of a training: "20 epochs", "0.3 of an epoch", or "0.04 of an epoch".
 fn epochs(started: &Started) -> String {
-    let seen = started.steps as f64 * f64::from(started.effective_batch);
-    let epochs = seen / started.train_samples.max(1) as f64;
+    let epochs = match started.effective_batch_tokens {
+        Some(_) => started.steps as f64 / started.steps_per_epoch.max(1) as f64,
+        None => {
+            let seen = started.steps as f64 * f64::from(started.effective_batch);
+            seen / started.train_samples.max(1) as f64
+        }
+    };
     match epochs {
         few if few < 0.095 => format!("{few:.2} of an epoch"),
         part if part < 0.95 => format!("{part:.1} of an epoch"),
         whole => counted(whole.round() as u64, "epoch", "epochs"),
+    }
+}
+
+/// The size of a step: "32 samples", or "at most 8,192 tokens".
+fn step_size(started: &Started) -> String {
+    match started.effective_batch_tokens {
+        Some(tokens) => format!("at most {} tokens", format_count(tokens.into())),
+        None => format!("{} samples", started.effective_batch),
     }
 }
 
@@ -255,9 +268,9 @@ impl Progress {
             }
         ));
         self.print(&format!(
-            "Plan: {} of {} samples ({} of {} samples), {} held out",
+            "Plan: {} of {} ({} of {} samples), {} held out",
             counted(started.steps, "step", "steps"),
-            started.effective_batch,
+            step_size(started),
             epochs(started),
             format_count(started.train_samples),
             format_count(started.held_out_samples)

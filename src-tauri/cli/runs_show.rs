@@ -69,13 +69,13 @@ fn write(folder: &RunFolder, run: &Run) {
     }
     if let Some(started) = run.started() {
         out!(
-            "{}, {} at {} {} on {}, {} samples per step",
+            "{}, {} at {} {} on {}, {}",
             learned(&started.task, started.classes.len(), started.targets.len()),
             started.model,
             started.input_size,
             Task::from_name(&started.task).map_or("tokens", Task::size_unit),
             started.device,
-            format_count(started.effective_batch.into())
+            started.describe_step()
         );
     }
     if let Some(started) = run.started().filter(|s| !s.branched_from.is_empty()) {

@@ -159,8 +159,8 @@ pub use text::{
     AnswerEnd, Buckets, ChatMessage, ChatRole, ChatTurn, Column, ConversationCounts,
     ConversationEncoder, ConversationExample, ConversationWindows, Documents, EncodedConversation,
     ExamplePart, LearnedTokens, LeftOut, Lengths, NOT_LEARNED, Packing, PromptEncoder, SkippedRows,
-    StoredTokens, TextDataset, TextEncoder, TextInspection, TextManifest, TextSample, TokenBytes,
-    TokenSink, TokenWidth, Tokenizer, Vocabulary, Window, WindowOptions, WordCounts,
+    StoredTokens, TextDataset, TextEncoder, TextInspection, TextManifest, TextSample, TokenBatches,
+    TokenBytes, TokenSink, TokenWidth, Tokenizer, Vocabulary, Window, WindowOptions, WordCounts,
     conversation_examples, first_prompts, normalized_text, read_samples, read_texts,
     tokenize_conversations, tokenize_documents,
 };

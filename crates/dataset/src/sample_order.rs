@@ -22,9 +22,7 @@ impl Order {
         let mut order: Vec<u32> = (0..self.len).collect();
         // The name separates these random numbers from those that augment sample `epoch`.
         let mut rng = Rng::from_key(&[rng::hash_text("order"), self.seed, epoch]);
-        for last in (1..order.len()).rev() {
-            order.swap(last, rng.below(last as u64 + 1) as usize);
-        }
+        rng.shuffle(&mut order);
         order
     }
 

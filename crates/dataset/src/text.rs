@@ -45,6 +45,7 @@ mod conversation_windows;
 mod conversation_examples;
 
 mod length_buckets;
+mod token_batches;
 
 pub use conversation_encoder::{ConversationEncoder, EncodedConversation, LearnedTokens};
 pub use conversation_examples::{
@@ -62,6 +63,7 @@ pub use text_dataset::TextDataset;
 pub use text_encoder::TextEncoder;
 pub use text_inspection::{Column, Lengths, SkippedRows, TextInspection, TextSample};
 pub use text_manifest::TextManifest;
+pub use token_batches::TokenBatches;
 pub use tokenize_conversations::{LeftOut, tokenize_conversations};
 pub use tokenize_documents::{TokenSink, tokenize_documents};
 pub use tokenized_documents::{Documents, StoredTokens, TokenBytes, TokenWidth};

@@ -95,8 +95,7 @@ impl Run {
         let (Some(size), Some(started)) = (figures.micro_batch, &self.started) else {
             return String::new();
         };
-        let split = status_text::split(started.effective_batch, size);
-        let samples = format_count(started.effective_batch.into());
+        let (step, split) = (started.describe_step(), status_text::split(started, size));
         let newest = self.marks.iter().rev().find(|mark| mark.from != mark.to);
         let outlook = match newest.filter(|mark| mark.change == Change::Shrink) {
             Some(mark) if mark.cause == Component::Speed => {
@@ -108,7 +107,7 @@ impl Run {
             Some(_) => " The micro-batch grows again when memory is free.",
             None => "",
         };
-        format!("{samples} samples per step, {split}.{outlook}")
+        format!("{step}, {split}.{outlook}")
     }
 
     fn newest_others_bytes(&self) -> Option<u64> {

@@ -4,6 +4,7 @@
 //! Fields are added and renamed, never reused: an old name stays as an `alias`, and unknown fields
 //! are ignored, so that every version reads the files of every other.
 
+use crate::amounts::format_count;
 use crate::choice_settings::TaskChoice;
 use crate::machines::{GroupMember, MachineShare};
 use pressure::{Component, Decision, Level, MemorySample, Phase};
@@ -427,13 +428,17 @@ pub struct Started {
     /// in tokens.
     #[serde(alias = "image_size")]
     pub input_size: u32,
-    /// Samples per step.
+    /// Samples per step; the average, rounded up, if `effective_batch_tokens` limits the steps.
     pub effective_batch: u32,
+    /// The most tokens of a step, if they limit it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[ts(optional)]
+    pub effective_batch_tokens: Option<u32>,
     /// Planned epochs.
     pub epochs: u64,
     /// Planned steps.
     pub steps: u64,
-    /// Steps per epoch: `ceil(train_samples / effective_batch)`.
+    /// Steps per epoch: `ceil(train_samples / effective_batch)`, unless tokens limit the steps.
     pub steps_per_epoch: u64,
     /// Peak learning rate.
     pub learning_rate: f64,
@@ -475,6 +480,18 @@ impl Started {
         match self.known_task()? {
             TaskChoice::LanguageModel | TaskChoice::TokenCompression => Some(self.input_size),
             TaskChoice::ImageClassification | TaskChoice::TextClassification => None,
+        }
+    }
+
+    /// "64 samples per step", or "8,192 tokens per step (about 12 samples)".
+    pub fn describe_step(&self) -> String {
+        let samples = format_count(self.effective_batch.into());
+        match self.effective_batch_tokens {
+            Some(tokens) => {
+                let tokens = format_count(tokens.into());
+                format!("{tokens} tokens per step (about {samples} samples)")
+            }
+            None => format!("{samples} samples per step"),
         }
     }
 }

@@ -299,7 +299,7 @@ impl Run {
             message = completed.unwrap_or(message);
         }
         let detail =
-            status_text::decision_detail(decision, self.effective_batch(), self.figures.step);
+            status_text::decision_detail(decision, self.started.as_ref(), self.figures.step);
         self.set_status_line(*at_ms, message, detail);
     }
 

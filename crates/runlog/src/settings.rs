@@ -266,6 +266,9 @@ settings! {
     patience: u32 = { Allowed::Integer(1, 1000), Training, flag: "patience" "EVALUATIONS", default: "trains to the end" };
     /// Number of samples per optimizer step; memory pressure never changes this number
     effective_batch: u32 = { Allowed::Integer(1, 65_536), Training, flag: "effective-batch" "SAMPLES", default: "depends on the number of samples" };
+    /// Maximum number of tokens per optimizer step, for language models: a step consists of whole
+    /// samples with at most this many tokens together. Overrides the effective batch in samples
+    effective_batch_tokens: u32 = { Allowed::Integer(1, 16_777_216), Training, flag: "effective-batch-tokens" "TOKENS", default: "not set: the effective batch is counted in samples" };
     /// Fixed micro-batch size: the number of samples that Ebb processes at once
     micro_batch: u32 = { Allowed::Integer(1, 65_536), Memory, flag: "micro-batch" "auto|SAMPLES", default: "automatic: depends on the free memory" };
     /// Size of the first micro-batch. Ebb measures how much memory this micro-batch needs, and then

@@ -82,7 +82,7 @@ pub(crate) fn decision_message(decision: &Decision, step: u64, described: &str) 
 }
 
 /// Explains what a decision means for the training.
-pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u64) -> String {
+pub(crate) fn decision_detail(decision: &Decision, started: Option<&Started>, step: u64) -> String {
     let size = decision.micro_batch;
     match decision.action {
         Action::Pause => {
@@ -98,10 +98,12 @@ pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u
             return "Everything is saved in a checkpoint. The run resumes by itself when memory is free.".into();
         }
         Action::Stop => return "The run ends with a checkpoint and can be resumed.".into(),
-        Action::Run if size == 0 || effective_batch == 0 => return String::new(),
         Action::Run => {}
     }
-    let split = split(effective_batch, size);
+    let Some(started) = started.filter(|started| size > 0 && started.effective_batch > 0) else {
+        return String::new();
+    };
+    let split = split(started, size);
     let (now, outlook) = match decision.change {
         // A shrink for speed does not end when memory is free.
         Change::Shrink if decision.cause == Component::Speed => ("now ", ""),
@@ -116,15 +118,19 @@ pub(crate) fn decision_detail(decision: &Decision, effective_batch: u32, step: u
         _ => ("", ""),
     };
     format!(
-        "The training is unchanged: {} samples per step, {now}{split}.{outlook}",
-        format_count(effective_batch.into())
+        "The training is unchanged: {}, {now}{split}.{outlook}",
+        started.describe_step()
     )
 }
 
-/// How an effective batch is split into micro-batches of `size`: "in 8 micro-batches of 8".
-pub(crate) fn split(effective_batch: u32, size: u32) -> String {
+/// How an effective batch is split into micro-batches of `size`: "in 8 micro-batches of 8". If
+/// tokens limit the steps, their numbers of samples differ: "in micro-batches of at most 8".
+pub(crate) fn split(started: &Started, size: u32) -> String {
+    let effective_batch = started.effective_batch;
     let count = effective_batch.div_ceil(size.max(1));
-    if count <= 1 {
+    if started.effective_batch_tokens.is_some() {
+        format!("in micro-batches of at most {size}")
+    } else if count <= 1 {
         "in one micro-batch".to_owned()
     } else if effective_batch.is_multiple_of(size) {
         format!("in {count} micro-batches of {size}")
@@ -138,10 +144,10 @@ pub(crate) fn started(started: &Started) -> StatusText {
     StatusText {
         message: format!("Starting {} on {}", started.name, started.device),
         detail: format!(
-            "{} training samples, {} held out; {} samples per step.",
+            "{} training samples, {} held out; {}.",
             format_count(started.train_samples),
             format_count(started.held_out_samples),
-            format_count(started.effective_batch.into()),
+            started.describe_step(),
         ),
     }
 }
@@ -279,6 +285,39 @@ mod tests {
         assert_eq!(message(3.0), Some(saved));
     }
 
+    /// A run with 16 samples per step.
+    fn sixteen() -> Started {
+        Started {
+            effective_batch: 16,
+            ..Started::default()
+        }
+    }
+
+    #[test]
+    fn a_step_limited_by_tokens_names_them() {
+        let started = Started {
+            effective_batch_tokens: Some(8192),
+            train_samples: 1000,
+            held_out_samples: 100,
+            ..sixteen()
+        };
+        let first = super::started(&started).detail;
+        let step = "8,192 tokens per step (about 16 samples)";
+        assert_eq!(
+            first,
+            format!("1,000 training samples, 100 held out; {step}.")
+        );
+        let decision = Decision {
+            change: Change::Grow,
+            micro_batch: 8,
+            ..Decision::default()
+        };
+        assert_eq!(
+            decision_detail(&decision, Some(&started), 9),
+            format!("The training is unchanged: {step}, now in micro-batches of at most 8.")
+        );
+    }
+
     #[test]
     fn only_a_pause_for_memory_ends_by_itself() {
         let check = |cause, expected: &str| {
@@ -288,7 +327,7 @@ mod tests {
                 cause,
                 ..Decision::default()
             };
-            assert_eq!(decision_detail(&decision, 16, 1069), expected);
+            assert_eq!(decision_detail(&decision, Some(&sixteen()), 1069), expected);
         };
         check(
             Component::User,
@@ -343,7 +382,7 @@ mod tests {
                 cause,
                 ..Decision::default()
             };
-            assert_eq!(decision_detail(&decision, 16, 9), expected);
+            assert_eq!(decision_detail(&decision, Some(&sixteen()), 9), expected);
         };
         let now = "The training is unchanged: 16 samples per step, now in 2 micro-batches of 8.";
         check(Component::Speed, now);

@@ -4,7 +4,7 @@
 use crate::cancel::Cancel;
 use crate::deferred_block_output::{DeferredOutput, RowFunction};
 use crate::error::Result;
-use crate::gradients::Gradients;
+use crate::gradients::{Gradients, Seed};
 use crate::kernels::copies::{contiguous, joined};
 use crate::kink_log::KinkCursor;
 use crate::ops::shape_only;
@@ -119,7 +119,10 @@ impl Tape<'_> {
         let (input, part) = (function.x.tensor().clone(), function.part.clone());
         Ok(self.push(y, &[function.x.tensor()], move |gradient, sink| {
             let part = |tape: &Tape, x: &Value, _| part(tape, x);
-            let (x, gradient) = (rows_of(&input)?, rows_of(&contiguous(&gradient)?)?);
+            let rows = (rows_of(&input)?, rows_of(&contiguous(&gradient)?)?);
+            // Otherwise it would be in memory until the end.
+            drop(gradient);
+            let (x, gradient) = rows;
             match again.backward_in_parts(&x, gradient, ROWS, &part, sink)? {
                 None => Ok(()),
                 Some(whole) => sink.add_owned(again.id, whole.reshape(input.dims())?),
@@ -268,27 +271,31 @@ struct Again {
 }
 
 impl Again {
-    /// Runs `block` again, chunk by chunk, and returns the gradient of the whole input.
+    /// Runs `block` again, chunk by chunk, and returns the gradient of the whole input. `output` is
+    /// that of the output. A single chunk may overwrite it.
     fn backward_in_parts<E: Into<DeferredOutput>>(
         &self,
         input: &Tensor,
-        gradient: Tensor,
+        output: Tensor,
         size: usize,
         block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
         sink: &mut Gradients,
     ) -> Result<Option<Tensor>> {
-        let own = sink.current_is_owned() || !gradient.is_contiguous();
-        let gradient = contiguous(&gradient)?;
+        let own = sink.current_is_owned() || !output.is_contiguous();
+        let gradient = contiguous(&output)?;
+        drop(output);
+        let mut chunks = chunks(input, size, self.kinks.as_ref())?;
+        if let Some(chunk) = chunks.pop_if(|chunk| chunk.input.dims() == input.dims()) {
+            return self.backward(chunk, Seed::new(gradient, own), block, sink);
+        }
         let mut whole = Whole {
             dims: input.dims().to_vec(),
             over: own.then(|| gradient.clone()),
             joined: None,
         };
-        let chunks = chunks(input, size, self.kinks.as_ref())?.into_iter();
-        for (mut chunk, (_, seed)) in chunks.zip(parts(&gradient, size)?) {
-            chunk.kinks = chunk.kinks.map(KinkCursor::recomputing);
+        for (chunk, (_, seed)) in chunks.into_iter().zip(parts(&gradient, size)?) {
             let begin = chunk.samples.start;
-            if let Some(found) = self.backward(chunk, seed, block, sink)? {
+            if let Some(found) = self.backward(chunk, seed.into(), block, sink)? {
                 whole.put(found, begin)?;
             }
         }
@@ -300,7 +307,7 @@ impl Again {
     fn backward<E: Into<DeferredOutput>>(
         &self,
         chunk: Chunk,
-        gradient: Tensor,
+        gradient: Seed,
         block: &impl Fn(&Tape, &Value, Range<usize>) -> Result<E>,
         sink: &mut Gradients,
     ) -> Result<Option<Tensor>> {
@@ -311,7 +318,7 @@ impl Again {
             self.saved_tensors.clone(),
         )
         .inside_checkpoint(self.is_without_adapters)
-        .with_kinks(chunk.kinks)
+        .with_kinks(chunk.kinks.map(KinkCursor::recomputing))
         .with_noise_of(self.noise.as_ref(), &chunk.samples);
         // An input without a gradient gets none in the second run either.
         let x = match self.id {
@@ -321,7 +328,7 @@ impl Again {
         let output: DeferredOutput = block(&tape, &x, chunk.samples)?.into();
         let y = output.record(&tape)?;
         drop(output);
-        let found = tape.backward_from(vec![(y, gradient)], &[x])?;
+        let found = tape.backward_from_seeds(vec![(y, gradient)], &[x])?;
         for (index, gradient) in found.parameters.into_iter().enumerate() {
             if let Some(gradient) = gradient {
                 sink.add_owned(Some(index), gradient)?;

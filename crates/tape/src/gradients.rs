@@ -34,9 +34,20 @@ pub(crate) struct Seed {
     tensor: Tensor,
     /// The value of each element, if the host knows it.
     constant: Option<f64>,
+    /// True if nothing else holds its memory.
+    owned: bool,
 }
 
 impl Seed {
+    /// `tensor`, which may be written to if `owned`: nothing else holds its memory.
+    pub(crate) fn new(tensor: Tensor, owned: bool) -> Self {
+        Seed {
+            tensor,
+            constant: None,
+            owned,
+        }
+    }
+
     /// `value` for each element of a tensor like `root`.
     pub(crate) fn with_constant(root: &Tensor, value: f64) -> Result<Self> {
         Ok(Seed {
@@ -47,16 +58,14 @@ impl Seed {
                 DType::F32 => Some(f64::from(value as f32)),
                 _ => None,
             },
+            owned: false,
         })
     }
 }
 
 impl From<Tensor> for Seed {
     fn from(tensor: Tensor) -> Self {
-        Seed {
-            tensor,
-            constant: None,
-        }
+        Seed::new(tensor, false)
     }
 }
 
@@ -70,13 +79,13 @@ impl Gradients {
         }
     }
 
-    /// Adds the gradient of a root. It is never written to.
+    /// Adds the gradient of a root. It is never written to, unless nothing else holds it.
     pub(crate) fn add_seed(&mut self, id: Option<usize>, seed: Seed) -> Result<()> {
         let Some(index) = id else {
             return self.add_shared(None, seed.tensor);
         };
         let is_first = self.slots[index].is_none();
-        self.add_shared(id, seed.tensor)?;
+        self.add(id, seed.tensor, seed.owned)?;
         if let Some(slot) = &mut self.slots[index] {
             slot.constant = seed.constant.filter(|_| is_first);
         }

@@ -415,7 +415,8 @@ impl<'a> Tape<'a> {
         self.backward_from_seeds(seeded.collect(), inputs)
     }
 
-    fn backward_from_seeds(
+    /// [`Tape::backward_from`] with gradients that may be written to.
+    pub(crate) fn backward_from_seeds(
         &self,
         roots: Vec<(Value, Seed)>,
         inputs: &[Value],

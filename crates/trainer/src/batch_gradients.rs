@@ -247,7 +247,10 @@ impl BatchSettings {
 
     fn config(&self, config: RunConfig) -> RunConfig {
         let mut config = self.with_device(config);
-        config.effective_batch = self.effective_batch.or(config.effective_batch);
+        if self.effective_batch.is_some() {
+            config.effective_batch = self.effective_batch;
+            config.effective_batch_tokens = None;
+        }
         config.precision = Some(match self.element_type_for(&config) {
             ElementType::Single => PrecisionChoice::F32,
             ElementType::Double => PrecisionChoice::F64,

@@ -61,8 +61,11 @@ pub struct Plan {
     /// Bytes of all texts as tokens in memory. Images, which are decoded when they are needed, and
     /// tokens in a file count as 0.
     pub texts_bytes: u64,
-    /// Samples per step.
+    /// Samples per step; the average, rounded up, if `effective_batch_tokens` limits the steps.
     pub effective_batch: u32,
+    /// The most tokens of a step, if its samples are counted in tokens. A longer sample has a step
+    /// of its own.
+    pub effective_batch_tokens: Option<u32>,
     /// The size of every micro-batch, if the user fixed it.
     pub fixed_micro_batch: Option<u32>,
     /// Number of steps.
@@ -71,7 +74,8 @@ pub struct Plan {
     pub requested_epochs: Option<u64>,
     /// The most samples that a run of the default length processes, if that is limited.
     pub max_samples_seen: Option<u64>,
-    /// Training samples over the effective batch, rounded up.
+    /// Training samples over the effective batch, rounded up; the number of steps with the tokens
+    /// of an epoch if `effective_batch_tokens` limits them.
     pub steps_per_epoch: u64,
     /// Optimizer.
     pub optimizer: OptimizerKind,
@@ -149,6 +153,12 @@ fn limited_steps(steps: u64, max_samples: Option<u64>, effective_batch: u32) -> 
     max_samples.map_or(steps, |most| steps.min(most.div_ceil(batch).max(1)))
 }
 
+/// The samples of a step, if an epoch of `samples` samples has `steps` steps: their average, rounded
+/// up.
+fn mean_samples(samples: u64, steps: u64) -> u32 {
+    samples.div_ceil(steps.max(1)).max(1) as u32
+}
+
 /// How conversations are learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConversationOptions {
@@ -195,6 +205,8 @@ pub struct SampleCounts {
     pub train: u64,
     /// Held-out samples.
     pub held_out: u64,
+    /// Steps per epoch, if they follow from the number of tokens of each sample.
+    pub steps_per_epoch: Option<u64>,
 }
 
 impl Plan {
@@ -249,22 +261,34 @@ impl Plan {
         let planned = SampleCounts {
             train: self.train_samples,
             held_out: self.held_out_samples,
+            steps_per_epoch: self.effective_batch_tokens.map(|_| self.steps_per_epoch),
         };
         if planned == counts {
             return self;
         }
         (self.train_samples, self.held_out_samples) = (counts.train, counts.held_out);
-        self.effective_batch = self.effective_batch.min(counts.train.max(1) as u32);
-        self.steps_per_epoch = counts.train.div_ceil(u64::from(self.effective_batch));
+        if let Some(steps) = counts.steps_per_epoch {
+            self.steps_per_epoch = steps;
+            self.effective_batch = mean_samples(counts.train, steps);
+        } else {
+            self.effective_batch = self.effective_batch.min(counts.train.max(1) as u32);
+            self.steps_per_epoch = counts.train.div_ceil(u64::from(self.effective_batch));
+        }
         if let Some(epochs) = self.requested_epochs {
             let all = epochs * self.steps_per_epoch;
             self.steps = limited_steps(all, self.max_samples_seen, self.effective_batch);
             let warmup = self.config.warmup_fraction.unwrap_or_default();
             self.warmup_steps = hyperparameters::warmup_steps(self.steps, warmup);
         }
-        self.config.effective_batch = Some(self.effective_batch);
+        self.config.effective_batch = self.effective_batch_setting();
         self.config.steps = Some(self.steps);
         self
+    }
+
+    /// The setting `effective_batch`, unless tokens limit the steps.
+    fn effective_batch_setting(&self) -> Option<u32> {
+        let in_tokens = self.effective_batch_tokens.is_some();
+        (!in_tokens).then_some(self.effective_batch)
     }
 
     /// Ebb's own text network, if the plan uses one.
@@ -281,6 +305,15 @@ impl Plan {
             self.input_size
         } else {
             1
+        }
+    }
+
+    /// The number of targets that the loss of a step is summed over, about.
+    pub(crate) fn targets_per_step(&self) -> u32 {
+        let of_sample = self.targets_per_sample();
+        match self.effective_batch_tokens {
+            Some(tokens) if of_sample > 1 => tokens,
+            _ => self.effective_batch.saturating_mul(of_sample),
         }
     }
 

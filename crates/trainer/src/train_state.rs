@@ -43,7 +43,8 @@ pub struct TrainState {
     precision: Precision,
     /// The rounded parameters, in half precision.
     rounded: Option<Parameters>,
-    effective_batch: u32,
+    /// Number of targets that the loss of a step is summed over, about.
+    targets_per_step: u32,
     device: Device,
     input_size: usize,
     pixels: PixelNormalization,
@@ -54,8 +55,6 @@ pub struct TrainState {
     /// The shape of the adapters, if they are weight-decomposed.
     decomposed_adapters: Option<AdapterShape>,
     compression: Option<Compression>,
-    /// Number of targets that the loss of a sample is summed over: tokens of a window, or 1.
-    targets: u32,
     checkpointed: usize,
     limit_bytes: Option<u64>,
     seed: u64,
@@ -130,7 +129,7 @@ impl TrainState {
             clip_norm: plan.clip_norm,
             precision: plan.precision,
             rounded: None,
-            effective_batch: plan.effective_batch,
+            targets_per_step: plan.targets_per_step(),
             device: device.clone(),
             input_size: plan.input_size as usize,
             pixels: plan.pixels(),
@@ -140,7 +139,6 @@ impl TrainState {
             preference_beta: plan.preference_beta,
             decomposed_adapters: adapters.filter(|shape| shape.is_weight_decomposed),
             compression: plan.compression,
-            targets: plan.targets_per_sample(),
             checkpointed: plan.checkpoint_blocks as usize,
             limit_bytes: None,
             seed: plan.seed,
@@ -209,8 +207,7 @@ impl TrainState {
     }
 
     fn loss_factor(&self) -> f64 {
-        self.precision
-            .loss_factor(self.effective_batch.saturating_mul(self.targets))
+        self.precision.loss_factor(self.targets_per_step)
     }
 
     /// Frees parameters and optimizer state, to suspend the run. The state is unusable afterwards.

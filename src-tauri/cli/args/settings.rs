@@ -43,6 +43,7 @@ impl Takes for Planned {
             "merge_classes",
             "duplicates",
             "effective_batch",
+            "effective_batch_tokens",
             "optimizer",
             "ema_decay",
             "device",

@@ -62,9 +62,13 @@ parameters: number,
  */
 input_size: number, 
 /**
- * Samples per step.
+ * Samples per step; the average, rounded up, if `effective_batch_tokens` limits the steps.
  */
 effective_batch: number, 
+/**
+ * The most tokens of a step, if they limit it.
+ */
+effective_batch_tokens?: number, 
 /**
  * Planned epochs.
  */
@@ -74,7 +78,7 @@ epochs: number,
  */
 steps: number, 
 /**
- * Steps per epoch: `ceil(train_samples / effective_batch)`.
+ * Steps per epoch: `ceil(train_samples / effective_batch)`, unless tokens limit the steps.
  */
 steps_per_epoch: number, 
 /**

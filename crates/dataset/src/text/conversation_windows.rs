@@ -184,6 +184,12 @@ impl<D: Deref<Target = Documents>> ConversationWindows<D> {
         }
     }
 
+    /// Number of tokens of a window; of a preference, those of both conversations.
+    pub fn tokens_of(&self, index: usize) -> usize {
+        let members = self.members[self.range(index)].iter();
+        members.map(|document| self.size(*document)).sum()
+    }
+
     /// One window. Panics if `index` is not below `len`.
     pub fn window(&self, index: usize) -> Window {
         let mut window = Window {
@@ -304,6 +310,7 @@ mod tests {
             (windows.len(), windows.size_of(0), windows.size_of(1)),
             (2, 5, 8)
         );
+        assert_eq!((windows.tokens_of(0), windows.tokens_of(1)), (8, 12));
         let window = windows.window(0);
         assert_eq!(window.inputs, [0, 1, 2, 100, 101, 102, 103, 104]);
         assert_eq!(window.documents, [0, 0, 0, 1, 1, 1, 1, 1]);

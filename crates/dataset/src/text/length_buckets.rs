@@ -46,7 +46,7 @@ impl Buckets {
         for bucket in &self.buckets {
             let first = order.len();
             order.extend(bucket);
-            shuffle(&mut order[first..], &mut rng);
+            rng.shuffle(&mut order[first..]);
         }
         // The short batch comes from a random position, so that no length is underrepresented in
         // full batches.
@@ -54,7 +54,7 @@ impl Buckets {
         let from = rng.below((order.len() - short) as u64 + 1) as usize;
         let last: Vec<u32> = order.drain(from..from + short).collect();
         let mut batches: Vec<&[u32]> = order.chunks(self.effective_batch).collect();
-        shuffle(&mut batches, &mut rng);
+        rng.shuffle(&mut batches);
         batches.push(&last);
         let mut sorted = Vec::with_capacity(self.lengths.len());
         for batch in batches {
@@ -73,12 +73,6 @@ impl Buckets {
         let epoch = step / steps;
         let order = self.epoch(epoch).into_iter().skip(first);
         (epoch, order.take(self.effective_batch).collect())
-    }
-}
-
-fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
-    for last in (1..items.len()).rev() {
-        items.swap(last, rng.below(last as u64 + 1) as usize);
     }
 }
 

@@ -46,9 +46,7 @@ impl<D: Deref<Target = Documents>> Packing<D> {
     pub fn shuffled(documents: D, length: usize, boundary: u32, seed: u64, epoch: u64) -> Self {
         let mut order: Vec<u32> = (0..documents.len() as u32).collect();
         let mut rng = Rng::from_key(&[rng::hash_text("packing"), seed, epoch]);
-        for last in (1..order.len()).rev() {
-            order.swap(last, rng.below(last as u64 + 1) as usize);
-        }
+        rng.shuffle(&mut order);
         let mut packing = Self::new(documents, length, boundary, order);
         packing.offset = rng.below(packing.predictions().max(1));
         packing

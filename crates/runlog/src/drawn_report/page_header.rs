@@ -82,10 +82,7 @@ fn describe(started: &Started) -> String {
         started.model.clone(),
         format!("{} parameters", format_count(started.parameters)),
         started.device.clone(),
-        format!(
-            "{} samples per step",
-            format_count(started.effective_batch.into())
-        ),
+        started.describe_step(),
         format!(
             "{} train, {} held out",
             format_count(started.train_samples),

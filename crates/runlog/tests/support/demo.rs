@@ -283,6 +283,7 @@ fn started() -> Started {
         parameters: 114_085_000,
         input_size: 224,
         effective_batch: BATCH as u32,
+        effective_batch_tokens: None,
         epochs: 30,
         steps: 30 * STEPS_PER_EPOCH,
         steps_per_epoch: STEPS_PER_EPOCH,

@@ -2,22 +2,24 @@
 //! [outputs, inputs] as codes, `b` [outputs].
 //!
 //! Backward: `dx = dy W`, `db = sum over rows of dy`; there is no gradient of `W`. Both passes read
-//! `W` in tiles of rows, so that only 256 kB of it are in floating point at once, on a GPU 16 MB.
+//! `W` in tiles of rows, so that only 256 kB of it are in floating point at once, on a GPU 16 MB. A
+//! GPU adds `dx` in place to a gradient that another map of the same input has left.
 //! Saved: the codes and scales of `W`, shared with the model; nothing of `x`, and nothing at all if
 //! only `b` needs a gradient.
 
 use super::copies::Copies;
-use super::linear::row_sum;
+use super::linear::{add_input_gradient, row_sum};
 use super::{Form, expect_shape, misfit};
 use crate::cpu::{Float, Matrix, Product, View, buffer, skips_arithmetic, to_tensor, with_float};
 use crate::error::{Result, TapeError};
+use crate::gradients::Gradients;
 use crate::kernels::copies::{contiguous, joined};
 use crate::kernels::matmul::product;
 use crate::kernels::{KernelGroup, elementwise};
 use crate::ops::stock_product;
 use crate::quantized::Quantized;
 use crate::tape::{Tape, Value};
-use candle_core::Tensor;
+use candle_core::{Shape, Tensor};
 
 impl Tape<'_> {
     /// `x Wᵀ + b` over the last axis of `x`.
@@ -67,11 +69,10 @@ impl Tape<'_> {
                 sink.add_owned(b_id, row_sum(&dy, form)?)?;
             }
             if let Some(weight) = weight {
-                let dx = match form {
-                    Form::Device => device_input_gradient(&dy, &weight, copies)?,
-                    _ => input_gradient(&dy, &weight, fused)?,
-                };
-                sink.add_owned(x_id, dx.reshape(shape)?)?;
+                if form == Form::Device {
+                    return add_device_gradient(sink, x_id, &dy, &weight, &shape, copies);
+                }
+                sink.add_owned(x_id, input_gradient(&dy, &weight, fused)?.reshape(shape)?)?;
             }
             Ok(())
         }))
@@ -123,18 +124,22 @@ fn device_forward(
     Ok(y)
 }
 
-/// `dy W` on a GPU, the sum over tiles in order.
-fn device_input_gradient(dy: &Tensor, weight: &Quantized, copies: Copies) -> Result<Tensor> {
-    let mut sum: Option<Tensor> = None;
+/// Adds `dy W` to the gradient of the input, which has this shape: on a GPU, one tile after the
+/// other.
+fn add_device_gradient(
+    sink: &mut Gradients,
+    id: Option<usize>,
+    dy: &Tensor,
+    weight: &Quantized,
+    shape: &Shape,
+    copies: Copies,
+) -> Result<()> {
     for (first, count) in weight.device_tiles() {
         let part = copies.contiguous(&dy.narrow(1, first, count)?)?;
-        let share = product(&part, &weight.device_tile(first, count, dy.dtype())?)?;
-        match &sum {
-            None => sum = Some(share),
-            Some(sum) => elementwise::add_to(sum, &share)?,
-        }
+        let tile = weight.device_tile(first, count, dy.dtype())?;
+        add_input_gradient(sink, id, [&part, &tile], shape, Form::Device)?;
     }
-    Ok(sum.expect("a quantized matrix has rows"))
+    Ok(())
 }
 
 fn forward(x: &Tensor, weight: &Quantized, bias: Option<&Tensor>, fused: bool) -> Result<Tensor> {

@@ -77,3 +77,37 @@ fn the_memory_of_a_function_of_rows_does_not_grow_with_the_rows() {
         "{few} bytes for 2,048 rows, {many} for 16,384, of {input} each"
     );
 }
+
+#[test]
+fn a_function_of_rows_inside_a_block_reuses_the_memory_of_the_output_gradient() {
+    const ROWS: usize = 16_384;
+    const NARROW: usize = 64;
+    let mut parameters = Parameters::default();
+    let values = vec![0.5; ROWS * NARROW];
+    let added = parameters.add(
+        "x".into(),
+        values,
+        &[1, ROWS, NARROW],
+        DType::F32,
+        &Device::Cpu,
+    );
+    let tape = Tape::record(&parameters, Cancel::default(), Kernels::Fused);
+    let mut x = tape.scale(&tape.parameter(added.unwrap()), 2.0).unwrap();
+    for _ in 0..2 {
+        let block = |_: &Tape, x: &Value, _| {
+            let part = |tape: &Tape, x: &Value| tape.gelu(x);
+            Ok(DeferredOutput::by_rows(x.clone(), part))
+        };
+        x = tape.checkpoint_samples(&x, block).unwrap();
+    }
+    let root = tape.total(&x).unwrap().sum;
+    drop(x);
+    let before = live_bytes();
+    take_peak_bytes();
+    let gradients = tape.backward(vec![(root, 1.0)]).unwrap();
+    let whole = (ROWS * NARROW * size_of::<f32>()) as f64;
+    let taken = (take_peak_bytes() - before) as f64 / whole;
+    println!("{taken:.2} times the gradient at once");
+    assert!(gradients[0].is_some());
+    assert!(taken < 1.6, "{taken:.2} times the gradient at once");
+}

@@ -52,11 +52,13 @@ impl DocumentData {
         })
     }
 
-    /// The number of windows of `tokens` tokens in each split.
-    pub fn windows(&self, tokens: u32) -> SampleCounts {
+    /// The number of windows of a plan in each split, and its steps per epoch if tokens limit them.
+    pub fn sample_counts(&self, plan: &Plan) -> SampleCounts {
+        let batches = self.train.token_batches(plan);
         SampleCounts {
-            train: self.train.count(tokens) as u64,
-            held_out: self.held_out.count(tokens) as u64,
+            train: self.train.count(plan.input_size) as u64,
+            held_out: self.held_out.count(plan.input_size) as u64,
+            steps_per_epoch: batches.map(|batches| batches.steps_per_epoch()),
         }
     }
 

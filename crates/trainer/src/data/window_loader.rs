@@ -3,7 +3,7 @@
 use super::windows::{WindowSource, Windows};
 use super::{DocumentData, EvalLoader, LoadedSample, TrainLoader};
 use crate::plan::Plan;
-use dataset::{Buckets, CachedOrder, Order, Window};
+use dataset::{Buckets, CachedOrder, Order, TokenBatches, Window};
 use runlog::format_count;
 use std::ops::Range;
 
@@ -37,10 +37,15 @@ enum WindowOrder {
         /// The epoch of the last step, and its order.
         epoch: Option<(u64, Vec<u32>)>,
     },
+    /// Windows with at most a number of tokens together.
+    ByTokens(TokenBatches),
 }
 
 impl WindowOrder {
     fn new(plan: &Plan, source: &WindowSource) -> Self {
+        if let Some(batches) = source.token_batches(plan) {
+            return WindowOrder::ByTokens(batches);
+        }
         let (seed, effective_batch) = (plan.seed, plan.effective_batch);
         if plan.conversations.is_some_and(|options| options.by_length) {
             let windows = source.in_order(plan.input_size);
@@ -64,6 +69,7 @@ impl WindowOrder {
         match self {
             WindowOrder::Shuffled(order) => order.order().len,
             WindowOrder::ByLength { windows, .. } => *windows,
+            WindowOrder::ByTokens(batches) => batches.len() as u32,
         }
     }
 
@@ -89,6 +95,10 @@ impl WindowOrder {
                 let first = (step % steps) as usize * *effective_batch;
                 let places = order.iter().skip(first).take(*effective_batch);
                 (epoch, places.copied().collect())
+            }
+            WindowOrder::ByTokens(batches) => {
+                let (epoch, places) = batches.step(step);
+                (epoch, places.to_vec())
             }
         }
     }

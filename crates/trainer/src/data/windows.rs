@@ -1,6 +1,10 @@
 //! The windows of one split: cut from joined documents, or made of whole conversations.
 
-use dataset::{ConversationCounts, ConversationWindows, Documents, Packing, Window, WindowOptions};
+use crate::plan::Plan;
+use dataset::{
+    ConversationCounts, ConversationWindows, Documents, Packing, TokenBatches, Window,
+    WindowOptions,
+};
 use std::sync::Arc;
 
 /// The tokenized documents of one split, and how they become windows.
@@ -74,6 +78,17 @@ impl WindowSource {
         }
     }
 
+    /// The steps of a plan whose steps are limited by their tokens; `None` for other plans.
+    pub(super) fn token_batches(&self, plan: &Plan) -> Option<TokenBatches> {
+        let most = plan.effective_batch_tokens?;
+        let windows = self.in_order(plan.input_size);
+        let tokens: Vec<u32> = (0..windows.len())
+            .map(|index| windows.tokens_of(index) as u32)
+            .collect();
+        let by_length = plan.conversations.is_some_and(|options| options.by_length);
+        Some(TokenBatches::new(plan.seed, most, &tokens, by_length))
+    }
+
     /// The windows for evaluation.
     pub(super) fn in_order(&self, tokens: u32) -> Windows {
         let documents = Arc::clone(&self.documents);
@@ -123,6 +138,15 @@ impl Windows {
         match self {
             Windows::Joined(windows) => windows.window(index),
             Windows::Conversations(windows) => windows.window(index),
+        }
+    }
+
+    /// Number of tokens of a window, both texts of a preference together; that of the longest
+    /// window for documents.
+    pub fn tokens_of(&self, index: usize) -> usize {
+        match self {
+            Windows::Joined(windows) => windows.window_tokens(),
+            Windows::Conversations(windows) => windows.tokens_of(index),
         }
     }
 

@@ -58,6 +58,8 @@ pub(super) struct DatasetDefaults {
     pub columns: Vec<TargetColumn>,
     pub class_weights: Option<Vec<f64>>,
     pub train_samples: u64,
+    /// Tokens of all training samples, about; 0 for images.
+    pub train_tokens: u64,
     pub held_out_samples: u64,
     pub texts_bytes: u64,
     pub seed: u64,
@@ -214,6 +216,7 @@ fn images(
         columns: found.targets.clone(),
         class_weights: class_weights(config, &found.classes),
         train_samples,
+        train_tokens: 0,
         held_out_samples: found.count(Split::HeldOut),
         texts_bytes: 0,
         seed: seed(found.split),
@@ -303,6 +306,11 @@ fn refuse_settings_of_texts(config: &RunConfig, found: &ImageInspection) -> Resu
     refuse("length_buckets", config.length_buckets, foreign)?;
     refuse("preference_beta", config.preference_beta, foreign)?;
     refuse("tokens", config.tokens, foreign)?;
+    refuse(
+        "effective_batch_tokens",
+        config.effective_batch_tokens,
+        "images have no tokens; set --effective-batch instead",
+    )?;
     refuse("vocabulary", config.vocabulary, foreign)?;
     refuse("policy", config.policy.as_ref(), foreign)?;
     refuse("neighbors", config.neighbors, foreign)?;

@@ -23,10 +23,9 @@ impl Plan {
     /// the run trains on, so that a short training does not end with a long evaluation. They are
     /// the same in all evaluations.
     pub(crate) fn evaluated_tokens(&self) -> usize {
-        let window = u64::from(self.input_size);
-        let trained = self
-            .steps
-            .saturating_mul(u64::from(self.effective_batch) * window);
+        let of_samples = u64::from(self.effective_batch) * u64::from(self.input_size);
+        let of_step = self.effective_batch_tokens.map_or(of_samples, u64::from);
+        let trained = self.steps.saturating_mul(of_step);
         trained.clamp(MIN_EVALUATED_TOKENS, MAX_EVALUATED_TOKENS) as usize
     }
 

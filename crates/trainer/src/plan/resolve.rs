@@ -1,9 +1,11 @@
 //! Resolves a config into a plan: checks it against a dataset and fills in what the user left open.
 
+use super::dataset_defaults::DatasetDefaults;
 use super::hyperparameters::{self, warmup_steps};
 use super::setting_errors::invalid_setting;
 use super::{
     Augmentation, Compression, ConversationOptions, DatasetRef, Plan, augmentation, limited_steps,
+    mean_samples,
 };
 use crate::error::Result;
 use crate::optimizer::OptimizerKind;
@@ -57,6 +59,23 @@ impl NamedChoices {
             device,
         })
     }
+}
+
+/// The samples per step and the steps per epoch. A limit in tokens decides them with the estimated
+/// number of tokens, which are counted once the texts are tokenized.
+fn step_size(config: &RunConfig, defaults: &DatasetDefaults) -> (u32, u64) {
+    let samples = defaults.train_samples;
+    if let Some(most) = config.effective_batch_tokens {
+        let steps = defaults.train_tokens.div_ceil(u64::from(most));
+        let steps = steps.clamp(1, samples.max(1));
+        return (mean_samples(samples, steps), steps);
+    }
+    let effective_batch = config.effective_batch.unwrap_or(defaults.effective_batch);
+    let effective_batch = effective_batch.min(samples.max(1) as u32);
+    (
+        effective_batch,
+        samples.div_ceil(u64::from(effective_batch)),
+    )
 }
 
 impl Plan {
@@ -113,9 +132,7 @@ impl Plan {
             pretrained.as_ref(),
         )?;
         let train_samples = defaults.train_samples;
-        let effective_batch = config.effective_batch.unwrap_or(defaults.effective_batch);
-        let effective_batch = effective_batch.min(train_samples.max(1) as u32);
-        let steps_per_epoch = train_samples.div_ceil(u64::from(effective_batch));
+        let (effective_batch, steps_per_epoch) = step_size(config, &defaults);
         let epochs = config.epochs.unwrap_or(defaults.epochs);
         let is_default_length = config.steps.is_none() && config.epochs.is_none();
         let max_samples_seen = defaults.max_samples_seen.filter(|_| is_default_length);
@@ -140,6 +157,7 @@ impl Plan {
             held_out_copies: 0,
             texts_bytes: defaults.texts_bytes,
             effective_batch,
+            effective_batch_tokens: config.effective_batch_tokens,
             fixed_micro_batch: config.micro_batch,
             steps,
             requested_epochs: config.steps.is_none().then_some(epochs),
@@ -214,7 +232,7 @@ impl Plan {
             temperature: compression.map(|c| c.temperature.0),
             final_temperature: compression.map(|c| c.temperature.1),
             steps: Some(self.steps),
-            effective_batch: Some(self.effective_batch),
+            effective_batch: self.effective_batch_setting(),
             optimizer: Some(self.optimizer),
             learning_rate: Some(self.learning_rate),
             weight_decay: Some(self.weight_decay),

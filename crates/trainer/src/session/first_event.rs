@@ -30,6 +30,7 @@ pub fn started_event<T: Task>(session: &Session<'_, T>, branched_from: String) -
         parameters: session.learner.parameters.count() as u64,
         input_size: plan.input_size,
         effective_batch: plan.effective_batch,
+        effective_batch_tokens: plan.effective_batch_tokens,
         epochs: plan.epochs(),
         steps: plan.steps,
         steps_per_epoch: plan.steps_per_epoch,

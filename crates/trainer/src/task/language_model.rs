@@ -44,7 +44,7 @@ impl Task for LanguageTask {
     }
 
     fn sample_counts(plan: &Plan, data: &DocumentData) -> Option<SampleCounts> {
-        Some(data.windows(plan.input_size))
+        Some(data.sample_counts(plan))
     }
 
     fn held_out_bytes(data: &DocumentData) -> u64 {

@@ -85,7 +85,7 @@ impl Task for CompressionTask {
     }
 
     fn sample_counts(plan: &Plan, data: &CompressionData) -> Option<SampleCounts> {
-        Some(data.documents.windows(plan.input_size))
+        Some(data.documents.sample_counts(plan))
     }
 
     fn held_out_bytes(data: &CompressionData) -> u64 {

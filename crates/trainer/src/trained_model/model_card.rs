@@ -22,7 +22,8 @@ const MAX_CLASSES: usize = 30;
 const SETTINGS: &[&str] = &[
     "train_only", "adapter_rank", "adapter_kind", "adapter_alpha", "adapter_scaling",
     "adapter_dropout", "adapter_targets", "quantize", "image_size", "tokens", "vocabulary",
-    "loss_on", "packing", "preference_beta", "epochs", "steps", "effective_batch", "optimizer",
+    "loss_on", "packing", "preference_beta", "epochs", "steps", "effective_batch",
+    "effective_batch_tokens", "optimizer",
     "learning_rate", "schedule", "warmup_fraction", "weight_decay", "clip_norm", "label_smoothing",
     "token_dropout", "augment", "mix", "ema_decay", "precision", "seed",
 ];

@@ -9,7 +9,7 @@ use distributed::{
 };
 use runlog::{
     Augmentation, BaselineChoice, CheckpointInterval, CheckpointReason, DeviceChoice,
-    PrecisionChoice, RunConfig, RunEvent, RunFolder, RunStore,
+    PackingChoice, PrecisionChoice, RunConfig, RunEvent, RunFolder, RunStore,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -144,6 +144,35 @@ pub(crate) fn of_documents(folder: &Path) -> RunConfig {
         tokens: Some(16),
         vocabulary: Some(300),
         ..config(&book(folder))
+    }
+}
+
+/// Conversations of different lengths, whose steps are limited by their tokens.
+pub(crate) fn of_steps_of_tokens(folder: &Path) -> RunConfig {
+    let row = |i: u64| {
+        let stream = Rng::new(5).at(i);
+        let [a, b] = [0, 1].map(|n| (9.0 * stream.uniform(n)) as u64);
+        let please = "Please. ".repeat(i as usize % 5);
+        let asked = format!("What is {a} plus {b}? {please}");
+        format!(
+            r#"{{"messages":[{{"role":"user","content":"{asked}"}},{{"role":"assistant","content":"{}"}}]}}"#,
+            a + b
+        )
+    };
+    let rows: Vec<String> = (0..40).map(row).collect();
+    let path = folder.join("chats.jsonl");
+    std::fs::write(&path, rows.join("\n")).unwrap();
+    let model =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/tests/fixtures/published/chat");
+    RunConfig {
+        from: Some(model),
+        adapter_rank: Some(4),
+        tokens: Some(256),
+        packing: Some(PackingChoice::Off),
+        effective_batch: None,
+        effective_batch_tokens: Some(300),
+        prompts: Some(PathBuf::from("0")),
+        ..config(&path)
     }
 }
 

@@ -6,8 +6,8 @@
 
 use crate::distributed_runs::{
     PATIENCE, SAVED_STEPS, STEPS, Session, Trained, Turns, delayed, distance, images, in_group,
-    in_turns, of_documents, of_images, of_texts, resume_in_group, train, train_session, train_with,
-    write_short_memory,
+    in_turns, of_documents, of_images, of_steps_of_tokens, of_texts, resume_in_group, train,
+    train_session, train_with, write_short_memory,
 };
 use dataset::{InspectOptions, TextOptions, detect};
 use distributed::{ThreadOptions, ThreadRank, thread_ranks};
@@ -105,6 +105,61 @@ fn a_group_trains_texts_as_one_machine() {
 fn a_group_trains_documents_as_one_machine() {
     let folder = tempfile::tempdir().unwrap();
     check_equality("documents", of_documents(folder.path()));
+}
+
+/// The samples of each step.
+fn samples_of_steps(trained: &Trained) -> Vec<u32> {
+    let samples = trained.events.iter().filter_map(|event| match event {
+        RunEvent::Step {
+            micro_batches,
+            ledger,
+            ..
+        } if ledger.is_empty() => Some(micro_batches.iter().sum()),
+        RunEvent::Step { ledger, .. } => Some(ledger.iter().map(|(_, _, count)| count).sum()),
+        _ => None,
+    });
+    samples.collect()
+}
+
+#[test]
+fn a_group_trains_steps_of_tokens_as_one_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig {
+        steps: None,
+        epochs: Some(2),
+        ..of_steps_of_tokens(folder.path())
+    };
+    let alone = train(&config, RunGroup::default(), Control::default());
+    let samples = samples_of_steps(&alone);
+    let started = alone.events.iter().find_map(|event| match event {
+        RunEvent::Started(started) => Some(started),
+        _ => None,
+    });
+    let started = started.unwrap();
+    // The schedule knows the number of steps, which follows from the tokens.
+    assert_eq!(samples.len() as u64, started.steps);
+    assert_eq!(started.steps, 2 * started.steps_per_epoch);
+    let (first, second) = samples.split_at(samples.len() / 2);
+    for epoch in [first, second] {
+        assert_eq!(
+            epoch.iter().map(|n| u64::from(*n)).sum::<u64>(),
+            started.train_samples
+        );
+    }
+    assert!(samples.iter().min() < samples.iter().max(), "{samples:?}");
+    for (seed, micro_batches) in [(1, &[2, 3][..]), (2, &[3, 1, 2])] {
+        let of_rank = |micro_batch: &u32| RunConfig {
+            micro_batch: Some(*micro_batch),
+            ..config.clone()
+        };
+        let configs: Vec<RunConfig> = micro_batches.iter().map(of_rank).collect();
+        let ranks = in_group(&configs, delayed(seed));
+        assert!(ranks.iter().all(|rank| rank.outcome.is_ok()));
+        assert_eq!(samples_of_steps(&ranks[0]), samples);
+        let worst = worst_difference(&ranks[0], &alone);
+        println!("steps of tokens, micro-batches {micro_batches:?}: losses differ by {worst:.1e}");
+        assert!(worst <= 1e-12, "{worst:e}");
+    }
 }
 
 #[test]
@@ -358,6 +413,10 @@ fn a_run_goes_on_in_a_group_and_alone_again() {
     check_resumption("images", &saving(of_images(folder.path())));
     check_resumption("texts", &saving(of_texts(folder.path())));
     check_resumption("documents", &saving(of_documents(folder.path())));
+    check_resumption(
+        "steps of tokens",
+        &saving(of_steps_of_tokens(folder.path())),
+    );
 }
 
 #[test]

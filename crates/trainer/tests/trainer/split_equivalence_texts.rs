@@ -251,7 +251,7 @@ fn a_random_split_of_conversations_keeps_the_losses() {
         let (plan, data) = opened::<LanguageTask>(folder.path(), config);
         let train = data.train.documents();
         let tokens = train.token_count() as f64;
-        let windows = data.windows(plan.input_size).train;
+        let windows = data.sample_counts(&plan).train;
         assert!(windows < train.len() as u64 || packing == PackingChoice::Off);
         let plan = Plan {
             effective_batch: plan.effective_batch.min(windows as u32),
@@ -296,7 +296,7 @@ fn steps_of_conversations_of_similar_lengths_need_less_padding() {
         let (plan, data) = unpacked(order);
         let options = PrefetchOptions::new(&plan, 0, 0);
         let mut loader = LanguageTask::train_loader(&plan, &data, options, 0);
-        let windows = data.windows(plan.input_size).train;
+        let windows = data.sample_counts(&plan).train;
         let steps = windows.div_ceil(8);
         let (mut indices, mut padded, mut real) = (Vec::new(), 0, 0);
         for step in 2 * steps..3 * steps {
@@ -346,6 +346,110 @@ fn a_step_of_similar_lengths_depends_on_the_seed_and_the_step_alone() {
     assert_ne!(others, all);
 }
 
+/// The most tokens of a step, for tests.
+const STEP_TOKENS: u32 = 400;
+
+/// The plan of conversations whose steps are limited by their tokens, and their windows.
+fn steps_of_tokens(packing: PackingChoice, most: u32) -> (Plan, <LanguageTask as Task>::Data) {
+    let (folder, config) = conversations(packing);
+    let config = RunConfig {
+        effective_batch_tokens: Some(most),
+        ..config
+    };
+    opened::<LanguageTask>(folder.path(), config)
+}
+
+#[test]
+fn a_random_split_of_steps_of_tokens_keeps_the_losses() {
+    for packing in [PackingChoice::On, PackingChoice::Off] {
+        let opened = steps_of_tokens(packing, STEP_TOKENS);
+        check::<LanguageTask>(&format!("steps of tokens, packing {packing}"), &opened);
+    }
+}
+
+#[test]
+fn a_step_of_tokens_depends_on_the_seed_and_the_step_alone() {
+    for packing in [PackingChoice::On, PackingChoice::Off] {
+        let (plan, data) = steps_of_tokens(packing, STEP_TOKENS);
+        let per_epoch = data.sample_counts(&plan).steps_per_epoch.unwrap();
+        let options = || PrefetchOptions::new(&plan, 0, 0);
+        let mut loader = LanguageTask::train_loader(&plan, &data, options(), 0);
+        let all: Vec<_> = (0..2 * per_epoch)
+            .map(|step| windows_of_step(&mut loader, step))
+            .collect();
+        let counts: std::collections::BTreeSet<usize> = all.iter().map(Vec::len).collect();
+        assert!(
+            counts.len() > 1 || packing == PackingChoice::On,
+            "{counts:?}"
+        );
+        for (step, windows) in (0..).zip(&all) {
+            let tokens: usize = windows.iter().map(|(_, length)| length).sum();
+            assert!(tokens <= STEP_TOKENS as usize, "{windows:?}");
+            // As after a resume, and with another limit of the micro-batches.
+            let other = Plan {
+                fixed_micro_batch: Some(1 + step as u32 % 3),
+                ..plan.clone()
+            };
+            let options = PrefetchOptions::new(&other, 0, 0);
+            let mut resumed = LanguageTask::train_loader(&other, &data, options, step);
+            assert_eq!(windows_of_step(&mut resumed, step), *windows);
+        }
+        for epoch in all.chunks(per_epoch as usize) {
+            let mut indices: Vec<u32> = epoch.concat().iter().map(|(index, _)| *index).collect();
+            indices.sort_unstable();
+            let every: Vec<u32> = (0..plan.train_samples as u32).collect();
+            assert!(
+                indices == every || packing == PackingChoice::On,
+                "{indices:?}"
+            );
+            assert!(indices.windows(2).all(|pair| pair[0] + 1 == pair[1]));
+        }
+    }
+}
+
+#[test]
+fn a_conversation_longer_than_a_step_is_alone_in_it() {
+    let (plan, data) = steps_of_tokens(PackingChoice::Off, 60);
+    let per_epoch = data.sample_counts(&plan).steps_per_epoch.unwrap();
+    let options = PrefetchOptions::new(&plan, 0, 0);
+    let mut loader = LanguageTask::train_loader(&plan, &data, options, 0);
+    let mut longer = 0;
+    for step in 0..per_epoch {
+        let windows = windows_of_step(&mut loader, step);
+        if windows.iter().any(|(_, length)| *length > 60) {
+            assert_eq!(windows.len(), 1, "{windows:?}");
+            longer += 1;
+        }
+    }
+    assert!(
+        longer > 1,
+        "{longer} long conversations in {per_epoch} steps"
+    );
+}
+
+#[test]
+fn tokens_limit_only_the_steps_of_language_models() {
+    let (inspect, texts) = (InspectOptions::default(), TextOptions::default());
+    let found = detect(messages().path(), &inspect, &texts, &|_| {}).unwrap();
+    let config = RunConfig {
+        effective_batch_tokens: Some(STEP_TOKENS),
+        ..config(11, 24)
+    };
+    let message = Plan::resolve(&config, &found).unwrap_err().to_string();
+    assert!(message.contains("--effective-batch instead"), "{message}");
+    // The limit in tokens has precedence, and the run's config has only one of both.
+    let folder = book();
+    let found = detect(folder.path(), &inspect, &texts, &|_| {}).unwrap();
+    let plan = Plan::resolve(&config, &found).unwrap();
+    assert!(
+        (16..=17).contains(&plan.effective_batch),
+        "{}",
+        plan.effective_batch
+    );
+    assert_eq!(plan.config.effective_batch, None);
+    assert_eq!(plan.config.effective_batch_tokens, Some(STEP_TOKENS));
+}
+
 #[test]
 fn only_conversations_that_are_not_packed_are_ordered_by_length() {
     for (packing, is_by_length) in [(PackingChoice::On, false), (PackingChoice::Off, true)] {
@@ -381,7 +485,7 @@ fn a_random_split_keeps_the_losses_of_adapters_with_dropout() {
             ..config
         };
         let (plan, data) = opened::<LanguageTask>(folder.path(), config);
-        let windows = data.windows(plan.input_size).train as u32;
+        let windows = data.sample_counts(&plan).train as u32;
         let plan = Plan {
             effective_batch: plan.effective_batch.min(windows),
             ..plan
@@ -398,7 +502,7 @@ fn whole_epoch(packing: PackingChoice) -> (usize, AccumulatedBatch) {
         ..config
     };
     let (plan, data) = opened::<LanguageTask>(folder.path(), config);
-    let windows = data.windows(plan.input_size).train as u32;
+    let windows = data.sample_counts(&plan).train as u32;
     let plan = Plan {
         effective_batch: windows,
         ..plan

@@ -68,6 +68,38 @@ fn a_layer_of_several_tiles_equals_the_composed_one() {
     }
 }
 
+/// The gradient of the input of two layers, both of several tiles.
+fn shared_input(weights: [&Quantized; 2], kernels: Kernels) -> Result<Vec<f64>> {
+    let parameters = Parameters::default();
+    let tape = Tape::record(&parameters, Cancel::default(), kernels);
+    let x = tape.variable(drawn(2, &[7, 60]));
+    let layer = |(weight, seed): (&Quantized, u64)| -> Result<(Value, Tensor)> {
+        let y = tape.quantized_linear(&x, weight, None)?;
+        Ok((y, drawn(seed, &[7, weight.dims()[0]])))
+    };
+    let roots = weights.into_iter().zip([4, 5]).map(layer);
+    let roots = roots.collect::<Result<Vec<_>>>()?;
+    let gradients = tape.backward_from(roots, &[x])?.inputs;
+    to_f64(gradients[0].as_ref().expect("it took part"))
+}
+
+#[test]
+fn a_layer_adds_its_gradient_to_that_of_another_layer() {
+    for bits_of in BITS {
+        let weight = |seed, rows| Quantized::from_weight(&drawn(seed, &[rows, 60]), bits_of);
+        let (a, b) = (
+            weight(1, 150).expect("finite"),
+            weight(6, 90).expect("finite"),
+        );
+        let expected = shared_input([&a, &b], Kernels::Composed).expect("it fits");
+        let found = emulator::with(|| shared_input([&a, &b], Kernels::Fused)).expect("it fits");
+        assert_eq!(found.len(), expected.len());
+        for (a, b) in found.iter().zip(&expected) {
+            assert!((a - b).abs() < 1e-4, "{bits_of:?}: {a} {b}");
+        }
+    }
+}
+
 #[test]
 fn a_frozen_matrix_is_dequantized_by_the_kernel() {
     let mut parameters = Parameters::default();

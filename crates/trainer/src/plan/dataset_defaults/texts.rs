@@ -101,6 +101,12 @@ pub(super) fn texts(
         columns: Vec::new(),
         class_weights: class_weights(config, &found.classes),
         train_samples,
+        train_tokens: match conversations {
+            Some(options) if !options.packs => {
+                conversation_sizes(found, Split::Train, tokens).sum()
+            }
+            _ => train_samples * u64::from(tokens),
+        },
         held_out_samples: count(Split::HeldOut),
         texts_bytes: texts_bytes(found, tokens),
         seed,
@@ -237,6 +243,14 @@ fn refuse_foreign(
         refuse("class_weights", chosen_class_weights(config), none)?;
         let labeled = "this setting is for texts with labels; remove it for documents";
         refuse("token_dropout", config.token_dropout, labeled)?;
+    } else {
+        let samples =
+            "the steps of labeled texts are counted in texts; set --effective-batch instead";
+        refuse(
+            "effective_batch_tokens",
+            config.effective_batch_tokens,
+            samples,
+        )?;
     }
     if pretrained.is_some() {
         let own = "pretrained weights bring their own vocabulary; remove this setting";
@@ -398,13 +412,25 @@ fn conversation_tokens(found: &TextInspection) -> u32 {
 
 /// Number of windows of a split, about. They are counted once the conversations are tokenized.
 fn conversation_windows(found: &TextInspection, part: Split, tokens: u32, packs: bool) -> u64 {
-    let samples = found.samples.iter().filter(|sample| sample.split == part);
+    let sizes = conversation_sizes(found, part, tokens);
     if !packs {
-        return samples.count() as u64;
+        return sizes.count() as u64;
     }
-    let sizes = samples.map(|sample| {
+    sizes.sum::<u64>().div_ceil(u64::from(tokens))
+}
+
+/// The tokens of each conversation of a split, about, if at most `tokens` of them are used.
+fn conversation_sizes(
+    found: &TextInspection,
+    part: Split,
+    tokens: u32,
+) -> impl Iterator<Item = u64> {
+    let samples = found
+        .samples
+        .iter()
+        .filter(move |sample| sample.split == part);
+    samples.map(move |sample| {
         let size = sample.characters / TOKEN_CHARACTERS + TEMPLATE_TOKENS;
         u64::from(size.min(tokens))
-    });
-    sizes.sum::<u64>().div_ceil(u64::from(tokens))
+    })
 }
