@@ -144,7 +144,7 @@ mod tests {
         check(&[], "+ # ", "at least one letter");
         check(&[], &format!("+{}", "x".repeat(41)), "this tag has 41");
         check(&[], "+a\u{7}b", "control character");
-        check(&[], "+a,b", "a comma separates");
+        check(&[], "+a,b", "a comma, which separates");
         check(&["final"], "+FINAL", "has this tag already");
         check(&["a", "b"], "-c", "its tags are a, b");
         check(&[], "-c", "the run has no tags");
