@@ -134,6 +134,7 @@ pub fn plan(model: ModelId, optimizer: OptimizerKind, dtype: DType, steps: u64) 
         held_out_copies: 0,
         texts_bytes: 0,
         effective_batch: 6,
+        effective_batch_tokens: None,
         fixed_micro_batch: None,
         steps,
         requested_epochs: None,
