@@ -159,9 +159,12 @@ use std::process::ExitCode;
 static ALLOCATOR: trainer::CountingAllocator<allocator::Chosen> =
     trainer::CountingAllocator(allocator::CHOSEN);
 
-/// Sets what candle reads from the environment, unless the user has set it.
-fn configure_candle() {
-    for (name, value) in trainer::CANDLE_ENVIRONMENT {
+/// Sets what candle and NCCL read from the environment, unless the user has set it.
+fn configure_libraries() {
+    for (name, value) in trainer::CANDLE_ENVIRONMENT
+        .into_iter()
+        .chain(trainer::RunGroup::NCCL_ENVIRONMENT)
+    {
         if std::env::var_os(name).is_none() {
             // SAFETY: no other thread exists yet that could read the environment.
             unsafe { std::env::set_var(name, value) };
@@ -171,6 +174,6 @@ fn configure_candle() {
 
 fn main() -> ExitCode {
     allocator::keep_freed();
-    configure_candle();
+    configure_libraries();
     cli::run()
 }

@@ -102,6 +102,15 @@ pub fn describe_mpi() -> String {
     }
 }
 
+/// The NCCL library of this machine, as a sentence.
+pub fn describe_nccl() -> String {
+    match RunGroup::find_nccl() {
+        Ok(library) => library,
+        Err(reason) if RunGroup::nvidia_gpus() > 1 => reason,
+        Err(_) => "none; only a training on several NVIDIA GPUs of a machine needs it".to_owned(),
+    }
+}
+
 fn print(probed: &Probed) {
     let name = &probed.host.name;
     match &probed.answer {

@@ -152,6 +152,7 @@ fn print_machine(machine: &MachineReport) {
         machine.monitor.readings_per_second
     );
     out!("MPI: {}", machine.mpi);
+    out!("NCCL: {}", machine.nccl);
 }
 
 fn print_result(report: &DoctorReport) {

@@ -38,6 +38,7 @@ fn json_and_page_name_the_machine_and_every_comparison() {
         "architecture",
         "memory_source",
         "mpi",
+        "nccl",
         "device",
         "reason",
     ] {
@@ -63,6 +64,7 @@ fn json_and_page_name_the_machine_and_every_comparison() {
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
     assert!(page.contains("<th>Device</th><td>cpu ("), "{page}");
     assert!(page.contains("<th>MPI</th><td>"), "{page}");
+    assert!(page.contains("<th>NCCL</th><td>"), "{page}");
     let rows = page.matches("<td>passed</td>").count();
     assert_eq!((rows > 0, rows), (true, findings.len()));
     // The page was written completely or not at all, so nothing else is there.

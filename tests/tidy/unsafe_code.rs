@@ -47,6 +47,7 @@ const CHECKED: &[(&str, Check)] = &[
     ("crates/tape/src/kernels/cuda_upload.rs", Check::Foreign),
     ("crates/tape/src/kernels/tensor_cores.rs", Check::Foreign),
     ("crates/tape/src/device/cuda.rs", Check::Foreign),
+    ("crates/tape/src/device/nccl/", Check::Foreign),
     ("crates/trainer/src/data/token_file.rs", Check::Foreign),
     (
         "crates/trainer/src/device_check/low_priority_threads/",

@@ -274,6 +274,14 @@ impl Group for ConnectedGroup {
         self.check = Some(check);
     }
 
+    fn check_failure(&mut self) -> Result<()> {
+        self.check_if_interrupted()?;
+        match self.call(Command::CheckFailure)? {
+            Reply::Alive => Ok(()),
+            _ => unexpected(),
+        }
+    }
+
     fn check_alive(&mut self) -> Result<()> {
         match self.call(Command::CheckAlive { is_answered: true })? {
             Reply::Alive => Ok(()),

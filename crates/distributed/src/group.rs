@@ -177,6 +177,14 @@ pub trait Group: Send {
     /// other ranks first, and leaves them only a second or two.
     fn check_when(&mut self, _check: Box<dyn Fn() -> bool + Send>) {}
 
+    /// Fails if the group is already known to be broken. Returns at once: it asks no other rank.
+    ///
+    /// # Errors
+    /// The group is broken.
+    fn check_failure(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Asks all ranks for a sign of life. `Err` names the first rank that does not answer within a
     /// moment.
     ///

@@ -80,6 +80,7 @@ pub(crate) enum Command {
     /// Continues without ranks that have ended.
     Rejoin,
     Fail(String),
+    CheckFailure,
     CheckAlive {
         is_answered: bool,
     },
@@ -95,6 +96,7 @@ pub(crate) enum Reply {
     RoundedSum(RoundedSum),
     /// The number of this rank, and the ranks that are left.
     Rejoined(usize, Vec<Member>),
+    /// The group is not broken.
     Alive,
     Left,
 }
@@ -334,6 +336,10 @@ impl Messenger {
                 self.transport.begin_sum(values)
             }
             Command::RoundedSum(values) => self.begin_rounded_sum(values),
+            Command::CheckFailure => {
+                self.reply(Ok(Reply::Alive));
+                Ok(())
+            }
             Command::CheckAlive { is_answered } => {
                 if is_answered {
                     self.waiting = Some(WaitingFor::Alive);

@@ -15,6 +15,10 @@ mod cuda;
 #[path = "device/without_cuda.rs"]
 mod cuda;
 
+mod exchange;
+mod nccl;
+mod thread_exchange;
+
 use crate::error::{Result, TapeError};
 use crate::fault_injection;
 use crate::metal_peak_memory;
@@ -33,7 +37,10 @@ pub use crate::convert_dtype::{convert, upload_as};
 pub use crate::device_sync::{confirm, forgets_failures, read, synchronize, to_host};
 pub use crate::kernels::copies::{contiguous, copy, joined};
 pub use crate::objective_c::{catch_exception, with_autorelease_pool};
+pub use exchange::{DeviceExchange, ExchangeLibrary, ExchangeOffer};
 pub use metal::system_version;
+pub use nccl::{NCCL_ENVIRONMENT, NCCL_VARIABLE, Nccl, find_nccl};
+pub use thread_exchange::{ThreadExchange, thread_exchanges};
 
 /// The number of the CUDA device that [`select_device`] makes.
 static PREFERRED_GPU: AtomicUsize = AtomicUsize::new(0);

@@ -2,6 +2,7 @@
 
 mod compare_ranks;
 mod all_reduce_sums;
+mod device_link;
 mod machine_log;
 mod machine_report;
 mod owner_choice;
@@ -30,10 +31,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 pub(crate) use step_exchange::StepExchange;
 use tape::Parameters;
+use tape::device::{ExchangeLibrary, Nccl};
 
 /// After this many steps, the ranks compare all weights; after every step, the norm of the
 /// gradients.
 const COMPARED_STEPS: u64 = 100;
+/// Longest time of an exchange between devices if the patience of the group is unknown.
+const USUAL_PATIENCE: Duration = Duration::from_secs(60);
 /// Number of exchanges whose best time counts.
 const MEASURED_EXCHANGES: usize = 4;
 
@@ -56,6 +60,9 @@ struct Shared {
     compared_steps: u64,
     /// The steps repeat those of a recorded run.
     replays: bool,
+    /// What connects the devices of the ranks, and the longest time that an exchange takes.
+    library: Arc<dyn ExchangeLibrary>,
+    exchange_patience: Duration,
 }
 
 impl fmt::Debug for RunGroup {
@@ -73,7 +80,18 @@ impl RunGroup {
             last_update: 0,
             compared_steps: COMPARED_STEPS,
             replays: false,
+            library: Arc::new(Nccl),
+            exchange_patience: distributed::patience().unwrap_or(USUAL_PATIENCE),
         }))))
+    }
+
+    /// Connects the devices of the ranks by `library` instead of NCCL. An exchange that takes
+    /// longer than `patience` has failed.
+    pub fn exchanging_by(self, library: Arc<dyn ExchangeLibrary>, patience: Duration) -> Self {
+        if let Some(mut shared) = self.lock() {
+            (shared.library, shared.exchange_patience) = (library, patience);
+        }
+        self
     }
 
     /// Compares all weights of all ranks after every `steps` steps, instead of every 100.
@@ -102,6 +120,15 @@ impl RunGroup {
     pub fn find_library() -> std::result::Result<String, String> {
         distributed::find_library().map_err(|error| error.to_string())
     }
+
+    /// The NCCL library that a run on several NVIDIA GPUs of this machine would use, with its
+    /// version, or why there is none.
+    pub fn find_nccl() -> std::result::Result<String, String> {
+        tape::device::find_nccl()
+    }
+
+    /// What NCCL reads from the environment, for a program that starts.
+    pub const NCCL_ENVIRONMENT: [(&str, &str); 3] = tape::device::NCCL_ENVIRONMENT;
 
     /// The environment variable with the seconds of [`RunGroup::patience`].
     pub const PATIENCE_VARIABLE: &str = distributed::PATIENCE_VARIABLE;
@@ -235,6 +262,23 @@ impl RunGroup {
             best = best.min(began.elapsed().as_secs_f64());
         }
         Ok(best)
+    }
+
+    /// What connects the devices of the ranks. NCCL alone.
+    fn exchange_library(&self) -> Arc<dyn ExchangeLibrary> {
+        let library = self.lock().map(|shared| Arc::clone(&shared.library));
+        library.unwrap_or_else(|| Arc::new(Nccl))
+    }
+
+    /// Longest time of an exchange between devices.
+    fn exchange_patience(&self) -> Duration {
+        self.lock()
+            .map_or(USUAL_PATIENCE, |shared| shared.exchange_patience)
+    }
+
+    /// Fails if the group is already known to be broken.
+    fn check_failure(&self) -> Result<()> {
+        self.call(|group| group.check_failure())
     }
 
     /// Fails if another rank does not answer at once.

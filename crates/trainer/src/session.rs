@@ -252,8 +252,30 @@ impl<'a, T: Task> Session<'a, T> {
             let values = self.learner.synchronized_values();
             self.exchange.synchronize_every(every, values);
         }
+        self.connect_devices()?;
+        // The first event names it.
+        self.exchange.take_link_change();
         // For the first checkpoint, and for one after an evaluation that was interrupted.
         self.gather_moments(true)
+    }
+
+    /// Connects the devices of the ranks, if they can be connected. All ranks call it at the same
+    /// time.
+    ///
+    /// # Errors
+    /// The group is broken.
+    pub(crate) fn connect_devices(&mut self) -> Result<()> {
+        let device = &self.device.chosen.device;
+        let has_weights = !self.learner.is_unloaded();
+        self.exchange.connect(&self.group, device, has_weights)
+    }
+
+    /// Emits how the ranks exchange gradients, if this has changed.
+    pub(crate) fn emit_link_change(&mut self) -> Result<()> {
+        if self.exchange.take_link_change() {
+            self.emit_group()?;
+        }
+        Ok(())
     }
 
     /// Emits which machines train the run, if it is not this one alone.
@@ -495,7 +517,7 @@ impl<'a, T: Task> Session<'a, T> {
     /// Updates the parameters and frees the gradients. Ranks that have the moments in parts update
     /// their own parameters and exchange them.
     fn apply(&mut self, batch: &mut AccumulatedBatch, health: &Health) -> Result<Update> {
-        let (group, exchange) = (&self.group, &self.exchange);
+        let (group, exchange) = (&self.group, &mut self.exchange);
         let mut spread_ms = 0.0;
         let mut spread = |parameters: &mut Parameters| -> Result<()> {
             spread_ms = match exchange.spread(group, parameters) {

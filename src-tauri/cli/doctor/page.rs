@@ -86,6 +86,7 @@ fn machine(report: &DoctorReport) -> String {
             ),
         ),
         ("MPI", machine.mpi.clone()),
+        ("NCCL", machine.nccl.clone()),
         ("Device", format!("{} ({})", machine.device, machine.reason)),
     ];
     if let Some(GpuReport {
@@ -213,6 +214,7 @@ mod tests {
                 readings_per_second: 20.0,
             },
             mpi: "mpirun of Open MPI 4, libmpi.so.40".to_owned(),
+            nccl: "NCCL 2.28.3 (libnccl.so.2)".to_owned(),
             device: "metal",
             reason: "the Mac's own GPU, <Apple> & \"M4\"".to_owned(),
             gpu: Some(GpuReport {

@@ -1,6 +1,6 @@
 //! What `ebb doctor` finds out: the same report is printed as text or JSON, and written as a page.
 
-use super::super::cluster::describe_mpi;
+use super::super::cluster::{describe_mpi, describe_nccl};
 use super::super::failure::Failure;
 use crate::machine_info;
 use pressure::{MemorySource, Monitor};
@@ -33,6 +33,8 @@ pub struct MachineReport {
     pub monitor: MonitorCost,
     /// The launcher and the library of MPI, which connects several machines.
     pub mpi: String,
+    /// The NCCL library, which connects the NVIDIA GPUs of one machine.
+    pub nccl: String,
     /// The device that is checked: `cpu`, `cuda` or `metal`.
     pub device: &'static str,
     /// Why this device was chosen.
@@ -101,6 +103,7 @@ impl MachineReport {
             memory_source: source.describe(),
             monitor: monitor_cost(source),
             mpi: describe_mpi(),
+            nccl: describe_nccl(),
             device: chosen.kind.name(),
             reason: chosen.reason.clone(),
             gpu: (!chosen.device.is_cpu()).then(|| GpuReport {

@@ -3,7 +3,7 @@
 
 use crate::{in_group, request};
 use distributed::{Claim, Ended, Group, GroupError, Result, ThreadOptions, Values};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Steps of a group.
 const STEPS: u64 = 12;
@@ -183,4 +183,32 @@ fn a_group_without_a_loss_cannot_rejoin() {
         group.barrier().unwrap();
         group.leave().unwrap();
     });
+}
+
+#[test]
+fn a_rank_that_only_checks_notices_a_death() {
+    let ranks = in_group(3, tolerant(1, (1, 12)), |group| {
+        if group.rank() == 1 {
+            // It dies in one of these.
+            let died = (0..50).find_map(|_| group.barrier().err());
+            let _ = group.leave();
+            return died;
+        }
+        let began = Instant::now();
+        let mut passed = 0;
+        let failure = loop {
+            match group.check_failure() {
+                Ok(()) if began.elapsed() > Duration::from_secs(20) => break None,
+                Ok(()) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => break Some(error),
+            }
+            passed += 1;
+        };
+        assert!(passed > 0, "the group was not broken at first");
+        let _ = group.leave();
+        failure
+    });
+    for (rank, failure) in ranks.iter().enumerate() {
+        assert!(matches!(failure, Some(GroupError::Lost(_))), "{rank}");
+    }
 }

@@ -2,13 +2,14 @@
 //! surface.
 
 use crate::error::{Result, TapeError};
-use candle_core::Device;
-use candle_core::cuda_backend::CudaDevice;
-use candle_core::cuda_backend::cudarc::driver::CudaContext;
 use candle_core::cuda_backend::cudarc::driver::sys::{
     CUmemPool_attribute, CUmemoryPool, cuDeviceGetDefaultMemPool, cuMemPoolGetAttribute,
     cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
+use candle_core::cuda_backend::cudarc::driver::{CudaContext, CudaEvent, DevicePtr};
+use candle_core::cuda_backend::{CudaDevice, CudaStorageSlice};
+use candle_core::{Device, Storage, Tensor};
+use std::ffi::c_void;
 
 /// Number of devices; 0 if CUDA cannot be used.
 pub(super) fn count() -> usize {
@@ -116,4 +117,76 @@ pub(super) fn trim(device: &Device) {
         // SAFETY: trimming frees unused memory only.
         let _ = unsafe { cuMemPoolTrimTo(pool, 0) };
     }
+}
+
+/// The identifier of the GPU among all GPUs; `None` on the CPU, or if the driver has none.
+pub(super) fn uuid(device: &Device) -> Option<String> {
+    let Device::Cuda(cuda) = device else {
+        return None;
+    };
+    let uuid = cuda.cuda_stream().context().uuid().ok()?;
+    let byte = |byte: &std::ffi::c_char| format!("{:02x}", *byte as u8);
+    Some(uuid.bytes.iter().map(byte).collect())
+}
+
+/// The stream on which the device does all its work, as a handle of CUDA. Makes the device that of
+/// this thread.
+///
+/// # Errors
+/// The device is lost, or is not one of CUDA.
+pub(super) fn stream(device: &Device) -> Result<*mut c_void> {
+    let stream = of_cuda(device)?.cuda_stream();
+    stream.context().bind_to_thread().map_err(failed)?;
+    Ok(stream.cu_stream().cast())
+}
+
+/// Where the values of a contiguous tensor begin in the memory of the device.
+///
+/// # Errors
+/// The tensor has another element type than f32 and f64, or is not on CUDA.
+pub(super) fn address(tensor: &Tensor) -> Result<u64> {
+    let (storage, layout) = tensor.storage_and_layout();
+    let Storage::Cuda(storage) = &*storage else {
+        return Err(failed("the tensor is not on CUDA"));
+    };
+    let stream = storage.device.cuda_stream();
+    let begin = match &storage.slice {
+        CudaStorageSlice::F32(slice) => slice.device_ptr(&stream).0,
+        CudaStorageSlice::F64(slice) => slice.device_ptr(&stream).0,
+        _ => return Err(failed("the tensor is neither in f32 nor in f64")),
+    };
+    Ok(begin + (layout.start_offset() * tensor.dtype().size_in_bytes()) as u64)
+}
+
+/// A place in the work of a device.
+pub(super) struct Mark(CudaEvent);
+
+/// Marks the end of the work that the device was given so far.
+///
+/// # Errors
+/// The device failed.
+pub(super) fn mark(device: &Device) -> Result<Mark> {
+    let stream = of_cuda(device)?.cuda_stream();
+    stream.record_event(None).map(Mark).map_err(failed)
+}
+
+impl Mark {
+    /// Whether the device has done the work up to the mark.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(super) fn is_passed(&self) -> Result<bool> {
+        self.0.try_is_complete().map_err(failed)
+    }
+}
+
+fn of_cuda(device: &Device) -> Result<&CudaDevice> {
+    match device {
+        Device::Cuda(cuda) => Ok(cuda),
+        _ => Err(failed("the device is not one of CUDA")),
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> TapeError {
+    TapeError::from(candle_core::Error::Msg(error.to_string()))
 }

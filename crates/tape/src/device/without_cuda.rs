@@ -1,7 +1,8 @@
 //! Builds without CUDA, with the same surface as `cuda.rs`.
 
 use crate::error::{Result, TapeError};
-use candle_core::Device;
+use candle_core::{Device, Tensor};
+use std::ffi::c_void;
 
 /// Always 0.
 pub(super) fn count() -> usize {
@@ -10,7 +11,11 @@ pub(super) fn count() -> usize {
 
 /// Always fails.
 pub(super) fn make(_number: usize) -> Result<Device> {
-    Err(TapeError::Device("this build has no CUDA".to_owned()))
+    Err(missing())
+}
+
+fn missing() -> TapeError {
+    TapeError::Device("this build has no CUDA".to_owned())
 }
 
 /// Always 0.
@@ -40,3 +45,33 @@ pub(super) fn family(_device: &Device) -> String {
 
 /// Does nothing.
 pub(super) fn trim(_device: &Device) {}
+
+/// Always `None`.
+pub(super) fn uuid(_device: &Device) -> Option<String> {
+    None
+}
+
+/// Always fails.
+pub(super) fn stream(_device: &Device) -> Result<*mut c_void> {
+    Err(missing())
+}
+
+/// Always fails.
+pub(super) fn address(_tensor: &Tensor) -> Result<u64> {
+    Err(missing())
+}
+
+/// Never made.
+pub(super) enum Mark {}
+
+/// Always fails.
+pub(super) fn mark(_device: &Device) -> Result<Mark> {
+    Err(missing())
+}
+
+impl Mark {
+    /// Never called.
+    pub(super) fn is_passed(&self) -> Result<bool> {
+        match *self {}
+    }
+}

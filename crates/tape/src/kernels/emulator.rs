@@ -118,7 +118,7 @@ fn text() -> String {
 }
 
 /// A path next to the test binary.
-pub(super) fn scratch(name: &str) -> PathBuf {
+pub(crate) fn scratch(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test runs from a file");
     test.with_file_name(name)
 }

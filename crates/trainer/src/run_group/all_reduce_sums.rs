@@ -1,5 +1,6 @@
 //! Adds the sums of all ranks up at the end of a step. Every rank gets the same bits.
 
+use super::device_link::DeviceLink;
 use super::rounding_errors::RoundingErrors;
 use super::{MachineReport, Owners, RunGroup, unreadable_message};
 use crate::error::Result;
@@ -34,6 +35,8 @@ struct SmallSums {
     /// has freed its weights.
     last_update: Option<u64>,
     has_gradients: bool,
+    /// Whether the device of this rank is connected with those of the others.
+    is_linked: bool,
     /// At rank 0: a checkpoint of the weights before this step exists.
     is_saved: bool,
     /// At rank 0: a checkpoint waits until it has everything that it needs.
@@ -56,8 +59,8 @@ pub(crate) struct Exchanged {
 
 /// Which gradients the ranks exchange.
 pub(super) enum Gradients<'a> {
-    /// All, as they are.
-    Exact,
+    /// All, as they are: between the devices if those of all ranks are connected.
+    Exact(&'a mut DeviceLink),
     /// All, in bf16.
     Rounded(&'a mut RoundingErrors),
     /// None: each rank makes a step of its own.
@@ -87,16 +90,14 @@ pub(super) fn exchange(
     gradients: Gradients,
     mine: Contribution,
 ) -> Result<Exchanged> {
+    let mut gradients = gradients;
     let is_own = matches!(gradients, Gradients::Own);
-    let mut errors = match gradients {
-        Gradients::Rounded(errors) => Some(errors),
-        Gradients::Exact | Gradients::Own => None,
-    };
     let is_suspended = parameters.is_empty();
     let last_update = (!is_suspended).then(|| group.last_update());
     let sums = mine.sums;
     let mine = SmallSums {
         last_update,
+        is_linked: gradients.is_linked() && !is_suspended,
         is_saved: mine.is_saved,
         owes_checkpoint: mine.owes_checkpoint,
         ..SmallSums::new(&sums, mine.unreadable, mine.report)
@@ -108,9 +109,7 @@ pub(super) fn exchange(
     for (rank, bytes) in group.gather(mine)?.into_iter().enumerate() {
         let mut sums: SmallSums = serde_json::from_slice(&bytes).map_err(unreadable_message)?;
         expect_same_update(group, rank, sums.last_update.zip(last_update))?;
-        if let Some(errors) = errors.as_mut().filter(|_| rank == 0 && sums.is_saved) {
-            errors.clear();
-        }
+        gradients.agree(group, rank, &sums);
         has_gradients |= sums.has_gradients;
         owes_checkpoint |= rank == 0 && sums.owes_checkpoint;
         let unread = sums.unreadable.iter().cloned();
@@ -119,17 +118,9 @@ pub(super) fn exchange(
         sums.add_to(&mut total);
     }
     let own_weight = is_own.then_some(sums.weight);
-    let mut exchange = Exchange { group, errors };
-    if has_gradients && is_own {
-        // Empty if this rank has processed nothing.
-        total.gradients = Some(sums.gradients.unwrap_or_default());
-    } else if has_gradients {
-        exchange.begin(total.weight);
-        if is_suspended {
-            exchange.sum_zeros(layout)?;
-        } else {
-            total.gradients = Some(exchange.sum_gradients(parameters, sums.gradients)?);
-        }
+    if has_gradients {
+        let weight = total.weight;
+        total.gradients = gradients.sum(group, parameters, layout, weight, sums.gradients)?;
     }
     Ok(Exchanged {
         sums: total,
@@ -138,6 +129,52 @@ pub(super) fn exchange(
         own_weight,
         owes_checkpoint,
     })
+}
+
+impl Gradients<'_> {
+    /// Whether the device of this rank is connected with those of the others.
+    fn is_linked(&self) -> bool {
+        matches!(self, Gradients::Exact(link) if link.is_connected())
+    }
+
+    /// Prepares to exchange gradients as `rank` does.
+    fn agree(&mut self, group: &RunGroup, rank: usize, sums: &SmallSums) {
+        match self {
+            Gradients::Exact(link) if link.is_connected() && !sums.is_linked => {
+                link.disconnect(&format!("{} has freed its weights", group.member(rank)));
+            }
+            Gradients::Rounded(errors) if rank == 0 && sums.is_saved => errors.clear(),
+            Gradients::Exact(_) | Gradients::Rounded(_) | Gradients::Own => {}
+        }
+    }
+
+    /// The gradients of all ranks, or those of this rank alone, which are empty if it has processed
+    /// nothing. `None` for a rank that has freed its parameters. The sums are later divided by
+    /// `weight`.
+    fn sum(
+        self,
+        group: &RunGroup,
+        parameters: &Parameters,
+        layout: &Layout,
+        weight: f64,
+        mine: Option<Vec<Tensor>>,
+    ) -> Result<Option<Vec<Tensor>>> {
+        let errors = match self {
+            Gradients::Own => return Ok(Some(mine.unwrap_or_default())),
+            Gradients::Exact(link) if link.is_connected() => {
+                return link.sum(group, parameters, mine).map(Some);
+            }
+            Gradients::Exact(_) => None,
+            Gradients::Rounded(errors) => Some(errors),
+        };
+        let mut exchange = Exchange { group, errors };
+        exchange.begin(weight);
+        if parameters.is_empty() {
+            exchange.sum_zeros(layout)?;
+            return Ok(None);
+        }
+        exchange.sum_gradients(parameters, mine).map(Some)
+    }
 }
 
 /// Fails if another rank and this one have different numbers after the last update.
@@ -169,6 +206,7 @@ impl SmallSums {
             unreadable: unreadable.map(|error| (error.file, error.reason)).collect(),
             last_update: None,
             has_gradients: sums.gradients.is_some(),
+            is_linked: false,
             is_saved: false,
             owes_checkpoint: false,
             report,

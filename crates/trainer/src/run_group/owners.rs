@@ -49,6 +49,11 @@ impl Owners {
         self.owners.iter().map(usize::to_string).collect()
     }
 
+    /// The owner of each parameter.
+    pub(super) fn all(&self) -> &[usize] {
+        &self.owners
+    }
+
     /// Whether another rank than 0 owns parameters.
     pub(crate) fn are_divided(&self) -> bool {
         self.owners.iter().any(|&owner| owner != 0)

@@ -5,11 +5,13 @@ use super::RunGroup;
 use super::all_reduce_sums::{
     Contribution, Exchanged, Gradients, Layout, exchange, spread_parameters,
 };
+use super::device_link::DeviceLink;
 use super::owner_choice::OwnerChoice;
 use super::owners::Owners;
 use super::rounding_errors::RoundingErrors;
 use crate::error::{Result, TrainError};
 use crate::optimizer::OptimizerState;
+use candle_core::Device;
 use runlog::{CheckpointReason, format_count, format_percent};
 use std::path::Path;
 use std::time::Instant;
@@ -25,6 +27,8 @@ pub(crate) struct StepExchange {
     /// If the machines exchange weights only every few steps.
     rounds: Option<Rounds>,
     owner_choice: OwnerChoice,
+    /// The connection of this rank's device with those of the others.
+    link: DeviceLink,
     /// A checkpoint could not be written because other ranks have moments, or steps of their own.
     /// It is written after the running step, or the next synchronization.
     owed_checkpoint: Option<CheckpointReason>,
@@ -71,6 +75,35 @@ impl StepExchange {
         self.rounding_errors = in_bf16.then(RoundingErrors::default);
     }
 
+    /// Connects the devices of all ranks, if they can be connected and the ranks exchange exact
+    /// gradients in each step. All ranks call it after [`StepExchange::prepare`], and again after
+    /// ranks were left out or have returned. One that has freed its weights passes `has_weights`
+    /// as false.
+    ///
+    /// # Errors
+    /// The group is broken.
+    pub(crate) fn connect(
+        &mut self,
+        group: &RunGroup,
+        device: &Device,
+        has_weights: bool,
+    ) -> Result<()> {
+        if self.rounds.is_some() || self.rounding_errors.is_some() {
+            return Ok(());
+        }
+        self.link.connect(group, device, has_weights)
+    }
+
+    /// Drops the connection of the devices at the end of a run. All ranks call it.
+    pub(crate) fn close(&mut self, group: &RunGroup) {
+        self.link.close(group);
+    }
+
+    /// Whether the devices were connected or disconnected since the last call.
+    pub(crate) fn take_link_change(&mut self) -> bool {
+        self.link.take_change()
+    }
+
     /// Lets the machines make `steps` steps of their own before they exchange weights, and with
     /// them this many `values` per parameter.
     pub(crate) fn synchronize_every(&mut self, steps: u64, values: f64) {
@@ -101,7 +134,7 @@ impl StepExchange {
     /// Which ranks have the moments, and in which data type gradients are exchanged, as the end of
     /// a sentence. Leaves out what the user did not change.
     pub(crate) fn describe(&self) -> String {
-        let mut described = self.owner_choice.describe().to_owned();
+        let mut described = self.owner_choice.describe().to_owned() + self.link.describe();
         if self.rounding_errors.is_some() {
             described += "; gradients are exchanged in bf16";
         }
@@ -125,7 +158,7 @@ impl StepExchange {
         let gradients = match (&self.rounds, self.rounding_errors.as_mut()) {
             (Some(_), _) => Gradients::Own,
             (None, Some(errors)) => Gradients::Rounded(errors),
-            (None, None) => Gradients::Exact,
+            (None, None) => Gradients::Exact(&mut self.link),
         };
         exchange(group, parameters, &self.layout, gradients, mine)
     }
@@ -142,12 +175,16 @@ impl StepExchange {
     ///
     /// # Errors
     /// The group is broken, or the device failed.
-    pub(crate) fn spread(&self, group: &RunGroup, parameters: &mut Parameters) -> Result<f64> {
-        let Some(owners) = self.owners() else {
+    pub(crate) fn spread(&mut self, group: &RunGroup, parameters: &mut Parameters) -> Result<f64> {
+        let Some(owners) = self.owner_choice.owners() else {
             return Ok(0.0);
         };
         let began = Instant::now();
-        spread_parameters(group, owners, parameters)?;
+        if self.link.is_connected() {
+            self.link.spread(group, owners, parameters)?;
+        } else {
+            spread_parameters(group, owners, parameters)?;
+        }
         Ok(began.elapsed().as_secs_f64() * 1000.0)
     }
 

@@ -51,6 +51,9 @@ fn rejoin<T: Task>(session: &mut Session<'_, T>) -> Result<()> {
     }
     // Those of the ranks that are lost are lost, too.
     session.exchange.drop_rounding_errors();
+    session.connect_devices()?;
+    // The event below names it.
+    session.exchange.take_link_change();
     session.restart_loader();
     session.timer.restart();
     let left = session.group.members().into_iter();

@@ -321,6 +321,7 @@ fn complete<T: Task>(session: &mut Session<'_, T>, part: OwnPart<T>) -> Result<A
     let exchange_ms = began.elapsed().as_secs_f64() * 1000.0;
     session.machines.add_exchange(exchange_ms);
     session.machines.restores_ranks = emit_reports(session, exchanged.reports)?;
+    session.emit_link_change()?;
     session
         .log
         .skipped_samples(session.state.step, exchanged.unreadable)?;
@@ -359,7 +360,10 @@ pub(super) fn follow_step<T: Task>(session: &mut Session<'_, T>) {
 /// written now, nothing is sent, and the ranks ask again.
 pub(super) fn restore_suspended_ranks<T: Task>(session: &mut Session<'_, T>) -> Result<()> {
     let is_suspended = session.learner.is_unloaded() && !session.group.keeps_run();
-    send_weights(session, is_suspended).map(|_| ())
+    if send_weights(session, is_suspended)? {
+        session.connect_devices()?;
+    }
+    Ok(())
 }
 
 /// Sends the weights and moments of rank 0, and the number of its step, to the ranks that need
@@ -414,5 +418,6 @@ pub(super) fn end_in_group<T: Task>(
         session.save(CheckpointReason::Stop)?;
         session.group.check_alive()?;
     }
+    session.exchange.close(&session.group);
     Ok(())
 }

@@ -33,6 +33,7 @@ mod distributed_bf16;
 mod distributed_evaluation;
 mod distributed_sharding;
 mod distributed_deaths;
+mod distributed_device_exchange;
 mod distributed_sync_every;
 mod half_precision;
 mod kv_cache;
