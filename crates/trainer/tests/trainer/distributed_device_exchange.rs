@@ -349,11 +349,11 @@ fn the_others_abort_the_exchange_in_which_a_rank_dies() {
     let watchdog = Watchdog::new("a death", HANGS_AFTER);
     watchdog.begin(0);
     let mut exchanges = thread_exchanges(3);
-    // It never takes part in the exchange of its eighth step, so it must die there.
-    exchanges[1].stalls_at = Some(9);
+    // It never takes part in the exchange of its second step, so it must die there.
+    exchanges[1].stalls_at = Some(3);
     let options = ThreadOptions {
         max_delay: Duration::ZERO,
-        ..tolerant(1, (1, 5000))
+        ..tolerant(1, (1, 3000))
     };
     let ranks = each_rank(&vec![config; 3], options, &|group, config| {
         let is_dying = group.rank() == 1;
@@ -366,7 +366,7 @@ fn the_others_abort_the_exchange_in_which_a_rank_dies() {
         train(config, group, Control::default())
     });
     assert!(check_survivors(&ranks, 1, &alone), "rank 1 has died");
-    assert_eq!(exchanges[1].begun(), 9);
+    assert_eq!(exchanges[1].begun(), 3);
     let aborted = exchanges[0].aborted();
     println!("{aborted} exchanges were aborted");
     assert_eq!(aborted, 3, "one on each rank");
