@@ -95,7 +95,7 @@ fn unequal_samples_fill_the_memory_between_two_useful_sizes() {
         decision.micro_batch > 44,
         "more than 22 ordinary samples: {decision:?}"
     );
-    assert!(decision.predicted_peak_bytes <= decision.budget_bytes * 92 / 100);
+    assert!(decision.predicted_peak_bytes <= decision.budget_bytes * 90 / 100);
 }
 
 #[test]
