@@ -5,6 +5,7 @@
 
 mod world;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -194,7 +195,29 @@ fn print_worst(runs: &[(MemoryPattern, Comparison)]) {
         let sizes = sizes.iter().map(|(t, size)| format!("{t:.1}:{size}"));
         println!("    {}", sizes.collect::<Vec<_>>().join(" "));
         println!("    best {:?}", run.best_sizes);
+        println!("    {}", describe_lost(&run.lost));
     }
+}
+
+/// Prints the mean losses against the oracle if `EBB_LOST` is set.
+fn print_lost(runs: &[(MemoryPattern, Comparison)]) {
+    if std::env::var_os("EBB_LOST").is_none() {
+        return;
+    }
+    let mut mean: BTreeMap<&str, f64> = BTreeMap::new();
+    for (cause, lost) in runs.iter().flat_map(|(_, run)| &run.lost) {
+        *mean.entry(cause).or_default() += lost / runs.len() as f64;
+    }
+    let mut mean: Vec<_> = mean.into_iter().map(|(c, l)| (c.to_owned(), l)).collect();
+    mean.sort_by(|a, b| b.1.total_cmp(&a.1));
+    println!("  lost: {}", describe_lost(&mean));
+}
+
+/// Losses in percent of the oracle's samples.
+fn describe_lost(lost: &[(String, f64)]) -> String {
+    let large = lost.iter().filter(|(_, lost)| lost.abs() >= 0.0005);
+    let parts = large.map(|(cause, lost)| format!("{cause} {:.1} %", 100.0 * lost));
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 fn check(seeds: Range<u32>, rounding: Rounding) {
@@ -436,23 +459,46 @@ fn a_step_of_8_gb_is_answered_before_memory_is_critical() {
 const SIZES: [f64; 3] = [8.0, 36.0, 128.0];
 const MORE_SIZES: [f64; 7] = [16.0, 18.0, 24.0, 64.0, 96.0, 192.0, 512.0];
 
+/// Memory of the machines to run, in GB: those of `EBB_SIZES`, or the usual ones.
+fn sizes() -> Vec<f64> {
+    if let Some(only) = list("EBB_SIZES") {
+        let size = |text: &String| text.parse().expect("EBB_SIZES are numbers");
+        return only.iter().map(size).collect();
+    }
+    let mut sizes = SIZES.to_vec();
+    if std::env::var_os("EBB_ALL_MACHINES").is_some() {
+        sizes.extend(MORE_SIZES);
+    }
+    sizes
+}
+
+/// The seeds to run: `EBB_SEEDS` of them, from `tuning` on if `EBB_TUNING` is set.
+fn seeds(judging: Range<u32>, tuning: u32) -> Range<u32> {
+    let count = std::env::var("EBB_SEEDS").map_or(judging.len() as u32, |seeds| {
+        seeds.parse().expect("EBB_SEEDS is a number")
+    });
+    let first = match std::env::var_os("EBB_TUNING") {
+        Some(_) => tuning,
+        None => judging.start,
+    };
+    first..first + count
+}
+
 /// Machines of all sizes, with trainings of 3 to 60 % of their memory, and also other apps that no
 /// rule was tuned for. Large machines are killed in a few runs: another app takes all memory faster
 /// than their training state can be written to the disk.
 #[test]
 fn machines_of_all_sizes_reach_their_targets() {
     let patterns: Vec<_> = PATTERNS.into_iter().chain(ARRIVALS).collect();
-    let mut sizes = SIZES.to_vec();
-    if std::env::var_os("EBB_ALL_MACHINES").is_some() {
-        sizes.extend(MORE_SIZES);
-    }
-    let seeds = 0..4;
-    for ram in sizes {
+    let seeds = seeds(0..4, 100);
+    for ram in sizes() {
         let machine = |seed| Truth::with_ram(ram, seed);
         let runs = compare_all(&patterns, seeds.clone(), machine, World::PLAIN);
         let all: Vec<_> = runs.iter().map(|(_, run)| run).collect();
         let row = Row::new(&all);
         row.print(&format!("{ram} GB"), &seeds);
+        print_worst(&runs);
+        print_lost(&runs);
         if ram < 64.0 {
             assert!(
                 row.killed == 0 && row.of_oracle >= 0.86,
@@ -511,26 +557,12 @@ const WORLDS: [(&str, World, [f64; 2]); 4] = [
 /// Machines that no rule was tuned on: samples of equal and of unequal cost, a system that
 /// compresses, and a monitor that misses beats. With `EBB_ALL_MACHINES` set, more sizes run;
 /// `EBB_SEEDS` is the number of seeds, and with `EBB_TUNING` they are those for tuning. `EBB_SIZES`
-/// and `EBB_WORLDS` name the only machines and worlds to run.
+/// and `EBB_WORLDS` name the only machines and worlds to run. `EBB_WORST` prints that many of the
+/// worst runs, and `EBB_LOST` where samples are lost on average.
 #[test]
 fn unseen_worlds_reach_their_targets() {
     let patterns: Vec<_> = PATTERNS.into_iter().chain(ARRIVALS).collect();
-    let mut sizes = SIZES.to_vec();
-    if std::env::var_os("EBB_ALL_MACHINES").is_some() {
-        sizes.extend(MORE_SIZES);
-    }
-    if let Some(only) = list("EBB_SIZES") {
-        let size = |text: &String| text.parse().expect("EBB_SIZES are numbers");
-        sizes = only.iter().map(size).collect();
-    }
-    let count = std::env::var("EBB_SEEDS").map_or(JUDGED.len() as u32, |seeds| {
-        seeds.parse().expect("EBB_SEEDS is a number")
-    });
-    let first = match std::env::var_os("EBB_TUNING") {
-        Some(_) => 0,
-        None => JUDGED.start,
-    };
-    let seeds = first..first + count;
+    let (sizes, seeds) = (sizes(), seeds(JUDGED, 0));
     let only = list("EBB_WORLDS");
     let runs = |name: &str| {
         only.as_ref()
@@ -549,6 +581,7 @@ fn unseen_worlds_reach_their_targets() {
             let row = Row::new(&all);
             row.print(&format!("{name} {ram}"), &seeds);
             print_worst(&runs);
+            print_lost(&runs);
             let target = targets[usize::from(ram >= 64.0)];
             let fast = ram > 128.0 || row.of_oracle >= target;
             if !fast || row.killed > 0 || row.over_percent > 0.5 {

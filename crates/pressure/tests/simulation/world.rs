@@ -2,6 +2,7 @@
 //! implementation in Python uses the same random numbers. It differs only in checkpoints: here
 //! they are written between two micro-batches, as the trainer does. Amounts are GB as floats.
 
+mod lost_samples;
 mod macos_memory_compressor;
 mod outcome;
 mod mersenne_twister;
@@ -18,6 +19,7 @@ pub use other_apps_memory::{ARRIVALS, MemoryPattern, PATTERNS, others};
 pub use outcome::Outcome;
 pub use true_micro_batch_cost::{Rounding, Truth};
 
+use lost_samples::{Activity, Tick, lost_samples};
 use macos_memory_compressor::Compressor;
 use micro_batch_strategies::{Choice, Ended, Reading, oracle};
 
@@ -62,6 +64,8 @@ pub struct Comparison {
     pub best_sizes: Vec<u32>,
     pub of_oracle: f64,
     pub recovery_s: Option<f64>,
+    /// Losses as fractions of the oracle's samples, by cause.
+    pub lost: Vec<(String, f64)>,
 }
 
 /// Ten minutes of Ebb and of the oracle on machine `seed` of 36 GB.
@@ -85,6 +89,7 @@ pub fn compare_in(world: World, truth: &Truth, pattern: MemoryPattern, seed: u32
         seed,
         best_sizes: half_minutes.copied().collect(),
         of_oracle: ebb.done / oracle.done,
+        lost: lost_samples(&ebb, &oracle),
         recovery_s: pattern
             .free_again_s()
             .map(|free| ebb.recovery_s(&oracle, truth, free)),
@@ -211,6 +216,9 @@ pub fn run_in<'a>(
         random: Random::new(seed),
         pool: truth.state,
         left: 0.0,
+        touching: 0.0,
+        idle: Activity::Updates,
+        reason: 0,
         rest: BATCH,
         world,
         recent: VecDeque::new(),
@@ -250,6 +258,12 @@ struct Machine<'a> {
     pool: f64,
     /// Time until the running work ends.
     left: f64,
+    /// Time of it in which new memory is touched.
+    touching: f64,
+    /// What the trainer does if it runs no micro-batch.
+    idle: Activity,
+    /// Index of the newest reason.
+    reason: usize,
     /// Samples left of the effective batch.
     rest: u32,
     world: World,
@@ -279,6 +293,7 @@ impl Machine<'_> {
     fn tick(&mut self, i: usize) {
         let t = i as f64 * TICK;
         self.out.working.push(0);
+        self.out.ticks.push(Tick::default());
         if t < self.dead_until {
             return;
         }
@@ -312,12 +327,14 @@ impl Machine<'_> {
         if self.rest == 0 {
             (self.rest, self.left) = (BATCH, self.left + UPDATE);
             self.lengths.clear();
+            self.idle = Activity::Updates;
             self.checkpoints.steps += 1;
             return;
         }
         let lengths = self.next_lengths();
         let Some(choice) = self.choose(i, t, &lengths) else {
             (self.left, self.out.paused_s) = (0.0, self.out.paused_s + TICK);
+            self.idle = Activity::Pauses;
             return;
         };
         if self.is_ready(t, &choice) {
@@ -401,6 +418,10 @@ impl Machine<'_> {
             let seconds = t - micro_batch.began;
             strategy.ended(&micro_batch.ended(t, self.pool, seconds, Result::Cancelled));
             self.out.cancels += 1;
+            let first = (micro_batch.began / TICK).round() as usize;
+            for tick in &mut self.out.ticks[first..] {
+                tick.activity = Activity::Cancelled;
+            }
             (self.left, self.pool) = (0.0, self.truth.state);
         }
     }
@@ -418,12 +439,37 @@ impl Machine<'_> {
         if self.left > 0.0 {
             self.left -= TICK * slow;
         }
+        self.record_tick(1.0 - slow);
+        self.touching -= TICK * slow;
         if self.left > 0.0 {
             let running = self.running.as_ref();
             self.out.working[i] = running.map_or(0, |micro_batch| micro_batch.choice.micro_batch);
             return true;
         }
         false
+    }
+
+    /// Records what happens in this tick.
+    fn record_tick(&mut self, slowed: f64) {
+        let Some(tick) = self.out.ticks.last_mut() else {
+            return;
+        };
+        let Some(running) = &self.running else {
+            tick.activity = self.idle;
+            return;
+        };
+        let size = f64::from(running.choice.size) * running.length().min(1.0);
+        *tick = Tick {
+            activity: if self.touching > TICK / 2.0 {
+                Activity::Touches
+            } else {
+                Activity::Works
+            },
+            speed: self.truth.speed(running.amount),
+            of_size: self.truth.speed(size.max(running.amount)),
+            slowed,
+            reason: self.reason,
+        };
     }
 
     /// Whether the monitor takes the reading that is due.
@@ -513,7 +559,11 @@ impl Machine<'_> {
                 let size = oracle(self.truth, self.others, i, lengths)?;
                 Some(Fixed(size).ask(&self.seen, lengths))
             }
-            Who::Strategy(strategy) => Some(strategy.ask(&Reading { t, ..self.seen }, lengths)),
+            Who::Strategy(strategy) => {
+                let choice = strategy.ask(&Reading { t, ..self.seen }, lengths);
+                self.reason = self.out.reason(strategy.reason());
+                Some(choice)
+            }
         }
     }
 
@@ -529,6 +579,7 @@ impl Machine<'_> {
         if suspends {
             // Only complete steps are saved.
             self.out.suspensions += 1;
+            self.out.repeated += f64::from(BATCH - self.rest);
             self.out.done -= f64::from(BATCH - self.rest);
             (self.pool, self.rest, self.left) = (state, BATCH, 0.0);
         }
@@ -538,6 +589,7 @@ impl Machine<'_> {
         match newest {
             // Later steps are repeated.
             Some((_, done)) if suspends => {
+                self.out.repeated += (self.out.done - done).max(0.0);
                 (self.suspended, self.out.done) = (true, self.out.done.min(done));
             }
             _ if whole => self.suspended |= suspends,
@@ -545,16 +597,23 @@ impl Machine<'_> {
                 self.out.checkpoints += 1;
                 self.checkpoints.writing = Some((t, suspends));
                 self.left += state * SAVED / DISK;
+                self.idle = Activity::WritesCheckpoint;
                 return false;
             }
             _ => {}
         }
         if choice.action != Action::Run {
             self.out.paused_s += TICK;
+            self.idle = if self.suspended {
+                Activity::IsSuspended
+            } else {
+                Activity::Pauses
+            };
             return false;
         }
         if std::mem::take(&mut self.suspended) {
             (self.pool, self.left) = (state, state / DISK);
+            self.idle = Activity::Restores;
             return false;
         }
         true
@@ -579,6 +638,7 @@ impl Machine<'_> {
         if micro_batch.needs > self.truth.device {
             self.out.refused += 1;
             (self.pool, self.left) = (self.truth.state, REFUSED);
+            self.idle = Activity::Updates;
             if let Who::Strategy(strategy) = &mut self.who {
                 strategy.ended(&micro_batch.ended(t, 0.0, 0.0, Result::Memory));
             }
@@ -589,6 +649,7 @@ impl Machine<'_> {
             Who::Strategy(_) => (micro_batch.needs - self.pool).max(0.0) / self.truth.first_touch(),
         };
         self.pool = self.pool.max(micro_batch.needs);
+        self.touching = touched;
         self.left += self.truth.seconds(samples) + touched;
         self.out.working[i] = micro_batch.choice.micro_batch;
         self.running = Some(micro_batch);

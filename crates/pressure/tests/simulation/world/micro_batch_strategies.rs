@@ -57,6 +57,10 @@ pub trait Strategy {
     /// Chooses the next micro-batch.
     /// `lengths`: costs of the samples left of the batch, in ordinary samples.
     fn ask(&mut self, seen: &Reading, lengths: &[f64]) -> Choice;
+    /// The reason of the newest choice.
+    fn reason(&self) -> &str {
+        ""
+    }
     fn ended(&mut self, ended: &Ended);
     /// A checkpoint was written.
     fn checkpoint_written(&mut self, _t: f64, _seconds: f64) {}
@@ -105,6 +109,7 @@ pub struct Ebb {
     device: f64,
     kind: MicroBatchKind,
     sample: MemorySample,
+    reason: String,
 }
 
 impl Ebb {
@@ -123,6 +128,7 @@ impl Ebb {
                 ..MicroBatchKind::default()
             },
             sample: MemorySample::default(),
+            reason: String::new(),
         }
     }
 }
@@ -162,6 +168,7 @@ impl Strategy for Ebb {
         let state = std::mem::take(&mut self.state);
         let (state, decision) = decide(&self.policy, state, &ask, &self.model);
         self.state = state;
+        self.reason.clone_from(&decision.reason);
         Choice {
             action: decision.action,
             micro_batch: decision.micro_batch,
@@ -174,6 +181,10 @@ impl Strategy for Ebb {
             voluntary: is_voluntary(&decision),
             predicted: decision.predicted_peak_bytes as f64 / GB,
         }
+    }
+
+    fn reason(&self) -> &str {
+        &self.reason
     }
 
     fn ended(&mut self, ended: &Ended) {

@@ -1,6 +1,6 @@
 //! The results of a run, and its sizes over time. Judges nothing.
 
-use super::{END, TICK, true_micro_batch_cost::Truth};
+use super::{END, TICK, lost_samples::Tick, true_micro_batch_cost::Truth};
 
 /// The results of ten minutes.
 #[derive(Debug, Default, Clone)]
@@ -29,11 +29,26 @@ pub struct Outcome {
     pub sizes: Vec<(f64, u32)>,
     /// Samples of the running micro-batch, at every tick.
     pub working: Vec<u32>,
+    /// What happened in every tick.
+    pub ticks: Vec<Tick>,
+    /// Reasons of decisions.
+    pub reasons: Vec<String>,
+    /// Samples that were done twice.
+    pub repeated: f64,
     /// `(predicted, measured)` footprint of every completed micro-batch, in GB.
     pub peaks: Vec<(f64, f64)>,
 }
 
 impl Outcome {
+    /// The index of a reason, which is added if it is new.
+    pub fn reason(&mut self, reason: &str) -> usize {
+        let known = self.reasons.iter().position(|known| known == reason);
+        known.unwrap_or_else(|| {
+            self.reasons.push(reason.to_owned());
+            self.reasons.len() - 1
+        })
+    }
+
     pub fn size_at(&self, second: f64) -> u32 {
         let mut before = self.sizes.iter().rev().filter(|(t, _)| *t <= second);
         before.next().map_or(0, |(_, m)| *m)
