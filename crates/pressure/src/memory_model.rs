@@ -70,12 +70,10 @@ impl MemoryModel {
         }
     }
 
-    /// Learns from a micro-batch with a measured peak. A refused one only gives a lower bound on
-    /// its need. A cancelled one gives nothing: its footprint may consist mostly of caches, which
-    /// are released before the retry.
+    /// Learns from a micro-batch with a measured peak. A cancelled or refused one only gives a
+    /// lower bound on its need.
     pub fn learn(&mut self, record: &MicroBatchRecord) {
-        let is_measured = record.peak_bytes > 0 && record.cost > 0 && record.micro_batch > 0;
-        if !is_measured || record.outcome == Outcome::Cancelled {
+        if record.peak_bytes == 0 || record.cost == 0 || record.micro_batch == 0 {
             return;
         }
         let index = self
