@@ -268,7 +268,7 @@ fn what_cannot_be_learned_is_named_with_the_next_move() {
     fs::write(&config, template).expect("it can be written");
     // Some answers begin after the window.
     let error = train(&format!("{CHATS} --tokens 8"));
-    assert!(error.contains("set a larger maximum length"), "{error}");
+    assert!(error.contains("set a larger one"), "{error}");
     // Prompts and completions need no template.
     fs::remove_file(&config).expect("it can be removed");
     let pairs = |n: usize| {

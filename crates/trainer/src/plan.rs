@@ -153,8 +153,7 @@ fn limited_steps(steps: u64, max_samples: Option<u64>, effective_batch: u32) -> 
     max_samples.map_or(steps, |most| steps.min(most.div_ceil(batch).max(1)))
 }
 
-/// The samples of a step, if an epoch of `samples` samples has `steps` steps: their average, rounded
-/// up.
+/// The average number of samples per step, rounded up, if `steps` steps process `samples` samples.
 fn mean_samples(samples: u64, steps: u64) -> u32 {
     samples.div_ceil(steps.max(1)).max(1) as u32
 }

@@ -190,11 +190,8 @@ fn images(
         Some(pretrained) => pretrained_model(config, pretrained)?,
         None => find_by_name("model", named, &models)?,
     };
-    let side = match pretrained {
-        Some(pretrained) => (
-            pretrained.input_size().default,
-            pretrained.input_size().multiple,
-        ),
+    let side = match pretrained.map(Pretrained::input_size) {
+        Some(size) => (size.default, size.multiple),
         None => (default_side(found, model), model.input_multiple()),
     };
     let all = found.count(Split::Train);

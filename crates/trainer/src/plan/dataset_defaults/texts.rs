@@ -70,10 +70,9 @@ pub(super) fn texts(
     let tokens = length(config, task, found, pretrained, is_smallest)?;
     let conversations = conversations(config, found, tokens, pretrained)?;
     let seed = config.seed.unwrap_or(seed(found.split));
-    let compression = match task {
-        Task::TokenCompression => Some(Compression::from_config(config, seed)?),
-        _ => None,
-    };
+    let compresses = task == Task::TokenCompression;
+    let compression = compresses.then(|| Compression::from_config(config, seed));
+    let compression = compression.transpose()?;
     let has_vocabulary = pretrained.is_some() || config.vocabulary.is_some();
     let count = |part| {
         if let Some(options) = conversations {
@@ -101,12 +100,7 @@ pub(super) fn texts(
         columns: Vec::new(),
         class_weights: class_weights(config, &found.classes),
         train_samples,
-        train_tokens: match conversations {
-            Some(options) if !options.packs => {
-                conversation_sizes(found, Split::Train, tokens).sum()
-            }
-            _ => train_samples * u64::from(tokens),
-        },
+        train_tokens: train_tokens(found, conversations, train_samples, tokens),
         held_out_samples: count(Split::HeldOut),
         texts_bytes: texts_bytes(found, tokens),
         seed,
@@ -121,6 +115,19 @@ pub(super) fn texts(
         preference_beta: preference_beta(config, found)?,
         compression,
     })
+}
+
+/// The tokens of all training samples, about, if each has at most `tokens`.
+fn train_tokens(
+    found: &TextInspection,
+    conversations: Option<ConversationOptions>,
+    train_samples: u64,
+    tokens: u32,
+) -> u64 {
+    match conversations {
+        Some(options) if !options.packs => conversation_sizes(found, Split::Train, tokens).sum(),
+        _ => train_samples * u64::from(tokens),
+    }
 }
 
 /// Ebb's own network for texts of at most `tokens` tokens, without token compression.
