@@ -4,10 +4,12 @@
   scripts/torch_peer.py --workload gpt --batch 16 [--device cuda] [--steps 12] [--warmup 3] [--threads 2]
 
 The networks have the sizes of Ebb's workloads, the optimizer is AdamW, and each step trains on the same made-up batch. ResNets have
-GroupNorm with 32 groups, as Ebb has; `--norm batch` uses BatchNorm instead. ConvNeXt has LayerNorm, as published. Needs torch; on
-Linux and macOS. Times are in seconds, memory in MB of 2^20 bytes."""
+GroupNorm with 32 groups, as Ebb has; `--norm batch` uses BatchNorm instead. ConvNeXt has LayerNorm, as published. Started by
+torchrun, each process trains on a GPU of its own with `--batch` samples (DistributedDataParallel), and the first one prints. Needs
+torch; on Linux and macOS. Times are in seconds, memory in MB of 2^20 bytes."""
 import argparse
 import json
+import os
 import resource
 import statistics
 import sys
@@ -242,6 +244,8 @@ def train(args, device):
     model.recompute = args.recompute
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     forward = torch.compile(model) if args.compile else model
+    if torch.distributed.is_initialized():
+        forward = nn.parallel.DistributedDataParallel(forward, device_ids=[device.index])
     inputs, targets = made_up_batch(args.workload, args.batch)
     micro, per_sample = args.micro or args.batch, len(targets) // args.batch
     half = {"bf16": torch.bfloat16, "f16": torch.float16}.get(args.precision)
@@ -293,6 +297,11 @@ def main():
     if args.tf32 != "default":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32 == "on"
     device = torch.device(args.device)
+    rank = int(os.environ.get("RANK", "0"))
+    if "RANK" in os.environ:
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+        torch.distributed.init_process_group("nccl")
     model, seconds, losses = train(args, device)
     row = {"program": "torch", "version": torch.__version__, "workload": args.workload, "batch": args.batch,
            "micro": args.micro or args.batch, "device": args.device, "precision": args.precision, "tf32": args.tf32,
@@ -306,7 +315,11 @@ def main():
         row["threads"] = args.threads
     if device.type == "cuda":
         row["peak_device_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
-    print(json.dumps(row), flush=True)
+    if torch.distributed.is_initialized():
+        row["processes"] = torch.distributed.get_world_size()
+        torch.distributed.destroy_process_group()
+    if rank == 0:
+        print(json.dumps(row), flush=True)
 
 
 main()

@@ -5,7 +5,9 @@
 //! suggests. A rank claims from the front of its own range, so it knows what to load in advance.
 //! When its range is empty, it claims from the back of the range that would be finished last. A
 //! rank whose memory is short claims less or nothing, and the others process its samples. Towards
-//! the end of a step claims become smaller, so that no rank waits long for another one.
+//! the end of a step claims become smaller, so that no rank waits long for another one. Only a rank
+//! whose speed is steady claims its whole range at once, because a device takes more time for
+//! several small micro-batches than for a large one.
 
 use crate::error::Result;
 use crate::group::{Claim, ClaimRequest, Ended, Share, disagreement};
@@ -18,6 +20,17 @@ const NEW_SPEED: f64 = 0.3;
 const CLAIM_SHARE: f64 = 0.5;
 /// Claims become at most this much smaller than the rank asks for.
 const SMALLEST_CLAIM: u32 = 8;
+/// The speed of a rank is steady if it differs from the speed of earlier steps by at most this
+/// fraction on average.
+const STEADY: f64 = 0.02;
+/// A rank claims its whole range for this many steps before its speed is judged: the first steps
+/// are slower.
+const TRIAL_STEPS: u32 = 5;
+/// After this many steps with smaller claims, it tries again whether its speed is steady.
+const STEPS_BETWEEN_TRIALS: u32 = 512;
+/// The ranges of the last step are kept if other ones would shorten the step by at most this
+/// fraction: their sizes then do not follow every small change of the speeds.
+const KEPT_RANGES: f64 = 0.05;
 
 /// Distributes the samples of one step after the other.
 #[derive(Debug)]
@@ -47,6 +60,14 @@ struct RankState {
     work: Option<Work>,
     /// Samples per second in the last steps; 0 if unknown.
     speed: f64,
+    /// By which fraction the speed of a step differs from that of earlier steps, on average.
+    deviation: f64,
+    /// In this many steps it has claimed its whole range at once.
+    whole_steps: u32,
+    /// In this many later steps it will claim less at once, because its speed is not steady.
+    cautious_steps: u32,
+    /// Samples of its range when the step began.
+    share: u32,
     /// Samples confirmed in this step, and the seconds that they took.
     done: f64,
     busy_s: f64,
@@ -77,12 +98,7 @@ impl RankState {
     fn end_step(&mut self) {
         self.was_active = self.busy_s > 0.0;
         if self.was_active {
-            let newest = self.done / self.busy_s;
-            self.speed = if self.speed > 0.0 {
-                self.speed + NEW_SPEED * (newest - self.speed)
-            } else {
-                newest
-            };
+            self.learn(self.done / self.busy_s);
         } else {
             // It rests, and will probably process little of the next step.
             self.speed *= 1.0 - NEW_SPEED;
@@ -90,6 +106,35 @@ impl RankState {
         (self.done, self.busy_s) = (0.0, 0.0);
         self.has_claimed = false;
         self.work = None;
+    }
+
+    /// Learns the speed of a step, and whether speeds are steady.
+    fn learn(&mut self, newest: f64) {
+        let deviation = (newest / self.speed - 1.0).abs();
+        if self.claims_whole_range() {
+            self.whole_steps += 1;
+            match self.whole_steps {
+                // Speeds with smaller claims and that of the first step say nothing.
+                1 | 2 => (self.speed, self.deviation) = (newest, 0.0),
+                3 => self.deviation = deviation,
+                _ => self.deviation += NEW_SPEED * (deviation - self.deviation),
+            }
+            if self.whole_steps >= TRIAL_STEPS && self.deviation > STEADY {
+                (self.whole_steps, self.cautious_steps) = (0, STEPS_BETWEEN_TRIALS);
+            }
+        } else {
+            self.cautious_steps -= 1;
+        }
+        self.speed = if self.speed > 0.0 {
+            self.speed + NEW_SPEED * (newest - self.speed)
+        } else {
+            newest
+        };
+    }
+
+    /// Whether the time that it takes for its whole range can be predicted, or is tried.
+    fn claims_whole_range(&self) -> bool {
+        self.cautious_steps == 0
     }
 
     /// Seconds until its own range would be finished; infinite if it does not work at all.
@@ -217,9 +262,10 @@ impl Coordinator {
         self.returned.clear();
         self.ledger.clear();
         let mut first = 0;
-        let shares = shares(samples, &self.speeds());
+        let shares = self.kept_shares(samples);
+        let shares = shares.unwrap_or_else(|| shares_by_speed(samples, &self.speeds()));
         for (rank, share) in self.ranks.iter_mut().zip(shares) {
-            rank.open = first..first + share;
+            (rank.open, rank.share) = (first..first + share, share);
             first += share;
         }
         self.assigned = match self.recorded.pop_front() {
@@ -227,6 +273,24 @@ impl Coordinator {
             None => None,
         };
         Ok(())
+    }
+
+    /// The ranges of the last step, unless others would shorten the step.
+    fn kept_shares(&self, samples: u32) -> Option<Vec<u32>> {
+        let kept: Vec<u32> = self.ranks.iter().map(|rank| rank.share).collect();
+        let speeds = self.speeds();
+        let is_known = |rank: &RankState| rank.speed > 0.0 && rank.claims_whole_range();
+        if !self.ranks.iter().all(is_known) || kept.iter().sum::<u32>() != samples {
+            return None;
+        }
+        let seconds = |shares: &[u32]| {
+            let each = shares.iter().zip(&speeds);
+            each.fold(0.0f64, |longest, (share, speed)| {
+                longest.max(f64::from(*share) / speed)
+            })
+        };
+        let best = seconds(&shares_by_speed(samples, &speeds));
+        (seconds(&kept) * (1.0 - KEPT_RANGES) <= best).then_some(kept)
     }
 
     /// What each rank claims in a step that repeats a recorded one.
@@ -345,9 +409,16 @@ impl Coordinator {
             }
             return Some(taken);
         }
+        let claims_whole_range = self.ranks[rank].claims_whole_range();
         let own = &mut self.ranks[rank].open;
         if len(own) > 0 {
-            let taken = own.start..own.start + most.min(len(own));
+            let most = if claims_whole_range {
+                // In the fewest micro-batches, which are about equal.
+                len(own).div_ceil(len(own).div_ceil(at_most))
+            } else {
+                most.min(len(own))
+            };
+            let taken = own.start..own.start + most;
             own.start = taken.end;
             return Some(taken);
         }
@@ -395,7 +466,7 @@ impl Coordinator {
 
 /// Cuts `samples` into shares in proportion to `speeds`. Ranks of unknown speed get the share of an
 /// average one. The shares differ from the exact ones by less than 1.
-fn shares(samples: u32, speeds: &[f64]) -> Vec<u32> {
+fn shares_by_speed(samples: u32, speeds: &[f64]) -> Vec<u32> {
     let known: Vec<f64> = speeds.iter().copied().filter(|s| *s > 0.0).collect();
     let average = if known.is_empty() {
         1.0

@@ -26,10 +26,15 @@ const LONGEST_NAP: Duration = Duration::from_millis(2);
 const LONGEST_COORDINATOR_NAP: Duration = Duration::from_millis(4);
 /// Longest pause of a rank that only has to answer pings, or that nothing has reached for long.
 const LONGEST_IDLE_NAP: Duration = Duration::from_millis(10);
+/// After it began to wait, or after a message, a rank that waits looks for this long without a
+/// pause: most answers come within this time, and a step on a GPU takes only a few milliseconds.
+const LOOKS: Duration = Duration::from_micros(200);
 /// The fraction of the time without events that the next pause lasts: at first, and if nothing has
 /// happened for long.
 const NAP_DIVISOR: u32 = 16;
 const IDLE_NAP_DIVISOR: u32 = 100;
+/// The same for the coordinator: after one message, others often follow soon.
+const COORDINATOR_NAP_DIVISOR: u32 = 10;
 /// The fraction of the usual time between two claims that a pause of the coordinator lasts. A claim
 /// waits for half a pause on average.
 const CLAIM_NAP_DIVISOR: u32 = 24;
@@ -123,6 +128,8 @@ pub(crate) struct Messenger {
     commands: Receiver<Command>,
     replies: Sender<Result<Reply>>,
     waiting: Option<WaitingFor>,
+    /// At rank 0: the step of its newest claim.
+    round: u64,
     /// Used by rank 0.
     coordinator: Coordinator,
     /// At rank 0: what ranks have passed to the running gather.
@@ -145,6 +152,7 @@ pub(crate) struct Messenger {
     /// At rank 0: which ranks are ready to continue.
     rejoining: Vec<bool>,
     started_at: Instant,
+    /// When the training thread asked for something, or another rank sent something.
     active_at: Instant,
     /// When another rank sent its newest message, and the usual time between two.
     asked_at: Instant,
@@ -173,6 +181,7 @@ impl Messenger {
             commands,
             replies,
             waiting: None,
+            round: 0,
             coordinator: Coordinator::new(size),
             gathered: vec![None; size],
             rounded_sum: None,
@@ -238,14 +247,18 @@ impl Messenger {
         if self.waiting == Some(WaitingFor::Sum) {
             return SUM_NAP;
         }
-        let grown = self.active_at.elapsed() / NAP_DIVISOR;
+        let quiet = self.active_at.elapsed();
         let nap = if self.waiting.is_some() || self.transport.is_busy() {
-            grown.clamp(SHORTEST_NAP, LONGEST_NAP)
+            if quiet < LOOKS {
+                return Duration::ZERO;
+            }
+            (quiet / NAP_DIVISOR).clamp(SHORTEST_NAP, LONGEST_NAP)
         } else if self.is_coordinator() {
-            let nap = self.gap.max(self.asked_at.elapsed()) / CLAIM_NAP_DIVISOR;
+            let usual = self.gap.max(self.asked_at.elapsed()) / CLAIM_NAP_DIVISOR;
+            let nap = usual.min(quiet / COORDINATOR_NAP_DIVISOR);
             nap.clamp(SHORTEST_NAP, LONGEST_COORDINATOR_NAP)
         } else {
-            grown.clamp(SHORTEST_NAP, LONGEST_IDLE_NAP)
+            (quiet / NAP_DIVISOR).clamp(SHORTEST_NAP, LONGEST_IDLE_NAP)
         };
         let silence = self.active_at.max(self.asked_at).elapsed();
         nap.max(LONGEST_IDLE_NAP.min(silence / IDLE_NAP_DIVISOR))
@@ -282,8 +295,15 @@ impl Messenger {
 
     /// Starts what the training thread asks for.
     fn serve(&mut self, command: Command) -> Result<()> {
-        // Rank 0 answers its own claims at once: nothing follows from them.
-        if !(self.is_coordinator() && matches!(command, Command::Claim { .. })) {
+        // Rank 0 answers its own claims at once: nothing follows from them, except that the others
+        // claim too when a step begins.
+        let follows = match &command {
+            Command::Claim { round, .. } if self.is_coordinator() => {
+                *round != std::mem::replace(&mut self.round, *round)
+            }
+            _ => true,
+        };
+        if follows {
             self.active_at = Instant::now();
         }
         match command {

@@ -5,7 +5,7 @@
 use crate::error::naming;
 use crate::kv_cache::{BlockCache, KvCache, cached_values, tokens_that_fit};
 use crate::layers::LinearMap;
-use crate::lora::Adapter;
+use crate::lora::{Adapter, BaseWeight};
 use crate::parameter_builder::ParameterBuilder;
 use crate::rope::Rope;
 use crate::text_backbone::embedded;
@@ -427,6 +427,38 @@ pub(crate) struct Decoder {
     norm: RmsNorm,
     /// `None` if the embeddings are the output weights.
     output: Option<ParameterId>,
+    /// Checkpointed blocks per saved input.
+    segment: usize,
+}
+
+/// Consecutive checkpointed blocks, of which only the input of the first is saved.
+struct Segment {
+    /// Each with its rotation.
+    blocks: Vec<(DecoderBlock, Option<Rotation>)>,
+    starts: Option<Arc<[usize]>>,
+    /// Per sample.
+    tokens: usize,
+}
+
+impl Segment {
+    /// Runs all blocks. Each saves its input on a recording tape.
+    fn forward(&self, tape: &Tape, x: &Value) -> Result<Value> {
+        let mut x = x.clone();
+        for (block, rotation) in &self.blocks {
+            let (block, rotation) = (block.clone(), rotation.clone());
+            let (starts, tokens) = (self.starts.clone(), self.tokens);
+            x = tape.checkpoint_samples(&x, move |tape, x, samples| {
+                let span = samples.start * tokens..samples.end * tokens;
+                let starts = starts.as_ref().map(|starts| &starts[span]);
+                let attention = block.attention;
+                let x = block.attended(tape, x, rotation.as_ref(), |qkv| {
+                    tape.grouped_attention(qkv, attention, starts)
+                })?;
+                block.feed_forward_in_parts(tape, x)
+            })?;
+        }
+        Ok(x)
+    }
 }
 
 impl Decoder {
@@ -451,12 +483,19 @@ impl Decoder {
                 Some(b.normal("output.weight", &table, DEVIATION)?)
             },
             shape: Arc::new(shape.clone()),
+            segment: 1,
         })
     }
 
     /// Number of blocks.
     pub fn depth(&self) -> usize {
         self.blocks.len()
+    }
+
+    /// Saves the input of only every `blocks`-th checkpointed block. The blocks after it run one
+    /// more time in the backward pass.
+    pub fn set_segment(&mut self, blocks: usize) {
+        self.segment = blocks.max(1);
     }
 
     /// Keys and values that the blocks cache for `tokens` tokens.
@@ -468,8 +507,8 @@ impl Decoder {
     }
 
     /// The output weights [vocabulary, width].
-    pub fn output(&self, tape: &Tape) -> Value {
-        tape.parameter(self.output.unwrap_or(self.embedding))
+    pub fn output<'a>(&self, tape: &Tape<'a>) -> BaseWeight<'a> {
+        BaseWeight::from_parameter(tape, self.output.unwrap_or(self.embedding))
     }
 
     /// The bound of the scores of the next token.
@@ -479,7 +518,7 @@ impl Decoder {
 
     /// Maps `ids`, `samples` sequences of equal length one after the other, to [samples, tokens,
     /// width]. A token sees no token before its document, whose first position `starts` has for
-    /// each token. The first `checkpointed` blocks save only their input.
+    /// each token. Of the first `checkpointed` blocks, only the input of each segment is saved.
     pub fn forward(
         &self,
         tape: &Tape,
@@ -497,26 +536,31 @@ impl Decoder {
         }
         let mut x = self.embed(tape, ids, [samples, tokens])?;
         let rotations = self.rotations(&x, 0..tokens)?;
-        for (i, block) in self.blocks.iter().enumerate() {
-            let rotation = self.shape.layers[i].rope.map(|rope| &rotations[rope]);
-            // A frozen block before the first trained one saves nothing anyway.
-            let has_gradient = x.needs_gradient() || tape.trains_under(&format!("blocks.{i}."));
-            x = if i < checkpointed && has_gradient {
-                let (block, starts) = (block.clone(), starts.clone());
-                let rotation = rotation.cloned();
-                tape.checkpoint_samples(&x, move |tape, x, samples| {
-                    let span = samples.start * tokens..samples.end * tokens;
-                    let starts = starts.as_ref().map(|starts| &starts[span]);
-                    let attention = block.attention;
-                    let x = block.attended(tape, x, rotation.as_ref(), |qkv| {
-                        tape.grouped_attention(qkv, attention, starts)
+        let rotation = |i: usize| self.shape.layers[i].rope.map(|rope| &rotations[rope]);
+        for span in self.spans(checkpointed) {
+            // Frozen blocks before the first trained one save nothing anyway.
+            let trains = |i: usize| tape.trains_under(&format!("blocks.{i}."));
+            let has_gradient = x.needs_gradient() || span.clone().any(trains);
+            if span.end > checkpointed || !has_gradient {
+                for i in span {
+                    let block = &self.blocks[i];
+                    x = block.forward(tape, &x, rotation(i), |qkv| {
+                        tape.grouped_attention(qkv, block.attention, starts.as_deref())
                     })?;
-                    block.feed_forward_in_parts(tape, x)
-                })?
+                }
+                continue;
+            }
+            let single = span.len() == 1;
+            let blocks = span.map(|i| (self.blocks[i].clone(), rotation(i).cloned()));
+            let segment = Segment {
+                blocks: blocks.collect(),
+                starts: starts.clone(),
+                tokens,
+            };
+            x = if single {
+                segment.forward(tape, &x)?
             } else {
-                block.forward(tape, &x, rotation, |qkv| {
-                    tape.grouped_attention(qkv, block.attention, starts.as_deref())
-                })?
+                tape.checkpoint(&x, move |tape, x| segment.forward(tape, x))?
             };
         }
         self.norm.forward(tape, &x)
@@ -542,10 +586,17 @@ impl Decoder {
         self.norm.forward(tape, &x)
     }
 
+    /// The blocks in order: the checkpointed ones by segment, then each of the others.
+    fn spans(&self, checkpointed: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (depth, segment) = (self.blocks.len(), self.segment);
+        let checkpointed = checkpointed.min(depth);
+        let segments = (0..checkpointed).step_by(segment);
+        let segments = segments.map(move |first| first..(first + segment).min(checkpointed));
+        segments.chain((checkpointed..depth).map(|i| i..i + 1))
+    }
+
     fn embed(&self, tape: &Tape, ids: &[u32], sizes: [usize; 2]) -> Result<Value> {
-        // A quantized table has output weights beside it. Norms stay in f32 in half precision.
-        let like = self.output.unwrap_or(self.norm.weight);
-        let x = embedded(tape, self.embedding, like, ids, sizes)?;
+        let x = embedded(tape, self.embedding, self.norm.weight, ids, sizes)?;
         if self.shape.embedding_scale == 1.0 {
             return Ok(x);
         }

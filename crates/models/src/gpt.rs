@@ -3,6 +3,7 @@
 
 use crate::decoder::{Decoder, DecoderShape};
 use crate::kv_cache::KvCache;
+use crate::lora::BaseWeight;
 use crate::parameter_builder::ParameterBuilder;
 use crate::text_backbone::{Backbone, SequenceShape};
 use crate::transformer::BlockShape;
@@ -64,6 +65,14 @@ impl Gpt {
     pub fn scores(&self, tape: &Tape, ids: &[u32], samples: usize) -> Result<Value> {
         let x = self.forward(tape, ids, samples, None, 0)?;
         self.scored(tape, &x)
+    }
+
+    /// Saves the input of only every `blocks`-th checkpointed block, if the network has rotary
+    /// positions.
+    pub(crate) fn set_segment(&mut self, blocks: usize) {
+        if let Body::Rotary(decoder) = &mut self.0 {
+            decoder.set_segment(blocks);
+        }
     }
 
     /// Number of blocks.
@@ -160,7 +169,7 @@ impl Gpt {
             self.token_states(tape, batch, checkpointed)?,
             self.output(tape),
         );
-        tape.linear_cross_entropy_capped(&rows, &output, batch.targets, self.score_cap())
+        tape.linear_cross_entropy_capped(&rows, output.of_loss(), batch.targets, self.score_cap())
     }
 
     /// The cross-entropy of each token, [samples times tokens], for losses that weigh tokens
@@ -178,7 +187,7 @@ impl Gpt {
             self.token_states(tape, batch, checkpointed)?,
             self.output(tape),
         );
-        tape.linear_cross_entropy_rows(&rows, &output, batch.targets, self.score_cap())
+        tape.linear_cross_entropy_rows(&rows, output.of_loss(), batch.targets, self.score_cap())
     }
 
     /// The last hidden state of each token, [samples times tokens, width].
@@ -207,9 +216,9 @@ impl Gpt {
     }
 
     /// The output weights [vocabulary, width].
-    fn output(&self, tape: &Tape) -> Value {
+    fn output<'a>(&self, tape: &Tape<'a>) -> BaseWeight<'a> {
         match &self.0 {
-            Body::LearnedPositions(backbone) => backbone.embedding(tape),
+            Body::LearnedPositions(backbone) => BaseWeight::Full(backbone.embedding(tape)),
             Body::Rotary(decoder) => decoder.output(tape),
         }
     }
@@ -223,7 +232,7 @@ impl Gpt {
 
     /// Scores of the next token after each hidden state.
     fn scored(&self, tape: &Tape, x: &Value) -> Result<Value> {
-        let scores = tape.linear(x, &self.output(tape), None)?;
+        let scores = self.output(tape).map(tape, x, None)?;
         match self.score_cap() {
             None => Ok(scores),
             Some(cap) => tape.scale(&tape.tanh(&tape.scale(&scores, 1.0 / cap)?)?, cap),

@@ -19,7 +19,10 @@ use std::path::Path;
 use std::sync::Arc;
 use tape::device::to_host;
 use tape::inplace::to_f64;
-use tape::{Bits, Cancel, Kernels, LowRankTerm, ParameterId, Parameters, Quantized, Tape, Value};
+use tape::{
+    Bits, Cancel, Kernels, LowRankTerm, OutputWeights, ParameterId, Parameters, Quantized, Tape,
+    Value,
+};
 
 /// Suffixes of the trained tensors, after the name of the map. Only weight-decomposed adapters have
 /// the third one.
@@ -154,6 +157,14 @@ impl<'a> BaseWeight<'a> {
         }
     }
 
+    /// This weight as output weights of a loss.
+    pub fn of_loss(&self) -> OutputWeights<'_> {
+        match self {
+            BaseWeight::Full(weight) => weight.into(),
+            BaseWeight::Quantized(weight) => OutputWeights::Quantized(weight),
+        }
+    }
+
     fn dims(&self) -> tape::Result<[usize; 2]> {
         match self {
             BaseWeight::Full(weight) => {
@@ -165,7 +176,7 @@ impl<'a> BaseWeight<'a> {
     }
 
     /// `x Wᵀ + b`.
-    fn map(&self, tape: &Tape, x: &Value, bias: Option<&Value>) -> tape::Result<Value> {
+    pub fn map(&self, tape: &Tape, x: &Value, bias: Option<&Value>) -> tape::Result<Value> {
         match self {
             BaseWeight::Full(weight) => tape.linear(x, weight, bias),
             BaseWeight::Quantized(weight) => {

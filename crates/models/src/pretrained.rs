@@ -29,11 +29,13 @@ pub struct Pretrained {
     path: PathBuf,
     folder: HubFolder,
     tuning: FineTuning,
+    /// Checkpointed blocks per saved input.
+    segment: usize,
 }
 
 impl PartialEq for Pretrained {
     fn eq(&self, other: &Self) -> bool {
-        self.path == other.path && self.tuning == other.tuning
+        self.path == other.path && self.tuning == other.tuning && self.segment == other.segment
     }
 }
 
@@ -58,6 +60,8 @@ pub struct FineTuningSettings {
     pub adapter_targets: Option<String>,
     /// Bits per value of frozen matrices.
     pub quantize: Option<Bits>,
+    /// Checkpointed blocks per saved input; 1 if absent.
+    pub checkpoint_segment: Option<u32>,
 }
 
 /// How a network is built from pretrained weights, in addition to its fine-tuning.
@@ -110,6 +114,7 @@ impl Pretrained {
             path: path.clone(),
             folder,
             tuning,
+            segment: settings.checkpoint_segment.unwrap_or(1) as usize,
         };
         pretrained.check_tuning()?;
         Ok(Some(pretrained))
@@ -126,7 +131,12 @@ impl Pretrained {
             bits,
             ..FineTuning::default()
         };
-        Pretrained::with_tuning(path, tuning)
+        Ok(Pretrained {
+            path: path.to_owned(),
+            folder: HubFolder::open(path)?,
+            tuning,
+            segment: 1,
+        })
     }
 
     /// The tokens that end a text according to its `config.json`.
@@ -146,6 +156,14 @@ impl Pretrained {
         if !network.has_new_head() && is_head_only {
             let allowed = "a language model gets no new head to train; set train_only to all or last:N, or use --adapter RANK";
             return Err(ModelError::setting("train_only", "head", allowed));
+        }
+        if self.segment > 1 && !self.separates_documents() {
+            let allowed = "only a language model with rotary positions can save the input of every N-th block; remove this setting";
+            return Err(ModelError::setting(
+                "checkpoint_segment",
+                self.segment,
+                allowed,
+            ));
         }
         if network.has_linear_blocks() {
             return Ok(());
@@ -256,7 +274,7 @@ impl Pretrained {
         let mut load = self.load_options(options);
         load.tuning.half = half;
         let loaded = self.folder.network(side, &load)?;
-        Ok((loaded.network, loaded.parameters))
+        Ok((self.in_segments(loaded.network), loaded.parameters))
     }
 
     /// Like [`Pretrained::build_with_half`] with zeros for parameters, in almost no time and
@@ -270,7 +288,16 @@ impl Pretrained {
         let mut load = self.load_options(options);
         load.tuning.half = half;
         let loaded = self.folder.with_zeros(side, &load)?;
-        Ok((loaded.network, loaded.parameters))
+        Ok((self.in_segments(loaded.network), loaded.parameters))
+    }
+
+    /// The network with its checkpointed blocks in segments. Other networks have no segments
+    /// ([`Pretrained::open`]).
+    fn in_segments(&self, mut network: Network) -> Network {
+        if let Network::Gpt(gpt) = &mut network {
+            gpt.set_segment(self.segment);
+        }
+        network
     }
 
     fn load_options<'a>(&self, options: &BuildOptions<'a>) -> LoadOptions<'a> {
@@ -305,11 +332,12 @@ impl Pretrained {
         }
     }
 
-    fn with_tuning(path: &Path, tuning: FineTuning) -> Result<Self> {
+    /// The same weights and settings from a copy of the folder.
+    fn from_copy(&self, path: &Path) -> Result<Self> {
         Ok(Pretrained {
             path: path.to_owned(),
             folder: HubFolder::open(path)?,
-            tuning,
+            ..*self
         })
     }
 }
@@ -321,6 +349,10 @@ impl FineTuningSettings {
             ("train_only", self.train_only.clone()),
             ("adapter_rank", self.adapter_rank.map(|n| n.to_string())),
             ("quantize", self.quantize.map(|n| n.to_string())),
+            (
+                "checkpoint_segment",
+                self.checkpoint_segment.map(|n| n.to_string()),
+            ),
         ];
         for (key, value) in needing_folder.into_iter().chain(self.needing_adapters()) {
             if let Some(value) = value {

@@ -42,7 +42,7 @@ pub(crate) struct Backbone {
 const EPSILON: f64 = 1e-5;
 
 /// The rows `ids` of an embedding table, quantized or not, in the shape `sizes` [samples, tokens]
-/// and in the element type of the parameter `like`.
+/// and in the half type of the tape, or else in the element type of the parameter `like`.
 pub(crate) fn embedded(
     tape: &Tape,
     table: ParameterId,
@@ -53,7 +53,8 @@ pub(crate) fn embedded(
     match tape.quantized(table) {
         Some(weight) => {
             let rows = tape.quantized_embedding(weight, ids, &sizes)?;
-            tape.cast(&rows, tape.parameter(like).tensor().dtype())
+            let of_like = || tape.parameter(like).tensor().dtype();
+            tape.cast(&rows, tape.half().unwrap_or_else(of_like))
         }
         None => tape.embedding(&tape.parameter(table), ids, &sizes),
     }

@@ -321,6 +321,10 @@ settings! {
     /// Number of blocks to checkpoint (their activations are recomputed in the backward pass), or
     /// all
     checkpoint_blocks: CheckpointBlocks = { Allowed::Blocks, Memory, flag: "checkpoint-blocks" "N|all", default: "0; more under memory pressure" };
+    /// Save the input of only every N-th checkpointed block of a pretrained language model with
+    /// rotary positions, and compute the inputs of the others again: long samples need less memory,
+    /// and a step takes longer
+    checkpoint_segment: u32 = { Allowed::Integer(1, 64), Memory, flag: "checkpoint-segment" "N", default: "1" };
     /// Number of threads for the CPU kernels
     threads: u32 = { Allowed::Integer(1, 1024), Compute, flag: "threads" "THREADS", default: "the number of fast cores" };
     /// Number of threads that decode images in advance; with 0, the training thread decodes the

@@ -92,8 +92,8 @@ pub use kink_log::{KinkDivergence, KinkLog, KinkUse};
 pub use ops::{
     Activation, Affine, AttentionShape, Choice, ClassRule, ClassTargets, Conv2dShape, Gate,
     GeluLinear, GroupedAttention, IGNORED, JoinedHeads, KeepRule, Loss, LowRankTerm, NoiseKey,
-    PoolDivisor, PoolShape, Positions, Quota, RegressionTargets, RmsNormShape, Rotation,
-    faster_convolutions, keep_probabilities,
+    OutputWeights, PoolDivisor, PoolShape, Positions, Quota, RegressionTargets, RmsNormShape,
+    Rotation, faster_convolutions, keep_probabilities,
 };
 pub use parameters::{Frozen, Parameter, ParameterId, Parameters};
 pub use quantized::{Bits, Quantized};

@@ -62,7 +62,7 @@ pub use gated::Gate;
 pub use gelu_linear::GeluLinear;
 pub use group_norm::Affine;
 pub use gumbel_softmax::Choice;
-pub use linear_cross_entropy::IGNORED;
+pub use linear_cross_entropy::{IGNORED, OutputWeights};
 pub use low_rank::LowRankTerm;
 pub use max_pool::PoolShape;
 pub use noise_key::{NoiseKey, Positions};

@@ -35,6 +35,8 @@ pub struct Parameters {
     places: Vec<Place>,
     /// What was computed from the values, by the parameter that it is used with.
     derived: BTreeMap<ParameterId, Tensor>,
+    /// The half type that operations compute in; `None` for the type of the trained parameters.
+    half: Option<DType>,
 }
 
 /// The list that a parameter is in, and its index there.
@@ -215,11 +217,22 @@ impl Parameters {
         }
     }
 
+    /// Sets the half type that operations compute in; `None` for the type of the trained
+    /// parameters. Quantized matrices do not tell it.
+    pub fn set_half(&mut self, half: Option<DType>) {
+        self.half = half;
+    }
+
     /// Keeps a constant that was computed from the current values, for use with a parameter.
     /// Methods that replace values remove all of these constants. An optimizer that overwrites
     /// values does not: they have to be computed again after its step.
     pub fn set_derived(&mut self, id: ParameterId, tensor: Tensor) {
         self.derived.insert(id, tensor);
+    }
+
+    /// The half type that operations compute in, if there is one.
+    pub fn half(&self) -> Option<DType> {
+        self.half
     }
 
     /// The constant that was computed for a parameter, if there is one.
@@ -326,6 +339,7 @@ impl Parameters {
             frozen: frozen.collect::<Result<_>>()?,
             places: self.places.clone(),
             derived: BTreeMap::new(),
+            half: Some(dtype),
         })
     }
 

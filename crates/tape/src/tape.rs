@@ -292,6 +292,11 @@ impl<'a> Tape<'a> {
         }
     }
 
+    /// The half type that operations compute in, if there is one ([`Parameters::set_half`]).
+    pub fn half(&self) -> Option<DType> {
+        self.parameters.half()
+    }
+
     /// The constant that [`Parameters::set_derived`] keeps for a parameter.
     pub fn derived(&self, id: ParameterId) -> Option<&'a Tensor> {
         self.parameters.derived(id)

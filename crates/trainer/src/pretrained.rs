@@ -63,6 +63,7 @@ fn settings(config: &RunConfig) -> FineTuningSettings {
         adapter_dropout: config.adapter_dropout,
         adapter_targets: config.adapter_targets.clone(),
         quantize: config.quantize.map(bits_of),
+        checkpoint_segment: config.checkpoint_segment,
     }
 }
 

@@ -16,17 +16,88 @@ fn request(at_most: u32, ended: Option<Ended>) -> ClaimRequest {
 
 #[test]
 fn shares_follow_the_speeds_and_lose_nothing() {
-    assert_eq!(shares(70, &[60.0, 10.0]), [60, 10]);
-    assert_eq!(shares(10, &[0.0, 0.0, 0.0]), [3, 4, 3]);
-    assert_eq!(shares(9, &[10.0, 0.0, 20.0]), [2, 3, 4]);
-    assert_eq!(shares(0, &[1.0, 2.0]), [0, 0]);
-    assert_eq!(shares(2, &[1.0; 5]).iter().sum::<u32>(), 2);
+    assert_eq!(shares_by_speed(70, &[60.0, 10.0]), [60, 10]);
+    assert_eq!(shares_by_speed(10, &[0.0, 0.0, 0.0]), [3, 4, 3]);
+    assert_eq!(shares_by_speed(9, &[10.0, 0.0, 20.0]), [2, 3, 4]);
+    assert_eq!(shares_by_speed(0, &[1.0, 2.0]), [0, 0]);
+    assert_eq!(shares_by_speed(2, &[1.0; 5]).iter().sum::<u32>(), 2);
     let mut random = Random::new(1);
     for _ in 0..1000 {
         let count = 1 + random.below(40) as usize;
         let speeds: Vec<f64> = (0..count).map(|_| random.unit() * 1e6).collect();
         let samples = random.below(5000) as u32;
-        assert_eq!(shares(samples, &speeds).iter().sum::<u32>(), samples);
+        assert_eq!(
+            shares_by_speed(samples, &speeds).iter().sum::<u32>(),
+            samples
+        );
+    }
+}
+
+/// Lets two ranks make a step in turns. A sample takes `sample_s` seconds at each rank, and a
+/// micro-batch a tenth of a second more. Returns the sizes of the micro-batches of each rank.
+fn step_in_turns(
+    coordinator: &mut Coordinator,
+    round: u64,
+    at_most: u32,
+    sample_s: [f64; 2],
+) -> [Vec<u32>; 2] {
+    let mut sizes = [vec![], vec![]];
+    let mut free_at = [0.0, 1e-4];
+    let mut ended = [None, None];
+    loop {
+        let rank = usize::from(free_at[1] < free_at[0]);
+        let now_s = 1000.0 * round as f64 + free_at[rank];
+        let asked = request(at_most, ended[rank].take());
+        match coordinator.claim(rank, round, 16, asked, now_s).unwrap() {
+            Claim::Samples { samples, .. } => {
+                sizes[rank].push(len(&samples));
+                free_at[rank] += 0.1 + sample_s[rank] * f64::from(len(&samples));
+                ended[rank] = Some(Ended::Confirmed);
+            }
+            Claim::Wait => free_at[rank] += 0.01,
+            Claim::Complete if rank == 0 => return sizes,
+            Claim::Complete => free_at[rank] = f64::INFINITY,
+            Claim::Stop => panic!("no rank stops"),
+        }
+    }
+}
+
+#[test]
+fn ranks_of_steady_speed_process_their_ranges_in_one_micro_batch() {
+    let mut coordinator = Coordinator::new(2);
+    for round in 1..=20 {
+        // The first step is slower, and one rank is a little faster than the other.
+        let slow = if round == 1 { 3.0 } else { 1.0 };
+        let sizes = step_in_turns(&mut coordinator, round, 8, [slow * 0.010, slow * 0.0104]);
+        assert_eq!(sizes, [[8], [8]], "step {round}");
+    }
+    // Micro-batches that do not hold the range are about equal.
+    let sizes = step_in_turns(&mut coordinator, 21, 7, [0.010, 0.0104]);
+    assert_eq!(sizes, [[4, 4], [4, 4]]);
+}
+
+#[test]
+fn ranks_of_changing_speed_claim_less_at_once() {
+    let mut coordinator = Coordinator::new(2);
+    let mut random = Random::new(3);
+    let mut sample_s = || 0.04 + 0.02 * random.unit();
+    for round in 1..=40 {
+        let sizes = step_in_turns(&mut coordinator, round, 16, [sample_s(), sample_s()]);
+        let is_whole = sizes.iter().all(|sizes| sizes.len() == 1);
+        assert_eq!(
+            is_whole,
+            round <= u64::from(TRIAL_STEPS),
+            "step {round}: {sizes:?}"
+        );
+    }
+    // The speeds become steady, which is noticed at the next trial.
+    let trial = u64::from(TRIAL_STEPS + STEPS_BETWEEN_TRIALS);
+    for round in 41..=trial {
+        step_in_turns(&mut coordinator, round, 16, [0.05, 0.05]);
+    }
+    for round in trial + 1..trial + 20 {
+        let sizes = step_in_turns(&mut coordinator, round, 16, [0.05, 0.05]);
+        assert_eq!(sizes, [[8], [8]], "step {round}");
     }
 }
 

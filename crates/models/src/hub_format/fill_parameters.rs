@@ -71,6 +71,7 @@ impl WeightFiller<'_> {
     /// Fills trained and frozen parameters. One parameter at a time is in f32, on the CPU; the
     /// device only gets values as it keeps them.
     pub fn fill(&self, parameters: &mut Parameters) -> Result<()> {
+        parameters.set_half(self.tuning.half);
         for (id, sources) in self.check(parameters)? {
             let like = parameters.whole(id)?;
             let values = self.values(&sources, &like)?;

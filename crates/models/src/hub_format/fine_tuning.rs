@@ -85,7 +85,8 @@ impl FineTuning {
     }
 
     /// Bits per value of a parameter with `dims` axes, if it is quantized: frozen matrices of
-    /// blocks and embedding tables are.
+    /// blocks and embedding tables are. Output weights have 8 bits, because every score of the next
+    /// token depends on them.
     pub(super) fn bits_of(
         &self,
         parameters: &Parameters,
@@ -93,11 +94,13 @@ impl FineTuning {
         dims: usize,
         layout: BlockLayout,
     ) -> Option<Bits> {
-        let name = parameters.name(id);
-        let is_map = name.starts_with("blocks.")
-            || (layout.has_embedding_table && name == "embedding.weight");
-        self.bits
-            .filter(|_| is_map && dims == 2 && !parameters.trains(id))
+        let asked = self.bits.filter(|_| dims == 2 && !parameters.trains(id))?;
+        match parameters.name(id) {
+            "output.weight" => Some(Bits::Eight),
+            "embedding.weight" if layout.has_embedding_table => Some(asked),
+            name if name.starts_with("blocks.") => Some(asked),
+            _ => None,
+        }
     }
 
     /// The element type of a parameter with `dims` axes, which is `dtype` if it is trained.
@@ -114,6 +117,7 @@ impl FineTuning {
 
     /// Stores parameters of zeros as they will be stored, to estimate memory.
     pub(super) fn store(&self, parameters: &mut Parameters, layout: BlockLayout) -> Result<()> {
+        parameters.set_half(self.half);
         for id in parameters.ids() {
             let whole = parameters.whole(id)?;
             let (dims, device) = (whole.dims(), whole.device());

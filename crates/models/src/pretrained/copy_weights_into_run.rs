@@ -63,7 +63,7 @@ impl Pretrained {
             let _ = disk::remove_dir_all(&draft);
             return Err(error);
         }
-        Pretrained::with_tuning(&copy, self.tuning)
+        self.from_copy(&copy)
     }
 
     /// Copies the files to a new folder, with their checksums.

@@ -8,6 +8,7 @@ mod exports;
 #[path = "../folders/mod.rs"]
 mod folders;
 
+mod checkpoint_segments;
 mod convnext;
 mod pretrained_language_models;
 mod export_core_ml;

@@ -14,7 +14,7 @@ pub use large::{large_cases, large_specs};
 pub use wide::wide_specs;
 
 use crate::error::Result;
-use crate::ops::{Activation, AttentionShape, Conv2dShape, IGNORED, PoolShape};
+use crate::ops::{Activation, AttentionShape, Conv2dShape, IGNORED, OutputWeights, PoolShape};
 use crate::quantized::{Bits, Quantized};
 use crate::rng::Rng;
 use crate::tape::{Tape, Value};
@@ -78,6 +78,16 @@ fn quantized(tape: &Tape, v: &[Value], bits: Bits) -> Result<Value> {
     let weight = values("frozen", 0, &[outputs, inputs])?.to_dtype(DType::F32)?;
     let weight = Quantized::from_weight(&weight.to_device(v[0].tensor().device())?, bits)?;
     tape.quantized_linear(&v[0], &weight, Some(&v[1]))
+}
+
+/// The loss of `x` [n, 70] with frozen, quantized output weights [9, 70].
+fn quantized_output(tape: &Tape, x: &Value) -> Result<Value> {
+    let weight = values("frozen", 0, &[9, 70])?.to_dtype(DType::F32)?;
+    let weight = weight.to_device(x.tensor().device())?;
+    let weight = Quantized::from_weight(&weight, Bits::Eight)?;
+    let targets = labels(x.dims()[0], 9);
+    let weight = OutputWeights::Quantized(&weight);
+    Ok(tape.linear_cross_entropy(x, weight, &targets)?.sum)
 }
 
 /// Rows of a frozen, quantized table, added to `x` [2, 3, 70].
@@ -299,6 +309,11 @@ pub fn case_specs(n: usize) -> Vec<CaseSpec> {
             "quantized_linear NF4",
             vec![vec![n, 3, 70], vec![5]],
             |t, v| quantized(t, v, Bits::Nf4),
+        ),
+        (
+            "linear_cross_entropy of 8 bits",
+            vec![vec![n, 70]],
+            |t, v| quantized_output(t, &v[0]),
         ),
         ("quantized_embedding", vec![vec![2, 3, 70]], |t, v| {
             quantized_rows(t, &v[0], Bits::Four)

@@ -6,10 +6,11 @@ use candle_core::cuda_backend::cudarc::driver::sys::{
     CUmemPool_attribute, CUmemoryPool, cuDeviceGetDefaultMemPool, cuMemPoolGetAttribute,
     cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
-use candle_core::cuda_backend::cudarc::driver::{CudaContext, CudaEvent, DevicePtr};
+use candle_core::cuda_backend::cudarc::driver::{CudaContext, CudaEvent, CudaStream, DevicePtr};
 use candle_core::cuda_backend::{CudaDevice, CudaStorageSlice};
 use candle_core::{Device, Storage, Tensor};
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// Number of devices; 0 if CUDA cannot be used.
 pub(super) fn count() -> usize {
@@ -129,15 +130,38 @@ pub(super) fn uuid(device: &Device) -> Option<String> {
     Some(uuid.bytes.iter().map(byte).collect())
 }
 
-/// The stream on which the device does all its work, as a handle of CUDA. Makes the device that of
-/// this thread.
-///
-/// # Errors
-/// The device is lost, or is not one of CUDA.
-pub(super) fn stream(device: &Device) -> Result<*mut c_void> {
-    let stream = of_cuda(device)?.cuda_stream();
-    stream.context().bind_to_thread().map_err(failed)?;
-    Ok(stream.cu_stream().cast())
+/// A stream of the device for a library. All other work is on the per-thread default stream, whose
+/// handle means another stream on each thread, so a library with threads of its own cannot use it.
+pub(super) struct SideStream(Arc<CudaStream>);
+
+impl SideStream {
+    /// A new stream. Makes the device that of this thread.
+    ///
+    /// # Errors
+    /// The device is lost, or is not one of CUDA.
+    pub(super) fn new(device: &Device) -> Result<Self> {
+        let context = of_cuda(device)?.cuda_stream().context().clone();
+        context.new_stream().map(SideStream).map_err(failed)
+    }
+
+    /// Its handle, for work that begins once the device has done all work that this thread gave to
+    /// it.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(super) fn after_all_work(&self, device: &Device) -> Result<*mut c_void> {
+        let stream = of_cuda(device)?.cuda_stream();
+        self.0.join(&stream).map_err(failed)?;
+        Ok(self.0.cu_stream().cast())
+    }
+
+    /// Marks the end of the work that this stream was given so far.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub(super) fn mark(&self) -> Result<Mark> {
+        self.0.record_event(None).map(Mark).map_err(failed)
+    }
 }
 
 /// Where the values of a contiguous tensor begin in the memory of the device.
@@ -158,20 +182,11 @@ pub(super) fn address(tensor: &Tensor) -> Result<u64> {
     Ok(begin + (layout.start_offset() * tensor.dtype().size_in_bytes()) as u64)
 }
 
-/// A place in the work of a device.
+/// A place in the work of a stream.
 pub(super) struct Mark(CudaEvent);
 
-/// Marks the end of the work that the device was given so far.
-///
-/// # Errors
-/// The device failed.
-pub(super) fn mark(device: &Device) -> Result<Mark> {
-    let stream = of_cuda(device)?.cuda_stream();
-    stream.record_event(None).map(Mark).map_err(failed)
-}
-
 impl Mark {
-    /// Whether the device has done the work up to the mark.
+    /// Whether the device has done the work of the stream up to the mark.
     ///
     /// # Errors
     /// The device failed.

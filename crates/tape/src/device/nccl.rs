@@ -70,10 +70,11 @@ impl ExchangeLibrary for Nccl {
         rank: usize,
         size: usize,
     ) -> Result<Box<dyn DeviceExchange>> {
-        cuda::stream(device)?;
+        let stream = cuda::SideStream::new(device)?;
         let communicator = Communicator::begin(library()?, id, rank, size).map_err(failed)?;
         Ok(Box::new(NcclExchange {
             communicator,
+            stream,
             device: device.clone(),
             work: Work::Connection,
         }))
@@ -93,6 +94,7 @@ enum Work {
 /// The connection of one GPU with the others.
 struct NcclExchange {
     communicator: Communicator,
+    stream: cuda::SideStream,
     device: Device,
     work: Work,
 }
@@ -102,7 +104,7 @@ impl NcclExchange {
         if !matches!(self.work, Work::Nothing) {
             return Err(failed("an exchange began before the last one was complete"));
         }
-        let stream = cuda::stream(&self.device)?;
+        let stream = self.stream.after_all_work(&self.device)?;
         self.work = Work::Launching;
         self.communicator.start(operations, stream).map_err(failed)
     }
@@ -131,7 +133,7 @@ impl DeviceExchange for NcclExchange {
             Work::Nothing => return Ok(true),
             Work::Connection => {}
             Work::Launching => {
-                self.work = Work::Running(cuda::mark(&self.device)?);
+                self.work = Work::Running(self.stream.mark()?);
                 return Ok(false);
             }
             Work::Running(mark) if !mark.is_passed()? => return Ok(false),

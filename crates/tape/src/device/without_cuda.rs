@@ -51,9 +51,24 @@ pub(super) fn uuid(_device: &Device) -> Option<String> {
     None
 }
 
-/// Always fails.
-pub(super) fn stream(_device: &Device) -> Result<*mut c_void> {
-    Err(missing())
+/// Never made.
+pub(super) enum SideStream {}
+
+impl SideStream {
+    /// Always fails.
+    pub(super) fn new(_device: &Device) -> Result<Self> {
+        Err(missing())
+    }
+
+    /// Never called.
+    pub(super) fn after_all_work(&self, _device: &Device) -> Result<*mut c_void> {
+        match *self {}
+    }
+
+    /// Never called.
+    pub(super) fn mark(&self) -> Result<Mark> {
+        match *self {}
+    }
 }
 
 /// Always fails.
@@ -63,11 +78,6 @@ pub(super) fn address(_tensor: &Tensor) -> Result<u64> {
 
 /// Never made.
 pub(super) enum Mark {}
-
-/// Always fails.
-pub(super) fn mark(_device: &Device) -> Result<Mark> {
-    Err(missing())
-}
 
 impl Mark {
     /// Never called.

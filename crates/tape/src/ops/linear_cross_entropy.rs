@@ -1,5 +1,6 @@
 //! Head and loss in one: cross-entropy of `x Wᵀ` against targets, in chunks of rows, so that the
-//! [rows, vocabulary] scores never exist as a whole. Summed over rows, never averaged.
+//! [rows, vocabulary] scores never exist as a whole. Summed over rows, never averaged. A frozen `W`
+//! may be quantized: each chunk decodes it in tiles of rows, so a chunk has more rows then.
 //!
 //! Per chunk: `z = x Wᵀ`, loss `= logsumexp(z) - z[target]`, `dz = softmax(z) - [target]`, `dx = dz
 //! W`, `dW += dzᵀ x`. With a soft cap, `z` is `cap tanh(x Wᵀ / cap)` (Gemma Team 2024). The forward
@@ -8,7 +9,7 @@
 //! only after the products. On a GPU bf16 needs no scale and enters the products as it is.
 
 use super::record_loss::factor_of;
-use super::{Form, Loss, axes, expect_filled, expect_shape, misfit};
+use super::{Form, Loss, axes, expect_filled, expect_shape, misfit, quantized_linear};
 use crate::convert_dtype::widened;
 use crate::cpu::{
     Float, Matrix, Product, View, buffer, to_tensor, vectorized_rows, wide, with_float,
@@ -19,6 +20,7 @@ use crate::kernels::copies::{self, contiguous};
 use crate::kernels::matmul::{add_product, product_f32};
 use crate::kernels::multi_tensor;
 use crate::ops::stock_product;
+use crate::quantized::Quantized;
 use crate::tape::{Tape, Value};
 use candle_core::{D, DType, Tensor};
 use rayon::prelude::*;
@@ -30,8 +32,33 @@ const DEVICE_ELEMENTS: usize = 1 << 23;
 /// Minimum number of rows of a chunk on CUDA: each chunk reads all of `W` once or twice, and
 /// products of few rows wait for that.
 const CUDA_ROWS: usize = 256;
+/// Minimum number of rows of a chunk that decodes a quantized `W` twice, on a GPU and on the CPU:
+/// enough for decoding to take less time than the products.
+const DEVICE_DECODED_ROWS: usize = 512;
+const DECODED_ROWS: usize = 128;
 /// A target that does not count.
 pub const IGNORED: u32 = u32::MAX;
+
+/// The output weights [vocabulary, width] of a loss.
+#[derive(Debug, Clone, Copy)]
+pub enum OutputWeights<'a> {
+    /// In floating point, trained or frozen.
+    Full(&'a Value),
+    /// Frozen codes.
+    Quantized(&'a Quantized),
+}
+
+impl<'a> From<&'a Value> for OutputWeights<'a> {
+    fn from(weight: &'a Value) -> Self {
+        OutputWeights::Full(weight)
+    }
+}
+
+/// The output weights as the products of one call read them.
+enum ReadWeights<'a> {
+    Full(Tensor),
+    Quantized(&'a Quantized),
+}
 
 /// The result of one call besides its value.
 struct Outcome {
@@ -59,20 +86,30 @@ impl Wanted {
 impl Tape<'_> {
     /// Cross-entropy of the scores `x Wᵀ`, with `x` [rows, width] and `weight` [vocabulary, width].
     /// Rows with the target [`IGNORED`] have no loss and no gradient.
-    pub fn linear_cross_entropy(&self, x: &Value, weight: &Value, targets: &[u32]) -> Result<Loss> {
+    pub fn linear_cross_entropy<'w>(
+        &self,
+        x: &Value,
+        weight: impl Into<OutputWeights<'w>>,
+        targets: &[u32],
+    ) -> Result<Loss> {
         self.linear_cross_entropy_capped(x, weight, targets, None)
     }
 
     /// [`Tape::linear_cross_entropy`] of scores that `soft_cap` bounds.
-    pub fn linear_cross_entropy_capped(
+    pub fn linear_cross_entropy_capped<'w>(
         &self,
         x: &Value,
-        weight: &Value,
+        weight: impl Into<OutputWeights<'w>>,
         targets: &[u32],
         soft_cap: Option<f64>,
     ) -> Result<Loss> {
+        let weight = weight.into();
         let outcome = self.losses_of_rows(x, weight, targets, soft_cap)?;
-        self.record_loss([x, weight], outcome, x.tensor().dtype())
+        let trained = match weight {
+            OutputWeights::Full(weight) => Some(weight),
+            OutputWeights::Quantized(_) => None,
+        };
+        self.record_loss(x, trained, outcome)
     }
 
     /// The cross-entropy of each row, [rows], for losses that do not weigh all rows equally.
@@ -81,18 +118,22 @@ impl Tape<'_> {
     ///
     /// # Errors
     /// `weight` needs a gradient, or a shape or a target does not fit.
-    pub fn linear_cross_entropy_rows(
+    pub fn linear_cross_entropy_rows<'w>(
         &self,
         x: &Value,
-        weight: &Value,
+        weight: impl Into<OutputWeights<'w>>,
         targets: &[u32],
         soft_cap: Option<f64>,
     ) -> Result<Value> {
-        if self.records(&[weight]) {
+        let weight = weight.into();
+        if let OutputWeights::Full(weight) = weight
+            && self.records(&[weight])
+        {
+            let expected = "a constant";
             return Err(misfit(
                 "linear_cross_entropy_rows",
                 "weight",
-                "a constant",
+                expected,
                 weight,
             ));
         }
@@ -112,46 +153,54 @@ impl Tape<'_> {
     fn losses_of_rows(
         &self,
         x: &Value,
-        weight: &Value,
+        weight: OutputWeights,
         targets: &[u32],
         soft_cap: Option<f64>,
     ) -> Result<Outcome> {
         self.poll()?;
         expect_filled("linear_cross_entropy", "x", x)?;
-        expect_filled("linear_cross_entropy", "weight", weight)?;
-        let [rows, width] = axes("linear_cross_entropy", "x", x)?;
-        let [vocabulary, _] = axes("linear_cross_entropy", "weight", weight)?;
-        expect_shape(
-            "linear_cross_entropy",
-            "weight",
-            weight,
-            &[vocabulary, width],
-        )?;
+        let [rows, _] = axes("linear_cross_entropy", "x", x)?;
+        let [vocabulary, width] = expect_weights(weight)?;
         expect_shape("linear_cross_entropy", "x", x, &[targets.len(), width])?;
         expect_labels(targets, vocabulary)?;
-        let bf16 = |value: &Value| value.tensor().dtype() == DType::BF16;
-        let in_bf16 = bf16(x)
-            && bf16(weight)
+        let is_bf16 = |value: &Value| value.tensor().dtype() == DType::BF16;
+        let in_bf16 = is_bf16(x)
             && soft_cap.is_none()
-            && self.form(KernelGroup::LinearCrossEntropy, x.tensor()) == Form::Device;
-        let read = |value: &Value| {
+            && self.form(KernelGroup::LinearCrossEntropy, x.tensor()) == Form::Device
+            && match weight {
+                OutputWeights::Full(weight) => is_bf16(weight),
+                OutputWeights::Quantized(_) => true,
+            };
+        let read = |value: &Value| -> Result<Tensor> {
             if in_bf16 {
-                Ok(value.tensor().clone())
+                contiguous(value.tensor())
             } else {
-                widened(value.tensor())
+                contiguous(&widened(value.tensor())?)
             }
         };
-        let (input, weight_in) = (contiguous(&read(x)?)?, contiguous(&read(weight)?)?);
+        let input = read(x)?;
+        let (weight_in, decoded_rows, trains) = match weight {
+            OutputWeights::Full(value) => (
+                ReadWeights::Full(read(value)?),
+                [0; 2],
+                self.records(&[value]),
+            ),
+            OutputWeights::Quantized(weight) => {
+                let rows = [DEVICE_DECODED_ROWS, DECODED_ROWS];
+                (ReadWeights::Quantized(weight), rows, false)
+            }
+        };
         let form = self.form(KernelGroup::LinearCrossEntropy, &input);
-        let elements = match form {
+        let (elements, least_rows) = match form {
             Form::Device if input.device().is_cuda() => {
-                DEVICE_ELEMENTS.max(CUDA_ROWS.saturating_mul(vocabulary))
+                (DEVICE_ELEMENTS, CUDA_ROWS.max(decoded_rows[0]))
             }
-            Form::Device => DEVICE_ELEMENTS,
-            Form::Cpu | Form::Composed => CHUNK_ELEMENTS,
+            Form::Device => (DEVICE_ELEMENTS, decoded_rows[0]),
+            Form::Cpu | Form::Composed => (CHUNK_ELEMENTS, decoded_rows[1]),
         };
+        let elements = elements.max(least_rows.saturating_mul(vocabulary));
         let wanted = Wanted {
-            gradients: [x, weight].map(|value| self.records(&[value])),
+            gradients: [self.records(&[x]), trains],
             chunk: (elements / vocabulary.max(1)).clamp(1, rows.max(1)),
             soft_cap,
         };
@@ -165,15 +214,16 @@ impl Tape<'_> {
     }
 
     /// Records the loss with the gradients of `x` and `W`, which are known already.
-    fn record_loss(&self, inputs: [&Value; 2], outcome: Outcome, dtype: DType) -> Result<Loss> {
+    fn record_loss(&self, x: &Value, weight: Option<&Value>, outcome: Outcome) -> Result<Loss> {
         let total = outcome.per_row.sum_all()?;
+        let inputs: Vec<&Value> = [Some(x), weight].into_iter().flatten().collect();
         if !self.records(&inputs) {
             return Ok(Loss {
                 sum: Value::constant(total),
                 per_sample: outcome.per_row,
             });
         }
-        let [x_id, w_id] = inputs.map(Value::id);
+        let (x_id, w_id, dtype) = (x.id(), weight.and_then(Value::id), x.tensor().dtype());
         let [dx, dw] = outcome.gradients;
         let saved: Vec<Tensor> = [&dx, &dw].into_iter().flatten().cloned().collect();
         let saved: Vec<&Tensor> = saved.iter().collect();
@@ -196,6 +246,86 @@ impl Tape<'_> {
     }
 }
 
+/// The sizes of the output weights.
+///
+/// # Errors
+/// They are no matrix, or are empty.
+fn expect_weights(weight: OutputWeights) -> Result<[usize; 2]> {
+    match weight {
+        OutputWeights::Full(weight) => {
+            expect_filled("linear_cross_entropy", "weight", weight)?;
+            axes("linear_cross_entropy", "weight", weight)
+        }
+        OutputWeights::Quantized(weight) => Ok(weight.dims()),
+    }
+}
+
+impl ReadWeights<'_> {
+    fn dims(&self) -> Result<[usize; 2]> {
+        match self {
+            ReadWeights::Full(weight) => Ok(weight.dims2().map(|(rows, width)| [rows, width])?),
+            ReadWeights::Quantized(weight) => Ok(weight.dims()),
+        }
+    }
+
+    /// `x Wᵀ` on a GPU in f32.
+    fn device_scores(&self, x: &Tensor) -> Result<Tensor> {
+        let weight = match self {
+            ReadWeights::Full(weight) => return product_f32(x, &weight.t()?),
+            ReadWeights::Quantized(weight) => weight,
+        };
+        let shape = [x.dim(0)?, weight.dims()[0]];
+        let mut scores = None;
+        for (first, count) in weight.device_tiles() {
+            let part = product_f32(x, &weight.device_tile(first, count, x.dtype())?.t()?)?;
+            if part.dims() == shape {
+                return Ok(part);
+            }
+            let whole = match scores.take() {
+                Some(whole) => whole,
+                None => Tensor::zeros(&shape, part.dtype(), part.device())?,
+            };
+            whole.slice_set(&part, 1, first)?;
+            scores = Some(whole);
+        }
+        Ok(scores.expect("a quantized matrix has rows"))
+    }
+
+    /// `dz W` on a GPU in f32.
+    fn device_input_gradient(&self, dz: &Tensor) -> Result<Tensor> {
+        let weight = match self {
+            ReadWeights::Full(weight) => return product_f32(dz, weight),
+            ReadWeights::Quantized(weight) => weight,
+        };
+        let mut sum = None::<Tensor>;
+        for (first, count) in weight.device_tiles() {
+            let part = contiguous(&dz.narrow(1, first, count)?)?;
+            let tile = weight.device_tile(first, count, dz.dtype())?;
+            match &sum {
+                Some(sum) => add_product(sum, &part, &tile)?,
+                None => sum = Some(product_f32(&part, &tile)?),
+            }
+        }
+        Ok(sum.expect("a quantized matrix has rows"))
+    }
+
+    /// `x Wᵀ` by tensor primitives.
+    fn composed_scores(&self, x: &Tensor) -> Result<Tensor> {
+        match self {
+            ReadWeights::Full(weight) => stock_product(x, &weight.t()?),
+            ReadWeights::Quantized(weight) => quantized_linear::forward(x, weight, None, false),
+        }
+    }
+
+    /// `dz W` by tensor primitives.
+    fn composed_input_gradient(&self, dz: &Tensor) -> Result<Tensor> {
+        match self {
+            ReadWeights::Full(weight) => stock_product(dz, weight),
+            ReadWeights::Quantized(weight) => quantized_linear::input_gradient(dz, weight, false),
+        }
+    }
+}
+
 /// Fails for a target outside the vocabulary.
 fn expect_labels(targets: &[u32], vocabulary: usize) -> Result<()> {
     let outside = |&t: &u32| t != IGNORED && t as usize >= vocabulary;
@@ -212,7 +342,7 @@ fn expect_labels(targets: &[u32], vocabulary: usize) -> Result<()> {
 /// One pass over the rows on the CPU, a chunk at a time.
 fn fused<T: Float>(
     x: &Tensor,
-    weight: &Tensor,
+    weight: &ReadWeights,
     targets: &[u32],
     wanted: Wanted,
 ) -> Result<Outcome> {
@@ -221,12 +351,13 @@ fn fused<T: Float>(
         chunk,
         soft_cap,
     } = wanted;
-    let ((rows, width), vocabulary) = (x.dims2()?, weight.dim(0)?);
-    let (xs, w) = (
-        View::<T>::new("linear_cross_entropy", x)?,
-        View::<T>::new("linear_cross_entropy", weight)?,
-    );
-    let weights = Matrix::rows(&w, vocabulary, width);
+    let ((rows, width), [vocabulary, _]) = (x.dims2()?, weight.dims()?);
+    let xs = View::<T>::new("linear_cross_entropy", x)?;
+    let w = match weight {
+        ReadWeights::Full(weight) => Ok(View::<T>::new("linear_cross_entropy", weight)?),
+        ReadWeights::Quantized(weight) => Err(*weight),
+    };
+    let weights = w.as_ref().map(|w| Matrix::rows(w, vocabulary, width));
     let product = Product::new().parallel(true);
     let (mut losses, mut scores) = (buffer::<T>(rows), buffer::<T>(chunk * vocabulary));
     let mut dx = wants_x.then(|| buffer::<T>(rows * width));
@@ -235,13 +366,20 @@ fn fused<T: Float>(
         let count = chunk.min(rows - begin);
         let x = Matrix::rows(&xs[begin * width..], count, width);
         let scores = &mut scores[..count * vocabulary];
-        product.write(scores, vocabulary, x, weights.transposed());
+        match weights {
+            Ok(weights) => product.write(scores, vocabulary, x, weights.transposed()),
+            Err(weight) => quantized_linear::write_scores(scores, x, weight, false)?,
+        }
         let span = begin..begin + count;
         let targets = &targets[span.clone()];
         fused_rows(scores, targets, &mut losses[span], soft_cap);
         let dz = Matrix::rows(scores, count, vocabulary);
         if let Some(dx) = &mut dx {
-            product.write(&mut dx[begin * width..], width, dz, weights);
+            let dx = &mut dx[begin * width..][..count * width];
+            match weights {
+                Ok(weights) => product.write(dx, width, dz, weights),
+                Err(weight) => quantized_linear::write_input_gradient(dx, scores, weight)?,
+            }
         }
         if let Some(dw) = &mut dw {
             let sum = product.adding(begin > 0);
@@ -313,7 +451,12 @@ fn capped_row<T: Float>(z: &mut [T], target: u32, cap: T) -> T {
 /// Products of the device, and one kernel that turns scores into their gradient. Sums are f32. bf16
 /// operands stay bf16, which has the range of f32, and so does the gradient of the scores that the
 /// products read.
-fn by_kernels(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> Result<Outcome> {
+fn by_kernels(
+    x: &Tensor,
+    weight: &ReadWeights,
+    targets: &[u32],
+    wanted: Wanted,
+) -> Result<Outcome> {
     let Wanted {
         gradients: [wants_x, wants_weight],
         chunk,
@@ -324,13 +467,13 @@ fn by_kernels(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> R
     for begin in (0..rows).step_by(chunk) {
         let targets = &targets[begin..(begin + chunk).min(rows)];
         let x = x.narrow(0, begin, targets.len())?;
-        let mut z = product_f32(&x, &weight.t()?)?;
+        let mut z = weight.device_scores(&x)?;
         losses.push(multi_tensor::cross_entropy(&z, targets, (1.0, 0.0))?);
         if wanted.any() {
             z = z.to_dtype(x.dtype())?;
         }
         if wants_x {
-            dxs.push(product_f32(&z, weight)?);
+            dxs.push(weight.device_input_gradient(&z)?);
         }
         if wants_weight {
             match &dw {
@@ -370,7 +513,7 @@ fn one_hot(targets: &[u32], z: &Tensor) -> Result<(Tensor, Tensor)> {
     ))
 }
 
-fn composed(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> Result<Outcome> {
+fn composed(x: &Tensor, weight: &ReadWeights, targets: &[u32], wanted: Wanted) -> Result<Outcome> {
     let Wanted {
         gradients: [wants_x, wants_weight],
         chunk,
@@ -381,7 +524,7 @@ fn composed(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> Res
     for begin in (0..rows).step_by(chunk) {
         let targets = &targets[begin..(begin + chunk).min(rows)];
         let x = x.narrow(0, begin, targets.len())?;
-        let mut z = stock_product(&x, &weight.t()?)?;
+        let mut z = weight.composed_scores(&x)?;
         let mut slope = None;
         if let Some(cap) = soft_cap {
             let t = (z / cap)?.tanh()?;
@@ -402,7 +545,7 @@ fn composed(x: &Tensor, weight: &Tensor, targets: &[u32], wanted: Wanted) -> Res
             dz = (dz * slope)?;
         }
         if wants_x {
-            dxs.push(stock_product(&dz, weight)?);
+            dxs.push(weight.composed_input_gradient(&dz)?);
         }
         if wants_weight {
             let part = stock_product(&contiguous(&dz.t()?)?, &x)?;

@@ -142,7 +142,13 @@ fn add_device_gradient(
     Ok(())
 }
 
-fn forward(x: &Tensor, weight: &Quantized, bias: Option<&Tensor>, fused: bool) -> Result<Tensor> {
+/// `x Wᵀ + b` on the CPU, or by tensor primitives.
+pub(super) fn forward(
+    x: &Tensor,
+    weight: &Quantized,
+    bias: Option<&Tensor>,
+    fused: bool,
+) -> Result<Tensor> {
     let ((rows, inputs), [outputs, _]) = (x.dims2()?, weight.dims());
     if !fused {
         let part = |(first, count)| -> Result<Tensor> {
@@ -162,20 +168,32 @@ fn forward(x: &Tensor, weight: &Quantized, bias: Option<&Tensor>, fused: bool) -
             let bias = View::<T>::new("quantized_linear", bias)?;
             y.chunks_exact_mut(outputs).for_each(|row| row.copy_from_slice(&bias));
         }
-        let product = Product::new().adding(bias.is_some()).parallel(true);
-        let mut tile = Vec::new();
-        for (first, count) in weight.tiles() {
-            let w = read_tile::<T>(weight, first, count, &mut tile)?;
-            let (x, w) = (Matrix::rows(&x, rows, inputs), Matrix::rows(w, count, inputs).transposed());
-            product.write(&mut y[first..], outputs, x, w);
-        }
+        write_scores(&mut y, Matrix::rows(&x, rows, inputs), weight, bias.is_some())?;
         to_tensor(y, &[rows, outputs])
     })
 }
 
+/// Writes `x Wᵀ` to the rows of `y`, or adds it to them.
+pub(super) fn write_scores<T: Float>(
+    y: &mut [T],
+    x: Matrix<T>,
+    weight: &Quantized,
+    adds: bool,
+) -> Result<()> {
+    let [outputs, inputs] = weight.dims();
+    let product = Product::new().adding(adds).parallel(true);
+    let mut tile = Vec::new();
+    for (first, count) in weight.tiles() {
+        let w = read_tile::<T>(weight, first, count, &mut tile)?;
+        let w = Matrix::rows(w, count, inputs).transposed();
+        product.write(&mut y[first..], outputs, x, w);
+    }
+    Ok(())
+}
+
 /// `dy W`, the sum over tiles in order.
-fn input_gradient(dy: &Tensor, weight: &Quantized, fused: bool) -> Result<Tensor> {
-    let ((rows, outputs), [_, inputs]) = (dy.dims2()?, weight.dims());
+pub(super) fn input_gradient(dy: &Tensor, weight: &Quantized, fused: bool) -> Result<Tensor> {
+    let (rows, [_, inputs]) = (dy.dim(0)?, weight.dims());
     if !fused {
         let mut sum = None;
         for (first, count) in weight.tiles() {
@@ -191,15 +209,26 @@ fn input_gradient(dy: &Tensor, weight: &Quantized, fused: bool) -> Result<Tensor
     with_float!("quantized_linear", dy, T => {
         let dy = View::<T>::new("quantized_linear", dy)?;
         let mut dx = buffer::<T>(rows * inputs);
-        let mut tile = Vec::new();
-        for (first, count) in weight.tiles() {
-            let w = read_tile::<T>(weight, first, count, &mut tile)?;
-            let dy = Matrix::strided(&dy[first..], rows, count, outputs);
-            let product = Product::new().adding(first > 0).parallel(true);
-            product.write(&mut dx, inputs, dy, Matrix::rows(w, count, inputs));
-        }
+        write_input_gradient(&mut dx, &dy, weight)?;
         to_tensor(dx, &[rows, inputs])
     })
+}
+
+/// Writes `dy W` to `dx`, the sum over tiles in order.
+pub(super) fn write_input_gradient<T: Float>(
+    dx: &mut [T],
+    dy: &[T],
+    weight: &Quantized,
+) -> Result<()> {
+    let [outputs, inputs] = weight.dims();
+    let mut tile = Vec::new();
+    for (first, count) in weight.tiles() {
+        let w = read_tile::<T>(weight, first, count, &mut tile)?;
+        let dy = Matrix::strided(&dy[first..], dy.len() / outputs, count, outputs);
+        let product = Product::new().adding(first > 0).parallel(true);
+        product.write(dx, inputs, dy, Matrix::rows(w, count, inputs));
+    }
+    Ok(())
 }
 
 /// Reads rows `first..first + count` of the weight into the buffer of the first tile.

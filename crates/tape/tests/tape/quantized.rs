@@ -8,7 +8,9 @@ use candle_core::{DType, Device, Tensor};
 use std::path::Path;
 use tape::device::read;
 use tape::inplace::to_f64;
-use tape::{Bits, Cancel, Kernels, ParameterId, Parameters, Quantized, Rng, Tape, Value};
+use tape::{
+    Bits, Cancel, Kernels, OutputWeights, ParameterId, Parameters, Quantized, Rng, Tape, Value,
+};
 
 const FORMS: [Kernels; 2] = [Kernels::Fused, Kernels::Composed];
 const BITS: [Bits; 3] = [Bits::Eight, Bits::Four, Bits::Nf4];
@@ -288,6 +290,62 @@ fn a_quantized_linear_layer_equals_the_decoded_one() {
             assert_eq!(weight.bytes(), expected as u64);
         }
     }
+}
+
+/// The loss, the loss of each row, and the gradient of `x` [150, 700].
+fn output_losses(
+    kernels: Kernels,
+    loss: impl Fn(&Tape, &Value) -> tape::Result<(Value, Tensor)>,
+) -> Mapped {
+    let mut parameters = Parameters::default();
+    let (values, device) = (Rng::new(12).truncated_normal(150 * 700, 0.1), &Device::Cpu);
+    let x = parameters.add("x".to_owned(), values, &[150, 700], DType::F64, device);
+    let tape = Tape::record(&parameters, Cancel::default(), kernels);
+    let (losses, rows) = loss(&tape, &tape.parameter(x.unwrap())).unwrap();
+    let found = [to_f64(losses.tensor()).unwrap(), to_f64(&rows).unwrap()];
+    let gradients = tape.backward(vec![(losses, 1.0)]).unwrap();
+    let gradient = to_f64(gradients[0].as_ref().unwrap()).unwrap();
+    found.into_iter().chain([gradient]).collect()
+}
+
+/// There are several chunks of rows and several tiles, the last ones short.
+#[test]
+fn the_loss_of_quantized_output_weights_equals_that_of_the_decoded_ones() {
+    let mut targets: Vec<u32> = (0..150).map(|row| row * 7 % 300).collect();
+    targets[3] = tape::IGNORED;
+    for bits in BITS {
+        let weight = Quantized::from_weight(&matrix(3, 300, 700), bits).unwrap();
+        let plain = Value::constant(dense(&weight));
+        for (kernels, cap) in FORMS.into_iter().flat_map(|f| [(f, None), (f, Some(1.5))]) {
+            let what = format!("{bits:?} {kernels:?} {cap:?}");
+            let summed = |weight: OutputWeights| {
+                output_losses(kernels, |tape, x| {
+                    let loss = tape.linear_cross_entropy_capped(x, weight, &targets, cap)?;
+                    Ok((loss.sum, loss.per_sample))
+                })
+            };
+            let by_row = |weight: OutputWeights| {
+                output_losses(kernels, |tape, x| {
+                    let losses = tape.linear_cross_entropy_rows(x, weight, &targets, cap)?;
+                    let tensor = losses.tensor().clone();
+                    Ok((losses, tensor))
+                })
+            };
+            let codes = OutputWeights::Quantized(&weight);
+            check_alike(&summed(codes), &summed((&plain).into()), &what);
+            check_alike(&by_row(codes), &by_row((&plain).into()), &what);
+        }
+    }
+    let weight = Quantized::from_weight(&matrix(3, 300, 60), Bits::Eight).unwrap();
+    let none = Parameters::default();
+    let tape = Tape::forward_only(&none, Cancel::default(), Kernels::Fused);
+    let x = Value::constant(Tensor::zeros((1, 70), DType::F32, &Device::Cpu).unwrap());
+    let refused = tape.linear_cross_entropy(&x, OutputWeights::Quantized(&weight), &[0]);
+    let message = refused.err().unwrap().to_string();
+    assert!(
+        message.contains("[1, 60]") && message.contains("[1, 70]"),
+        "{message}"
+    );
 }
 
 #[test]

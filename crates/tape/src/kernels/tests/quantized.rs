@@ -8,7 +8,7 @@ use crate::kernels::emulator;
 use crate::quantized::{Bits, Quantized};
 use crate::rng::Rng;
 use crate::tape::{Kernels, Tape, Value};
-use crate::{Parameters, Result};
+use crate::{IGNORED, OutputWeights, Parameters, Result};
 use candle_core::{DType, Device, Tensor};
 
 fn drawn(seed: u64, shape: &[usize]) -> Tensor {
@@ -63,6 +63,38 @@ fn a_layer_of_several_tiles_equals_the_composed_one() {
             assert_eq!(found.len(), expected.len());
             for (a, b) in found.iter().zip(expected) {
                 assert!((a - b).abs() < 1e-4, "{bits_of:?} part {part}: {a} {b}");
+            }
+        }
+    }
+}
+
+/// The loss of each row and the gradient of `x` [7, 60], with output weights [150, 60].
+fn output_losses(weight: &Quantized, dtype: DType, kernels: Kernels) -> Result<[Vec<f64>; 2]> {
+    let parameters = Parameters::default();
+    let tape = Tape::record(&parameters, Cancel::default(), kernels);
+    let x = tape.variable(drawn(2, &[7, 60]).to_dtype(dtype)?);
+    let targets = [0, 149, 60, IGNORED, 75, 3, 9];
+    let loss = tape.linear_cross_entropy(&x, OutputWeights::Quantized(weight), &targets)?;
+    let seed = loss.sum.tensor().ones_like()?;
+    let rows = to_f64(&loss.per_sample)?;
+    let gradients = tape.backward_from(vec![(loss.sum, seed)], &[x])?.inputs;
+    Ok([rows, to_f64(gradients[0].as_ref().expect("it took part"))?])
+}
+
+#[test]
+fn the_loss_of_output_weights_of_several_tiles_equals_the_composed_one() {
+    for bits_of in BITS {
+        let weight = Quantized::from_weight(&drawn(1, &[150, 60]), bits_of).expect("finite");
+        for (dtype, tolerance) in [(DType::F32, 1e-4), (DType::BF16, 0.1)] {
+            let expected = output_losses(&weight, dtype, Kernels::Composed).expect("it fits");
+            let found = emulator::with(|| output_losses(&weight, dtype, Kernels::Fused));
+            let launched = emulator::launched();
+            assert!(launched.iter().any(|name| name.starts_with("dequantize_")));
+            for (found, expected) in found.expect("it fits").iter().zip(&expected) {
+                assert_eq!(found.len(), expected.len());
+                for (a, b) in found.iter().zip(expected) {
+                    assert!((a - b).abs() < tolerance, "{bits_of:?} {dtype:?}: {a} {b}");
+                }
             }
         }
     }
