@@ -5,14 +5,17 @@
 //! suggests. A rank claims from the front of its own range, so it knows what to load in advance.
 //! When its range is empty, it claims from the back of the range that would be finished last. A
 //! rank whose memory is short claims less or nothing, and the others process its samples. Towards
-//! the end of a step claims become smaller, so that no rank waits long for another one. Only a rank
-//! whose speed is steady claims its whole range at once, because a device takes more time for
-//! several small micro-batches than for a large one.
+//! the end of a step claims become smaller, so that no rank waits long for another one. They become
+//! only so small that the time which each micro-batch costs besides its samples stays below the
+//! time that a smaller claim can save.
 
 use crate::error::Result;
 use crate::group::{Claim, ClaimRequest, Ended, Share, disagreement};
+use micro_batch_time::MicroBatchTime;
 use std::collections::VecDeque;
 use std::ops::Range;
+
+mod micro_batch_time;
 
 /// Weight of the newest step in the speed of a rank.
 const NEW_SPEED: f64 = 0.3;
@@ -20,16 +23,9 @@ const NEW_SPEED: f64 = 0.3;
 const CLAIM_SHARE: f64 = 0.5;
 /// Claims become at most this much smaller than the rank asks for.
 const SMALLEST_CLAIM: u32 = 8;
-/// The speed of a rank is steady if it differs from the speed of earlier steps by at most this
-/// fraction on average.
-const STEADY: f64 = 0.02;
-/// A rank claims its whole range for this many steps before its speed is judged: the first steps
-/// are slower.
-const TRIAL_STEPS: u32 = 5;
-/// After this many steps with smaller claims, it tries again whether its speed is steady.
-const STEPS_BETWEEN_TRIALS: u32 = 512;
-/// The ranges of the last step are kept if other ones would shorten the step by at most this
-/// fraction: their sizes then do not follow every small change of the speeds.
+/// If no rank divides its range, the ranges of the last step are kept as long as other ones would
+/// shorten the step by at most this fraction: a range of one more sample may need a second
+/// micro-batch.
 const KEPT_RANGES: f64 = 0.05;
 
 /// Distributes the samples of one step after the other.
@@ -60,14 +56,12 @@ struct RankState {
     work: Option<Work>,
     /// Samples per second in the last steps; 0 if unknown.
     speed: f64,
-    /// By which fraction the speed of a step differs from that of earlier steps, on average.
-    deviation: f64,
-    /// In this many steps it has claimed its whole range at once.
-    whole_steps: u32,
-    /// In this many later steps it will claim less at once, because its speed is not steady.
-    cautious_steps: u32,
+    /// Seconds that its micro-batches take.
+    time: MicroBatchTime,
     /// Samples of its range when the step began.
     share: u32,
+    /// The largest micro-batch that it has asked for in the last step in which it asked.
+    asked: u32,
     /// Samples confirmed in this step, and the seconds that they took.
     done: f64,
     busy_s: f64,
@@ -98,43 +92,20 @@ impl RankState {
     fn end_step(&mut self) {
         self.was_active = self.busy_s > 0.0;
         if self.was_active {
-            self.learn(self.done / self.busy_s);
+            let newest = self.done / self.busy_s;
+            self.speed = if self.speed > 0.0 {
+                self.speed + NEW_SPEED * (newest - self.speed)
+            } else {
+                newest
+            };
         } else {
             // It rests, and will probably process little of the next step.
             self.speed *= 1.0 - NEW_SPEED;
         }
+        self.time.end_step();
         (self.done, self.busy_s) = (0.0, 0.0);
         self.has_claimed = false;
         self.work = None;
-    }
-
-    /// Learns the speed of a step, and whether speeds are steady.
-    fn learn(&mut self, newest: f64) {
-        let deviation = (newest / self.speed - 1.0).abs();
-        if self.claims_whole_range() {
-            self.whole_steps += 1;
-            match self.whole_steps {
-                // Speeds with smaller claims and that of the first step say nothing.
-                1 | 2 => (self.speed, self.deviation) = (newest, 0.0),
-                3 => self.deviation = deviation,
-                _ => self.deviation += NEW_SPEED * (deviation - self.deviation),
-            }
-            if self.whole_steps >= TRIAL_STEPS && self.deviation > STEADY {
-                (self.whole_steps, self.cautious_steps) = (0, STEPS_BETWEEN_TRIALS);
-            }
-        } else {
-            self.cautious_steps -= 1;
-        }
-        self.speed = if self.speed > 0.0 {
-            self.speed + NEW_SPEED * (newest - self.speed)
-        } else {
-            newest
-        };
-    }
-
-    /// Whether the time that it takes for its whole range can be predicted, or is tried.
-    fn claims_whole_range(&self) -> bool {
-        self.cautious_steps == 0
     }
 
     /// Seconds until its own range would be finished; infinite if it does not work at all.
@@ -176,6 +147,7 @@ impl Coordinator {
             let former = &self.ranks[rank];
             state.speed = former.current_speed();
             state.was_active = former.was_active || former.busy_s > 0.0;
+            state.time = former.time.clone();
         }
         next.is_stopping = self.is_stopping;
         next
@@ -227,7 +199,13 @@ impl Coordinator {
         if request.at_most == 0 {
             return Ok(Claim::Wait);
         }
-        self.ranks[rank].has_claimed = true;
+        let state = &mut self.ranks[rank];
+        state.asked = if state.has_claimed {
+            state.asked.max(request.at_most)
+        } else {
+            request.at_most
+        };
+        state.has_claimed = true;
         let Some(samples) = self.take(rank, request.at_most) else {
             return Ok(Claim::Wait);
         };
@@ -262,7 +240,7 @@ impl Coordinator {
         self.returned.clear();
         self.ledger.clear();
         let mut first = 0;
-        let shares = self.kept_shares(samples);
+        let shares = self.undivided_shares(samples);
         let shares = shares.unwrap_or_else(|| shares_by_speed(samples, &self.speeds()));
         for (rank, share) in self.ranks.iter_mut().zip(shares) {
             (rank.open, rank.share) = (first..first + share, share);
@@ -275,22 +253,30 @@ impl Coordinator {
         Ok(())
     }
 
-    /// The ranges of the last step, unless others would shorten the step.
-    fn kept_shares(&self, samples: u32) -> Option<Vec<u32>> {
-        let kept: Vec<u32> = self.ranks.iter().map(|rank| rank.share).collect();
-        let speeds = self.speeds();
-        let is_known = |rank: &RankState| rank.speed > 0.0 && rank.claims_whole_range();
-        if !self.ranks.iter().all(is_known) || kept.iter().sum::<u32>() != samples {
+    /// The samples of each rank if no rank divides its range further than into the micro-batches
+    /// that it asks for. `None` if some do, because their claims follow the speeds anyway.
+    fn undivided_shares(&self, samples: u32) -> Option<Vec<u32>> {
+        let is_undivided = |rank: &RankState| rank.time.least_samples() >= rank.share;
+        if !self.ranks.iter().all(is_undivided) {
             return None;
         }
         let seconds = |shares: &[u32]| {
-            let each = shares.iter().zip(&speeds);
-            each.fold(0.0f64, |longest, (share, speed)| {
-                longest.max(f64::from(*share) / speed)
-            })
+            let each = shares.iter().zip(&self.ranks);
+            let seconds = each.map(|(share, rank)| rank.time.seconds(*share, rank.asked));
+            seconds.fold(0.0, f64::max)
         };
-        let best = seconds(&shares_by_speed(samples, &speeds));
-        (seconds(&kept) * (1.0 - KEPT_RANGES) <= best).then_some(kept)
+        let by_speed = shares_by_speed(samples, &self.speeds());
+        let asked: Vec<u32> = self.ranks.iter().map(|rank| rank.asked).collect();
+        let capped = capped(&by_speed, &asked);
+        let best = if seconds(&capped) < seconds(&by_speed) {
+            capped
+        } else {
+            by_speed
+        };
+        let kept: Vec<u32> = self.ranks.iter().map(|rank| rank.share).collect();
+        let is_kept = kept.iter().sum::<u32>() == samples
+            && seconds(&kept) * (1.0 - KEPT_RANGES) <= seconds(&best);
+        Some(if is_kept { kept } else { best })
     }
 
     /// What each rank claims in a step that repeats a recorded one.
@@ -342,8 +328,10 @@ impl Coordinator {
             Ended::GivenBack | Ended::Retracted => self.give_back(rank, work.samples),
             Ended::Confirmed => {
                 let count = len(&work.samples);
+                let seconds = (now_s - work.since_s).max(1e-6);
+                state.time.add(f64::from(count), seconds);
                 state.done += f64::from(count);
-                state.busy_s += (now_s - work.since_s).max(1e-6);
+                state.busy_s += seconds;
                 self.confirmed += count;
                 self.ledger.push(Share {
                     rank,
@@ -409,16 +397,17 @@ impl Coordinator {
             }
             return Some(taken);
         }
-        let claims_whole_range = self.ranks[rank].claims_whole_range();
+        let least = self.ranks[rank].time.least_samples();
         let own = &mut self.ranks[rank].open;
         if len(own) > 0 {
-            let most = if claims_whole_range {
-                // In the fewest micro-batches, which are about equal.
-                len(own).div_ceil(len(own).div_ceil(at_most))
+            let rest = len(own).saturating_sub(most);
+            let count = if (1..least).contains(&rest) {
+                // Equal claims: a last one of few samples would cost more than it saves.
+                len(own).div_ceil(len(own).div_ceil(most))
             } else {
                 most.min(len(own))
             };
-            let taken = own.start..own.start + most;
+            let taken = own.start..own.start + count;
             own.start = taken.end;
             return Some(taken);
         }
@@ -460,8 +449,28 @@ impl Coordinator {
         let ranges = self.ranks.iter().map(|rank| &rank.open);
         let open: u32 = ranges.chain(&self.returned).map(len).sum();
         let most = (CLAIM_SHARE * share * f64::from(open)).ceil() as u32;
-        most.max(at_most.div_ceil(SMALLEST_CLAIM)).min(at_most)
+        let least = at_most
+            .div_ceil(SMALLEST_CLAIM)
+            .max(self.ranks[rank].time.least_samples());
+        most.max(least).min(at_most)
     }
+}
+
+/// The shares with at most as many samples as each rank asks for, if the others have room for the
+/// rest.
+fn capped(shares: &[u32], asked: &[u32]) -> Vec<u32> {
+    let pairs = shares.iter().zip(asked);
+    let mut rest: u32 = pairs
+        .clone()
+        .map(|(share, asked)| share.saturating_sub(*asked))
+        .sum();
+    let capped = pairs.map(|(share, asked)| {
+        let added = asked.saturating_sub(*share).min(rest);
+        rest -= added;
+        (*share).min(*asked) + added
+    });
+    let capped: Vec<u32> = capped.collect();
+    if rest > 0 { shares.to_vec() } else { capped }
 }
 
 /// Cuts `samples` into shares in proportion to `speeds`. Ranks of unknown speed get the share of an
