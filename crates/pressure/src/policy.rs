@@ -347,6 +347,10 @@ pub(crate) const CHANGES_WINDOW_MS: u64 = 60_000;
 
 /// Caches are released at a warning at most this often, in milliseconds.
 pub(crate) const RELEASE_INTERVAL_MS: u64 = 5_000;
+/// Caches over the limit of the machine are released at most this often, in milliseconds: a reading
+/// from before the last release still contains them (simulated: with 1 s, machines of 8 GB that
+/// train on texts are over the limit almost three times as long).
+pub(crate) const OVER_LIMIT_RELEASE_MS: u64 = 200;
 /// Caches are released at a warning only if they hold more than the footprint divided by this.
 pub(crate) const CACHE_FOOTPRINT_PART: u64 = 10;
 /// Write speed assumed before a checkpoint was timed, in bytes per millisecond: a slow built-in
