@@ -368,8 +368,11 @@ pub(crate) const CHEAP_WRITE_MS: f64 = 100.0;
 /// suspension is due: other apps could take all memory meanwhile. Instead, one is always kept ready
 /// (simulated: with 3 s, 5 of 624 machines of 64 GB were killed while they wrote; with 2 s, none).
 pub(crate) const SLOW_WRITE_MS: f64 = 2_000.0;
-/// Oldest such checkpoint, in write times.
-pub(crate) const SLOW_WRITE_INTERVAL: f64 = 40.0;
+/// The next such checkpoint is due after this multiple of the time from the start of the run to the
+/// last one.
+pub(crate) const SLOW_WRITE_AGE_FACTOR: f64 = 2.0;
+/// Shortest and longest interval between two such checkpoints, in write times.
+pub(crate) const SLOW_WRITE_INTERVALS: [f64; 2] = [10.0, 60.0];
 /// The forecast before a checkpoint looks ahead by this multiple of the write time.
 pub(crate) const CHECKPOINT_AHEAD: f64 = 1.5;
 /// Time cost of checkpointing all blocks: one more forward pass, a third of a step.
