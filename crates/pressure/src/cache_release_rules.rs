@@ -33,8 +33,8 @@ pub(crate) fn answer_critical(ctx: &DecisionContext, own: &mut State) -> bool {
 }
 
 /// Whether caches are to be released: those over the limit of the machine, those above the budget,
-/// and large ones at a warning or if the device holds more than its soft fraction. Memory that recent micro-batches needed is not a
-/// cache, since the next one needs it again.
+/// and large ones at a warning or if the device holds more than its soft fraction. Memory that
+/// recent micro-batches needed is not a cache, since the next one needs it again.
 pub(crate) fn are_due(ctx: &DecisionContext, own: &State, track: &Track) -> bool {
     let (sample, policy) = (ctx.sample, ctx.policy);
     let cached = sample
@@ -64,8 +64,9 @@ pub(crate) fn are_due(ctx: &DecisionContext, own: &State, track: &Track) -> bool
         || wanted && large && rested(RELEASE_INTERVAL_MS)
 }
 
-/// Whether all processes together exceed the limit of the machine while Ebb holds more than the next
-/// micro-batch needs. A single long sample may exceed the limit, but what it leaves behind may not.
+/// Whether all processes together exceed the limit of the machine while Ebb holds more than the
+/// next micro-batch needs. A single long sample may exceed the limit, but what it leaves behind may
+/// not.
 fn exceed_limit(ctx: &DecisionContext, track: &Track) -> bool {
     let sample = ctx.sample;
     let cost = ctx.cost(track.size).min(track.cost(track.size));

@@ -132,8 +132,8 @@ impl History {
             0 => policy.sudden_ms,
             ms => ms.clamp(MIN_REACTION_MS, MAX_REACTION_MS),
         };
-        // No margin covers larger jumps: a cancelled micro-batch answers those. Their beginnings and
-        // ends are not counted either.
+        // No margin covers larger jumps: a cancelled micro-batch answers those. Their beginnings
+        // and ends are not counted either.
         let most = (policy.max_margin_fraction * total_bytes as f64) as u64;
         let (mut later, mut jump_ended_ms) = (0, 0);
         // What others took, and until when.
@@ -185,8 +185,8 @@ mod tests {
     use super::*;
     use crate::policy::GB;
 
-    /// The margin after a minute on a machine of 100 GB where others take `jump` GB within `rise_ms`
-    /// and free them again every 10 s, if a reaction takes `reaction_ms`.
+    /// The margin after a minute on a machine of 100 GB where others take `jump` GB within
+    /// `rise_ms` and free them again every 10 s, if a reaction takes `reaction_ms`.
     fn margin_gb(jump: u64, rise_ms: u64, reaction_ms: u64) -> u64 {
         let policy = Policy::default();
         let mut history = History::default();
