@@ -3,7 +3,7 @@
 use crate::decision_context::DecisionContext;
 use crate::memory_sample::Level;
 use crate::micro_batch_sizes::Track;
-use crate::policy::{CACHE_FOOTPRINT_PART, RELEASE_INTERVAL_MS};
+use crate::policy::{CACHE_FOOTPRINT_PART, OVER_LIMIT_RELEASE_MS, RELEASE_INTERVAL_MS};
 
 /// When caches were last released, and a critical level last answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,9 +32,9 @@ pub(crate) fn answer_critical(ctx: &DecisionContext, own: &mut State) -> bool {
     is_due
 }
 
-/// Whether caches are to be released: those above the budget, and large ones at a warning or if the
-/// device holds more than its soft fraction. Memory that recent micro-batches needed is not a
-/// cache, since the next one needs it again.
+/// Whether caches are to be released: those over the limit of the machine, those above the budget,
+/// and large ones at a warning or if the device holds more than its soft fraction. Memory that
+/// recent micro-batches needed is not a cache, since the next one needs it again.
 pub(crate) fn are_due(ctx: &DecisionContext, own: &State, track: &Track) -> bool {
     let (sample, policy) = (ctx.sample, ctx.policy);
     let cached = sample
@@ -59,6 +59,18 @@ pub(crate) fn are_due(ctx: &DecisionContext, own: &State, track: &Track) -> bool
         > policy
             .cache_bytes
             .max(sample.own_bytes / CACHE_FOOTPRINT_PART);
-    over_budget && rested(policy.critical_interval_ms)
+    exceed_limit(ctx, track) && rested(OVER_LIMIT_RELEASE_MS)
+        || over_budget && rested(policy.critical_interval_ms)
         || wanted && large && rested(RELEASE_INTERVAL_MS)
+}
+
+/// Whether all processes together exceed the limit of the machine while Ebb holds more than the
+/// next micro-batch needs. A single long sample may exceed the limit, but what it leaves behind may
+/// not.
+fn exceed_limit(ctx: &DecisionContext, track: &Track) -> bool {
+    let sample = ctx.sample;
+    let cost = ctx.cost(track.size).min(track.cost(track.size));
+    let needed = ctx.model.upper_bytes(ctx.kind, cost.max(ctx.cost(1)));
+    let holds_more = needed.is_some_and(|bytes| sample.own_bytes > bytes + ctx.spare_bytes);
+    holds_more && sample.used_bytes() > ctx.policy.limit_bytes(sample)
 }

@@ -3,14 +3,15 @@
 //! training state, when they are forecast to need even that before a write would be done, and when
 //! waiting begins. At most every half minute, and so seldom that writing takes little of the time.
 //! A state that takes seconds to write is also written now and then without any danger, and never
-//! when a suspension begins: the run then resumes from an earlier step.
+//! when a suspension begins: the run then resumes from an earlier step. The older the run, the
+//! longer are the intervals, so that a suspension loses at most two thirds of a young run.
 
 use crate::decision::Action;
 use crate::decision_context::DecisionContext;
 use crate::memory_sample::Level;
 use crate::policy::{
     CHEAP_WRITE_MS, CHECKPOINT_AHEAD, DISK_BYTES_PER_MS, HEADROOM_EDGES, MIN_WRITE_INTERVAL,
-    SLOW_WRITE_INTERVAL, SLOW_WRITE_MS,
+    SLOW_WRITE_AGE_FACTOR, SLOW_WRITE_INTERVALS, SLOW_WRITE_MS,
 };
 
 /// What is known of checkpoints.
@@ -18,6 +19,8 @@ use crate::policy::{
 pub(crate) struct State {
     /// Whether the decision before had a reason.
     warned: bool,
+    /// When the first decision was made.
+    started_ms: Option<u64>,
     /// When a checkpoint was last asked for, or written for any reason.
     at_ms: Option<u64>,
     /// How long the last one took, in milliseconds.
@@ -57,6 +60,7 @@ pub(crate) fn is_due(
     action: Action,
 ) -> bool {
     let now_ms = ctx.sample.at_ms;
+    own.started_ms.get_or_insert(now_ms);
     let waits = action != Action::Run;
     let suspends = action == Action::Suspend && previous != Action::Suspend;
     // A warning that a smaller micro-batch answers needs no checkpoint.
@@ -83,11 +87,19 @@ pub(crate) fn is_due(
     is_due
 }
 
-/// Whether a state that takes long to write needs a newer checkpoint.
+/// Whether a state that takes long to write needs a newer checkpoint. The first one waits until
+/// there is something to lose.
 fn is_outdated(ctx: &DecisionContext, own: &State) -> bool {
+    let now_ms = ctx.sample.at_ms;
+    let started_ms = own.started_ms.unwrap_or(now_ms);
+    let Some(at_ms) = own.at_ms else {
+        return now_ms >= started_ms + ctx.policy.checkpoint_interval_ms;
+    };
     let write_ms = own.expected_write_ms(ctx).unwrap_or(0.0);
-    let is_old = |at| ctx.sample.at_ms as f64 >= at as f64 + SLOW_WRITE_INTERVAL * write_ms;
-    own.at_ms.is_none_or(is_old)
+    let [shortest_ms, longest_ms] = SLOW_WRITE_INTERVALS.map(|writes| writes * write_ms);
+    let age_ms = at_ms.saturating_sub(started_ms) as f64;
+    let interval_ms = (SLOW_WRITE_AGE_FACTOR * age_ms).clamp(shortest_ms, longest_ms);
+    now_ms as f64 >= at_ms as f64 + interval_ms
 }
 
 /// Whether others and the training state together reach the warning level.

@@ -86,7 +86,7 @@ fn by_prediction(ctx: &DecisionContext, rules: &mut Rules) -> RuleOutcome {
         };
         return shortened.unwrap_or_else(|| {
             micro_batch_shrink::record(ctx, &mut rules.growth, &mut rules.prefetch, track);
-            micro_batch_shrink::shrink(ctx, track.size, size)
+            micro_batch_shrink::shrink(ctx, track.size, size, critical)
         });
     }
     let target = micro_batch_growth::Target::new(ctx, track);

@@ -132,10 +132,12 @@ impl History {
             0 => policy.sudden_ms,
             ms => ms.clamp(MIN_REACTION_MS, MAX_REACTION_MS),
         };
-        // No margin covers larger jumps: a cancelled micro-batch answers those.
+        // No margin covers larger jumps: a cancelled micro-batch answers those. Their beginnings
+        // and ends are not counted either.
         let most = (policy.max_margin_fraction * total_bytes as f64) as u64;
-        let mut later = 0;
-        let mut growths = Vec::with_capacity(points.len());
+        let (mut later, mut jump_ended_ms) = (0, 0);
+        // What others took, and until when.
+        let mut growths: Vec<Point> = Vec::with_capacity(points.len());
         for from in points {
             while later < points.len() && points[later].at_ms < from.at_ms + reaction_ms {
                 later += 1;
@@ -143,14 +145,20 @@ impl History {
             let Some(then) = points.get(later) else {
                 break;
             };
-            let grown = then.bytes.saturating_sub(from.bytes);
-            if then.at_ms <= from.at_ms + 2 * reaction_ms && grown <= most {
-                growths.push(grown);
+            let bytes = then.bytes.saturating_sub(from.bytes);
+            if bytes > most {
+                let overlaps = |growth: &Point| growth.at_ms > from.at_ms;
+                growths.truncate(growths.partition_point(|growth| !overlaps(growth)));
+                jump_ended_ms = then.at_ms;
+            } else if then.at_ms <= from.at_ms + 2 * reaction_ms && from.at_ms >= jump_ended_ms {
+                let at_ms = then.at_ms;
+                growths.push(Point { at_ms, bytes });
             }
         }
         if growths.len() >= MARGIN_MIN_OBSERVATIONS {
             let index = (growths.len() - 1) * MARGIN_PERCENTILE / 100;
-            let bytes = *growths.select_nth_unstable(index).1;
+            let (_, growth, _) = growths.select_nth_unstable_by_key(index, |growth| growth.bytes);
+            let bytes = growth.bytes;
             self.margin = Some(Point { at_ms, bytes });
         }
     }
@@ -177,19 +185,23 @@ mod tests {
     use super::*;
     use crate::policy::GB;
 
-    /// The margin after a minute on a machine of 100 GB where others take `jump` GB and free them
-    /// again every 10 s, if a reaction takes `reaction_ms`.
-    fn margin_gb(jump: u64, reaction_ms: u64) -> u64 {
+    /// The margin after a minute on a machine of 100 GB where others take `jump` GB within
+    /// `rise_ms` and free them again every 10 s, if a reaction takes `reaction_ms`.
+    fn margin_gb(jump: u64, rise_ms: u64, reaction_ms: u64) -> u64 {
         let policy = Policy::default();
         let mut history = History::default();
         history.set_reaction_ms(reaction_ms);
         let mut sample = MemorySample::default();
         for i in 0..600u64 {
-            let others = 20 + if i % 100 < 50 { jump } else { 0 };
+            let others = if i % 100 < 50 {
+                20 * GB + jump * GB * (100 * (i % 100)).min(rise_ms) / rise_ms
+            } else {
+                20 * GB
+            };
             sample = MemorySample {
                 at_ms: 100 * i,
                 total_bytes: 100 * GB,
-                available_bytes: (100 - others) * GB,
+                available_bytes: 100 * GB - others,
                 ..MemorySample::default()
             };
             history.record(&policy, &sample);
@@ -199,8 +211,14 @@ mod tests {
 
     #[test]
     fn jumps_that_no_margin_covers_do_not_count() {
-        assert_eq!(margin_gb(5, 600), 5);
-        assert_eq!(margin_gb(30, 600), 1, "the smallest margin");
+        assert_eq!(margin_gb(5, 100, 600), 5);
+        assert_eq!(margin_gb(30, 100, 600), 1, "the smallest margin");
+    }
+
+    #[test]
+    fn the_beginning_and_the_end_of_such_a_jump_do_not_count_either() {
+        assert_eq!(margin_gb(5, 1_000, 600), 3);
+        assert_eq!(margin_gb(30, 1_000, 600), 1, "the smallest margin");
     }
 
     #[test]

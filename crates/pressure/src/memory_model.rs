@@ -70,10 +70,12 @@ impl MemoryModel {
         }
     }
 
-    /// Learns from a micro-batch with a measured peak. A cancelled or refused one only gives a
-    /// lower bound on its need.
+    /// Learns from a micro-batch with a measured peak. A refused one only gives a lower bound on
+    /// its need. A cancelled one gives nothing: its footprint may consist mostly of caches, which
+    /// are released before the retry.
     pub fn learn(&mut self, record: &MicroBatchRecord) {
-        if record.peak_bytes == 0 || record.cost == 0 || record.micro_batch == 0 {
+        let is_measured = record.peak_bytes > 0 && record.cost > 0 && record.micro_batch > 0;
+        if !is_measured || record.outcome == Outcome::Cancelled {
             return;
         }
         let index = self

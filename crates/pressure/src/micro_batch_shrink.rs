@@ -32,15 +32,19 @@ pub(crate) fn may_be_avoided(ctx: &DecisionContext, critical: bool) -> bool {
     ctx.failure_of_kind().is_none() && !critical
 }
 
-/// Shrinks from `before` to `size`.
-pub(crate) fn shrink(ctx: &DecisionContext, before: u32, size: u32) -> RuleOutcome {
+/// Shrinks from `before` to `size`. Buffers are released if Ebb holds more than its budget.
+/// Otherwise they stay in use, because the next micro-batch would touch the same memory again.
+/// `critical`: the rule reacts to a critical level.
+pub(crate) fn shrink(ctx: &DecisionContext, before: u32, size: u32, critical: bool) -> RuleOutcome {
+    let is_over_budget = ctx.sample.own_bytes > ctx.budget.bytes + ctx.spare_bytes;
+    let release = critical || is_over_budget || ctx.failure_of_kind().is_some();
     let failed = ctx.failure_of_kind().and_then(|f| f.cause.reason());
     let (cause, reason) = match failed {
         // Free memory would not help.
         Some(failed) => (Component::Device, failed.to_owned()),
         None => ctx.explain_shortage(before),
     };
-    RuleOutcome::run(size, cause, reason).releasing_caches(true)
+    RuleOutcome::run(size, cause, reason).releasing_caches(release)
 }
 
 /// Records that lack of memory made the micro-batch smaller or made the run wait: the slow start

@@ -4,6 +4,8 @@
 use crate::controller_state::{LastDecision, Rules};
 use crate::decision::{Action, Change, Decision, SampleCost};
 use crate::decision_context::{DecisionContext, FailureCause, RuleOutcome};
+use crate::micro_batch_sizes::{Track, growth_limit, sizes};
+use crate::policy::PACKED_FRACTION;
 use crate::recovery_steps::Step;
 
 /// The decision for `outcome` and, if one was taken, the recovery step `step`.
@@ -33,7 +35,8 @@ pub(crate) fn answer(
     let freed = rules.prefetch.freed_bytes(now_ms) + step.map_or(0, |step| step.freed_bytes);
     let most = affordable(ctx, outcome.size, freed, ordinary_cost);
     let micro_batch = if can_pack(ctx, most) && change != Change::Cancel {
-        packed(ctx, freed, ordinary_cost)
+        let largest_cost = largest_packed_cost(ctx, rules.tracks.get_mut(ctx.kind), outcome.size);
+        packed(ctx, freed, ordinary_cost, largest_cost)
     } else if change == Change::Hold {
         evenly_split(ctx, most, batch)
     } else {
@@ -172,15 +175,34 @@ fn can_pack(ctx: &DecisionContext, most: u32) -> bool {
     most > 0 && predictable && !ctx.sample.is_unreadable() && ctx.samples.windows(2).any(differ)
 }
 
+/// The cost up to which a micro-batch of `size` may be filled if memory allows it. If only memory
+/// keeps the size from the next useful one, the memory between the two can be used as well.
+fn largest_packed_cost(ctx: &DecisionContext, track: &Track, size: u32) -> u64 {
+    let (most, _) = growth_limit(ctx.policy, ctx.model, ctx.kind, track, ctx.sample.at_ms);
+    let next = sizes(track.batch)
+        .take_while(|larger| *larger > size)
+        .last();
+    match next {
+        Some(next) if next <= most && !track.starting => track.cost(next).saturating_sub(1),
+        _ => track.cost(size),
+    }
+}
+
 /// The most samples that together cost no more than `size` ordinary ones: more short samples, or
-/// fewer long ones. Micro-batches of equal cost need equal buffers.
-fn packed(ctx: &DecisionContext, freed_bytes: u64, ordinary_cost: u64) -> u32 {
-    let limit = ctx.budget.bytes + freed_bytes;
+/// fewer long ones. Micro-batches of equal cost need equal buffers. If the budget leaves room, they
+/// may cost up to `largest_cost`.
+fn packed(ctx: &DecisionContext, freed_bytes: u64, ordinary_cost: u64, largest_cost: u64) -> u32 {
+    let budget = ctx.budget.bytes + freed_bytes;
     let mut cost = 0;
     let fits = |sample: &&SampleCost| {
         cost += sample.0;
+        let limit = if cost <= ordinary_cost {
+            budget
+        } else {
+            (PACKED_FRACTION * budget as f64) as u64
+        };
         let peak = ctx.model.upper_bytes(ctx.kind, cost);
-        cost <= ordinary_cost && peak.is_none_or(|peak| peak <= limit)
+        cost <= largest_cost && peak.is_none_or(|peak| peak <= limit)
     };
     let count = ctx.samples.iter().take_while(fits).count();
     count.max(1) as u32

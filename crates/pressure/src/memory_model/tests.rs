@@ -162,8 +162,27 @@ fn phases_are_learned_separately() {
     assert!(model.upper_bytes(evaluate, PIXELS).expect("measured") < (0.2 * GB) as u64);
 }
 
+/// Its footprint includes caches that a later micro-batch of this size does not need.
 #[test]
-fn a_cancelled_micro_batch_raises_only_the_bound() {
+fn a_cancelled_micro_batch_changes_no_prediction() {
+    for allocator in [Allocator::Exact, Allocator::PowerOfTwo] {
+        let mut model = trained(allocator, |m| (1.0 + 0.1 * f64::from(m)) * GB, &[1, 2]);
+        let needs = |model: &MemoryModel| [1, 2, 4, 8, 16].map(|m| upper(model, m));
+        let before = (needs(&model), model.state_bytes(kind()));
+        for micro_batch in [1, 8] {
+            model.learn(&MicroBatchRecord {
+                outcome: Outcome::Cancelled,
+                ..record(micro_batch, 9.0 * GB)
+            });
+        }
+        assert_eq!((needs(&model), model.state_bytes(kind())), before);
+        assert_eq!(model.largest(kind()), 2);
+    }
+}
+
+/// The device refused more than this footprint, so the micro-batch needs at least as much.
+#[test]
+fn a_refused_micro_batch_raises_only_the_bound() {
     let mut model = trained(
         Allocator::Exact,
         |m| (1.0 + 0.1 * f64::from(m)) * GB,
@@ -171,7 +190,7 @@ fn a_cancelled_micro_batch_raises_only_the_bound() {
     );
     let (four, state) = (upper(&model, 4), model.state_bytes(kind()));
     model.learn(&MicroBatchRecord {
-        outcome: Outcome::Cancelled,
+        outcome: Outcome::Memory,
         ..record(8, 9.0 * GB)
     });
     assert_eq!((upper(&model, 4), model.state_bytes(kind())), (four, state));

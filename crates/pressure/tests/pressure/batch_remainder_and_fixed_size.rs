@@ -64,6 +64,40 @@ fn heavy_samples_run_in_fewer_without_a_change() {
     assert!(decision.predicted_peak_bytes <= decision.budget_bytes);
 }
 
+/// 9 GB hold 25 ordinary samples, but the next useful size after 22 is 32.
+#[test]
+fn unequal_samples_fill_the_memory_between_two_useful_sizes() {
+    let mut simulation = Simulation {
+        policy: Policy {
+            memory_cap_bytes: Some(9 * GB),
+            ..Policy::default()
+        },
+        ..Simulation::default()
+    };
+    simulation.steps(100);
+    let costs: Vec<_> = (0..64)
+        .map(|i| SampleCost(if i % 2 == 0 { 2000 } else { 2096 }))
+        .collect();
+    let ask = DecisionInput {
+        spare_bytes: 0,
+        sample: simulation.sample(),
+        remaining: &costs,
+        kind: TRAIN,
+    };
+    let (_, decision) = decide(
+        &simulation.policy,
+        simulation.state.clone(),
+        &ask,
+        &simulation.model,
+    );
+    assert_eq!(decision.change, Change::Hold);
+    assert!(
+        decision.micro_batch > 44,
+        "more than 22 ordinary samples: {decision:?}"
+    );
+    assert!(decision.predicted_peak_bytes <= decision.budget_bytes * 93 / 100);
+}
+
 #[test]
 fn a_fixed_micro_batch_is_always_used() {
     let policy = Policy {

@@ -57,3 +57,16 @@ fn samples_twice_as_long_run_in_smaller_micro_batches() {
         "{decision:?}"
     );
 }
+
+/// 6 GB of others and 23 GB of caches are over the limit of 28.8 GB, and a micro-batch of 64 needs
+/// 18 GB.
+#[test]
+fn caches_over_the_limit_are_released_again_before_a_second_has_passed() {
+    let mut simulation = Simulation::settled();
+    for _ in 0..4 {
+        simulation.own = 23 * GB;
+        let decision = simulation.decide();
+        assert!(decision.release_caches, "at {} ms", simulation.at_ms);
+        simulation.at_ms += 200;
+    }
+}

@@ -57,6 +57,34 @@ fn a_micro_batch_is_cancelled_before_the_last_memory_is_taken() {
     assert!(reason.is_some_and(|reason| reason.contains("GB in")));
 }
 
+/// Whether a micro-batch of 64 is cancelled if the limit falls below what is in use when it begins.
+fn is_cancelled_over_the_limit(pace: fn(u32) -> f64) -> bool {
+    let mut simulation = Simulation {
+        pace,
+        ..Simulation::default()
+    };
+    simulation.steps(700);
+    simulation.own = 18 * GB;
+    assert_eq!(simulation.decide().micro_batch, 64);
+    simulation.policy.max_system_fraction = 0.6;
+    let until_ms = simulation.at_ms + pace(64) as u64;
+    let mut cancelled = false;
+    while simulation.at_ms < until_ms {
+        let (policy, sample) = (&simulation.policy, simulation.sample());
+        let state = std::mem::take(&mut simulation.state);
+        simulation.state = record_sample(policy, state, &sample);
+        cancelled |= should_cancel(policy, &simulation.state, &sample).is_some();
+        simulation.at_ms += 50;
+    }
+    cancelled
+}
+
+#[test]
+fn a_micro_batch_that_would_be_over_the_limit_for_700_ms_is_cancelled() {
+    assert!(is_cancelled_over_the_limit(|m| 60.0 + 10.0 * f64::from(m)));
+    assert!(!is_cancelled_over_the_limit(|m| 60.0 + 7.0 * f64::from(m)));
+}
+
 #[test]
 fn a_single_sample_is_not_cancelled_for_what_may_come() {
     let mut simulation = Simulation::settled();

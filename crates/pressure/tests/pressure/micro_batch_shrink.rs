@@ -67,3 +67,19 @@ fn a_cap_is_obeyed_and_named_but_never_waited_for() {
     let decision = simulation.step();
     assert_eq!((decision.action, decision.micro_batch), (Action::Run, 1));
 }
+
+/// Micro-batches of 64 hold 18 GB. The upper bound of the prediction is 2 % higher, so a cap of
+/// 18.2 GB makes them smaller, although what Ebb holds is below the cap.
+#[test]
+fn buffers_within_the_budget_stay_when_the_micro_batch_shrinks() {
+    for (cap_mb, released) in [(18_200, false), (17_000, true)] {
+        let mut simulation = Simulation::settled();
+        simulation.policy.memory_cap_bytes = Some(cap_mb * GB / 1_000);
+        let decision = simulation.decide();
+        assert_eq!(
+            (decision.change, decision.release_caches),
+            (Change::Shrink, released),
+            "a cap of {cap_mb} MB: {decision:?}"
+        );
+    }
+}

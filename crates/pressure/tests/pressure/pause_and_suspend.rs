@@ -120,6 +120,52 @@ fn repeated_warnings_ask_for_a_checkpoint_every_half_minute_at_most() {
     }
 }
 
+/// Seconds at which checkpoints are asked for in ten calm minutes, each of which is then written in
+/// `write_ms`.
+fn checkpoints_in_calm(simulation: &mut Simulation, write_ms: f64) -> Vec<u64> {
+    let mut asked_at_s = Vec::new();
+    for _ in 0..6_000 {
+        let at_ms = simulation.at_ms;
+        if simulation.step().checkpoint_first {
+            simulation.state.checkpoint_written(at_ms, write_ms);
+            asked_at_s.push(at_ms / 1_000);
+        }
+    }
+    asked_at_s
+}
+
+#[test]
+fn a_state_that_is_slow_to_write_is_checkpointed_ever_more_rarely() {
+    let mut simulation = Simulation::default();
+    simulation.state.checkpoint_written(0, 3_000.0);
+    let asked_at_s = checkpoints_in_calm(&mut simulation, 3_000.0);
+    assert_eq!(asked_at_s, [30, 90, 270, 450]);
+    let mut simulation = Simulation::default();
+    simulation.state.checkpoint_written(0, 1_500.0);
+    let asked_at_s = checkpoints_in_calm(&mut simulation, 1_500.0);
+    assert!(
+        asked_at_s.is_empty(),
+        "such a write is fast: {asked_at_s:?}"
+    );
+}
+
+/// 12 GB take more than 6 s at the assumed speed of the disk.
+#[test]
+fn the_first_checkpoint_of_a_large_state_waits_for_progress() {
+    let mut simulation = Simulation::default();
+    simulation.steps(20);
+    simulation.model.state_grew(10 * GB);
+    let mut first_ms = None;
+    while first_ms.is_none() && simulation.at_ms < 100_000 {
+        first_ms = simulation
+            .decide()
+            .checkpoint_first
+            .then_some(simulation.at_ms);
+        simulation.at_ms += 100;
+    }
+    assert_eq!(first_ms, Some(30_000));
+}
+
 #[test]
 fn a_cancelled_single_sample_waits_until_it_fits() {
     let mut simulation = Simulation::settled();
