@@ -105,7 +105,7 @@ impl ExportKind {
             ),
             ExportKind::GgufF16 => (
                 "GGUF, 16 bits",
-                "llama.cpp, LM Studio and Ollama run this file. It is nearly exact, and as large as the published weights. The folder contains a Modelfile for Ollama.",
+                "llama.cpp, LM Studio and Ollama run this file. It stores the weights as 16-bit floats, which is nearly exact. The folder contains a Modelfile for Ollama.",
             ),
             ExportKind::GgufQ8 => (
                 "GGUF, 8 bits (Q8_0)",

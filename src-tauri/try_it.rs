@@ -179,7 +179,7 @@ impl TryIt {
     pub fn add_picture(&self, bytes: &[u8]) -> Result<InputView, CommandError> {
         if bytes.len() > LONGEST_PASTE {
             let why =
-                "The picture is larger than 64 MB. Save the picture as a file and drop the file.";
+                "The picture is larger than 64 MB. Save the picture as a file and drag the file here.";
             return Err(CommandError::new("failed", why));
         }
         let number = self.pasted.fetch_add(1, Ordering::Relaxed);
@@ -188,7 +188,7 @@ impl TryIt {
         // tidy: not durable: the system's temporary folder
         std::fs::write(&path, bytes).map_err(|error| {
             let why =
-                format!("The picture cannot be stored: {error}. Save the picture as a file and drop the file.");
+                format!("The picture cannot be stored: {error}. Save the picture as a file and drag the file here.");
             CommandError::new("failed", why)
         })?;
         let mut inputs = lock(&self.inputs);

@@ -220,7 +220,7 @@ fn reason(code: i32, err: &str) -> String {
         ),
     ];
     if code == NO_EBB {
-        return "Ebb is not installed there, or not in the path of a remote shell".to_owned();
+        return "Ebb is not installed there, or the PATH of a shell that ssh starts does not include it".to_owned();
     }
     if let Some((_, reason)) = known.iter().find(|(text, _)| err.contains(text)) {
         return (*reason).to_owned();

@@ -163,7 +163,7 @@ const comparison: ComparisonView = {
 /** For language models and others. */
 const exported: ExportView[] = [
   { kind: "hugging_face", label: "Hugging Face folder", opens: "Python programs open it with the transformers library, and the Hugging Face hub takes it as it is." },
-  { kind: "gguf_f16", label: "GGUF, 16 bits", opens: "llama.cpp, LM Studio and Ollama run this file. It is nearly exact, and as large as the published weights. The folder contains a Modelfile for Ollama." },
+  { kind: "gguf_f16", label: "GGUF, 16 bits", opens: "llama.cpp, LM Studio and Ollama run this file. It stores the weights as 16-bit floats, which is nearly exact. The folder contains a Modelfile for Ollama." },
   { kind: "gguf_q8", label: "GGUF, 8 bits (Q8_0)", opens: "llama.cpp, LM Studio and Ollama run this file. It is half as large as with 16 bits, and hardly less accurate." },
   { kind: "gguf_q4", label: "GGUF, 4 bits (Q4_K_M)", opens: "llama.cpp, LM Studio and Ollama run this file. It is a third as large as with 16 bits, and somewhat less accurate." },
   { kind: "adapters", label: "Adapters for PEFT", opens: "Python programs load this small folder with the PEFT library, together with the weights that the run started from." },
