@@ -178,8 +178,7 @@ impl TryIt {
     /// It is too large, or cannot be written to the system's temporary folder.
     pub fn add_picture(&self, bytes: &[u8]) -> Result<InputView, CommandError> {
         if bytes.len() > LONGEST_PASTE {
-            let why =
-                "The picture is larger than 64 MB. Save the picture as a file and drag the file here.";
+            let why = "The picture is larger than 64 MB. Save the picture as a file and drag the file here.";
             return Err(CommandError::new("failed", why));
         }
         let number = self.pasted.fetch_add(1, Ordering::Relaxed);

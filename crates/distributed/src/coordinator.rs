@@ -254,9 +254,11 @@ impl Coordinator {
     }
 
     /// The samples of each rank if no rank divides its range further than into the micro-batches
-    /// that it asks for. `None` if some do, because their claims follow the speeds anyway.
+    /// that it asks for. `None` if some do, because their claims follow the speeds anyway, or if
+    /// some rest.
     fn undivided_shares(&self, samples: u32) -> Option<Vec<u32>> {
-        let is_undivided = |rank: &RankState| rank.time.least_samples() >= rank.share;
+        let is_undivided =
+            |rank: &RankState| rank.was_active && rank.time.least_samples() >= rank.share;
         if !self.ranks.iter().all(is_undivided) {
             return None;
         }

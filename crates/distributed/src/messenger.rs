@@ -209,7 +209,12 @@ impl Messenger {
             let nap = self.nap();
             let served = match self.commands.recv_timeout(nap) {
                 Ok(command) => self.serve(command),
-                Err(RecvTimeoutError::Timeout) => Ok(()),
+                Err(RecvTimeoutError::Timeout) => {
+                    if nap.is_zero() {
+                        std::thread::yield_now();
+                    }
+                    Ok(())
+                }
                 Err(RecvTimeoutError::Disconnected) if is_abandoned => {
                     std::thread::sleep(nap);
                     Ok(())

@@ -97,6 +97,32 @@ fn the_ranges_of_ranks_follow_a_large_change_of_speeds() {
 }
 
 #[test]
+fn a_rank_that_rests_gets_a_smaller_range() {
+    let mut coordinator = Coordinator::new(2);
+    for round in 1..=20 {
+        step_in_turns(&mut coordinator, round, 16, [GPU, GPU]);
+    }
+    for round in 21..=23 {
+        // Rank 1 asks for nothing.
+        let (mut ended, mut now_s) = (None, 1000.0 * round as f64);
+        loop {
+            let claim = coordinator.claim(0, round, 16, request(16, ended.take()), now_s);
+            match claim.unwrap() {
+                Claim::Samples { samples, .. } => {
+                    now_s += GPU.0 + GPU.1 * f64::from(len(&samples));
+                    ended = Some(Ended::Confirmed);
+                }
+                Claim::Complete => break,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    // The next step has not begun yet.
+    let shares: Vec<u32> = coordinator.ranks.iter().map(|rank| rank.share).collect();
+    assert!(shares[1] <= 6 && shares[0] + shares[1] == 16, "{shares:?}");
+}
+
+#[test]
 fn ranks_of_changing_speed_claim_less_at_once() {
     let mut coordinator = Coordinator::new(2);
     let mut random = Random::new(3);

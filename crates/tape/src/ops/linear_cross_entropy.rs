@@ -179,29 +179,14 @@ impl Tape<'_> {
             }
         };
         let input = read(x)?;
-        let (weight_in, decoded_rows, trains) = match weight {
-            OutputWeights::Full(value) => (
-                ReadWeights::Full(read(value)?),
-                [0; 2],
-                self.records(&[value]),
-            ),
-            OutputWeights::Quantized(weight) => {
-                let rows = [DEVICE_DECODED_ROWS, DECODED_ROWS];
-                (ReadWeights::Quantized(weight), rows, false)
-            }
+        let (weight_in, trains) = match weight {
+            OutputWeights::Full(value) => (ReadWeights::Full(read(value)?), self.records(&[value])),
+            OutputWeights::Quantized(weight) => (ReadWeights::Quantized(weight), false),
         };
         let form = self.form(KernelGroup::LinearCrossEntropy, &input);
-        let (elements, least_rows) = match form {
-            Form::Device if input.device().is_cuda() => {
-                (DEVICE_ELEMENTS, CUDA_ROWS.max(decoded_rows[0]))
-            }
-            Form::Device => (DEVICE_ELEMENTS, decoded_rows[0]),
-            Form::Cpu | Form::Composed => (CHUNK_ELEMENTS, decoded_rows[1]),
-        };
-        let elements = elements.max(least_rows.saturating_mul(vocabulary));
         let wanted = Wanted {
             gradients: [self.records(&[x]), trains],
-            chunk: (elements / vocabulary.max(1)).clamp(1, rows.max(1)),
+            chunk: weight_in.chunk(form, &input).clamp(1, rows.max(1)),
             soft_cap,
         };
         match form {
@@ -261,6 +246,20 @@ fn expect_weights(weight: OutputWeights) -> Result<[usize; 2]> {
 }
 
 impl ReadWeights<'_> {
+    /// Rows of `x` per chunk.
+    fn chunk(&self, form: Form, x: &Tensor) -> usize {
+        let ([vocabulary, _], decoded) = match self {
+            ReadWeights::Full(weight) => ([weight.dims()[0], 0], [0; 2]),
+            ReadWeights::Quantized(weight) => (weight.dims(), [DEVICE_DECODED_ROWS, DECODED_ROWS]),
+        };
+        let (elements, least_rows) = match form {
+            Form::Device if x.device().is_cuda() => (DEVICE_ELEMENTS, CUDA_ROWS.max(decoded[0])),
+            Form::Device => (DEVICE_ELEMENTS, decoded[0]),
+            Form::Cpu | Form::Composed => (CHUNK_ELEMENTS, decoded[1]),
+        };
+        (elements / vocabulary.max(1)).max(least_rows)
+    }
+
     fn dims(&self) -> Result<[usize; 2]> {
         match self {
             ReadWeights::Full(weight) => Ok(weight.dims2().map(|(rows, width)| [rows, width])?),

@@ -136,12 +136,19 @@ struct Efficiency {
     equal: f64,
 }
 
-fn efficiency(
-    (speeds, device): (&[f64], Device),
-    micro_batches: &[u32],
-    batch: u32,
-    steps: u64,
-) -> Efficiency {
+/// Equal or unequal ranks of one kind of device.
+struct Ranks<'a> {
+    speeds: &'a [f64],
+    device: Device,
+    micro_batches: &'a [u32],
+}
+
+fn efficiency(group: Ranks, batch: u32, steps: u64) -> Efficiency {
+    let Ranks {
+        speeds,
+        device,
+        micro_batches,
+    } = group;
     let mut random = Random::new(1);
     let mut ranks: Vec<Rank> = (speeds.iter().zip(micro_batches))
         .map(|(base, micro_batch)| Rank {
@@ -202,6 +209,14 @@ impl Case {
         }
     }
 
+    fn ranks(&self) -> Ranks<'_> {
+        Ranks {
+            speeds: &self.speeds,
+            device: self.device,
+            micro_batches: &self.micro_batches,
+        }
+    }
+
     /// GPUs on which a micro-batch costs this many samples, and whose speeds vary by 1 %.
     fn with_gpus(self, micro_batch_cost: f64, micro_batch: u32) -> Self {
         let micro_batches = vec![micro_batch; self.speeds.len()];
@@ -254,12 +269,7 @@ fn a_group_under_some_pressure_comes_close_to_the_ideal() {
     let mut missed = Vec::new();
     for case in cases {
         let steps = if case.speeds.len() > 200 { 30 } else { 300 };
-        let share = efficiency(
-            (&case.speeds, case.device),
-            &case.micro_batches,
-            case.batch,
-            steps,
-        );
+        let share = efficiency(case.ranks(), case.batch, steps);
         let Efficiency { group, equal } = share;
         let result = format!(
             "{}: {group:.3} of the ideal, bar {}; {equal:.3} with equal shares",
@@ -291,8 +301,12 @@ fn predicted_efficiency_falls_slowly() {
     for ranks in (1..=10).map(|power| 1usize << power) {
         let batch = 64 * ranks as u32;
         let steps = if ranks > 200 { 30 } else { 300 };
-        let balance =
-            efficiency((&vec![100.0; ranks], USUAL), &vec![16; ranks], batch, steps).group;
+        let alike = Ranks {
+            speeds: &vec![100.0; ranks],
+            device: USUAL,
+            micro_batches: &vec![16; ranks],
+        };
+        let balance = efficiency(alike, batch, steps).group;
         let ideal_s = 64.0 / 100.0;
         let with = |(bytes_per_s, latency_s): (f64, f64)| {
             let exchange_s = exchange_s(ranks as f64, bytes_per_s, latency_s);
