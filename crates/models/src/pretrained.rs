@@ -332,8 +332,8 @@ impl Pretrained {
         }
     }
 
-    /// The same weights and settings from a copy of the folder.
-    fn from_copy(&self, path: &Path) -> Result<Self> {
+    /// These settings for a copy of the folder.
+    fn in_folder(&self, path: &Path) -> Result<Self> {
         Ok(Pretrained {
             path: path.to_owned(),
             folder: HubFolder::open(path)?,

@@ -107,7 +107,7 @@ mod tests {
         let row = |i: usize| {
             format!(
                 "text number {i:04},{}\n",
-                ["a", "b"][usize::from(i % 10 == 0)]
+                ["a", "b"][usize::from(i.is_multiple_of(10))]
             )
         };
         let rows: String = (0..1000).map(row).collect();

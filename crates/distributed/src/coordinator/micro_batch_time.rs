@@ -155,12 +155,12 @@ mod tests {
     #[test]
     fn a_claim_is_divided_if_times_vary_or_micro_batches_cost_little() {
         let varying = |samples: f64, step: u32| {
-            (0.005 + 0.0045 * samples) * if step % 2 == 0 { 1.0 } else { 0.5 }
+            (0.005 + 0.0045 * samples) * if step.is_multiple_of(2) { 1.0 } else { 0.5 }
         };
         let least = learned(varying, &[4.0, 2.0, 1.0]).least_samples();
         assert!(least <= 2, "{least}");
         let cheap = |samples: f64, step: u32| {
-            (0.0001 + 0.01 * samples) * if step % 2 == 0 { 1.0 } else { 0.95 }
+            (0.0001 + 0.01 * samples) * if step.is_multiple_of(2) { 1.0 } else { 0.95 }
         };
         let least = learned(cheap, &[8.0, 4.0, 2.0]).least_samples();
         assert!(least <= 1, "{least}");

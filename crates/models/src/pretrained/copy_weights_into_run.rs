@@ -63,7 +63,7 @@ impl Pretrained {
             let _ = disk::remove_dir_all(&draft);
             return Err(error);
         }
-        self.from_copy(&copy)
+        self.in_folder(&copy)
     }
 
     /// Copies the files to a new folder, with their checksums.

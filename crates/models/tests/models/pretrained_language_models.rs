@@ -183,10 +183,7 @@ fn frozen_weights_are_read_in_their_half_type() {
                 "{name}"
             );
             let expected = expected.to_dtype(dtype).unwrap();
-            let values = |it: &Tensor| {
-                let it = it.flatten_all().unwrap().to_dtype(DType::F32).unwrap();
-                it.to_vec1::<f32>().unwrap()
-            };
+            let values = |it: &Tensor| to_f64(it).unwrap();
             assert_eq!(values(&found), values(&expected), "{name}");
         }
     }
