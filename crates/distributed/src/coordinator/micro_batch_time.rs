@@ -114,8 +114,8 @@ impl MicroBatchTime {
         f64::from(micro_batches) * constant + f64::from(samples) * each
     }
 
-    /// The fewest samples that a claim is worth: so many that the time by which it may be late is
-    /// as long as the constant part, which each further micro-batch costs.
+    /// The smallest claim that it pays to divide. A claim of this size may end late by as much time
+    /// as the constant part takes, which another micro-batch would cost.
     pub(super) fn least_samples(&self) -> u32 {
         let Some((constant, each)) = self.parts_s else {
             return 1;

@@ -2,12 +2,12 @@
 
 use crate::simulated_machine::{GB, Simulation, TRAIN};
 use pressure::{
-    Action, Change, DecisionInput, Level, MemorySample, Outcome, Policy, SampleCost, decide,
-    should_cancel,
+    Action, Change, Decision, DecisionInput, Level, MemorySample, Outcome, Policy, SampleCost,
+    decide, should_cancel,
 };
 
-#[test]
-fn the_rest_of_a_batch_is_split_evenly_without_a_change() {
+/// A run after 100 steps in which Ebb may use 9 GB.
+fn with_9_gb() -> Simulation {
     let mut simulation = Simulation {
         policy: Policy {
             memory_cap_bytes: Some(9 * GB),
@@ -16,6 +16,24 @@ fn the_rest_of_a_batch_is_split_evenly_without_a_change() {
         ..Simulation::default()
     };
     simulation.steps(100);
+    simulation
+}
+
+/// The decision for samples with these costs.
+fn decision_for(simulation: &mut Simulation, costs: &[SampleCost]) -> Decision {
+    let ask = DecisionInput {
+        spare_bytes: 0,
+        sample: simulation.sample(),
+        remaining: costs,
+        kind: TRAIN,
+    };
+    let state = simulation.state.clone();
+    decide(&simulation.policy, state, &ask, &simulation.model).1
+}
+
+#[test]
+fn the_rest_of_a_batch_is_split_evenly_without_a_change() {
+    let mut simulation = with_9_gb();
     let decisions = simulation.steps(30);
     assert!(
         decisions.iter().all(|d| d.change == Change::Hold),
@@ -35,30 +53,12 @@ fn the_rest_of_a_batch_is_split_evenly_without_a_change() {
 
 #[test]
 fn heavy_samples_run_in_fewer_without_a_change() {
-    let mut simulation = Simulation {
-        policy: Policy {
-            memory_cap_bytes: Some(9 * GB),
-            ..Policy::default()
-        },
-        ..Simulation::default()
-    };
-    simulation.steps(100);
+    let mut simulation = with_9_gb();
     let costs: Vec<_> = (0..64)
         .map(|i| SampleCost(if i < 22 { 8192 } else { 2048 }))
         .collect();
     simulation.remaining = 64;
-    let ask = DecisionInput {
-        spare_bytes: 0,
-        sample: simulation.sample(),
-        remaining: &costs,
-        kind: TRAIN,
-    };
-    let (_, decision) = decide(
-        &simulation.policy,
-        simulation.state.clone(),
-        &ask,
-        &simulation.model,
-    );
+    let decision = decision_for(&mut simulation, &costs);
     assert_eq!(decision.change, Change::Hold);
     assert!((1..22).contains(&decision.micro_batch), "{decision:?}");
     assert!(decision.predicted_peak_bytes <= decision.budget_bytes);
@@ -67,29 +67,11 @@ fn heavy_samples_run_in_fewer_without_a_change() {
 /// 9 GB hold 25 ordinary samples, but the next useful size after 22 is 32.
 #[test]
 fn unequal_samples_fill_the_memory_between_two_useful_sizes() {
-    let mut simulation = Simulation {
-        policy: Policy {
-            memory_cap_bytes: Some(9 * GB),
-            ..Policy::default()
-        },
-        ..Simulation::default()
-    };
-    simulation.steps(100);
+    let mut simulation = with_9_gb();
     let costs: Vec<_> = (0..64)
         .map(|i| SampleCost(if i % 2 == 0 { 2000 } else { 2096 }))
         .collect();
-    let ask = DecisionInput {
-        spare_bytes: 0,
-        sample: simulation.sample(),
-        remaining: &costs,
-        kind: TRAIN,
-    };
-    let (_, decision) = decide(
-        &simulation.policy,
-        simulation.state.clone(),
-        &ask,
-        &simulation.model,
-    );
+    let decision = decision_for(&mut simulation, &costs);
     assert_eq!(decision.change, Change::Hold);
     assert!(
         decision.micro_batch > 44,
